@@ -1,0 +1,1 @@
+"""Ours against Coqui, side by side in one run; and the judges of the embedded voice."""
