@@ -1,0 +1,164 @@
+"""Our learning part against Coqui's `GPT`: the same weights, the same batch, the same numbers."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from xtts.config import GPTShape
+from xtts.gpt import from_coqui, new_gpt, to_coqui
+from xtts.rows import Rows, pack
+from xtts.transformer import KeyValueCache
+
+SMALL = GPTShape(
+    text_ids=90, text_start=88, layers=3, width=64, heads=4, audio_ids=66, audio_start=64,
+    audio_stop=65, max_text_tokens=60, max_audio_tokens=80,
+)  # fmt: skip
+FULL = GPTShape(text_ids=6681, text_start=261)
+
+
+def coqui_gpt(shape: GPTShape):
+    """Coqui's class at `shape` with random weights and every dropout at zero."""
+    from TTS.tts.layers.xtts.gpt import GPT as CoquiGPT
+
+    torch.manual_seed(1)
+    gpt = CoquiGPT(
+        start_text_token=shape.text_start, stop_text_token=shape.text_stop, layers=shape.layers,
+        model_dim=shape.width, heads=shape.heads, max_text_tokens=shape.max_text_tokens,
+        max_mel_tokens=shape.max_audio_tokens, number_text_tokens=shape.text_ids,
+        num_audio_tokens=shape.audio_ids, start_audio_token=shape.audio_start,
+        stop_audio_token=shape.audio_stop, use_perceiver_resampler=True,
+    )  # fmt: skip
+    for name, parameter in gpt.named_parameters():
+        if "proj_out" in name:  # zero at the start, which would hide the attention before it
+            torch.nn.init.normal_(parameter, std=0.05)
+    for module in gpt.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    return gpt
+
+
+def ours_from(coqui, shape: GPTShape):
+    gpt = new_gpt(shape, seed=0)
+    state = {"gpt." + name: tensor for name, tensor in coqui.state_dict().items()}
+    gpt.load_state_dict(from_coqui(state), strict=True)
+    return gpt
+
+
+def a_batch(shape: GPTShape, seconds: list[float]) -> dict:
+    generator = torch.Generator().manual_seed(3)
+    samples = torch.tensor([int(s * 22050) for s in seconds])
+    codes = [int(-(-n // 1024)) for n in samples.tolist()]
+    most_text = shape.max_text_tokens // 2
+    tokens = [
+        torch.randint(2, shape.text_ids - 3, (most_text - 5 * i,), generator=generator)
+        for i in range(len(seconds))
+    ]
+    return {
+        "samples": samples,
+        "tokens": tokens,
+        "codes": [
+            torch.randint(0, shape.audio_ids - 2, (n,), generator=generator) for n in codes
+        ],
+        "mels": torch.randn(len(seconds), 80, 120, generator=generator),
+    }
+
+
+def coqui_losses(coqui, batch: dict):
+    longest = max(len(t) for t in batch["tokens"])
+    text = torch.stack([F.pad(t, (0, longest - len(t))) for t in batch["tokens"]])
+    most = max(len(c) for c in batch["codes"])
+    codes = torch.stack([F.pad(c, (0, most - len(c))) for c in batch["codes"]])
+    lengths = torch.tensor([len(t) for t in batch["tokens"]])
+    # No cond_idxs: its mask is Coqui's own defect (last row only, wrong stride).
+    text_loss, audio_loss, _ = coqui(
+        text, lengths, codes, batch["samples"], cond_mels=batch["mels"].unsqueeze(1)
+    )
+    return text_loss, audio_loss
+
+
+def our_rows(batch: dict, shape: GPTShape, **options) -> Rows:
+    return pack(
+        batch["tokens"], batch["codes"], list(batch["mels"]), shape,
+        **{"stop_input": False, **options},
+    )  # fmt: skip
+
+
+def check_losses_and_gradients(shape: GPTShape, seconds: list[float]) -> None:
+    coqui = coqui_gpt(shape).train()
+    ours = ours_from(coqui, shape).train()
+    batch = a_batch(shape, seconds)
+
+    theirs = coqui_losses(coqui, batch)
+    (0.01 * theirs[0] + theirs[1]).backward()
+    found = ours.losses(our_rows(batch, shape))
+    (0.01 * found.text + found.audio).backward()
+
+    assert found.text.item() == pytest.approx(theirs[0].item(), abs=1e-5)
+    assert found.audio.item() == pytest.approx(theirs[1].item(), abs=1e-5)
+    gradients = to_coqui({name: p.grad for name, p in ours.named_parameters()})
+    for name, parameter in coqui.named_parameters():
+        reference = parameter.grad
+        difference = (gradients["gpt." + name] - reference).norm() / reference.norm()
+        assert difference < 1e-4, f"{name}: {difference:.1e}"
+
+
+def test_losses_and_gradients_equal_coquis():
+    check_losses_and_gradients(SMALL, [1.7, 0.6, 2.9])
+
+
+@pytest.mark.slow
+def test_losses_and_gradients_equal_coquis_at_full_size():
+    check_losses_and_gradients(FULL, [3.1, 1.9])
+
+
+def test_losses_differ_when_the_text_does():
+    """The reference project's loss did not see the text at all."""
+    gpt = ours_from(coqui_gpt(SMALL), SMALL)
+    batch = a_batch(SMALL, [1.7])
+    before = gpt.losses(our_rows(batch, SMALL)).audio
+    batch["tokens"] = [batch["tokens"][0].flip(0)]
+    assert not torch.isclose(before, gpt.losses(our_rows(batch, SMALL)).audio, rtol=0, atol=1e-6)
+
+
+def greedy_by_coqui(coqui, latents, tokens, count: int, penalty: float):
+    """Codes, and the margin between Coqui's two best logits at each step."""
+    coqui.init_gpt_for_inference()
+    coqui.eval()
+    codes, found = coqui.generate(
+        latents, tokens[None], do_sample=False, num_beams=1, repetition_penalty=penalty,
+        max_new_tokens=count, return_dict_in_generate=True, output_scores=True,
+    )  # fmt: skip
+    margins = [float(torch.diff(score[0].topk(2).values).abs()) for score in found.scores]
+    return codes[0].tolist(), margins
+
+
+def test_conditioning_latents_equal_coquis():
+    coqui = coqui_gpt(SMALL).eval()
+    ours = ours_from(coqui, SMALL).eval()
+    mel = torch.randn(2, 80, 97)
+    theirs = coqui.get_style_emb(mel).transpose(1, 2)
+    assert torch.allclose(ours.conditioning_latents(mel), theirs, atol=1e-5)
+
+
+def test_padding_changes_no_latent():
+    gpt = ours_from(coqui_gpt(SMALL), SMALL).eval()
+    mel = torch.randn(1, 80, 97)
+    padded = torch.cat((F.pad(mel, (0, 40), value=-11.5), torch.randn(1, 80, 137)))
+    latents = gpt.conditioning_latents(padded, torch.tensor([97, 137]))
+    assert torch.allclose(latents[:1], gpt.conditioning_latents(mel), atol=1e-5)
+
+
+def test_steps_through_the_cache_equal_the_packed_forward():
+    gpt = ours_from(coqui_gpt(SMALL), SMALL).eval()
+    batch = a_batch(SMALL, [1.1])
+    tokens, codes = batch["tokens"][0], batch["codes"][0]
+    hidden = gpt.hidden(our_rows(batch, SMALL, stop_input=True))
+    cache: KeyValueCache = gpt.gpt.new_cache(batch=1, capacity=150)
+    prefix = gpt.prefix(gpt.conditioning_latents(batch["mels"]), tokens)
+    first = 32 + len(tokens) + 2
+    start = torch.tensor([SMALL.audio_start])
+    latent, _ = gpt.step(torch.cat((prefix, gpt.audio_input(start, 0)), 1), cache)
+    assert torch.allclose(latent[0], hidden[first], atol=1e-5)
+    for position, code in enumerate(codes, start=1):
+        latent, _ = gpt.step(gpt.audio_input(code[None], position), cache)
+        assert torch.allclose(latent[0], hidden[first + position], atol=1e-5)

@@ -1,0 +1,165 @@
+"""From a reference's mel to the 32 latents that tell the GPT who speaks.
+
+A mel `[batch, 80, frames]` goes through six attention blocks over time, then a perceiver resampler
+(Flamingo, https://arxiv.org/abs/2204.14198) draws 32 latents out of it. Names and arithmetic are
+those of Coqui's `ConditioningEncoder` and `PerceiverResampler`; `lengths` is ours, so that
+references of different length share a batch and padding changes nothing.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+NUM_LATENTS = 32
+MEL_BANDS = 80
+# Coqui fixes these for every width.
+PERCEIVER_HEADS = 8
+PERCEIVER_HEAD_WIDTH = 64
+PERCEIVER_DEPTH = 2
+
+
+def _valid(lengths: Tensor, frames: int) -> Tensor:
+    """[batch] -> [batch, frames] of bool: True where there is signal."""
+    return torch.arange(frames, device=lengths.device) < lengths[:, None]
+
+
+def _group_count(channels: int) -> int:
+    groups = 8 if channels <= 16 else 16 if channels <= 64 else 32
+    while channels % groups:
+        groups //= 2
+    return groups
+
+
+class TimeGroupNorm(nn.GroupNorm):
+    """GroupNorm over [batch, channels, frames] in float32 that leaves padded frames out."""
+
+    def forward(self, x: Tensor, valid: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        with torch.autocast(x.device.type, enabled=False):
+            if valid is None:
+                return super().forward(x.float())
+            batch, _, frames = x.shape
+            grouped = x.float().view(batch, self.num_groups, -1, frames)
+            weight = valid[:, None, None, :].float()
+            count = weight.sum((2, 3), keepdim=True) * grouped.shape[2]
+            mean = (grouped * weight).sum((2, 3), keepdim=True) / count
+            variance = ((grouped - mean).square() * weight).sum((2, 3), keepdim=True) / count
+            normed = ((grouped - mean) * (variance + self.eps).rsqrt()).view_as(x)
+            return normed * self.weight[:, None] + self.bias[:, None]
+
+
+class AttentionBlock(nn.Module):
+    """Every frame attends to every other. The stream continues from the *normed* input
+    (Coqui's `tortoise_norm=False`)."""
+
+    def __init__(self, channels: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm = TimeGroupNorm(_group_count(channels), channels)
+        self.qkv = nn.Conv1d(channels, 3 * channels, 1)
+        self.proj_out = nn.Conv1d(channels, channels, 1)
+
+    def forward(self, x: Tensor, valid: Tensor | None) -> Tensor:
+        batch, channels, frames = x.shape
+        normed = self.norm(x, valid)
+        # Heads are split before queries, keys and values: [batch, heads, 3, head_width, frames].
+        split = self.qkv(normed).view(batch, self.heads, 3, -1, frames).transpose(3, 4)
+        queries, keys, values = split.unbind(2)
+        mask = None if valid is None else valid[:, None, None, :]
+        mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
+        return normed + self.proj_out(mixed.transpose(2, 3).reshape(batch, channels, frames))
+
+
+class ConditioningEncoder(nn.Module):
+    """[batch, 80, frames] -> [batch, width, frames]."""
+
+    def __init__(self, width: int, heads: int, blocks: int = 6) -> None:
+        super().__init__()
+        self.init = nn.Conv1d(MEL_BANDS, width, 1)
+        self.attn = nn.ModuleList(AttentionBlock(width, heads) for _ in range(blocks))
+
+    def forward(self, mel: Tensor, valid: Tensor | None = None) -> Tensor:
+        x = self.init(mel)
+        for block in self.attn:
+            x = block(x, valid)
+        return x
+
+
+class PerceiverAttention(nn.Module):
+    """Latents attend to themselves and to the context."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        inner = PERCEIVER_HEADS * PERCEIVER_HEAD_WIDTH
+        self.to_q = nn.Linear(width, inner, bias=False)
+        self.to_kv = nn.Linear(width, 2 * inner, bias=False)
+        self.to_out = nn.Linear(inner, width, bias=False)
+
+    def forward(self, latents: Tensor, context: Tensor, mask: Tensor | None) -> Tensor:
+        seen = torch.cat((latents, context), dim=1)
+        keys, values = self.to_kv(seen).chunk(2, dim=-1)
+        queries, keys, values = (
+            part.unflatten(2, (PERCEIVER_HEADS, PERCEIVER_HEAD_WIDTH)).transpose(1, 2)
+            for part in (self.to_q(latents), keys, values)
+        )
+        mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
+        return self.to_out(mixed.transpose(1, 2).flatten(2))
+
+
+class GEGLU(nn.Module):
+    """Gated GELU (https://arxiv.org/abs/2002.05202); the gate is the second half."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        x, gate = x.chunk(2, dim=-1)
+        return x * F.gelu(gate)
+
+
+class RootMeanSquareNorm(nn.Module):
+    """Unit-length rows times sqrt(width) times gamma."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gamma = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.normalize(x, dim=-1) * x.shape[-1] ** 0.5 * self.gamma
+
+
+class PerceiverResampler(nn.Module):
+    """[batch, frames, width] -> [batch, 32, width]."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        inner = int(width * 4 * 2 / 3)
+        self.latents = nn.Parameter(torch.randn(NUM_LATENTS, width) * 0.02)
+        self.layers = nn.ModuleList(
+            nn.ModuleList(
+                (
+                    PerceiverAttention(width),
+                    nn.Sequential(nn.Linear(width, 2 * inner), GEGLU(), nn.Linear(inner, width)),
+                )
+            )
+            for _ in range(PERCEIVER_DEPTH)
+        )
+        self.norm = RootMeanSquareNorm(width)
+
+    def forward(self, context: Tensor, valid: Tensor | None = None) -> Tensor:
+        latents = self.latents.expand(context.shape[0], -1, -1)
+        mask = None
+        if valid is not None:
+            mask = F.pad(valid, (NUM_LATENTS, 0), value=True)[:, None, None, :]
+        for attention, feed_forward in self.layers:  # type: ignore[misc]
+            latents = attention(latents, context, mask) + latents
+            latents = feed_forward(latents) + latents
+        return self.norm(latents)
+
+
+def conditioning_latents(
+    encoder: ConditioningEncoder,
+    perceiver: PerceiverResampler,
+    mel: Tensor,
+    lengths: Tensor | None = None,
+) -> Tensor:
+    """Mel `[batch, 80, frames]`, of which `lengths` frames are signal, -> `[batch, 32, width]`."""
+    valid = None if lengths is None else _valid(lengths, mel.shape[2])
+    frames = encoder(mel, valid).transpose(1, 2)
+    return perceiver(frames, valid)

@@ -1,0 +1,141 @@
+"""How a clip becomes one row of the GPT, and what the row must predict.
+
+    [ 32 conditioning | START t1 … tn (STOP) | START c1 … cm STOP STOP STOP ]
+                        t1 … tn STOP           c1 … cm  STOP STOP STOP STOP     <- targets
+
+Rows are right-padded and need no mask: attention is causal, so padding behind a row is never seen
+by it. Coqui puts text and audio at fixed columns and masks the gaps; since positions are added per
+part, the results are the same. Coqui also masks the text STOP *input* while training and feeds it
+while speaking: `stop_input` says which of both the model at hand was trained with.
+
+Tokens of all rows lie flat, without padding; `*_slots` say where in the padded `[rows * length]`
+grid each one goes. So embeddings and heads run on real tokens only, and nothing needs a
+host-device synchronisation.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from xtts.conditioning import NUM_LATENTS
+from xtts.config import GPTShape
+
+# ceil(samples / 1024) codes, then four STOP targets: Coqui's `code_lengths = … + 3`, plus one.
+STOP_TARGETS = 4
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A batch for `GPT.losses`; all tensors may be moved with `to`.
+
+    rows, length: the padded grid. text_*, audio_*: flat tokens, their positions within their part
+    and their slots in the grid. *_targets with *_target_slots: what is to be predicted where.
+    conditioning: mel [rows, 80, frames]; conditioning_lengths [rows] in frames.
+    """
+
+    rows: int
+    length: int
+    conditioning: Tensor
+    conditioning_lengths: Tensor
+    conditioning_slots: Tensor
+    text: Tensor
+    text_positions: Tensor
+    text_slots: Tensor
+    text_targets: Tensor
+    text_target_slots: Tensor
+    audio: Tensor
+    audio_positions: Tensor
+    audio_slots: Tensor
+    audio_targets: Tensor
+    audio_target_slots: Tensor
+
+    def to(self, device: torch.device | str) -> "Rows":
+        """The same rows on `device`; the copy does not wait."""
+        moved = {
+            field.name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
+            for field in fields(self)
+            for value in (getattr(self, field.name),)
+        }
+        return Rows(**moved)
+
+    @property
+    def used(self) -> int:
+        """Positions of the grid that hold something."""
+        return len(self.conditioning_slots) + len(self.text) + len(self.audio)
+
+
+def row_length(num_tokens: int, num_codes: int, stop_input: bool) -> int:
+    """Positions that a clip of so many text tokens and codes takes."""
+    return NUM_LATENTS + num_tokens + 1 + stop_input + num_codes + STOP_TARGETS
+
+
+def pack(
+    tokens: Sequence[Tensor],
+    codes: Sequence[Tensor],
+    conditioning: Sequence[Tensor],
+    shape: GPTShape,
+    *,
+    stop_input: bool,
+    unheard: Sequence[tuple[int, int]] | None = None,
+) -> Rows:
+    """Lays clips out as rows.
+
+    tokens[i] [n], codes[i] [m], conditioning[i] [80, frames]. `unheard[i]` = (first, last + 1)
+    codes of clip i that are no targets, because its conditioning was cut there.
+    """
+    lengths = [row_length(len(t), len(c), stop_input) for t, c in zip(tokens, codes, strict=True)]
+    length = max(lengths)
+    text, audio = _Part(), _Part()
+    for index, (tokens_of_clip, codes_of_clip) in enumerate(zip(tokens, codes, strict=True)):
+        start = index * length + NUM_LATENTS
+        silent = unheard[index] if unheard else (0, 0)
+        inputs, targets = _text(tokens_of_clip, shape, stop_input)
+        text.add(start, inputs, targets, skip=(0, 0))
+        audio.add(start + len(inputs), *_audio(codes_of_clip, shape), skip=silent)
+    mels, mel_lengths = _padded(conditioning)
+    grid = torch.arange(len(tokens))[:, None] * length + torch.arange(NUM_LATENTS)
+    return Rows(
+        len(tokens), length, mels, mel_lengths, grid.flatten(), *text.flat(), *audio.flat()
+    )
+
+
+def _text(tokens: Tensor, shape: GPTShape, stop_input: bool) -> tuple[Tensor, Tensor]:
+    start, stop = tokens.new_tensor([shape.text_start]), tokens.new_tensor([shape.text_stop])
+    inputs = torch.cat((start, tokens, stop) if stop_input else (start, tokens))
+    # Behind a STOP input nothing is to be predicted: the first audio id is START by definition.
+    return inputs, torch.cat((tokens, stop))
+
+
+def _audio(codes: Tensor, shape: GPTShape) -> tuple[Tensor, Tensor]:
+    stops = codes.new_full((STOP_TARGETS,), shape.audio_stop)
+    inputs = torch.cat((codes.new_tensor([shape.audio_start]), codes, stops[1:]))
+    return inputs, torch.cat((codes, stops))
+
+
+class _Part:
+    """Collects one part (text or audio) of all rows, flat."""
+
+    def __init__(self) -> None:
+        self.columns: tuple[list[Tensor], ...] = ([], [], [], [], [])
+
+    def add(self, start: int, inputs: Tensor, targets: Tensor, skip: tuple[int, int]) -> None:
+        positions = torch.arange(len(inputs))
+        aim = torch.arange(len(targets))
+        kept = (aim < skip[0]) | (aim >= skip[1])
+        found = (inputs.long(), positions, start + positions, targets.long()[kept])
+        for column, values in zip(self.columns, (*found, start + aim[kept]), strict=True):
+            column.append(values)
+
+    def flat(self) -> list[Tensor]:
+        return [torch.cat(column) for column in self.columns]
+
+
+def _padded(mels: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Mels [80, frames_i] -> [rows, 80, most frames] padded with zeros, and their lengths."""
+    lengths = torch.tensor([mel.shape[1] for mel in mels])
+    padded = torch.zeros(len(mels), mels[0].shape[0], int(lengths.max()))
+    for row, mel in zip(padded, mels, strict=True):
+        row[:, : mel.shape[1]] = mel
+    return padded, lengths

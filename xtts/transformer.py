@@ -1,0 +1,147 @@
+"""The causal transformer inside XTTS: GPT-2's blocks (Radford et al. 2019), one definition for the
+packed training forward, the step with an explicit key-value cache, LoRA, compile and ONNX.
+
+Weights are `nn.Linear`, `[out, in]`. On disk Coqui keeps Hugging Face's Conv1D orientation,
+`[in, out]`; `xtts.gpt` turns them, and nobody else does.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+@dataclass
+class KeyValueCache:
+    """Keys and values of the positions already seen; storage is allocated once.
+
+    keys, values: [layers, batch, heads, capacity, head_width]; `length` positions are in use.
+    """
+
+    keys: Tensor
+    values: Tensor
+    length: int = 0
+
+    @staticmethod
+    def empty(
+        layers: int, batch: int, heads: int, capacity: int, head_width: int, like: Tensor
+    ) -> "KeyValueCache":
+        """A cache of `capacity` positions with the type and device of `like`."""
+        shape = (layers, batch, heads, capacity, head_width)
+        return KeyValueCache(like.new_zeros(shape), like.new_zeros(shape))
+
+    def extended(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Writes [batch, heads, new, head_width] behind the used part; returns all up to there.
+
+        `length` stays; the transformer moves it once after its last layer.
+        """
+        end = self.length + keys.shape[2]
+        self.keys[layer, :, :, self.length : end] = keys
+        self.values[layer, :, :, self.length : end] = values
+        return self.keys[layer, :, :, :end], self.values[layer, :, :, :end]
+
+
+class Attention(nn.Module):
+    """Causal self-attention. No dropout on the attention weights: no flash kernel has it on a CPU,
+    so that training and speaking run the same arithmetic."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.c_attn = nn.Linear(width, 3 * width)
+        self.c_proj = nn.Linear(width, width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, cache: KeyValueCache | None, layer: int) -> Tensor:
+        batch, time, width = x.shape
+        queries, keys, values = (
+            part.view(batch, time, self.heads, -1).transpose(1, 2)
+            for part in self.c_attn(x).split(width, dim=2)
+        )
+        if cache is not None:
+            keys, values = cache.extended(layer, keys, values)
+        # With a cache, one new position sees everything: no mask. Several see what is before them,
+        # which `is_causal` says only when the cache was empty.
+        causal = time > 1
+        mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=causal)
+        mixed = mixed.transpose(1, 2).reshape(batch, time, width)
+        return self.dropout(self.c_proj(mixed))
+
+
+class FeedForward(nn.Module):
+    """Two linear layers round a GELU in GPT-2's tanh form."""
+
+    def __init__(self, width: int, dropout: float) -> None:
+        super().__init__()
+        self.c_fc = nn.Linear(width, 4 * width)
+        self.c_proj = nn.Linear(4 * width, width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.dropout(self.c_proj(F.gelu(self.c_fc(x), approximate="tanh")))
+
+
+class Block(nn.Module):
+    """Pre-norm attention and feed-forward, each added to the stream."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(width)
+        self.attn = Attention(width, heads, dropout)
+        self.ln_2 = nn.LayerNorm(width)
+        self.mlp = FeedForward(width, dropout)
+
+    def forward(self, x: Tensor, cache: KeyValueCache | None, layer: int) -> Tensor:
+        x = x + self.attn(self.ln_1(x), cache, layer)
+        return x + self.mlp(self.ln_2(x))
+
+
+class Transformer(nn.Module):
+    """GPT-2 without its embeddings: positions are added by the caller.
+
+    `dropout` works on the embeddings and on both residual branches, as in GPT-2.
+    """
+
+    def __init__(self, layers: int, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"width {width} is not a multiple of {heads} heads")
+        self.heads = heads
+        self.width = width
+        self.dropout = nn.Dropout(dropout)
+        self.h = nn.ModuleList(Block(width, heads, dropout) for _ in range(layers))
+        self.ln_f = nn.LayerNorm(width)
+
+    def forward(self, x: Tensor, cache: KeyValueCache | None = None) -> Tensor:
+        """[batch, time, width] -> the same shape, every position seeing itself and what is before.
+
+        With a cache, `x` are the positions behind `cache.length`: any number into an empty cache,
+        afterwards one at a time. The cache grows by them.
+        """
+        if cache is not None and cache.length and x.shape[1] != 1:
+            raise ValueError(f"{x.shape[1]} positions at once behind {cache.length} cached ones")
+        x = self.dropout(x)
+        for layer, block in enumerate(self.h):
+            x = block(x, cache, layer)
+        if cache is not None:
+            cache.length += x.shape[1]
+        return self.ln_f(x)
+
+    def new_cache(self, batch: int, capacity: int) -> KeyValueCache:
+        """An empty cache for this transformer, in the type and on the device of its weights."""
+        like = self.ln_f.weight
+        head_width = self.width // self.heads
+        return KeyValueCache.empty(len(self.h), batch, self.heads, capacity, head_width, like)
+
+
+@torch.no_grad()
+def initialise(transformer: Transformer, spread: float = 0.02) -> None:
+    """GPT-2's start: normal weights, the residual outputs smaller by sqrt(2 * layers)."""
+    for name, parameter in transformer.named_parameters():
+        if name.endswith("c_proj.weight"):
+            parameter.normal_(0.0, spread / (2 * len(transformer.h)) ** 0.5)
+        elif parameter.dim() == 2:
+            parameter.normal_(0.0, spread)
+        elif name.endswith("bias"):
+            parameter.zero_()
