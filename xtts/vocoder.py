@@ -1,0 +1,136 @@
+"""The frozen parts that know sound: HiFi-GAN vocoder, speaker encoder, DVAE.
+
+Coqui's modules at sizes from config.json: `HifiDecoder` hard-codes its speaker encoder, so its two
+parts are built one by one, under the names that they have in a published `model.pth`. Weight norm
+is folded in after loading (it costs time at every call and changes nothing); exports copy the base's
+file and keep its names.
+"""
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils import parametrize
+
+from xtts.audio import CODE_RATE, MEL_BANDS, SAMPLES_PER_CODE, VOCODER_RATE, speaker_mel
+from xtts.config import DVAEShape, ModelConfig, VocoderShape
+
+# One step of the vocoder's input, in samples at 24 kHz.
+VOCODER_HOP = 256
+
+
+class Vocoder(nn.Module):
+    """GPT latents to a waveform."""
+
+    def __init__(self, width: int, speaker_width: int, shape: VocoderShape) -> None:
+        super().__init__()
+        from TTS.vocoder.models.hifigan_generator import HifiganGenerator
+
+        self.waveform_decoder: nn.Module = HifiganGenerator(
+            width, 1, shape.resblock_type, shape.resblock_dilation_sizes,
+            shape.resblock_kernel_sizes, shape.upsample_kernel_sizes,
+            shape.upsample_initial_channel, shape.upsample_rates,
+            inference_padding=0, cond_channels=speaker_width, conv_pre_weight_norm=False,
+            conv_post_weight_norm=False, conv_post_bias=False, cond_in_each_up_layer=True,
+        )  # fmt: skip
+
+    def forward(self, latents: Tensor, speaker: Tensor) -> Tensor:
+        """Latents `[batch, codes, width]`, speaker `[batch, 512, 1]` -> `[batch, samples]` at 24 kHz.
+
+        The steps run from 21.5 Hz to 86.1 Hz and from there to 24,000 / 256 Hz, each linear, as the
+        model learned them.
+        """
+        steps = F.interpolate(
+            latents.transpose(1, 2), scale_factor=[SAMPLES_PER_CODE / VOCODER_HOP], mode="linear"
+        )
+        steps = F.interpolate(steps, scale_factor=[VOCODER_RATE / CODE_RATE], mode="linear")
+        waveform: Tensor = self.waveform_decoder(steps, g=speaker)
+        return waveform[:, 0]
+
+
+def load_vocoder(state: Mapping[str, Tensor], config: ModelConfig) -> Vocoder:
+    """The vocoder out of a `model.pth`'s tensors, ready to speak."""
+    speaker_width = config.speaker_encoder.embedding_width
+    vocoder = Vocoder(config.gpt.width, speaker_width, config.vocoder)
+    decoder = vocoder.waveform_decoder
+    decoder.load_state_dict(_part(state, "hifigan_decoder.waveform_decoder."))
+    for module in decoder.modules():
+        if parametrize.is_parametrized(module, "weight"):
+            parametrize.remove_parametrizations(module, "weight")
+    return vocoder.eval().requires_grad_(False)
+
+
+class SpeakerEncoder(nn.Module):
+    """Who speaks, as one unit vector. Its mel is taken on the CPU: the only CUDA FFT of XTTS's
+    conditioning is here, and builds were seen where just that fails."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        from TTS.encoder.models.resnet import ResNetSpeakerEncoder
+
+        shape = config.speaker_encoder
+        self.net: nn.Module = ResNetSpeakerEncoder(
+            input_dim=64, proj_dim=shape.embedding_width, layers=list(shape.layers),
+            num_filters=list(shape.num_filters), log_input=True, use_torch_spec=False,
+        )  # fmt: skip
+
+    def forward(self, waveform: Tensor) -> Tensor:
+        """Waveform `[batch, samples]` at 16 kHz -> `[batch, 512, 1]`, unit length."""
+        device = next(self.net.parameters()).device
+        mel = speaker_mel(waveform.cpu()).to(device)
+        embedding: Tensor = self.net(mel, l2_norm=True)
+        return embedding.unsqueeze(-1)
+
+
+def load_speaker_encoder(state: Mapping[str, Tensor], config: ModelConfig) -> SpeakerEncoder:
+    """The speaker encoder out of a `model.pth`'s tensors; its mel filters there are ours here."""
+    encoder = SpeakerEncoder(config)
+    part = _part(state, "hifigan_decoder.speaker_encoder.")
+    encoder.net.load_state_dict(
+        {name: tensor for name, tensor in part.items() if not name.startswith("torch_spec.")}
+    )
+    return encoder.eval().requires_grad_(False)
+
+
+def new_dvae(shape: DVAEShape) -> Any:
+    """Coqui's `DiscreteVAE` at these sizes: mel `[batch, 80, frames]` <-> codes `[batch, n]`."""
+    from TTS.tts.layers.xtts.dvae import DiscreteVAE
+
+    return DiscreteVAE(
+        channels=MEL_BANDS, normalization=None, positional_dims=1, num_tokens=shape.num_codes,
+        codebook_dim=shape.codebook_dim, hidden_dim=shape.hidden_dim,
+        num_resnet_blocks=shape.num_resnet_blocks, kernel_size=3, num_layers=shape.num_layers,
+        use_transposed_convs=False,
+    )  # fmt: skip
+
+
+def load_dvae(folder: Path, config: ModelConfig) -> Any:
+    """The codec of a base folder, for `get_codebook_indices` only: a decoder may be missing."""
+    dvae = new_dvae(config.dvae)
+    state = torch.load(folder / "dvae.pth", map_location="cpu", weights_only=True)
+    state = {name: tensor.float() for name, tensor in state.items()}
+    missing, unexpected = dvae.load_state_dict(state, strict=False)
+    needed = [name for name in missing if name.startswith(("encoder.", "codebook.embed"))]
+    needed = [name for name in needed if name != "codebook.embed_avg"]
+    if needed or unexpected:
+        from xtts.config import ConfigError
+
+        raise ConfigError(
+            f"{folder / 'dvae.pth'} is not this model's DVAE: "
+            f"{(needed + list(unexpected))[0]} does not fit. Take the dvae.pth published with it."
+        )
+    with contextlib.suppress(AttributeError):
+        del dvae.decoder
+    return dvae.eval().requires_grad_(False)
+
+
+def _part(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(prefix): tensor.float()
+        for name, tensor in state.items()
+        if name.startswith(prefix)
+    }
