@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from xtts.conditioning import ConditioningEncoder, PerceiverResampler, conditioning_latents
-from xtts.config import GPTShape
 from xtts.rows import Rows
+from xtts.sizes import GPTShape
 from xtts.transformer import KeyValueCache, Transformer, initialise
 
 PREFIX = "gpt."
@@ -132,7 +132,7 @@ def new_gpt(shape: GPTShape, seed: int) -> GPT:
 
 def to_coqui(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """`GPT.state_dict()` -> Coqui's names and orientation, as they stand in `model.pth`."""
-    return {PREFIX + name: _turned(name, tensor) for name, tensor in state.items()}
+    return {PREFIX + name: _turned(name, tensor).contiguous() for name, tensor in state.items()}
 
 
 def from_coqui(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -150,4 +150,4 @@ def from_coqui(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _turned(name: str, tensor: Tensor) -> Tensor:
     turned = name.endswith(_TURNED) and ".h." in f".{name}"
-    return tensor.t().contiguous() if turned else tensor
+    return tensor.t() if turned else tensor

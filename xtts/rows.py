@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from xtts.conditioning import NUM_LATENTS
-from xtts.config import GPTShape
+from xtts.sizes import GPTShape
 
 # ceil(samples / 1024) codes, then four STOP targets: Coqui's `code_lengths = … + 3`, plus one.
 STOP_TARGETS = 4
@@ -96,9 +96,7 @@ def pack(
         audio.add(start + len(inputs), *_audio(codes_of_clip, shape), skip=silent)
     mels, mel_lengths = _padded(conditioning)
     grid = torch.arange(len(tokens))[:, None] * length + torch.arange(NUM_LATENTS)
-    return Rows(
-        len(tokens), length, mels, mel_lengths, grid.flatten(), *text.flat(), *audio.flat()
-    )
+    return Rows(len(tokens), length, mels, mel_lengths, grid.flatten(), *text.flat(), *audio.flat())
 
 
 def _text(tokens: Tensor, shape: GPTShape, stop_input: bool) -> tuple[Tensor, Tensor]:

@@ -59,9 +59,7 @@ class Tokenizer:
         """Text -> pieces that each fit the token budget, cut where a voice may breathe."""
         pieces = [cleaned(text)]
         for pattern in _BREAKS:
-            pieces = [
-                part for piece in pieces for part in self._fitted(piece, language, pattern)
-            ]
+            pieces = [part for piece in pieces for part in self._fitted(piece, language, pattern)]
         return [part for piece in pieces for part in self._halved(piece, language) if part.strip()]
 
     def _fitted(self, piece: str, language: str, pattern: str) -> list[str]:

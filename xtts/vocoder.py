@@ -17,7 +17,8 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
 from xtts.audio import CODE_RATE, MEL_BANDS, SAMPLES_PER_CODE, VOCODER_RATE, speaker_mel
-from xtts.config import DVAEShape, ModelConfig, VocoderShape
+from xtts.config import ConfigError, ModelConfig
+from xtts.sizes import DVAEShape, VocoderShape
 
 # One step of the vocoder's input, in samples at 24 kHz.
 VOCODER_HOP = 256
@@ -117,8 +118,6 @@ def load_dvae(folder: Path, config: ModelConfig) -> Any:
     needed = [name for name in missing if name.startswith(("encoder.", "codebook.embed"))]
     needed = [name for name in needed if name != "codebook.embed_avg"]
     if needed or unexpected:
-        from xtts.config import ConfigError
-
         raise ConfigError(
             f"{folder / 'dvae.pth'} is not this model's DVAE: "
             f"{(needed + list(unexpected))[0]} does not fit. Take the dvae.pth published with it."

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from xtts.config import GPTShape
 from xtts.gpt import from_coqui, new_gpt, to_coqui
 from xtts.rows import Rows, pack
+from xtts.sizes import GPTShape
 from xtts.transformer import KeyValueCache
 
 SMALL = GPTShape(

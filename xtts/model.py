@@ -1,0 +1,140 @@
+"""A folder on disk and a device -> a model that can listen and speak.
+
+The folder has Coqui's layout (`config.json model.pth vocab.json …`). Weights are memory-mapped and
+land in their place once; the part that learns can be exchanged without touching the rest.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from xtts.config import ConfigError, ModelConfig
+from xtts.gpt import GPT, from_coqui
+from xtts.text import Tokenizer
+from xtts.vocoder import SpeakerEncoder, Vocoder, load_speaker_encoder, load_vocoder
+
+# Coqui pickled its configuration objects into the published file. They are of no use here, but a
+# safe load must be told that they are harmless: each becomes an inert object.
+_COQUI_CLASSES = (
+    "TTS.tts.configs.xtts_config.XttsConfig",
+    "TTS.tts.configs.xtts_config.XttsArgs",
+    "TTS.tts.configs.xtts_config.XttsAudioConfig",
+    "TTS.tts.models.xtts.XttsArgs",
+    "TTS.tts.models.xtts.XttsAudioConfig",
+    "TTS.config.shared_configs.BaseDatasetConfig",
+)
+
+
+@dataclass
+class Model:
+    """Everything needed to speak; all parts are in evaluation mode."""
+
+    config: ModelConfig
+    device: torch.device
+    tokenizer: Tokenizer
+    gpt: GPT
+    vocoder: Vocoder
+    speaker_encoder: SpeakerEncoder
+    mel_stats: Tensor
+
+    def load_gpt(self, state: Mapping[str, Tensor]) -> None:
+        """Takes the learning part out of `state` (names as in `model.pth`); the rest stays.
+
+        Raises ConfigError when the tensors are not this model's.
+        """
+        fill_gpt(self.gpt, state, "the checkpoint")
+
+
+def load(folder: Path, device: torch.device | str = "cpu") -> Model:
+    """Loads a model folder onto `device`.
+
+    Raises ConfigError when a file is missing or does not belong to the others.
+    """
+    device = torch.device(device)
+    config = ModelConfig.read(folder)
+    state = read_tensors(folder / "model.pth")
+    return Model(
+        config=config,
+        device=device,
+        tokenizer=Tokenizer(config, folder),
+        gpt=load_gpt(state, config).eval().requires_grad_(False).to(device),
+        vocoder=load_vocoder(state, config).to(device),
+        speaker_encoder=load_speaker_encoder(state, config).to(device),
+        mel_stats=mel_stats(folder, state),
+    )
+
+
+def load_gpt(state: Mapping[str, Tensor], config: ModelConfig, dropout: float = 0.0) -> GPT:
+    """The learning part alone, in float32 on the CPU, its gradients on."""
+    with torch.device("meta"):
+        gpt = GPT(config.gpt, dropout)
+    fill_gpt(gpt, state, "model.pth")
+    return gpt.requires_grad_(True)
+
+
+def fill_gpt(gpt: GPT, state: Mapping[str, Tensor], source: str) -> None:
+    """Puts the tensors of `state` in the place of the GPT's own, as float32."""
+    own = gpt.state_dict()
+    found = from_coqui(state)
+    missing = sorted(own.keys() - found.keys())
+    if missing:
+        raise ConfigError(f"{source} has no tensor gpt.{missing[0]}; it is not an XTTS-v2 model.")
+    for name, tensor in own.items():
+        if found[name].shape != tensor.shape:
+            raise ConfigError(
+                f"{source}: gpt.{name} is {list(found[name].shape)}, and config.json with "
+                f"vocab.json ask for {list(tensor.shape)}. Take files that belong together."
+            )
+    device = next(gpt.parameters()).device
+    target = torch.device("cpu") if device.type == "meta" else device
+    # A copy, always: the source is memory-mapped, and training must not write into it.
+    placed = {
+        name: torch.empty(tensor.shape, device=target).copy_(found[name])
+        for name, tensor in own.items()
+    }
+    gpt.load_state_dict(placed, assign=True)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a `model.pth`, memory-mapped, without running any pickled code.
+
+    Raises ConfigError when the file is missing or no such thing.
+    """
+    if not path.is_file():
+        raise ConfigError(f"{path} is missing. A model folder in Coqui's layout holds it.")
+    inert: list[Any] = [(_Inert, name) for name in _COQUI_CLASSES]
+    try:
+        with torch.serialization.safe_globals(inert):
+            found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        tensors = found.get("model", found)
+        if not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
+            raise TypeError("not every entry is a tensor")
+    except Exception as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ConfigError(
+            f"{path} cannot be read as model weights ({first}). Copy or download it again."
+        ) from error
+    # Coqui's trainer saves the same weights one level deeper.
+    return {name.removeprefix("xtts."): tensor for name, tensor in tensors.items()}
+
+
+class _Inert(dict[str, Any]):
+    """Stands for a pickled Coqui object that nobody asks anything."""
+
+
+def mel_stats(folder: Path, state: Mapping[str, Tensor]) -> Tensor:
+    """The 80 band scales that both mels are divided by; in `model.pth`, else `mel_stats.pth`."""
+    if "mel_stats" in state:
+        return state["mel_stats"].float().clone()
+    path = folder / "mel_stats.pth"
+    if not path.is_file():
+        raise ConfigError(
+            f"{path} is missing, and model.pth has no mel_stats. It is published beside XTTS-v2's "
+            "dvae.pth under the same name; copy it there."
+        )
+    stats: Tensor = torch.load(path, map_location="cpu", weights_only=True)
+    return stats.float()

@@ -1,0 +1,79 @@
+"""Reference recordings -> a Voice: what the GPT and the vocoder must know of a speaker."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from xtts.audio import CODE_RATE, SPEAKER_RATE, conditioning_mel, resample
+from xtts.errors import SotaqueError
+from xtts.model import Model
+
+# Coqui leaves out a last chunk shorter than this; a reference shorter than this is refused.
+MIN_CHUNK_SECONDS = 0.33
+
+
+class VoiceError(SotaqueError):
+    """A reference recording that no voice can be taken from."""
+
+
+@dataclass(frozen=True)
+class Voice:
+    """latents [1, 32, width] for the GPT, speaker [1, 512, 1] for the vocoder."""
+
+    latents: Tensor
+    speaker: Tensor
+
+
+@torch.inference_mode()
+def from_reference(model: Model, waveform: Tensor) -> Voice:
+    """A voice from one recording `[samples]` at 22,050 Hz, as `Xtts.get_conditioning_latents`.
+
+    Raises VoiceError for less than 0.33 s, silence or values that are no numbers: a NaN from here
+    would reach the sampling, and on a GPU kill the context for everyone.
+    """
+    _check(waveform)
+    return Voice(conditioning(model, waveform), speaker(model, waveform))
+
+
+@torch.inference_mode()
+def conditioning(model: Model, waveform: Tensor) -> Tensor:
+    """Latents `[1, 32, width]`: the mean over chunks of the recording's first seconds."""
+    wanted = model.config.conditioning
+    waveform = waveform[: int(wanted.total_seconds * CODE_RATE)]
+    chunks = waveform.split(int(wanted.chunk_seconds * CODE_RATE))
+    latents = [
+        model.gpt.conditioning_latents(
+            conditioning_mel(chunk[None], model.mel_stats).to(model.device)
+        )
+        for chunk in chunks
+        if len(chunk) >= MIN_CHUNK_SECONDS * CODE_RATE
+    ]
+    return torch.stack(latents).mean(0)
+
+
+@torch.inference_mode()
+def speaker(model: Model, waveform: Tensor, rate: int = CODE_RATE) -> Tensor:
+    """The speaker embedding `[1, 512, 1]` of a recording `[samples]`; it never changes in training."""
+    waveform = waveform[: int(model.config.conditioning.speaker_seconds * rate)]
+    return model.speaker_encoder(resample(waveform, rate, SPEAKER_RATE)[None])
+
+
+def similarity(model: Model, first: Tensor, first_rate: int, other: Tensor, rate: int) -> float:
+    """Cosine between the speakers of two recordings, by the model's own encoder: 1 is the same."""
+    one = speaker(model, first, first_rate).flatten()
+    two = speaker(model, other, rate).flatten()
+    return float(torch.dot(one, two))
+
+
+def _check(waveform: Tensor) -> None:
+    seconds = waveform.shape[-1] / CODE_RATE
+    if seconds < MIN_CHUNK_SECONDS:
+        raise VoiceError(
+            f"The reference is {seconds:.2f} s long; a voice needs at least {MIN_CHUNK_SECONDS} s, "
+            "and 3 to 30 s are better."
+        )
+    if not bool(torch.isfinite(waveform).all()):
+        raise VoiceError("The reference holds values that are no numbers (NaN or infinite).")
+    if float(waveform.abs().max()) < 1e-4:
+        raise VoiceError("The reference is silent: no sample is above -80 dB.")
