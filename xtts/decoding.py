@@ -87,7 +87,7 @@ def choose(logits: Tensor, seen: Tensor, decoding: Decoding, generator: torch.Ge
 
 
 def penalised(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
-    """CTRL's repetition penalty (https://arxiv.org/abs/1909.05858): what was said gets less likely."""
+    """CTRL's repetition penalty (https://arxiv.org/abs/1909.05858): said codes get less likely."""
     if penalty == 1.0:
         return logits
     lowered = torch.where(logits < 0, logits * penalty, logits / penalty)

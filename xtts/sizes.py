@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class GPTShape:
-    """Sizes of the part that learns (XTTS-v2's by default; 441 M parameters with 6,681 text ids)."""
+    """Sizes of the part that learns (441 M parameters with 6,681 text ids)."""
 
     text_ids: int
     text_start: int

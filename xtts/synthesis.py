@@ -1,5 +1,8 @@
-"""Model, voice and text -> a waveform. Epoch samples, the worker and the API all speak through here,
-so that what is heard during training is what will be served."""
+"""Model, voice and text -> a waveform.
+
+Epoch samples, the worker and the API all speak through here, so that what is heard during training
+is what will be served.
+"""
 
 from collections.abc import Iterator
 

@@ -2,8 +2,8 @@
 
 Coqui's modules at sizes from config.json: `HifiDecoder` hard-codes its speaker encoder, so its two
 parts are built one by one, under the names that they have in a published `model.pth`. Weight norm
-is folded in after loading (it costs time at every call and changes nothing); exports copy the base's
-file and keep its names.
+is folded in after loading (it costs time at every call and changes nothing); exports copy the
+base's file and keep its names.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ class Vocoder(nn.Module):
         )  # fmt: skip
 
     def forward(self, latents: Tensor, speaker: Tensor) -> Tensor:
-        """Latents `[batch, codes, width]`, speaker `[batch, 512, 1]` -> `[batch, samples]` at 24 kHz.
+        """Latents `[batch, codes, width]`, speaker `[batch, 512, 1]` -> `[batch, samples]`, 24 kHz.
 
         The steps run from 21.5 Hz to 86.1 Hz and from there to 24,000 / 256 Hz, each linear, as the
         model learned them.

@@ -54,7 +54,7 @@ def conditioning(model: Model, waveform: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def speaker(model: Model, waveform: Tensor, rate: int = CODE_RATE) -> Tensor:
-    """The speaker embedding `[1, 512, 1]` of a recording `[samples]`; it never changes in training."""
+    """The speaker embedding `[1, 512, 1]` of a recording `[samples]`; training never moves it."""
     waveform = waveform[: int(model.config.conditioning.speaker_seconds * rate)]
     return model.speaker_encoder(resample(waveform, rate, SPEAKER_RATE)[None])
 

@@ -1,0 +1,186 @@
+"""Clips -> batches: each clip exactly once an epoch, in an order that depends on seed and epoch only.
+
+Shuffle, sort by length inside windows, cut at the budget of audio seconds (longest clip times
+clips), shuffle the batches. The conditioning of each clip is drawn from (seed, epoch, clip), never
+from a global random state: so prefetching, resuming and sampling change no batch.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from xtts.audio import CODE_RATE
+
+from train.dataset import Clip
+from xtts.rows import Rows, pack
+from xtts.sizes import GPTShape
+
+# Coqui's GPTArgs: 66,150 to 132,300 samples of the conditioning clip.
+CONDITIONING_SECONDS = (3.0, 6.0)
+MEL_HOP = 256
+MELS_PER_CODE = 4
+# Clips are sorted by length inside windows of so many batches: long enough to save padding, short
+# enough that an epoch stays well mixed.
+WINDOW_BATCHES = 16
+# At most this share of a clip may be its own conditioning, when its speaker has no other clip.
+LARGEST_OWN_SHARE = 1 / 3
+
+
+class Features(Protocol):
+    """What is known of each clip, by its index (train.features)."""
+
+    def tokens(self, clip: int) -> np.ndarray: ...
+    def codes(self, clip: int) -> np.ndarray: ...
+    def mel(self, clip: int) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class Batch:
+    """rows for the model; which clips they are; how many seconds of audio they hold."""
+
+    rows: Rows
+    clips: tuple[int, ...]
+    audio_seconds: float
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How conditioning is chosen: `other_clip` (ours) or `same_clip` (Coqui's way, for parity);
+    `sources` are the clips that may be heard as conditioning."""
+
+    way: str
+    sources: tuple[int, ...]
+
+
+class Batches:
+    """The batches of a set of clips.
+
+    seed: with the epoch, the only thing that the order depends on. batch_seconds: longest clip
+    times number of clips, at most. fixed: the same order and conditioning in every epoch
+    (validation).
+    """
+
+    def __init__(
+        self,
+        clips: Sequence[Clip],
+        indices: Sequence[int],
+        features: Features,
+        shape: GPTShape,
+        *,
+        seed: int,
+        batch_seconds: float,
+        stop_input: bool,
+        conditions: Conditions,
+        fixed: bool = False,
+        prefetch: bool = True,
+    ) -> None:
+        self.clips = clips
+        self.indices = tuple(indices)
+        self.features = features
+        self.shape = shape
+        self.seed = seed
+        self.batch_seconds = batch_seconds
+        self.stop_input = stop_input
+        self.conditions = conditions
+        self.fixed = fixed
+        self.prefetch = prefetch
+        self._by_speaker = _grouped(clips, conditions.sources)
+
+    def epoch(self, epoch: int, first: int = 0) -> Iterator[Batch]:
+        """The batches of `epoch`, from batch number `first` on."""
+        planned = self.plan(epoch)[first:]
+        if not self.prefetch:
+            yield from (self.batch(epoch, group) for group in planned)
+            return
+        # One batch ahead is enough: from memory-mapped features a batch takes milliseconds.
+        with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as ahead:
+            waiting = None
+            for group in planned:
+                coming = ahead.submit(self.batch, epoch, group)
+                if waiting is not None:
+                    yield waiting.result()
+                waiting = coming
+            if waiting is not None:
+                yield waiting.result()
+
+    def plan(self, epoch: int) -> list[tuple[int, ...]]:
+        """Which clips go together, in order; every clip once."""
+        draw = random.Random(f"order/{self.seed}/{0 if self.fixed else epoch}")
+        order = list(self.indices)
+        draw.shuffle(order)
+        seconds = [clip.seconds for clip in self.clips]
+        mean = sum(seconds[i] for i in order) / max(1, len(order))
+        window = max(1, int(WINDOW_BATCHES * self.batch_seconds / max(mean, 0.1)))
+        groups = [
+            group
+            for start in range(0, len(order), window)
+            for group in cut(sorted(order[start : start + window], key=seconds.__getitem__),
+                             seconds, self.batch_seconds)
+        ]  # fmt: skip
+        draw.shuffle(groups)
+        return groups
+
+    def batch(self, epoch: int, group: Sequence[int]) -> Batch:
+        """The batch of these clips as they are heard in `epoch`."""
+        epoch = 0 if self.fixed else epoch
+        heard = [self._conditioning(epoch, clip) for clip in group]
+        rows = pack(
+            [torch.from_numpy(self.features.tokens(clip).astype(np.int64)) for clip in group],
+            [torch.from_numpy(self.features.codes(clip).astype(np.int64)) for clip in group],
+            [mel for mel, _ in heard],
+            self.shape,
+            stop_input=self.stop_input,
+            unheard=[unheard for _, unheard in heard],
+        )
+        return Batch(rows, tuple(group), sum(self.clips[clip].seconds for clip in group))
+
+    def _conditioning(self, epoch: int, clip: int) -> tuple[Tensor, tuple[int, int]]:
+        """(mel [80, frames], the codes of `clip` that it gives away)."""
+        draw = random.Random(f"conditioning/{self.seed}/{epoch}/{self.clips[clip].name}")
+        others = [i for i in self._by_speaker.get(self.clips[clip].speaker, ()) if i != clip]
+        if others and self.conditions.way == "other_clip":
+            return self._slice(draw, draw.choice(others), largest_share=1.0)[0], (0, 0)
+        own_share = LARGEST_OWN_SHARE if self.conditions.way == "other_clip" else 1 / 2
+        mel, first = self._slice(draw, clip, largest_share=own_share)
+        last = first + mel.shape[1]
+        return mel, (first // MELS_PER_CODE, -(-last // MELS_PER_CODE))
+
+    def _slice(self, draw: random.Random, clip: int, largest_share: float) -> tuple[Tensor, int]:
+        mel = self.features.mel(clip)
+        frames = int(draw.uniform(*CONDITIONING_SECONDS) * CODE_RATE / MEL_HOP)
+        frames = max(1, min(frames, int(mel.shape[1] * largest_share)))
+        first = draw.randint(0, mel.shape[1] - frames)
+        # A copy: the cache is memory-mapped, read-only and half as wide.
+        return torch.from_numpy(mel[:, first : first + frames].astype(np.float32)), first
+
+
+def cut(
+    order: Sequence[int], seconds: Sequence[float], batch_seconds: float
+) -> list[tuple[int, ...]]:
+    """Cuts clips into groups whose longest clip times their number stays within the budget.
+
+    A clip longer than the budget is a group of its own.
+    """
+    groups: list[list[int]] = []
+    longest = 0.0
+    for clip in order:
+        longer = max(longest, seconds[clip])
+        if groups and longer * (len(groups[-1]) + 1) <= batch_seconds:
+            groups[-1].append(clip)
+            longest = longer
+        else:
+            groups.append([clip])
+            longest = seconds[clip]
+    return [tuple(group) for group in groups]
+
+
+def _grouped(clips: Sequence[Clip], sources: Sequence[int]) -> dict[str, list[int]]:
+    groups: dict[str, list[int]] = {}
+    for index in sources:
+        groups.setdefault(clips[index].speaker, []).append(index)
+    return groups

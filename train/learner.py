@@ -1,0 +1,214 @@
+"""What learns, and how one step goes: losses, gradients, clipping, AdamW, schedule.
+
+Only the GPT with its conditioning learns; DVAE, vocoder and speaker encoder are not even loaded.
+Weights are kept in float32, products run in bfloat16 where the machine has it.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from train.batches import Batch
+from xtts.errors import SotaqueError
+from xtts.gpt import GPT, from_coqui, to_coqui
+
+# AdamW as in Coqui's recipe (recipes/ljspeech/xtts_v2/train_gpt_xtts.py).
+ADAM_BETAS = (0.9, 0.96)
+ADAM_EPSILON = 1e-8
+# XTTS-v2's learning rate there; small models name their own in config.json.
+XTTS_LEARNING_RATE = 5e-6
+# Behind the warm-up the rate holds for so many steps, then falls with 1/sqrt(step). It depends on
+# the step alone, so that a longer NUM_EPOCHS continues a run instead of changing it.
+HOLD_STEPS = 1000
+MAX_NON_FINITE_IN_A_ROW = 3
+
+
+class NonFiniteError(SotaqueError):
+    """Three steps in a row had a loss or gradient that is no number."""
+
+    exit_code = 65
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The choices of one run: peak rate per step, warm-up in steps, loss weights, clipping norm."""
+
+    learning_rate: float
+    warmup_steps: int
+    weight_decay: float
+    gradient_clip: float
+    text_loss_weight: float
+    audio_loss_weight: float
+    dropout: float
+    precision: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """Losses in nats a token; gradient_norm before clipping; finite = the weights were moved."""
+
+    text_loss: float
+    audio_loss: float
+    loss: float
+    gradient_norm: float
+    learning_rate: float
+    finite: bool
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Mean losses over every token of the validation clips."""
+
+    text_loss: float
+    audio_loss: float
+
+
+class Learner:
+    """The GPT with its optimizer. `step` counts optimizer steps from the beginning of the run."""
+
+    def __init__(self, gpt: GPT, recipe: Recipe, device: torch.device | str = "cpu") -> None:
+        self.device = torch.device(device)
+        self.gpt = gpt.to(self.device)
+        self.recipe = recipe
+        self.step = 0
+        self.non_finite_in_a_row = 0
+        self.num_non_finite = 0
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.precision == "fp16")
+        self.optimizer = torch.optim.AdamW(
+            _weight_groups(self.gpt, recipe.weight_decay), lr=recipe.learning_rate,
+            betas=ADAM_BETAS, eps=ADAM_EPSILON, fused=True,
+        )  # fmt: skip
+
+    def learn(self, batch: Batch) -> StepResult:
+        """One step. A loss or gradient that is no number moves no weight.
+
+        Raises NonFiniteError at the third such step in a row.
+        """
+        self.gpt.train()
+        rate = self._set_rate()
+        # Dropout draws from (seed, step) alone: whatever ran between two steps changes nothing.
+        torch.manual_seed(_mixed(self.recipe.seed, self.step))
+        self.optimizer.zero_grad(set_to_none=True)
+        with self._precision():
+            losses = self.gpt.losses(batch.rows.to(self.device))
+        loss = self._weighted(losses.text, losses.audio)
+        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        self.scaler.unscale_(self.optimizer)
+        norm = nn.utils.clip_grad_norm_(self.gpt.parameters(), self.recipe.gradient_clip)
+        text, audio, total, length = torch.stack(
+            (losses.text, losses.audio, loss, norm.to(loss))
+        ).tolist()
+        finite = bool(torch.isfinite(loss.detach() + norm))
+        # In fp16 the scaler looks for its scale by overflowing: that is no fault of the data.
+        searching = self.scaler.is_enabled() and self.scaler.get_scale() > 1.0
+        if finite:
+            self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self._count(finite, searching)
+        self.step += 1
+        return StepResult(text, audio, total, length, rate, finite)
+
+    @torch.no_grad()
+    def evaluate(self, batches: Iterable[Batch]) -> Validation:
+        """Mean losses without dropout; weights and random state stay as they are."""
+        self.gpt.eval()
+        sums = torch.zeros(4, dtype=torch.float64)
+        for batch in batches:
+            with self._precision():
+                found = self.gpt.losses(batch.rows.to(self.device))
+            text, audio = float(found.text), float(found.audio)
+            counts = (found.num_text, found.num_audio)
+            sums += torch.tensor([text * counts[0], audio * counts[1], *counts]).double()
+        return Validation(float(sums[0] / sums[2]), float(sums[1] / sums[3]))
+
+    def model_state(self) -> dict[str, Tensor]:
+        """The weights in float32 on the CPU, in Coqui's names and orientation."""
+        state = {name: tensor.detach().cpu() for name, tensor in self.gpt.state_dict().items()}
+        return to_coqui(state)
+
+    def trainer_state(self) -> dict[str, Any]:
+        """What a resumed run needs beyond the weights."""
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "step": self.step,
+            "non_finite_in_a_row": self.non_finite_in_a_row,
+            "num_non_finite": self.num_non_finite,
+        }
+
+    def resume(self, model_state: dict[str, Tensor], trainer_state: dict[str, Any] | None) -> None:
+        """Takes up weights, and the optimizer where its state was kept."""
+        self.gpt.load_state_dict(from_coqui(model_state))
+        if trainer_state is None:
+            return
+        self.optimizer.load_state_dict(trainer_state["optimizer"])
+        self.scaler.load_state_dict(trainer_state["scaler"])
+        self.step = trainer_state["step"]
+        self.non_finite_in_a_row = trainer_state["non_finite_in_a_row"]
+        self.num_non_finite = trainer_state["num_non_finite"]
+
+    def _set_rate(self) -> float:
+        rate = self.recipe.learning_rate * schedule(self.step, self.recipe.warmup_steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        return rate
+
+    def _weighted(self, text: Tensor, audio: Tensor) -> Tensor:
+        return self.recipe.text_loss_weight * text + self.recipe.audio_loss_weight * audio
+
+    def _count(self, finite: bool, searching: bool) -> None:
+        if finite or searching:
+            self.non_finite_in_a_row = 0
+            return
+        self.non_finite_in_a_row += 1
+        self.num_non_finite += 1
+        if self.non_finite_in_a_row >= MAX_NON_FINITE_IN_A_ROW:
+            raise NonFiniteError(
+                f"The loss was no number in {self.non_finite_in_a_row} steps in a row, up to step "
+                f"{self.step}; nothing of them was saved. Lower LEARNING_RATE (it is "
+                f"{self.recipe.learning_rate:g}), or set PRECISION=fp32; the log names the clips."
+            )
+
+    @contextmanager
+    def _precision(self) -> Iterator[None]:
+        kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}
+        kind = kinds.get(self.recipe.precision)
+        with torch.autocast(self.device.type, dtype=kind, enabled=kind is not None):
+            yield
+
+
+def schedule(step: int, warmup_steps: int) -> float:
+    """The share of the peak rate at `step` (from 0): linear warm-up, hold, inverse square root."""
+    warm = min(1.0, (step + 1) / max(1, warmup_steps))
+    hold = max(HOLD_STEPS, warmup_steps)
+    return warm * min(1.0, (hold / (step + 1)) ** 0.5)
+
+
+def _weight_groups(gpt: GPT, weight_decay: float) -> list[dict[str, Any]]:
+    """Weight decay on matrices only; not on biases, norms and embeddings, as in Coqui's recipe."""
+    spared = {
+        id(parameter)
+        for module in gpt.modules()
+        if isinstance(module, nn.Embedding | nn.LayerNorm | nn.GroupNorm)
+        for parameter in module.parameters()
+    }
+    decayed, kept = [], []
+    for name, parameter in gpt.named_parameters():
+        matrix = parameter.dim() > 1 and id(parameter) not in spared and "latents" not in name
+        (decayed if matrix else kept).append(parameter)
+    return [
+        {"params": decayed, "weight_decay": weight_decay},
+        {"params": kept, "weight_decay": 0.0},
+    ]
+
+
+def _mixed(seed: int, step: int) -> int:
+    """One 63-bit number from both, so that neighbouring seeds share no step."""
+    digest = hashlib.sha256(f"{seed}/{step}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
