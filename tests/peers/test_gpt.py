@@ -4,45 +4,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from xtts.gpt import from_coqui, new_gpt, to_coqui
+from tests.peers.coqui import FULL, SMALL, coqui_gpt, ours_from
+from xtts.gpt import to_coqui
 from xtts.rows import Rows, pack
 from xtts.sizes import GPTShape
 from xtts.transformer import KeyValueCache
-
-SMALL = GPTShape(
-    text_ids=90, text_start=88, layers=3, width=64, heads=4, audio_ids=66, audio_start=64,
-    audio_stop=65, max_text_tokens=60, max_audio_tokens=80,
-)  # fmt: skip
-FULL = GPTShape(text_ids=6681, text_start=261)
-
-
-def coqui_gpt(shape: GPTShape):
-    """Coqui's class at `shape` with random weights and every dropout at zero."""
-    from TTS.tts.layers.xtts.gpt import GPT as CoquiGPT
-
-    torch.manual_seed(1)
-    gpt = CoquiGPT(
-        start_text_token=shape.text_start, stop_text_token=shape.text_stop, layers=shape.layers,
-        model_dim=shape.width, heads=shape.heads, max_text_tokens=shape.max_text_tokens,
-        max_mel_tokens=shape.max_audio_tokens, number_text_tokens=shape.text_ids,
-        num_audio_tokens=shape.audio_ids, start_audio_token=shape.audio_start,
-        stop_audio_token=shape.audio_stop, use_perceiver_resampler=True,
-    )  # fmt: skip
-    for name, parameter in gpt.named_parameters():
-        if "proj_out" in name:  # zero at the start, which would hide the attention before it
-            torch.nn.init.normal_(parameter, std=0.05)
-    for module in gpt.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
-    return gpt
-
-
-def ours_from(coqui, shape: GPTShape):
-    gpt = new_gpt(shape, seed=0)
-    state = {"gpt." + name: tensor for name, tensor in coqui.state_dict().items()}
-    gpt.load_state_dict(from_coqui(state), strict=True)
-    return gpt
-
 
 def a_batch(shape: GPTShape, seconds: list[float]) -> dict:
     generator = torch.Generator().manual_seed(3)
@@ -120,18 +86,6 @@ def test_losses_differ_when_the_text_does():
     before = gpt.losses(our_rows(batch, SMALL)).audio
     batch["tokens"] = [torch.full_like(batch["tokens"][0], 7)]
     assert not torch.isclose(before, gpt.losses(our_rows(batch, SMALL)).audio, atol=1e-4)
-
-
-def greedy_by_coqui(coqui, latents, tokens, count: int, penalty: float):
-    """Codes, and the margin between Coqui's two best logits at each step."""
-    coqui.init_gpt_for_inference()
-    coqui.eval()
-    codes, found = coqui.generate(
-        latents, tokens[None], do_sample=False, num_beams=1, repetition_penalty=penalty,
-        max_new_tokens=count, return_dict_in_generate=True, output_scores=True,
-    )  # fmt: skip
-    margins = [float(torch.diff(score[0].topk(2).values).abs()) for score in found.scores]
-    return codes[0].tolist(), margins
 
 
 def test_conditioning_latents_equal_coquis():

@@ -1,0 +1,67 @@
+"""Our decode loop against Coqui's `GPT.generate`: greedy codes and their latents."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.peers.coqui import SMALL, coqui_gpt, ours_from
+from xtts.decoding import decode
+from xtts.sizes import Decoding
+
+COUNT = 40
+# Where Coqui's own two best logits are closer than this, rounding decides.
+MARGIN = 1e-4
+
+
+@pytest.fixture(scope="module")
+def both():
+    coqui = coqui_gpt(SMALL)
+    for table in (coqui.text_embedding, coqui.mel_embedding, coqui.mel_head):
+        torch.nn.init.normal_(table.weight, std=0.7)  # random models else say one code for ever
+    ours = ours_from(coqui, SMALL).eval()
+    coqui.init_gpt_for_inference()
+    return coqui.eval(), ours
+
+
+def by_coqui(coqui, latents: Tensor, tokens: Tensor, penalty: float):
+    """Greedy codes, and the margin between Coqui's two best scores at each step."""
+    codes, found = coqui.generate(
+        latents, tokens[None], do_sample=False, num_beams=1, repetition_penalty=penalty,
+        max_new_tokens=COUNT, return_dict_in_generate=True, output_scores=True,
+    )  # fmt: skip
+    margins = [float(-torch.diff(score[0].topk(2).values)) for score in found.scores]
+    return codes[0], margins
+
+
+@pytest.mark.parametrize("penalty", [1.0, 5.0, 10.0])
+@pytest.mark.parametrize("text", range(7))
+def test_greedy_codes_equal_coquis(both, penalty, text):
+    coqui, ours = both
+    generator = torch.Generator().manual_seed(text)
+    tokens = torch.randint(2, 85, (5 + 4 * text,), generator=generator)
+    latents = ours.conditioning_latents(torch.randn(1, 80, 60, generator=generator))
+    theirs, margins = by_coqui(coqui, latents, tokens, penalty)
+
+    rules = Decoding(greedy=True, repetition_penalty=penalty)
+    spoken = decode(ours, latents, tokens, rules, torch.Generator(), max_codes=COUNT)
+    ended = [SMALL.audio_stop] if spoken.stopped else []
+    codes = torch.cat((spoken.codes, torch.tensor(ended, dtype=torch.long)))
+
+    ties = [step for step, margin in enumerate(margins) if margin < MARGIN]
+    clear = ties[0] if ties else len(margins)
+    assert codes[:clear].tolist() == theirs[:clear].tolist()
+    assert clear > 3, "a test of nothing: Coqui itself is undecided from the start"
+
+
+def test_latents_of_the_steps_equal_coquis_second_pass(both):
+    coqui, ours = both
+    tokens = torch.arange(3, 20)
+    latents = ours.conditioning_latents(torch.randn(1, 80, 60))
+    rules = Decoding(greedy=True, repetition_penalty=5.0)
+    spoken = decode(ours, latents, tokens, rules, torch.Generator(), max_codes=COUNT)
+    again = coqui(
+        tokens[None], torch.tensor([len(tokens)]), spoken.codes[None],
+        torch.tensor([len(spoken.codes) * coqui.code_stride_len]),
+        cond_latents=latents, return_latent=True,
+    )  # fmt: skip
+    assert torch.allclose(spoken.latents[: len(spoken.codes)], again[0], atol=1e-4)

@@ -1,0 +1,77 @@
+"""`python -m xtts speak`: a voice on disk, a text, a wav."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from xtts.errors import SotaqueError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one verb; prints the sentence of a fault and returns its exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return _speak(arguments)
+    except SotaqueError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m xtts", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    speak = verbs.add_parser("speak", help="speak a text, or a file of lines, into wavs")
+    speak.add_argument("--voice", default="demo", help="demo, a bundle's folder, or a checkpoint")
+    speak.add_argument("--base", help="the base model of a checkpoint, where it has moved")
+    speak.add_argument("--reference", type=Path, help="a recording of the voice, 3 to 30 s")
+    speak.add_argument("--language", default="en")
+    speak.add_argument("--seed", type=int, default=0)
+    speak.add_argument("--device", default="cpu")
+    what = speak.add_mutually_exclusive_group(required=True)
+    what.add_argument("--text")
+    what.add_argument("--lines", type=Path, help="a sentence a line; --out is then a folder")
+    speak.add_argument("--out", type=Path, required=True)
+    return parser
+
+
+def _speak(arguments: argparse.Namespace) -> int:
+    # Imported here: `--help` and a mistyped option need not wait seconds for torch.
+    from xtts import audio, bundle, synthesis, voice
+
+    lines = _lines(arguments)
+    opened = bundle.open_voice(arguments.voice, base=arguments.base, device=arguments.device)
+    reference = arguments.reference or opened.reference
+    if reference is None:
+        raise SotaqueError(
+            f"--voice {arguments.voice} holds no recording of its own; say whose voice it is to be "
+            "with --reference FILE.wav (3 to 30 s of clear speech)."
+        )
+    speaker = voice.from_reference(opened.model, audio.read(reference, audio.CODE_RATE))
+    for text, out in lines:
+        waveform = synthesis.speak(
+            opened.model, speaker, text, arguments.language, seed=arguments.seed
+        )
+        audio.write_wav(out, waveform)
+        print(f"{out}: {len(waveform) / audio.VOCODER_RATE:.2f} s")
+    return 0
+
+
+def _lines(arguments: argparse.Namespace) -> list[tuple[str, Path]]:
+    """What to speak, and into which file: 01.wav, 02.wav, … for a file of lines."""
+    if arguments.text is not None:
+        return [(arguments.text, arguments.out)]
+    try:
+        found = arguments.lines.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SotaqueError(f"--lines {arguments.lines} cannot be read: {error}.") from error
+    texts = [line.strip() for line in found if line.strip()]
+    if not texts:
+        raise SotaqueError(f"--lines {arguments.lines} holds no sentence; write one a line.")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    digits = max(2, len(str(len(texts))))
+    return [(text, arguments.out / f"{i:0{digits}}.wav") for i, text in enumerate(texts, start=1)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
