@@ -1,0 +1,155 @@
+"""One training step: what moves, what does not, and what stops a run."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from train.batches import Batch
+from train.learner import Learner, NonFiniteError, Recipe, schedule
+from xtts.gpt import new_gpt
+from xtts.rows import pack
+from xtts.sizes import GPTShape
+
+SHAPE = GPTShape(
+    text_ids=30, text_start=28, layers=2, width=32, heads=2, audio_ids=18, audio_start=16,
+    audio_stop=17, max_text_tokens=20, max_audio_tokens=40,
+)  # fmt: skip
+RECIPE = Recipe(
+    learning_rate=1e-3, warmup_steps=1, weight_decay=0.01, gradient_clip=1.0,
+    text_loss_weight=0.01, audio_loss_weight=1.0, dropout=0.1, precision="fp32", seed=7,
+)  # fmt: skip
+
+
+def a_learner(**changes) -> Learner:
+    recipe = dataclasses.replace(RECIPE, **changes)
+    gpt = new_gpt(SHAPE, seed=1)
+    for module in gpt.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = recipe.dropout
+    return Learner(gpt, recipe)
+
+
+def a_batch(seed: int = 0, poison: bool = False) -> Batch:
+    generator = torch.Generator().manual_seed(seed)
+    tokens = [torch.randint(2, 27, (n,), generator=generator) for n in (5, 9)]
+    codes = [torch.randint(0, 16, (n,), generator=generator) for n in (12, 7)]
+    mels = [torch.randn(80, n, generator=generator) for n in (20, 33)]
+    if poison:
+        mels[0][0, 0] = torch.nan
+    return Batch(pack(tokens, codes, mels, SHAPE, stop_input=False), (0, 1), 2.5)
+
+
+def weights(learner: Learner) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in learner.gpt.state_dict().items()}
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
+def test_steps_learn_the_batch():
+    learner = a_learner(dropout=0.0)
+    losses = [learner.learn(a_batch()).audio_loss for _ in range(60)]
+    assert losses[-1] < losses[0] / 4
+    assert learner.step == 60
+
+
+def test_every_parameter_moves():
+    """The reference project's loss was the norm of the weights; here all parts learn from data."""
+    learner = a_learner(dropout=0.0, weight_decay=0.0)
+    before = weights(learner)
+    for seed in range(3):
+        learner.learn(a_batch(seed))
+    still = [name for name, now in learner.gpt.state_dict().items() if torch.equal(now, before[name])]
+    assert still == []
+
+
+def test_text_and_audio_weigh_as_told():
+    result = a_learner().learn(a_batch())
+    assert result.loss == pytest.approx(0.01 * result.text_loss + result.audio_loss, rel=1e-6)
+
+
+def test_a_step_that_is_no_number_moves_nothing():
+    learner = a_learner()
+    learner.learn(a_batch())
+    before = weights(learner)
+    optimizer = [state["exp_avg"].clone() for state in learner.optimizer.state.values()]
+    result = learner.learn(a_batch(poison=True))
+    assert not result.finite
+    assert same(before, weights(learner))
+    after = [state["exp_avg"] for state in learner.optimizer.state.values()]
+    assert all(torch.equal(one, other) for one, other in zip(optimizer, after, strict=True))
+    assert learner.learn(a_batch()).finite
+    assert learner.num_non_finite == 1
+
+
+def test_the_third_in_a_row_stops_with_65():
+    learner = a_learner()
+    for _ in range(2):
+        learner.learn(a_batch(poison=True))
+    with pytest.raises(NonFiniteError, match="3 steps in a row") as raised:
+        learner.learn(a_batch(poison=True))
+    assert raised.value.exit_code == 65
+
+
+def test_a_resumed_learner_goes_on_bit_for_bit():
+    straight, first = a_learner(), a_learner()
+    for seed in range(4):
+        straight.learn(a_batch(seed))
+    for seed in range(2):
+        first.learn(a_batch(seed))
+    second = a_learner()
+    second.resume(first.model_state(), first.trainer_state())
+    torch.rand(17)  # whatever happens between two runs
+    results = [second.learn(a_batch(seed)) for seed in range(2, 4)]
+    assert same(weights(straight), weights(second))
+    assert results[-1].learning_rate == pytest.approx(1e-3)
+
+
+def test_evaluating_changes_nothing():
+    learner = a_learner()
+    learner.learn(a_batch())
+    before, random_state = weights(learner), torch.get_rng_state()
+    first = learner.evaluate([a_batch(1), a_batch(2)])
+    assert first == learner.evaluate([a_batch(1), a_batch(2)])
+    assert same(before, weights(learner))
+    assert torch.equal(random_state, torch.get_rng_state())
+
+
+def test_validation_is_the_mean_over_tokens_not_over_batches():
+    learner = a_learner()
+    short = Batch(
+        pack([torch.tensor([3])], [torch.tensor([4])], [torch.zeros(80, 9)], SHAPE,
+             stop_input=False), (0,), 0.1,
+    )  # fmt: skip
+    one, other = learner.evaluate([a_batch()]), learner.evaluate([short])
+    both = learner.evaluate([a_batch(), short])
+    many, few = 12 + 7 + 8, 5
+    expected = (one.audio_loss * many + other.audio_loss * few) / (many + few)
+    assert both.audio_loss == pytest.approx(expected, rel=1e-5)
+
+
+def test_norms_biases_and_embeddings_do_not_decay():
+    decayed, kept = a_learner().optimizer.param_groups
+    assert decayed["weight_decay"] == 0.01 and kept["weight_decay"] == 0.0
+    assert all(parameter.dim() > 1 for parameter in decayed["params"])
+    width, ids = SHAPE.width, SHAPE.text_ids
+    assert (ids, width) in {tuple(parameter.shape) for parameter in kept["params"]}
+
+
+def test_the_schedule_warms_up_holds_and_falls():
+    assert schedule(0, 10) == pytest.approx(0.1)
+    assert schedule(9, 10) == schedule(999, 10) == 1.0
+    assert schedule(3999, 10) == pytest.approx(0.5)
+
+
+@pytest.mark.skipif(
+    not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="this CPU has no bf16 products"
+)
+def test_bf16_follows_fp32():
+    exact, rough = a_learner(dropout=0.0), a_learner(dropout=0.0, precision="bf16")
+    for seed in range(5):
+        one, other = exact.learn(a_batch(seed)), rough.learn(a_batch(seed))
+        assert other.audio_loss == pytest.approx(one.audio_loss, rel=0.02)
+    assert all(parameter.dtype == torch.float32 for parameter in rough.gpt.parameters())

@@ -1,0 +1,76 @@
+"""What `auto` means: pure decisions from the settings, the base model's advice and the dataset.
+
+Each returns its value with the reason, which is printed before the run.
+"""
+
+from dataclasses import dataclass
+
+from train.learner import XTTS_LEARNING_RATE
+from xtts.sizes import TrainingAdvice
+
+DEFAULT_EPOCHS = 10
+# An epoch should hold enough steps to learn from, and a batch enough audio to keep a device busy.
+WANTED_STEPS = 16
+LARGEST_BATCH_SECONDS = {"cpu": 40.0, "cuda": 160.0}
+WARMUP_SHARE_OF_EPOCH = 0.5
+LONGEST_WARMUP_STEPS = 200
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A value and why."""
+
+    value: float
+    reason: str
+
+
+def num_epochs(setting: int | None, advice: TrainingAdvice) -> Chosen:
+    """NUM_EPOCHS, else what the base model recommends, else 10."""
+    if setting is not None:
+        return Chosen(setting, "NUM_EPOCHS")
+    if advice.num_epochs is not None:
+        return Chosen(advice.num_epochs, "recommended by the base model")
+    return Chosen(DEFAULT_EPOCHS, "the default; the base model recommends nothing")
+
+
+def learning_rate(setting: float | None, advice: TrainingAdvice) -> Chosen:
+    """LEARNING_RATE, else what the base model recommends, else Coqui's recipe."""
+    if setting is not None:
+        return Chosen(setting, "LEARNING_RATE")
+    if advice.learning_rate is not None:
+        return Chosen(advice.learning_rate, "recommended by the base model")
+    return Chosen(XTTS_LEARNING_RATE, "Coqui's recipe for XTTS-v2")
+
+
+def batch_seconds(
+    setting: float | None,
+    advice: TrainingAdvice,
+    kept: float | None,
+    *,
+    device: str,
+    total_seconds: float,
+    longest_seconds: float,
+) -> Chosen:
+    """BATCH_SECONDS: longest clip times clips in a batch.
+
+    A resumed run keeps its own (`kept`): with another budget no step would be the same.
+    """
+    if kept is not None:
+        return Chosen(kept, "as this run began")
+    if setting is not None:
+        return Chosen(setting, "BATCH_SECONDS")
+    if advice.batch_seconds is not None:
+        return Chosen(advice.batch_seconds, "recommended by the base model")
+    largest = LARGEST_BATCH_SECONDS[device.split(":")[0]]
+    fair = min(total_seconds / WANTED_STEPS, largest)
+    if fair < longest_seconds:
+        return Chosen(longest_seconds, "the longest clip")
+    return Chosen(round(fair, 1), f"about {WANTED_STEPS} steps an epoch, at most {largest:g} s")
+
+
+def warmup_steps(setting: int | None, steps_per_epoch: int) -> Chosen:
+    """The linear warm-up: half of the first epoch, at most 200 steps."""
+    if setting is not None:
+        return Chosen(setting, "WARMUP_STEPS")
+    steps = max(1, min(LONGEST_WARMUP_STEPS, round(steps_per_epoch * WARMUP_SHARE_OF_EPOCH)))
+    return Chosen(steps, "half of the first epoch, at most 200")
