@@ -1,0 +1,1 @@
+"""Speaks over HTTP. May import xtts, never train."""

@@ -1,0 +1,45 @@
+"""Every setting of `python -m api`, once: name, default, bounds, and what it is for.
+
+The string under a field is at once the comment in `.env.example`, the text of `--help` and the row
+in `docs/settings.md`.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import SecretStr
+from pydantic.dataclasses import dataclass as settings_class
+
+from xtts import settings as shared
+from xtts.setting_types import CONFIG, Means, Place, Port, Switch, Text
+from xtts.settings import Report, SharedSettings
+
+
+@settings_class(frozen=True, kw_only=True, config=CONFIG)
+class ApiSettings(SharedSettings):
+    """What the service is made of."""
+
+    api_host: Annotated[Text, Means("an address or host name to listen on")] = "127.0.0.1"
+    """Where the API listens. 0.0.0.0 is every network of the machine."""
+    api_port: Port = 8005
+    """The API's port."""
+    api_key: Annotated[SecretStr | None, Means("any text; empty = no key", secret=True)] = None
+    """What a caller sends as `Authorization: Bearer …`."""
+    api_allow_no_key: Switch = False
+    """Allows an API_HOST beyond this machine without an API_KEY."""
+    voice: Annotated[Place | None, Means("latest, best, a bundle or a checkpoint")] = None
+    """The voice that speaks. Empty is the latest epoch of OUTPUT_DIR, else the demo voice."""
+    backend: Annotated[Literal["torch", "onnx"], Means("torch or onnx", words=True)] = "torch"
+    """What computes."""
+    low_memory: Switch = False
+    """Takes less memory and more time."""
+
+
+def load(
+    argv: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+    dotenv_path: Path | None = Path(".env"),
+) -> tuple[ApiSettings, Report]:
+    """The settings of the service, and where each came from. Raises SettingsError."""
+    return shared.load(ApiSettings, argv, environ, dotenv_path)

@@ -1,0 +1,128 @@
+"""Every setting of `python -m train`, once: name, default, bounds, and what it is for.
+
+The string under a field is at once the comment in `.env.example`, the text of `--help` and the row
+in `docs/settings.md`. Read once in `train.__main__`, then passed.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass as settings_class
+
+from xtts import settings as shared
+from xtts.setting_types import (
+    CONFIG,
+    AutoCount,
+    Count,
+    Folder,
+    Means,
+    Place,
+    Port,
+    Positive,
+    Switch,
+    Text,
+)
+from xtts.settings import Report, SharedSettings
+
+Share = Annotated[float, Field(ge=0, lt=1), Means("a number from 0 to below 1, such as 0.1")]
+Weight = Annotated[float, Field(ge=0), Means("a number from 0, such as 0.01")]
+Whole = Annotated[int, Field(ge=0, lt=2**32), Means("a whole number from 0")]
+
+
+@settings_class(frozen=True, kw_only=True, config=CONFIG)
+class TrainSettings(SharedSettings):
+    """What a training run is made of. `None` stands for the word in `Means.none`."""
+
+    dataset_dir: Folder = Path("train/data/demo")
+    """The folder with the clips and their transcripts (docs/datasets.md)."""
+    max_train_samples: Annotated[
+        Positive | None, Means("a whole number from 1; empty or all = all clips", none="all")
+    ] = None
+    """How many clips to use, in the order of the metadata; all uses every one."""
+    num_epochs: AutoCount = None
+    """How often every clip is learned from. auto is what the base model recommends."""
+    language: Annotated[
+        Text, Means("a language code of the base model, such as en", words=True)
+    ] = "en"
+    """The language of the clips, where the metadata does not say it clip by clip."""
+    dataset_format: Annotated[
+        Text, Means("auto, ljspeech, coqui, or a formatter of TTS", words=True)
+    ] = "auto"
+    """How the transcripts are written. auto looks at the files."""
+    learning_rate: Annotated[
+        Annotated[float, Field(gt=0, lt=1)] | None,
+        Means("a number above 0 and below 1, such as 5e-6, or auto", none="auto"),
+    ] = None
+    """The highest learning rate of the schedule. auto is what the base model recommends."""
+    batch_seconds: Annotated[
+        Annotated[float, Field(ge=1)] | None,
+        Means("a number of seconds from 1, or auto", none="auto"),
+    ] = None
+    """Audio in a batch: its longest clip times its clips. auto goes by model and memory."""
+    precision: Annotated[
+        Literal["auto", "fp32", "bf16", "fp16"], Means("auto, fp32, bf16 or fp16", words=True)
+    ] = "auto"
+    """Number format of the products; weights stay fp32. auto is bf16 where the machine has it."""
+    sample_device: Annotated[
+        Literal["auto", "gpu", "cpu", "off"], Means("auto, gpu, cpu or off", words=True)
+    ] = "auto"
+    """Where the sample of an epoch is spoken. auto is the GPU where it works, else the CPU."""
+    sample_text: Annotated[Text | None, Means("a sentence")] = None
+    """What the sample says. Empty is a sentence in LANGUAGE."""
+    sample_every: Count = 1
+    """Epochs from one sample to the next."""
+    save_every: Count = 1
+    """Epochs from one checkpoint to the next; the last epoch is always saved."""
+    keep_checkpoints: Annotated[
+        Positive | None, Means("a whole number from 1, or all", none="all")
+    ] = 3
+    """How many epochs to keep; the best one and the newest sound one stay in any case."""
+    resume: Annotated[Place, Means("auto, never, or the path of a checkpoint")] = "auto"
+    """auto goes on with the run in OUTPUT_DIR; never moves it to OUTPUT_DIR/archive and begins
+    anew; a path goes on from that checkpoint."""
+    seed: Whole = 0
+    """Decides order, dropout and sampling: the same seed gives the same numbers."""
+    stop_seconds: Annotated[float, Field(ge=0), Means("a number of seconds from 0")] = 8.0
+    """How long a stop (Ctrl-C, docker stop) may take to save. Docker kills after 10 seconds."""
+    validation_every: Count = 1
+    """Epochs from one validation to the next."""
+    log_every: Count = 10
+    """Steps from one console line to the next; TensorBoard and metrics.jsonl get every step."""
+    tensorboard: Switch = True
+    """Starts TensorBoard with the run."""
+    tensorboard_port: Port = 6006
+    """Its port; when it is taken, the next free one, and the log says so."""
+    runs_dir: Folder = Path("train/runs")
+    """What TensorBoard shows."""
+    cache_dir: Folder = Path("train/cache")
+    """Features computed once per clip; it may be deleted at any time."""
+    prefetch: Switch = True
+    """Prepares the next batch while the current one is learned; changes no number."""
+    conditioning: Annotated[
+        Literal["other_clip", "same_clip"], Means("other_clip or same_clip", words=True)
+    ] = "other_clip"
+    """What the voice of a clip is taken from: another clip of its speaker, or, as in Coqui's
+    recipe, the clip itself."""
+    dropout: Share = 0.1
+    """Share of activations dropped in training."""
+    warmup_steps: Whole = 25
+    """Steps in which the learning rate rises; AdamW's averages (beta 0.96) need about 25."""
+    weight_decay: Weight = 0.01
+    """AdamW's weight decay, on matrices only."""
+    gradient_clip: Annotated[float, Field(gt=0), Means("a number above 0, such as 1.0")] = 1.0
+    """The largest gradient norm of a step."""
+    text_loss_weight: Weight = 0.01
+    """Weight of the cross-entropy of the text."""
+    audio_loss_weight: Weight = 1.0
+    """Weight of the cross-entropy of the audio codes."""
+
+
+def load(
+    argv: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+    dotenv_path: Path | None = Path(".env"),
+) -> tuple[TrainSettings, Report]:
+    """The settings of a run, and where each came from. Raises SettingsError with every fault."""
+    return shared.load(TrainSettings, argv, environ, dotenv_path)
