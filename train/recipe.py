@@ -12,8 +12,6 @@ DEFAULT_EPOCHS = 10
 # An epoch should hold enough steps to learn from, and a batch enough audio to keep a device busy.
 WANTED_STEPS = 16
 LARGEST_BATCH_SECONDS = {"cpu": 40.0, "cuda": 160.0}
-WARMUP_SHARE_OF_EPOCH = 0.5
-LONGEST_WARMUP_STEPS = 200
 
 
 @dataclass(frozen=True)
@@ -66,11 +64,3 @@ def batch_seconds(
     if fair < longest_seconds:
         return Chosen(longest_seconds, "the longest clip")
     return Chosen(round(fair, 1), f"about {WANTED_STEPS} steps an epoch, at most {largest:g} s")
-
-
-def warmup_steps(setting: int | None, steps_per_epoch: int) -> Chosen:
-    """The linear warm-up: half of the first epoch, at most 200 steps."""
-    if setting is not None:
-        return Chosen(setting, "WARMUP_STEPS")
-    steps = max(1, min(LONGEST_WARMUP_STEPS, round(steps_per_epoch * WARMUP_SHARE_OF_EPOCH)))
-    return Chosen(steps, "half of the first epoch, at most 200")

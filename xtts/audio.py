@@ -1,0 +1,160 @@
+"""Sound on disk and as mels: reading, resampling, writing, and the three mel front-ends.
+
+Two rates, never mixed: codes and conditioning live at 22,050 Hz, the vocoder speaks at 24,000 Hz.
+Files are read with soundfile (its wheel brings libsndfile), so no FFmpeg is needed. The mels are
+ours, held against Coqui's in `tests/peers`: Coqui's `TorchMelSpectrogram` drags transformers in.
+"""
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from xtts.errors import SotaqueError
+
+CODE_RATE = 22_050
+VOCODER_RATE = 24_000
+SPEAKER_RATE = 16_000
+SAMPLES_PER_CODE = 1024
+MEL_BANDS = 80
+MEL_HOP = 256
+_SPEAKER_BANDS = 64
+_PREEMPHASIS = 0.97
+
+
+class AudioError(SotaqueError):
+    """A file that is no usable recording; the sentence names it and what was seen."""
+
+
+@dataclass(frozen=True)
+class AudioFacts:
+    """What a file's header says, without decoding it."""
+
+    seconds: float
+    rate: int
+    channels: int
+    frames: int
+
+
+def facts(path: Path) -> AudioFacts:
+    """The header of a recording. Raises AudioError."""
+    import soundfile
+
+    if not path.is_file():
+        raise AudioError(f"{path} does not exist.")
+    try:
+        info = soundfile.info(str(path))
+    except (soundfile.SoundFileError, OSError, RuntimeError) as error:
+        raise AudioError(
+            f"{path} cannot be decoded ({_first_line(error)}). WAV, FLAC, OGG and MP3 are read."
+        ) from error
+    if info.frames <= 0 or info.samplerate <= 0:
+        raise AudioError(f"{path} holds {info.frames} samples at {info.samplerate} Hz: no sound.")
+    return AudioFacts(
+        info.frames / info.samplerate, info.samplerate, info.channels, info.frames
+    )
+
+
+def read(path: Path, rate: int, *, max_seconds: float | None = None) -> Tensor:
+    """A recording as `[samples]` float32 at `rate`: channels averaged, resampled.
+
+    At most `max_seconds` are decoded (a FLAC of 250 kB can hold an hour). Raises AudioError when
+    the file is missing, cannot be decoded, is empty or holds values that are no numbers.
+    """
+    import soundfile
+
+    header = facts(path)
+    frames = header.frames
+    if max_seconds is not None:
+        frames = min(frames, int(max_seconds * header.rate))
+    try:
+        samples, _ = soundfile.read(str(path), frames=frames, dtype="float32", always_2d=True)
+    except (soundfile.SoundFileError, OSError, RuntimeError) as error:
+        raise AudioError(f"{path} cannot be decoded ({_first_line(error)}).") from error
+    if not len(samples):
+        raise AudioError(f"{path} ends before its first sample, although its header promises some.")
+    if not np.isfinite(samples).all():
+        raise AudioError(f"{path} holds values that are no numbers (NaN or infinite).")
+    mono = torch.from_numpy(np.ascontiguousarray(samples.mean(axis=1, dtype=np.float32)))
+    return resample(mono, header.rate, rate)
+
+
+def resample(waveform: Tensor, from_rate: int, to_rate: int) -> Tensor:
+    """`[..., samples]` at another rate, by the windowed sinc that Coqui uses too."""
+    if from_rate == to_rate:
+        return waveform
+    from torchaudio.functional import resample as windowed_sinc
+
+    found: Tensor = windowed_sinc(waveform, from_rate, to_rate)
+    return found
+
+
+def write_wav(path: Path, waveform: Tensor, rate: int = VOCODER_RATE) -> None:
+    """Writes `[samples]` as 16-bit PCM; the file is whole or absent."""
+    import soundfile
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    samples = waveform.detach().cpu().float().clamp(-1.0, 1.0).numpy()
+    try:
+        soundfile.write(str(temporary), samples, rate, subtype="PCM_16", format="WAV")
+        os.replace(temporary, path)
+    except (soundfile.SoundFileError, OSError) as error:
+        temporary.unlink(missing_ok=True)
+        raise AudioError(f"{path} cannot be written ({_first_line(error)}).") from error
+
+
+def dvae_mel(waveform: Tensor, mel_stats: Tensor) -> Tensor:
+    """`[batch, samples]` at 22,050 Hz -> `[batch, 80, 1 + samples // 256]`, what the DVAE codes."""
+    return _log_mel(waveform, mel_stats, fft_size=1024)
+
+
+def conditioning_mel(waveform: Tensor, mel_stats: Tensor) -> Tensor:
+    """`[batch, samples]` at 22,050 Hz -> `[batch, 80, 1 + samples // 256]`, what tells a voice."""
+    return _log_mel(waveform, mel_stats, fft_size=2048)
+
+
+def speaker_mel(waveform: Tensor) -> Tensor:
+    """`[batch, samples]` at 16 kHz -> `[batch, 64, 1 + samples // 160]`: power, not yet logged."""
+    padded = torch.nn.functional.pad(waveform.float()[:, None], (1, 0), mode="reflect")[:, 0]
+    emphasised = padded[:, 1:] - _PREEMPHASIS * padded[:, :-1]
+    window = torch.hamming_window(400, device=waveform.device)
+    power = _power_spectrum(emphasised, 512, 160, window)
+    bands = _filterbank(512, SPEAKER_RATE, 0.0, SPEAKER_RATE / 2, _SPEAKER_BANDS, None)
+    return torch.matmul(bands.to(waveform.device), power)
+
+
+def _log_mel(waveform: Tensor, mel_stats: Tensor, fft_size: int) -> Tensor:
+    with torch.autocast(waveform.device.type, enabled=False):
+        window = torch.hann_window(1024, device=waveform.device)
+        power = _power_spectrum(waveform.float(), fft_size, MEL_HOP, window)
+        bands = _filterbank(fft_size, CODE_RATE, 0.0, 8000.0, MEL_BANDS, "slaney")
+        mel = torch.matmul(bands.to(waveform.device), power).clamp(min=1e-5).log()
+        return mel / mel_stats.to(mel)[:, None]
+
+
+def _power_spectrum(waveform: Tensor, fft_size: int, hop: int, window: Tensor) -> Tensor:
+    spectrum = torch.stft(
+        waveform, fft_size, hop, len(window), window, center=True, pad_mode="reflect",
+        return_complex=True,
+    )  # fmt: skip
+    return spectrum.abs().square()
+
+
+@lru_cache(maxsize=8)
+def _filterbank(
+    fft_size: int, rate: int, low: float, high: float, bands: int, norm: str | None
+) -> Tensor:
+    """Triangles on the HTK mel scale, `[bands, fft_size // 2 + 1]`."""
+    from torchaudio.functional import melscale_fbanks
+
+    found: Tensor = melscale_fbanks(fft_size // 2 + 1, low, high, bands, rate, norm, "htk")
+    return found.t().contiguous()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(". ")
