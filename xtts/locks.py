@@ -1,0 +1,84 @@
+"""One trainer in a run folder at a time: a lock that ends with its process, even under kill -9."""
+
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from xtts.atomic import WriteError, remove_stale
+from xtts.errors import SotaqueError
+
+log = logging.getLogger(__name__)
+
+# A forked child shares its parent's lock and would keep it: so it closes these first.
+_held: set[int] = set()
+_NO_LOCKS_HERE = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+class RunLocked(SotaqueError):
+    """Another trainer works in this folder; the sentence names its process."""
+
+
+@contextmanager
+def hold(lock_file: Path, clear: Iterable[Path] = ()) -> Iterator[None]:
+    """Holds the lock for this process; with it in hand removes stale writes from folders `clear`.
+
+    Raises RunLocked when another process has it, WriteError when its folder cannot be written.
+    """
+    _close_in_children()
+    descriptor = _open(lock_file)
+    _held.add(descriptor)
+    try:
+        _take(descriptor, lock_file.parent)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        for path in (path for folder in clear for path in remove_stale(folder)):
+            log.info("Removed %s, left by a run that was killed while writing.", path.name)
+        yield
+    finally:
+        _held.discard(descriptor)
+        os.close(descriptor)
+
+
+def _open(path: Path) -> int:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # O_CLOEXEC: a child that is executed never has it.
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise WriteError(
+            f"OUTPUT_DIR={path.parent} cannot be written ({error.strerror}). Make it writable for "
+            "this user, or set OUTPUT_DIR to another folder."
+        ) from error
+
+
+def _take(descriptor: int, folder: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+        raise RunLocked(
+            f"Another trainer (process {owner}) is working in OUTPUT_DIR={folder}. "
+            "Wait for it or stop it, or set OUTPUT_DIR to another folder."
+        ) from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS_HERE:
+            raise
+        log.warning("%s has no file locks (%s): start no second trainer.", folder, error.strerror)
+
+
+@cache
+def _close_in_children() -> None:
+    os.register_at_fork(after_in_child=_let_go)
+
+
+def _let_go() -> None:
+    for descriptor in _held:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+    _held.clear()
