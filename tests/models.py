@@ -1,0 +1,158 @@
+"""A complete base model for tests: random weights, tiny sizes, the published files and names."""
+
+import json
+import shutil
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from xtts.config import ModelConfig
+from xtts.gpt import new_gpt, to_coqui
+from xtts.sizes import DVAEShape, SpeakerEncoderShape, VocoderShape
+from xtts.vocoder import SpeakerEncoder, Vocoder, new_dvae
+
+LANGUAGES = ("en", "pt")
+CHARACTERS = "!'(),-./:;?abcdefghijklmnopqrstuvwxyzàáâãçéêíóôõúü"
+MERGES = ("t h", "i n", "th e", "a n", "e r", "o u")
+NUM_CODES = 64
+SMALL_VOCODER = VocoderShape(
+    upsample_initial_channel=32, resblock_kernel_sizes=(3,), resblock_dilation_sizes=((1, 3, 5),)
+)
+SMALL_SPEAKER_ENCODER = SpeakerEncoderShape(layers=(1, 1, 1, 1), num_filters=(8, 8, 16, 16))
+SMALL_DVAE = DVAEShape(
+    num_codes=NUM_CODES, codebook_dim=32, hidden_dim=32, num_resnet_blocks=1, num_layers=2
+)
+
+
+@pytest.fixture(scope="session")
+def base_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One tiny base for the whole session: do not write into it."""
+    return tiny_base(tmp_path_factory.mktemp("base") / "tiny")
+
+
+def tiny_base(
+    folder: Path,
+    *,
+    layers: int = 2,
+    width: int = 64,
+    heads: int = 2,
+    coqui_vocoder: bool = False,
+    seed: int = 0,
+) -> Path:
+    """Writes a base model folder and returns it; built once per process for the same sizes.
+
+    coqui_vocoder: vocoder and speaker encoder at the sizes that Coqui hard-codes (30 M values),
+    under all the names of a published file.
+    """
+    source = _built(layers, width, heads, coqui_vocoder, seed)
+    shutil.copytree(source.name, folder, dirs_exist_ok=True)
+    return folder
+
+
+@cache
+def _built(
+    layers: int, width: int, heads: int, coqui_vocoder: bool, seed: int
+) -> "TemporaryDirectory[str]":
+    kept = TemporaryDirectory(prefix="tiny-base-")
+    folder = Path(kept.name)
+    write_vocabulary(folder / "vocab.json")
+    config = _config(layers, width, heads, coqui_vocoder)
+    (folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+    read = ModelConfig.read(folder)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        mel_stats = torch.linspace(3.0, 6.0, 80)
+        state = {
+            **_gpt(read, seed),
+            **(_coqui_decoder(width) if coqui_vocoder else _small_decoder(read)),
+            "mel_stats": mel_stats,
+        }
+        torch.save({"model": state}, folder / "model.pth")
+        torch.save(new_dvae(read.dvae).state_dict(), folder / "dvae.pth")
+        torch.save(mel_stats, folder / "mel_stats.pth")
+    return kept
+
+
+def write_vocabulary(path: Path) -> None:
+    """A small BPE vocabulary whose special tokens stand as in XTTS-v2's."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import BPE
+    from tokenizers.pre_tokenizers import Whitespace
+
+    languages = [f"[{language}]" for language in LANGUAGES]
+    special = ["[STOP]", "[UNK]", "[SPACE]"]
+    merged = [merge.replace(" ", "") for merge in MERGES]
+    tokens = [*special, *CHARACTERS, *merged, *languages, "[START]"]
+    pairs: list[Any] = [tuple(merge.split()) for merge in MERGES]
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    tokenizer = Tokenizer(BPE(vocabulary, pairs, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.add_special_tokens([*special, *languages, "[START]"])
+    tokenizer.save(str(path))
+
+
+def _config(layers: int, width: int, heads: int, coqui_vocoder: bool) -> dict[str, Any]:
+    own: dict[str, Any] = {
+        "dvae": asdict(SMALL_DVAE),
+        "licence": "Random weights, free to use",
+        "weights": "random",
+        "training": {"num_epochs": 2, "learning_rate": 1e-3},
+    }
+    if not coqui_vocoder:
+        own["vocoder"] = asdict(SMALL_VOCODER)
+        own["speaker_encoder"] = asdict(SMALL_SPEAKER_ENCODER)
+    return {
+        "model": "xtts",
+        "model_args": {
+            "gpt_layers": layers,
+            "gpt_n_model_channels": width,
+            "gpt_n_heads": heads,
+            "gpt_num_audio_tokens": NUM_CODES + 2,
+            "gpt_start_audio_token": NUM_CODES,
+            "gpt_stop_audio_token": NUM_CODES + 1,
+            "gpt_use_perceiver_resampler": True,
+            "decoder_input_dim": width,
+            "d_vector_dim": 512,
+        },
+        "languages": list(LANGUAGES),
+        "temperature": 0.75,
+        "top_k": 50,
+        "top_p": 0.85,
+        "repetition_penalty": 5.0,
+        "gpt_cond_len": 30,
+        "gpt_cond_chunk_len": 4,
+        "max_ref_len": 30,
+        "sotaque": own,
+    }
+
+
+def _gpt(config: ModelConfig, seed: int) -> dict[str, Tensor]:
+    gpt = new_gpt(config.gpt, seed)
+    return to_coqui(gpt.state_dict())
+
+
+def _small_decoder(config: ModelConfig) -> dict[str, Tensor]:
+    vocoder = Vocoder(config.gpt.width, config.speaker_encoder.embedding_width, config.vocoder)
+    # A random vocoder is all but silent (-56 dB), and 16 bits would hide what it says.
+    with torch.no_grad():
+        vocoder.waveform_decoder.conv_post.weight.mul_(100.0)
+    return {
+        **_named("hifigan_decoder.waveform_decoder.", vocoder.waveform_decoder),
+        **_named("hifigan_decoder.speaker_encoder.", SpeakerEncoder(config).net),
+    }
+
+
+def _coqui_decoder(width: int) -> dict[str, Tensor]:
+    from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
+
+    return _named("hifigan_decoder.", HifiDecoder(decoder_input_dim=width))
+
+
+def _named(prefix: str, module: torch.nn.Module) -> dict[str, Tensor]:
+    return {prefix + name: tensor for name, tensor in module.state_dict().items()}
