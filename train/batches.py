@@ -14,9 +14,9 @@ from typing import Protocol
 import numpy as np
 import torch
 from torch import Tensor
-from xtts.audio import CODE_RATE
 
 from train.dataset import Clip
+from xtts.audio import CODE_RATE
 from xtts.rows import Rows, pack
 from xtts.sizes import GPTShape
 

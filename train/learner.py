@@ -44,7 +44,6 @@ class Recipe:
     gradient_clip: float
     text_loss_weight: float
     audio_loss_weight: float
-    dropout: float
     precision: str
     seed: int
 

@@ -1,14 +1,17 @@
 """THE LOOP, read top to bottom: step, log, evaluate, save, then sample.
 
-Everything that it calls is put together in `train.parts`; each part is a file of its own name.
-A checkpoint is written before its sample is spoken, so that a fault while speaking costs a sample
-and never an epoch.
+Everything that it calls is put together in `train.run`; each part is a file of its own name. A
+checkpoint is written before its sample is spoken, so that a fault while speaking costs a sample and
+never an epoch.
 """
 
+import logging
 import time
 
 from train.parts import Parts
 from train.stopping import Stop
+
+log = logging.getLogger("train")
 
 
 def fine_tune(parts: Parts, stop: Stop) -> int:
@@ -17,28 +20,29 @@ def fine_tune(parts: Parts, stop: Stop) -> int:
     0 when all epochs are done; 143 or 130 when a signal came and the state was saved.
     Raises NonFiniteError (65) and DiskFull (74); what was saved before stays.
     """
-    learner, batches, logs = parts.learner, parts.batches, parts.logs
+    learner, logs = parts.learner, parts.logs
     for epoch in range(parts.start.epoch, parts.num_epochs + 1):
-        first = parts.start.batch if epoch == parts.start.epoch else 0
+        done = parts.start.batch if epoch == parts.start.epoch else 0
         clock = time.perf_counter()
-        for number, batch in enumerate(batches.epoch(epoch, first), start=first + 1):
+        for number, batch in enumerate(parts.batches.epoch(epoch, done), start=done + 1):
             waited = time.perf_counter() - clock
             result = learner.learn(batch)
-            step_seconds = time.perf_counter() - clock
-            logs.step(epoch, number, learner.step, batch, result, waited, step_seconds)
-            stop.step_seconds = step_seconds
+            stop.step_seconds = time.perf_counter() - clock
+            logs.step(epoch, number, learner.step, batch, result, waited, stop.step_seconds)
             if stop.requested:
-                parts.save_interrupted(epoch, number)
+                saved = parts.save_interrupted(epoch, number)
+                log.info("Stopped inside epoch %d; saved %s.", epoch, saved.path.name)
                 return stop.exit_code
             clock = time.perf_counter()
 
-        validation = learner.evaluate(parts.validation.epoch(epoch)) if parts.validation else None
+        validation = parts.evaluate(epoch)
         logs.epoch(epoch, learner.step, validation)
         if parts.saves(epoch):
             saved = parts.save(epoch, validation)
             stop.write_seconds = saved.seconds
-            if parts.samples(epoch):
-                logs.sample(epoch, learner.step, parts.sampler.sample(epoch, saved))
+            if parts.samples(epoch) and not stop.requested:
+                parts.sampler.sample(epoch, learner.step, saved.path, saved.sha256)
         if stop.requested:
             return stop.exit_code
+    parts.sampler.finish()
     return 0

@@ -5,6 +5,7 @@ may name another front-end in config.json: `cmu_phones` turns English into phone
 through which XTTS turns Chinese into pinyin.
 """
 
+import hashlib
 import re
 import unicodedata
 from pathlib import Path
@@ -34,6 +35,9 @@ class Tokenizer:
         self.languages = config.languages
         self.max_tokens = config.gpt.max_text_tokens - RESERVED_TOKENS
         self._frontend = config.text_frontend
+        # What the ids of a text depend on; caches of ids carry it.
+        vocabulary = (folder / "vocab.json").read_bytes()
+        self.fingerprint = hashlib.sha256(vocabulary + self._frontend.encode()).hexdigest()
         self._coqui: Any = VoiceBpeTokenizer(str(folder / "vocab.json"))
         # Coqui warns above a number of characters; we count tokens, which is what matters.
         self._coqui.char_limits = dict.fromkeys(self._coqui.char_limits, 1_000_000)

@@ -17,17 +17,16 @@ SHAPE = GPTShape(
 )  # fmt: skip
 RECIPE = Recipe(
     learning_rate=1e-3, warmup_steps=1, weight_decay=0.01, gradient_clip=1.0,
-    text_loss_weight=0.01, audio_loss_weight=1.0, dropout=0.1, precision="fp32", seed=7,
+    text_loss_weight=0.01, audio_loss_weight=1.0, precision="fp32", seed=7,
 )  # fmt: skip
 
 
-def a_learner(**changes) -> Learner:
-    recipe = dataclasses.replace(RECIPE, **changes)
+def a_learner(dropout: float = 0.1, **changes) -> Learner:
     gpt = new_gpt(SHAPE, seed=1)
     for module in gpt.modules():
         if isinstance(module, torch.nn.Dropout):
-            module.p = recipe.dropout
-    return Learner(gpt, recipe)
+            module.p = dropout
+    return Learner(gpt, dataclasses.replace(RECIPE, **changes))
 
 
 def a_batch(seed: int = 0, poison: bool = False) -> Batch:

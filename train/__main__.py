@@ -1,0 +1,105 @@
+"""`python -m train [run | check | sample | export | prepare]`; no verb means run.
+
+run      fine-tune, from the beginning or from where it stopped
+check    read and judge the dataset, train nothing   (--verify, --repair: the feature cache)
+prepare  compute the feature cache, train nothing
+sample   speak the newest epoch again, or --epoch N
+export   write a voice: --checkpoint PATH --to DIR [--base DIR]
+"""
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from train.settings import TrainSettings, load
+from xtts.errors import SotaqueError
+
+log = logging.getLogger("train")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one verb; prints the sentence of a fault and returns its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words and words[0] in ("-h", "--help"):
+        print(__doc__)
+        words = ["run", "--help"]
+    verb = words.pop(0) if words and not words[0].startswith("-") else "run"
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    logging.captureWarnings(True)
+    try:
+        if verb not in _VERBS:
+            known = ", ".join(_VERBS)
+            raise SotaqueError(f"There is no verb {verb!r}; the verbs are {known}. See --help.")
+        own, rest = _own_arguments(verb).parse_known_args(words)
+        settings, report = load(rest)
+        for note in report.notes:
+            log.info(note)
+        if verb == "run":
+            log.info(report.table())
+        return _VERBS[verb](settings, own)
+    except SotaqueError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+
+
+# Each verb imports what it needs inside: `check` loads no model, `export` starts no TensorBoard.
+
+
+def _run(settings: TrainSettings, _own: argparse.Namespace) -> int:
+    from train.run import run
+
+    return run(settings)
+
+
+def _check(settings: TrainSettings, own: argparse.Namespace) -> int:
+    from train import check
+
+    return check.run(settings, verify=own.verify, repair=own.repair)
+
+
+def _prepare(settings: TrainSettings, _own: argparse.Namespace) -> int:
+    from train.run import prepare
+
+    return prepare(settings)
+
+
+def _sample(settings: TrainSettings, own: argparse.Namespace) -> int:
+    from train.run import sample
+
+    return sample(settings, epoch=own.epoch)
+
+
+def _export(settings: TrainSettings, own: argparse.Namespace) -> int:
+    from train import export
+
+    return export.run(settings, checkpoint=own.checkpoint, to=own.to, base=own.base)
+
+
+_VERBS: dict[str, Callable[[TrainSettings, argparse.Namespace], int]] = {
+    "run": _run,
+    "check": _check,
+    "prepare": _prepare,
+    "sample": _sample,
+    "export": _export,
+}
+
+
+def _own_arguments(verb: str) -> argparse.ArgumentParser:
+    """What a verb asks beyond the settings."""
+    parser = argparse.ArgumentParser(prog=f"python -m train {verb}", add_help=False)
+    if verb == "check":
+        parser.add_argument("--verify", action="store_true")
+        parser.add_argument("--repair", action="store_true")
+    if verb == "sample":
+        parser.add_argument("--epoch", type=int)
+    if verb == "export":
+        parser.add_argument("--checkpoint", type=Path, required=True)
+        parser.add_argument("--to", type=Path, required=True)
+        parser.add_argument("--base", type=Path)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,214 @@
+"""Codes and conditioning mels of every clip, computed once and memory-mapped for ever.
+
+DVAE and mels are frozen, so what they say of a recording is a constant. Recipes that compute it
+again at every step decode each clip twice and run two mel front-ends and a DVAE for nothing.
+
+    CACHE_DIR/features-<key>/<shard>.bin    records behind each other: codes int16, mel float16
+    CACHE_DIR/features-<key>/<shard>.json   audio SHA-256 -> [offset, codes, frames, SHA-256]
+
+The key holds the hash of DVAE and mel statistics and the version of this code; new clips add shards.
+A shard's JSON is written behind its data, so a build may be killed at any time, and two trainers may
+build at once: what both made is there twice and equal.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import torch
+
+from train.dataset import Clip, Dataset
+from xtts.atomic import replace_file, sha256_of, write_json
+from xtts.audio import CODE_RATE, MEL_BANDS, SAMPLES_PER_CODE, conditioning_mel, dvae_mel, read
+from xtts.config import ModelConfig
+from xtts.errors import SotaqueError
+from xtts.model import mel_stats, read_tensors
+from xtts.vocoder import load_dvae
+
+log = logging.getLogger("train")
+
+VERSION = 1
+CLIPS_PER_SHARD = 256
+_TELL_EVERY_SECONDS = 10.0
+
+
+class FeaturesError(SotaqueError):
+    """The feature cache is damaged; the sentence says how to mend it."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """Where the features of one recording stand. offset in bytes; codes and frames in numbers."""
+
+    shard: Path
+    offset: int
+    codes: int
+    frames: int
+    sha256: str
+
+    @property
+    def bytes(self) -> int:
+        """Length of the record: int16 codes and float16 mel."""
+        return 2 * self.codes + 2 * MEL_BANDS * self.frames
+
+
+class Features:
+    """The features of a dataset's clips, by index."""
+
+    def __init__(self, clips: Sequence[Clip], folder: Path) -> None:
+        self._clips = clips
+        self.records = read_records(folder)
+        self._maps: dict[Path, np.memmap] = {}
+
+    def tokens(self, clip: int) -> np.ndarray:
+        """Text ids `[n]`."""
+        return np.asarray(self._clips[clip].tokens, dtype=np.int64)
+
+    def codes(self, clip: int) -> np.ndarray:
+        """Codes `[ceil(samples / 1024)]` int16, of the recording at 22,050 Hz."""
+        record = self.records[self._clips[clip].audio_sha256]
+        return self._bytes(record)[: 2 * record.codes].view(np.int16)
+
+    def mel(self, clip: int) -> np.ndarray:
+        """Conditioning mel `[80, frames]` float16 of the whole recording."""
+        record = self.records[self._clips[clip].audio_sha256]
+        return self._bytes(record)[2 * record.codes :].view(np.float16).reshape(MEL_BANDS, -1)
+
+    def damaged(self) -> list[str]:
+        """Names of the clips whose record is not what was written."""
+        return [
+            clip.name
+            for clip in self._clips
+            if not self._whole(self.records.get(clip.audio_sha256))
+        ]
+
+    def _whole(self, record: Record | None) -> bool:
+        if record is None:
+            return False
+        try:
+            return hashlib.sha256(self._bytes(record).tobytes()).hexdigest() == record.sha256
+        except FeaturesError:
+            return False
+
+    def _bytes(self, record: Record) -> np.ndarray:
+        if record.shard not in self._maps:
+            self._maps[record.shard] = np.memmap(record.shard, dtype=np.uint8, mode="r")
+        found = self._maps[record.shard][record.offset : record.offset + record.bytes]
+        if len(found) != record.bytes:
+            raise FeaturesError(
+                f"{record.shard} is shorter than it was written. Mend the cache with "
+                "`python -m train check --repair`, or delete the folder."
+            )
+        return found
+
+
+def build(dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path) -> Features:
+    """The features of every clip; computes and adds those that are not there yet."""
+    folder = folder_of(base, cache_dir)
+    known = read_records(folder)
+    wanted = {clip.audio_sha256: clip for clip in dataset.clips}
+    missing = [clip for sha, clip in wanted.items() if sha not in known]
+    if missing:
+        _compute(missing, base, config, folder)
+    return Features(dataset.clips, folder)
+
+
+def repair(dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path) -> list[str]:
+    """Computes damaged records again; returns the names of their clips."""
+    folder = folder_of(base, cache_dir)
+    found = build(dataset, base, config, cache_dir)
+    damaged = set(found.damaged())
+    if not damaged:
+        return []
+    bad = {clip.audio_sha256 for clip in dataset.clips if clip.name in damaged}
+    for index in sorted(folder.glob("*.json")):
+        _forget(index, bad)
+    build(dataset, base, config, cache_dir)
+    return sorted(damaged)
+
+
+def folder_of(base: Path, cache_dir: Path) -> Path:
+    """The cache folder of a base model: what its DVAE and mel scales say is all in there."""
+    parts = [str(VERSION), sha256_of(base / "dvae.pth")]
+    parts.append(mel_stats(base, read_tensors(base / "model.pth")).numpy().tobytes().hex())
+    return cache_dir / f"features-{hashlib.sha256('|'.join(parts).encode()).hexdigest()[:16]}"
+
+
+def read_records(folder: Path) -> dict[str, Record]:
+    """Every record of a cache folder; a shard whose index cannot be read does not count."""
+    found: dict[str, Record] = {}
+    for index in sorted(folder.glob("*.json")):
+        shard = index.with_suffix(".bin")
+        try:
+            entries = json.loads(index.read_text(encoding="utf-8"))
+            size = shard.stat().st_size
+            records = {sha: Record(shard, *entry) for sha, entry in entries.items()}
+        except (OSError, ValueError, TypeError) as error:
+            log.warning("%s is damaged; its clips are computed again (%s).", index, error)
+            continue
+        found |= {sha: r for sha, r in records.items() if r.offset + r.bytes <= size}
+    return found
+
+
+def _compute(clips: Sequence[Clip], base: Path, config: ModelConfig, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    dvae = load_dvae(base, config)
+    stats = mel_stats(base, read_tensors(base / "model.pth"))
+    log.info("Computing features of %d clips, once.", len(clips))
+    told = time.monotonic()
+    for start in range(0, len(clips), CLIPS_PER_SHARD):
+        part = clips[start : start + CLIPS_PER_SHARD]
+        _write_shard(folder / f"{time.time_ns()}-{uuid.uuid4().hex[:8]}", part, dvae, stats)
+        if time.monotonic() - told > _TELL_EVERY_SECONDS:
+            log.info("Features: %d of %d clips.", start + len(part), len(clips))
+            told = time.monotonic()
+
+
+def _write_shard(
+    stem: Path, clips: Sequence[Clip], dvae: torch.nn.Module, stats: torch.Tensor
+) -> None:
+    index: dict[str, list[int | str]] = {}
+
+    def write(file: BinaryIO) -> None:
+        offset = 0
+        for clip in clips:
+            codes, mel = of_recording(clip.path, dvae, stats)
+            data = codes.tobytes() + mel.tobytes()
+            file.write(data)
+            digest = hashlib.sha256(data).hexdigest()
+            index[clip.audio_sha256] = [offset, len(codes), mel.shape[1], digest]
+            offset += len(data)
+
+    replace_file(stem.with_suffix(".bin"), write)
+    write_json(stem.with_suffix(".json"), index)
+
+
+@torch.inference_mode()
+def of_recording(
+    path: Path, dvae: torch.nn.Module, stats: torch.Tensor
+) -> tuple[np.ndarray, np.ndarray]:
+    """(codes `[n]` int16, mel `[80, frames]` float16) of one recording, by itself: no padding."""
+    waveform = read(path, CODE_RATE)[None]
+    count = -(-waveform.shape[1] // SAMPLES_PER_CODE)
+    codes = dvae.get_codebook_indices(dvae_mel(waveform, stats))[0, :count]  # type: ignore[operator]
+    mel = conditioning_mel(waveform, stats)[0]
+    return codes.numpy().astype(np.int16), mel.numpy().astype(np.float16)
+
+
+def _forget(index: Path, bad: set[str]) -> None:
+    try:
+        entries = json.loads(index.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        os.replace(index, index.with_suffix(".corrupt"))
+        return
+    kept = {sha: entry for sha, entry in entries.items() if sha not in bad}
+    if len(kept) != len(entries):
+        write_json(index, kept)

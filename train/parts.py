@@ -1,0 +1,83 @@
+"""What the loop works with, and the small decisions that need several of the parts."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from train.batches import Batches
+from train.checkpoints import Checkpoints, Saved
+from train.learner import Learner, Validation
+from train.logs import Logs
+from train.sampling import Sampler
+from train.settings import TrainSettings
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a run begins or goes on: the epoch, and how many of its batches are done."""
+
+    epoch: int = 1
+    batch: int = 0
+
+
+@dataclass(frozen=True)
+class Parts:
+    """One run, put together by `train.run`."""
+
+    settings: TrainSettings
+    num_epochs: int
+    start: Start
+    learner: Learner
+    batches: Batches
+    validation: Batches | None
+    logs: Logs
+    sampler: Sampler
+    checkpoints: Checkpoints
+    provenance: dict[str, Any]
+
+    def evaluates(self, epoch: int) -> bool:
+        """VALIDATION_EVERY, and always the last epoch."""
+        due = epoch % self.settings.validation_every == 0 or epoch == self.num_epochs
+        return due and self.validation is not None
+
+    def saves(self, epoch: int) -> bool:
+        """SAVE_EVERY, and always the last epoch."""
+        return self.checkpoints.due(epoch, self.num_epochs)
+
+    def samples(self, epoch: int) -> bool:
+        """SAMPLE_EVERY, and always the last epoch; only what is saved can be spoken."""
+        due = epoch % self.settings.sample_every == 0 or epoch == self.num_epochs
+        return due and self.saves(epoch)
+
+    def evaluate(self, epoch: int) -> Validation | None:
+        """The losses on the validation clips, where they are due."""
+        if self.validation is None or not self.evaluates(epoch):
+            return None
+        return self.learner.evaluate(self.validation.epoch(epoch))
+
+    def save(self, epoch: int, validation: Validation | None) -> Saved:
+        """Writes the epoch's checkpoint with the state to go on from."""
+        return self.checkpoints.save_epoch(
+            epoch,
+            self.learner.step,
+            self.learner.model_state(),
+            self._trainer_state(),
+            {
+                "validation_text_loss": validation.text_loss if validation else None,
+                "validation_audio_loss": validation.audio_loss if validation else None,
+            },
+            self.provenance,
+        )
+
+    def save_interrupted(self, epoch: int, batch: int) -> Saved:
+        """Writes the state inside an epoch, `batch` of whose batches are done."""
+        return self.checkpoints.save_interrupted(
+            epoch,
+            self.learner.step,
+            batch,
+            self.learner.model_state(),
+            self._trainer_state(),
+            self.provenance,
+        )
+
+    def _trainer_state(self) -> dict[str, Any]:
+        return self.learner.trainer_state() | {"batch_seconds": self.batches.batch_seconds}

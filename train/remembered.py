@@ -1,0 +1,56 @@
+"""What was found out about files and texts, kept between starts in one JSON file of the cache.
+
+A damaged or unwritable file costs time and nothing else: everything in it can be found out again.
+"""
+
+import json
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+from xtts.atomic import WriteError, write_json
+
+log = logging.getLogger(__name__)
+
+
+class Remembered:
+    """key -> a JSON value, for any number of threads."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._known = _loaded(path)
+        self._changed = False
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> Any | None:
+        """What is known of `key`, or None."""
+        with self._lock:
+            return self._known.get(key)
+
+    def put(self, key: str, value: Any) -> None:
+        """Remembers a value."""
+        with self._lock:
+            self._known[key] = value
+            self._changed = True
+
+    def save(self) -> None:
+        """Writes what changed; a cache that cannot be written is told and does not matter."""
+        if not self._changed:
+            return
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(self.path, self._known)
+        except (OSError, WriteError) as error:
+            log.warning("%s cannot be written; the next start looks again. %s", self.path, error)
+
+
+def _loaded(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        log.warning("%s is damaged and is made again (%s).", path, error)
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,218 @@
+"""Puts a run together, in the order in which it can fail, and hands it to the loop.
+
+Cheap looks first (machine, base model, dataset), then what is on disk, then the cache and the
+model: a mistake is told in seconds, before anything is written.
+"""
+
+import logging
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from xtts.environment import Choice, Environment
+
+from train import dataset, features, recipe
+from train.batches import Batches, Conditions
+from train.checkpoints import Checkpoints
+from train.dataset import Dataset
+from train.fingerprint import Fingerprint
+from train.learner import Learner, Recipe
+from train.logs import Logs
+from train.loop import fine_tune
+from train.parts import Parts, Start
+from train.resume import Resumed
+from train.sampling import Sampler, reference_of
+from train.settings import TrainSettings
+from train.stopping import stop_on_signals
+from xtts import bundle, environment
+from xtts.config import ModelConfig
+from xtts.locks import lock
+from xtts.model import load_gpt, read_tensors
+from xtts.runs import RunFolder
+from xtts.text import Tokenizer
+
+log = logging.getLogger("train")
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What is known before anything is written."""
+
+    machine: Environment
+    device: Choice
+    precision: Choice
+    base: Path
+    config: ModelConfig
+    tokenizer: Tokenizer
+    data: Dataset
+
+
+def run(settings: TrainSettings) -> int:
+    """`python -m train`: fine-tunes, from the beginning or from where it stopped."""
+    looked = look(settings)
+    folder = RunFolder(settings.output_dir)
+    with ExitStack() as closing:
+        closing.enter_context(lock(folder))
+        stop = closing.enter_context(stop_on_signals(settings.stop_seconds))
+        parts = _assemble(settings, looked, folder, closing)
+        if parts.start.epoch > parts.num_epochs:
+            log.info(
+                "All %d epochs are done already. Set NUM_EPOCHS higher to go on, or RESUME=never "
+                "to begin anew.", parts.num_epochs,
+            )  # fmt: skip
+        code = fine_tune(parts, stop)
+        parts.logs.end(code)
+    return code
+
+
+def look(settings: TrainSettings) -> Looked:
+    """Looks at machine, base model and dataset; raises their errors."""
+    machine = environment.look()
+    _use_threads(settings, machine)
+    device = environment.choose_device(machine, settings.device)
+    precision = environment.choose_precision(machine, device.value, settings.precision)
+    base = bundle.locate_base(settings.base_model, tos_agreed=settings.coqui_tos_agreed)
+    bundle.check_base(base)
+    config = ModelConfig.read(base)
+    _tell_weights(settings, config)
+    for what, choice in (("Device", device), ("Precision", precision)):
+        log.info("%s: %s (%s)", what, choice.value, choice.reason)
+    tokenizer = Tokenizer(config, base)
+    data = dataset.read(settings, tokenizer, config.gpt)
+    return Looked(machine, device, precision, base, config, tokenizer, data)
+
+
+def prepare(settings: TrainSettings) -> int:
+    """`python -m train prepare`: computes the feature cache and trains nothing."""
+    looked = look(settings)
+    log.info(looked.data.report())
+    _features(settings, looked)
+    return 0
+
+
+def _assemble(
+    settings: TrainSettings, looked: Looked, folder: RunFolder, closing: ExitStack
+) -> Parts:
+    config, data = looked.config, looked.data
+    log.info(data.report())
+    checkpoints = Checkpoints(folder, settings.keep_checkpoints, settings.save_every)
+    epochs = recipe.num_epochs(settings.num_epochs, config.training)
+    rate = recipe.learning_rate(settings.learning_rate, config.training)
+    fingerprint = Fingerprint.of(looked.base, data.sha256, config.gpt, settings.cache_dir)
+    resumed = checkpoints.resume(
+        settings.resume, fingerprint, learning_rate=rate.value, runs_dir=settings.runs_dir
+    )
+    start = _told_start(resumed)
+    batches, validation = _batches(settings, looked, resumed)
+    learner = _learner(settings, looked, rate.value, resumed)
+    logs = closing.enter_context(
+        Logs(folder, settings, num_epochs=int(epochs.value),
+             steps_per_epoch=len(batches.plan(start.epoch)), first_step=learner.step)
+    )  # fmt: skip
+    sampler = closing.enter_context(
+        Sampler(settings, folder, looked.base, looked.machine, looked.device.value,
+                reference_of(settings, data), logs)
+    )  # fmt: skip
+    return Parts(
+        settings=settings,
+        num_epochs=int(epochs.value),
+        start=start,
+        learner=learner,
+        batches=batches,
+        validation=validation,
+        logs=logs,
+        sampler=sampler,
+        checkpoints=checkpoints,
+        provenance=_provenance(settings, config, fingerprint, rate.value),
+    )
+
+
+def _batches(
+    settings: TrainSettings, looked: Looked, resumed: Resumed | None
+) -> tuple[Batches, Batches | None]:
+    data, config = looked.data, looked.config
+    seconds = [data.clips[i].seconds for i in data.train]
+    kept = (resumed.trainer_state or {}).get("batch_seconds") if resumed else None
+    budget = recipe.batch_seconds(
+        settings.batch_seconds, config.training, kept, device=looked.device.value,
+        total_seconds=sum(seconds), longest_seconds=max(seconds),
+    )  # fmt: skip
+    log.info("Batches: %g s of audio (%s)", budget.value, budget.reason)
+    found = _features(settings, looked)
+    common: dict[str, Any] = {
+        "seed": settings.seed,
+        "batch_seconds": budget.value,
+        "stop_input": config.stop_input_trained,
+        "conditions": Conditions(settings.conditioning, data.train),
+    }
+    training = Batches(
+        data.clips, data.train, found, config.gpt, prefetch=settings.prefetch, **common
+    )
+    if not data.validation:
+        return training, None
+    return training, Batches(data.clips, data.validation, found, config.gpt, fixed=True, **common)
+
+
+def _features(settings: TrainSettings, looked: Looked) -> features.Features:
+    return features.build(looked.data, looked.base, looked.config, settings.cache_dir)
+
+
+def _learner(
+    settings: TrainSettings, looked: Looked, learning_rate: float, resumed: Resumed | None
+) -> Learner:
+    gpt = load_gpt(read_tensors(looked.base / "model.pth"), looked.config, settings.dropout)
+    learner = Learner(
+        gpt,
+        Recipe(
+            learning_rate=learning_rate,
+            warmup_steps=settings.warmup_steps,
+            weight_decay=settings.weight_decay,
+            gradient_clip=settings.gradient_clip,
+            text_loss_weight=settings.text_loss_weight,
+            audio_loss_weight=settings.audio_loss_weight,
+            precision=looked.precision.value,
+            seed=settings.seed,
+        ),
+        looked.device.value,
+    )
+    if resumed:
+        learner.resume(resumed.model_state, resumed.trainer_state)
+    return learner
+
+
+def _told_start(resumed: Resumed | None) -> Start:
+    if resumed is None:
+        return Start()
+    for note in resumed.notes:
+        log.info(note)
+    start = Start(resumed.epoch + 1, resumed.batch)
+    inside = f", batch {start.batch + 1}" if start.batch else ""
+    log.info("Going on from %s: epoch %d%s.", resumed.source.name, start.epoch, inside)
+    return start
+
+
+def _provenance(
+    settings: TrainSettings, config: ModelConfig, fingerprint: Fingerprint, rate: float
+) -> dict[str, Any]:
+    return {
+        "base": {"name": settings.base_model, "sha256": fingerprint.base_sha256},
+        "fingerprint": fingerprint.as_dict(),
+        "language": settings.language,
+        "learning_rate": rate,
+        "licence": config.licence,
+    }
+
+
+def _use_threads(settings: TrainSettings, machine: Environment) -> None:
+    torch.set_num_threads(settings.num_threads or machine.cpu_count)
+
+
+def _tell_weights(settings: TrainSettings, config: ModelConfig) -> None:
+    log.info("Base model: %s; licence of its weights: %s", settings.base_model, config.licence)
+    if config.weights == "random":
+        log.warning(
+            "BASE_MODEL=%s has random weights: it learns, but what it speaks is noise.",
+            settings.base_model,
+        )
