@@ -32,18 +32,18 @@ class Fingerprint:
     shape: dict[str, int]
     schema: int = SCHEMA
 
+    @staticmethod
+    def of(base_folder: Path, data_sha256: str, shape: GPTShape, cache_dir: Path) -> "Fingerprint":
+        """The fingerprint of a run on this base and data. Raises OSError for a missing file."""
+        return Fingerprint(
+            base_sha256=remembered_sha256(base_folder / "model.pth", cache_dir),
+            data_sha256=data_sha256,
+            vocabulary_sha256=sha256_of(base_folder / "vocab.json"),
+            shape=asdict(shape),
+        )
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
-
-
-def take(base_folder: Path, data_sha256: str, shape: GPTShape, cache_dir: Path) -> Fingerprint:
-    """The fingerprint of a run on this base and data. Raises OSError for a missing base file."""
-    return Fingerprint(
-        base_sha256=remembered_sha256(base_folder / "model.pth", cache_dir),
-        data_sha256=data_sha256,
-        vocabulary_sha256=sha256_of(base_folder / "vocab.json"),
-        shape=asdict(shape),
-    )
 
 
 def differences(saved: dict[str, Any], now: Fingerprint) -> dict[str, str]:

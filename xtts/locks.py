@@ -5,13 +5,14 @@ import errno
 import fcntl
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 from xtts.atomic import WriteError, remove_stale
 from xtts.errors import SotaqueError
+from xtts.runs import RunFolder
 
 log = logging.getLogger(__name__)
 
@@ -25,20 +26,21 @@ class RunLocked(SotaqueError):
 
 
 @contextmanager
-def hold(lock_file: Path, clear: Iterable[Path] = ()) -> Iterator[None]:
-    """Holds the lock for this process; with it in hand removes stale writes from folders `clear`.
+def lock(run: RunFolder) -> Iterator[None]:
+    """Holds the run for this process, and clears what killed writers left in it.
 
-    Raises RunLocked when another process has it, WriteError when its folder cannot be written.
+    Raises RunLocked when another trainer has it, WriteError when the folder cannot be written.
     """
     _close_in_children()
-    descriptor = _open(lock_file)
+    descriptor = _open(run.lock_file)
     _held.add(descriptor)
     try:
-        _take(descriptor, lock_file.parent)
+        _take(descriptor, run.folder)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        for path in (path for folder in clear for path in remove_stale(folder)):
-            log.info("Removed %s, left by a run that was killed while writing.", path.name)
+        for folder in (run.folder, run.checkpoints, run.samples):
+            for path in remove_stale(folder):
+                log.info("Removed %s, left by a run that was killed while writing.", path.name)
         yield
     finally:
         _held.discard(descriptor)

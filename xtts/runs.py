@@ -18,7 +18,6 @@ import math
 import os
 import re
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ import torch
 from torch import Tensor
 
 from xtts.errors import SotaqueError
-from xtts.locks import hold
 from xtts.manifests import Manifest, ManifestError, fault_of, read_manifest, zip_fault
 
 log = logging.getLogger(__name__)
@@ -74,13 +72,6 @@ class RunFolder:
         self.best_file = self.checkpoints / "best.json"
         self.interrupted = self.checkpoints / "interrupted.pt"
         self.interrupted_manifest = self.checkpoints / "interrupted.json"
-
-    def lock(self) -> AbstractContextManager[None]:
-        """Holds this folder for one trainer, and clears what killed writers left in it.
-
-        Raises RunLocked naming the other trainer's process, WriteError for a read-only folder.
-        """
-        return hold(self.lock_file, clear=(self.folder, self.checkpoints, self.samples))
 
     def checkpoint_path(self, epoch: int) -> Path:
         return self.checkpoints / f"checkpoint_epoch_{epoch}.pt"
@@ -195,6 +186,14 @@ def set_aside(paths: Iterable[Path], reason: str) -> None:
             os.replace(path, path.with_name(path.name + ".corrupt"))
             moved.append(path.name + ".corrupt")
     log.warning("%s Set aside as %s.", reason, ", ".join(moved) or "nothing")
+
+
+def reference_beside(checkpoint: Path) -> Path | None:
+    """The recording that the checkpoint's own epoch was heard against, where it is kept."""
+    found = _EPOCH_FILE.match(checkpoint.name)
+    samples = RunFolder(checkpoint.parent.parent).samples
+    path = samples / f"epoch_{found[1] if found else 0}_reference.wav"
+    return path if path.is_file() else None
 
 
 def read_checkpoint(path: Path) -> Checkpoint:

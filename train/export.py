@@ -1,0 +1,229 @@
+"""`python -m train export --checkpoint PATH --to DIR`: a checkpoint becomes a voice on its own.
+
+What learned comes from the checkpoint, all else from the base model under its published names, so
+that Coqui's `Xtts.load_checkpoint(DIR)` reads it where the sizes are Coqui's.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from train.settings import TrainSettings
+from xtts import audio, bundle
+from xtts.atomic import (
+    WriteError,
+    Written,
+    replace_file,
+    require_space,
+    sha256_of,
+    sync_folder,
+    write_json,
+)
+from xtts.bases import base_of
+from xtts.config import ConfigError, ModelConfig
+from xtts.errors import SotaqueError
+from xtts.gpt import PREFIX
+from xtts.model import mel_stats, read_tensors
+from xtts.runs import Checkpoint, read_checkpoint, reference_beside
+
+# What Coqui's trainer stores beside the model; nothing reads it when speaking.
+_KEPT = (PREFIX, "hifigan_decoder.", "mel_stats")
+
+
+class ExportError(SotaqueError):
+    """An export that cannot be made; nothing was changed."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written. sentence: for whom it speaks, and why not for Coqui."""
+
+    folder: Path
+    speaks_in_coqui: bool
+    sentence: str
+
+
+def run(settings: TrainSettings, *, checkpoint: Path, to: Path, base: Path | None) -> int:
+    """The verb: finds the base model and the reference, exports, prints what came of it."""
+    found = read_checkpoint(checkpoint)
+    folder = base_of(checkpoint, found.provenance, base)
+    config = ModelConfig.read(folder)
+    exported = export(checkpoint, to, folder, config, reference_beside(checkpoint))
+    print(exported.sentence)
+    return 0
+
+
+def export(
+    checkpoint: Path, to: Path, base_folder: Path, config: ModelConfig, reference: Path | None
+) -> Exported:
+    """Writes the voice into a folder beside `to` and gives it its name when it is whole.
+
+    Raises ExportError for a folder with other things in it, and DiskFull, WriteError, RunError,
+    BundleError, ConfigError.
+    """
+    found = read_checkpoint(checkpoint)
+    _refuse_others(to)
+    state = _state(found, base_folder, config)
+    part = to.parent / f".{to.name}.{os.getpid()}.sotaque-part"
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        require_space(to.parent, sum(t.nbytes for t in state.values()), to.name)
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        files = _write_files(part, state, base_folder, config, reference)
+        bundle.write(part, _bundle(found, files, config))
+        _give_name(part, to)
+    except OSError as error:
+        raise WriteError(f"{to} could not be written ({error.strerror}).") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return Exported(to, config.speaks_in_coqui, _sentence(to, config))
+
+
+def _state(found: Checkpoint, base_folder: Path, config: ModelConfig) -> dict[str, Tensor]:
+    """The base's tensors with the learned ones in their place, as float32 for Coqui."""
+    base = read_tensors(base_folder / "model.pth")
+    frozen = {
+        name: tensor.float() if config.speaks_in_coqui and tensor.is_floating_point() else tensor
+        for name, tensor in base.items()
+        if name.startswith(_KEPT) and not name.startswith(PREFIX)
+    }
+    frozen["mel_stats"] = mel_stats(base_folder, base)
+    _check_same(found.model, base)
+    text_ids = _text_ids(base_folder, config)
+    learned = {name: _cut(name, tensor, text_ids) for name, tensor in found.model.items()}
+    return {**learned, **frozen}
+
+
+def _check_same(learned: Mapping[str, Tensor], base: Mapping[str, Tensor]) -> None:
+    for name, tensor in learned.items():
+        if name not in base or base[name].shape != tensor.shape:
+            shape = list(base[name].shape) if name in base else "missing"
+            raise ConfigError(
+                f"{name} is {list(tensor.shape)} in the checkpoint and {shape} in the base model: "
+                "they do not belong together. Name its own base with --base."
+            )
+
+
+def _text_ids(base_folder: Path, config: ModelConfig) -> int:
+    """Coqui sizes the text tables by the vocabulary alone, so rows that pad them are left out."""
+    if not config.speaks_in_coqui:
+        return config.gpt.text_ids
+    vocabulary = json.loads((base_folder / "vocab.json").read_text(encoding="utf-8"))
+    ids: list[int] = list(vocabulary["model"]["vocab"].values())
+    return 1 + max(ids + [token["id"] for token in vocabulary.get("added_tokens", [])])
+
+
+def _cut(name: str, tensor: Tensor, text_ids: int) -> Tensor:
+    by_text = name.startswith(("gpt.text_embedding.", "gpt.text_head."))
+    return tensor[:text_ids].clone() if by_text else tensor
+
+
+def _write_files(
+    part: Path,
+    state: dict[str, Tensor],
+    base_folder: Path,
+    config: ModelConfig,
+    reference: Path | None,
+) -> dict[str, Written]:
+    text_ids = len(state["gpt.text_embedding.weight"])
+    files = {
+        "config.json": write_json(part / "config.json", _config(base_folder, config, text_ids)),
+        "vocab.json": _copy(base_folder / "vocab.json", part),
+        "model.pth": replace_file(
+            part / "model.pth", lambda file: torch.save({"model": state}, file)
+        ),
+    }
+    if (base_folder / "speakers_xtts.pth").is_file():
+        files["speakers_xtts.pth"] = _copy(base_folder / "speakers_xtts.pth", part)
+    if reference is not None:
+        rate = audio.facts(reference).rate
+        audio.write_wav(part / "reference.wav", audio.read(reference, rate), rate)
+        path = part / "reference.wav"
+        files["reference.wav"] = Written(sha256_of(path), path.stat().st_size)
+    return files
+
+
+def _copy(path: Path, folder: Path) -> Written:
+    with path.open("rb") as source:
+        return replace_file(folder / path.name, lambda file: shutil.copyfileobj(source, file))
+
+
+def _config(base_folder: Path, config: ModelConfig, text_ids: int) -> dict[str, Any]:
+    """The base's config.json, with every size said: Coqui's defaults are not all XTTS-v2's."""
+    found: dict[str, Any] = json.loads((base_folder / "config.json").read_text(encoding="utf-8"))
+    gpt = config.gpt
+    found["model"] = "xtts"
+    found["model_args"] = (found.get("model_args") or {}) | {
+        "gpt_layers": gpt.layers,
+        "gpt_n_model_channels": gpt.width,
+        "gpt_n_heads": gpt.heads,
+        "gpt_number_text_tokens": text_ids,
+        "gpt_start_text_token": gpt.text_start,
+        "gpt_stop_text_token": gpt.text_stop,
+        "gpt_num_audio_tokens": gpt.audio_ids,
+        "gpt_start_audio_token": gpt.audio_start,
+        "gpt_stop_audio_token": gpt.audio_stop,
+        "gpt_max_text_tokens": gpt.max_text_tokens,
+        "gpt_max_audio_tokens": gpt.max_audio_tokens,
+        "gpt_use_perceiver_resampler": True,
+        "decoder_input_dim": gpt.width,
+    }
+    return found
+
+
+def _bundle(found: Checkpoint, files: dict[str, Written], config: ModelConfig) -> bundle.Bundle:
+    provenance = found.provenance
+    return bundle.Bundle(
+        files=files,
+        base=dict(provenance["base"]),
+        data_sha256=str(provenance["fingerprint"]["data_sha256"]),
+        epoch=int(provenance["epoch"]),
+        licence=config.licence,
+        made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        speaks_in_coqui=config.speaks_in_coqui,
+    )
+
+
+def _refuse_others(to: Path) -> None:
+    """Only an empty folder, or an earlier export without anything else in it, is replaced."""
+    if not to.exists():
+        return
+    if not to.is_dir():
+        raise ExportError(f"--to {to} is a file; name a folder.")
+    present = {path.name for path in to.iterdir()}
+    known: set[str] = set()
+    with contextlib.suppress(bundle.BundleError):
+        known = {*bundle.read(to).files, "bundle.json"}
+    if others := sorted(present - known):
+        raise ExportError(
+            f"--to {to} holds {others[0]}, which no export wrote. Name a new or empty folder."
+        )
+
+
+def _give_name(part: Path, to: Path) -> None:
+    if to.exists():
+        os.rename(to, part.with_name(part.name.replace(".sotaque-part", ".old.sotaque-part")))
+    os.rename(part, to)
+    sync_folder(to.parent)
+    # The folder that was replaced, and whatever killed exports to the same place left.
+    for left in to.parent.glob(f".{to.name}.*.sotaque-part"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _sentence(to: Path, config: ModelConfig) -> str:
+    if config.speaks_in_coqui:
+        return f"Exported to {to}: Coqui's Xtts.load_checkpoint speaks with it, and so do we."
+    return (
+        f"Exported to {to} as a voice for Sotaque. Coqui's own classes cannot load it: its "
+        "vocoder, speaker encoder or text front-end is not XTTS-v2's."
+    )
