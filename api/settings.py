@@ -4,11 +4,12 @@ The string under a field is at once the comment in `.env.example`, the text of `
 in `docs/settings.md`.
 """
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import SecretStr
+from pydantic import SecretStr, model_validator
 from pydantic.dataclasses import dataclass as settings_class
 
 from xtts import settings as shared
@@ -35,6 +36,16 @@ class ApiSettings(SharedSettings):
     low_memory: Switch = False
     """Takes less memory and more time."""
 
+    @model_validator(mode="after")
+    def _key_beyond_this_machine(self) -> "ApiSettings":
+        """An open port without a key speaks for, and clones for, whoever finds it."""
+        if self.api_key is None and not self.api_allow_no_key and not _loopback(self.api_host):
+            raise ValueError(
+                f"API_HOST is {self.api_host!r}, which other machines can reach, and API_KEY is "
+                "empty; set API_KEY, or API_ALLOW_NO_KEY=on where something else keeps them out."
+            )
+        return self
+
 
 def load(
     argv: Sequence[str] = (),
@@ -43,3 +54,10 @@ def load(
 ) -> tuple[ApiSettings, Report]:
     """The settings of the service, and where each came from. Raises SettingsError."""
     return shared.load(ApiSettings, argv, environ, dotenv_path)
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

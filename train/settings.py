@@ -38,7 +38,8 @@ class TrainSettings(SharedSettings):
     dataset_dir: Folder = Path("train/data/demo")
     """The folder with the clips and their transcripts (docs/datasets.md)."""
     max_train_samples: Annotated[
-        Positive | None, Means("a whole number from 1; empty or all = all clips", none="all")
+        Positive | None,
+        Means("a whole number from 1; empty or all = all clips", none="all"),
     ] = None
     """How many clips to use, in the order of the metadata; all uses every one."""
     num_epochs: AutoCount = None
@@ -62,7 +63,8 @@ class TrainSettings(SharedSettings):
     ] = None
     """Audio in a batch: its longest clip times its clips. auto goes by model and memory."""
     precision: Annotated[
-        Literal["auto", "fp32", "bf16", "fp16"], Means("auto, fp32, bf16 or fp16", words=True)
+        Literal["auto", "fp32", "bf16", "fp16"],
+        Means("auto, fp32, bf16 or fp16", words=True),
     ] = "auto"
     """Number format of the products; weights stay fp32. auto is bf16 where the machine has it."""
     sample_device: Annotated[

@@ -15,6 +15,8 @@ from pathlib import Path
 from dotenv.parser import Binding, parse_stream
 
 REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+# A line that cannot be read is named by a name of ours that it begins with: the rest may be secret.
+NAME = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_-]*)(?=[\s=:])")
 NEWLINE = re.compile(r"\r\n|\n|\r")
 
 
@@ -72,8 +74,11 @@ def _gathered(path: Path, text: str, environ: Mapping[str, str], ours: frozenset
     for binding in parse_stream(io.StringIO(text)):
         number = _number(binding)
         if binding.error:
-            shown = binding.original.string.strip().split("=")[0]
-            faults.append(f"{path}, line {number} ({shown[:40]!r}…) is not NAME=value; mend it.")
+            begins = NAME.match(binding.original.string)
+            at = f"{number} ({begins[1]} …)" if begins and begins[1] in ours else str(number)
+            faults.append(
+                f"{path}, line {at} is not NAME=value, or a quote is not closed; mend it."
+            )
         if binding.key is None:
             continue
         if binding.value is None:

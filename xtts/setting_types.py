@@ -3,6 +3,7 @@
 Used by xtts.settings, and by the settings classes of both programs.
 """
 
+import inspect
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,7 +37,8 @@ def _home(path: Path) -> Path:
 Folder = Annotated[Path, AfterValidator(_home), Means("a path; `~` is your home folder")]
 Text = Annotated[str, StringConstraints(min_length=1)]
 Place = Annotated[
-    Text, AfterValidator(lambda text: str(_home(Path(text))) if text[0] == "~" else text)
+    Text,
+    AfterValidator(lambda text: str(_home(Path(text))) if text[0] == "~" else text),
 ]
 Switch = Annotated[bool, Means("on or off", words=True)]
 Positive = Annotated[int, Field(ge=1, lt=2**63)]
@@ -50,7 +52,7 @@ def fields(kind: type[Any]) -> dict[str, FieldInfo]:
     found: dict[str, FieldInfo] = {}
     for base in kind.__mro__:
         known: dict[str, FieldInfo] = base.__dict__.get("__pydantic_fields__", {})
-        own = base.__dict__.get("__annotations__", {})
+        own = inspect.get_annotations(base)
         # pydantic reads the docstrings of a class's own fields only: take each field where it is
         # declared.
         found |= {name: info for name, info in known.items() if name in own and name not in found}
@@ -71,3 +73,8 @@ def shown(info: FieldInfo, value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def flag_of(name: str) -> str:
+    """NUM_EPOCHS -> --num-epochs"""
+    return "--" + name.lower().replace("_", "-")

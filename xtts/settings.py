@@ -6,9 +6,7 @@ over what stands below it: `MAX_TRAIN_SAMPLES= make train` means all clips, what
 No other module reads the environment.
 """
 
-import difflib
 import os
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from pydantic.fields import FieldInfo
 
 from xtts import dotenv
 from xtts.errors import SotaqueError
+from xtts.setting_names import NAMES, meant
 from xtts.setting_types import (
     CONFIG,
     AutoCount,
@@ -28,27 +27,13 @@ from xtts.setting_types import (
     Place,
     Switch,
     fields,
+    flag_of,
     means,
     shown,
 )
+from xtts.settings_text import help_text
 
 S = TypeVar("S", bound="SharedSettings")
-
-# Both programs share one `.env`, and neither may import the other: so each knows all the names, and
-# a test keeps the two lists equal to the classes.
-TRAIN_NAMES = frozenset(
-    """DATASET_DIR MAX_TRAIN_SAMPLES NUM_EPOCHS LANGUAGE DATASET_FORMAT LEARNING_RATE BATCH_SECONDS
-    PRECISION SAMPLE_DEVICE SAMPLE_TEXT SAMPLE_EVERY SAVE_EVERY KEEP_CHECKPOINTS RESUME SEED
-    STOP_SECONDS VALIDATION_EVERY LOG_EVERY TENSORBOARD TENSORBOARD_PORT RUNS_DIR CACHE_DIR PREFETCH
-    CONDITIONING DROPOUT WARMUP_STEPS WEIGHT_DECAY GRADIENT_CLIP TEXT_LOSS_WEIGHT
-    AUDIO_LOSS_WEIGHT""".split()
-)
-API_NAMES = frozenset("API_HOST API_PORT API_KEY API_ALLOW_NO_KEY VOICE BACKEND LOW_MEMORY".split())
-SHARED_NAMES = frozenset("BASE_MODEL DEVICE OUTPUT_DIR NUM_THREADS COQUI_TOS_AGREED".split())
-NAMES = TRAIN_NAMES | API_NAMES | SHARED_NAMES
-
-# Other programs' families in a shared `.env`: never taken for a slip of the pen.
-FOREIGN = ("COMPOSE_", "DOCKER_", "BUILDKIT_", "TORCH_", "CUDA_", "NVIDIA_", "HF_", "UV_", "PIP_")
 
 
 class SettingsError(SotaqueError):
@@ -105,14 +90,12 @@ class Report:
     notes: tuple[str, ...] = ()
 
     def table(self) -> str:
-        """The resolved settings, a line each, then the notes."""
+        """The resolved settings, a line each."""
         name_width = max(len(row.name) for row in self.rows)
         value_width = max(len(row.value) for row in self.rows)
-        lines = [
-            f"{row.name:{name_width}}  {row.value:{value_width}}  {row.source}".rstrip()
-            for row in self.rows
-        ]
-        return "\n".join([*lines, *self.notes])
+        return "\n".join(
+            f"{row.name:{name_width}}  {row.value:{value_width}}  {row.source}" for row in self.rows
+        )
 
 
 def load(
@@ -124,8 +107,12 @@ def load(
     """The settings of one program and the report on them.
 
     argv: `--num-epochs 3 --tensorboard=off`. environ: None = this process's. dotenv_path: None =
-    no file. Raises SettingsError with every fault of all three.
+    no file. Raises SettingsError with every fault of all three. `--help` prints and exits, as in
+    argparse.
     """
+    if "--help" in argv or "-h" in argv:
+        print(help_text(kind))
+        raise SystemExit(0)
     environ = os.environ if environ is None else environ
     ours = {name.upper(): info for name, info in fields(kind).items()}
     file = dotenv.DotEnv({})
@@ -148,23 +135,6 @@ def load(
     return settings, Report(rows, (*file.notes, *notes))
 
 
-def meant(name: str, ours: Collection[str]) -> list[str]:
-    """The names of ours that a person may have meant; empty when `name` is somebody else's.
-
-    Close in spelling (NUM_EPOCH, num-epochs), or some of the words of one of ours (EPOCHS,
-    MAX_SAMPLES); a short word alone (PORT, HOST) is too common for that.
-    """
-    plain = re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")
-    if plain in ours:
-        return [plain]
-    if plain.startswith(FOREIGN):
-        return []
-    if close := difflib.get_close_matches(plain, sorted(ours), n=2, cutoff=0.8):
-        return close
-    words = set(plain.split("_"))
-    return [one for one in sorted(ours) if len(plain) >= 6 and words < set(one.split("_"))][:2]
-
-
 def _flags(
     argv: Sequence[str], ours: Mapping[str, FieldInfo]
 ) -> tuple[dict[str, Given], list[str]]:
@@ -174,23 +144,17 @@ def _flags(
     while rest:
         flag, equals, value = rest.pop(0).partition("=")
         name = flag[2:].replace("-", "_").upper()
-        known = flag.startswith("--") and flag == flag.lower() and name in ours
-        if not known:
+        if name not in ours or flag != flag_of(name):
             close = meant(name, ours) if flag.startswith("-") else []
             hint = f"; did you mean {flag_of(close[0])}?" if close else "; --help lists them."
             faults.append(f"{flag} is not a setting of this program{hint}")
-            if close and not equals and rest and not rest[0].startswith("--"):
-                rest.pop(0)
+            if flag.startswith("-") and not equals and rest and not rest[0].startswith("--"):
+                rest.pop(0)  # its value, or it would be told as a fault of its own
         elif not equals and (not rest or rest[0].startswith("--")):
             faults.append(f"{flag} has no value; allowed: {means(ours[name]).allowed}.")
         else:
             given[name] = Given(value if equals else rest.pop(0), "command line")
     return given, faults
-
-
-def flag_of(name: str) -> str:
-    """NUM_EPOCHS -> --num-epochs"""
-    return "--" + name.lower().replace("_", "-")
 
 
 def _near_misses(file: dotenv.DotEnv, path: Path | None) -> list[str]:

@@ -1,0 +1,66 @@
+"""`.env.example` and docs/settings.md are what the settings classes say.
+
+`python -m tests.test_env_example` writes both anew.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from api import settings as api
+from train import settings as train
+from xtts.setting_names import API_NAMES, NAMES, SHARED_NAMES, TRAIN_NAMES
+from xtts.settings import SharedSettings
+from xtts.settings_text import HOUSE, Section, env_example, markdown
+
+ROOT = Path(__file__).parents[1]
+SECTIONS = (
+    Section("Training (python -m train)", train.TrainSettings),
+    Section("Both programs", SharedSettings),
+    Section("API (python -m api)", api.ApiSettings),
+)
+GENERATED = {".env.example": env_example, "docs/settings.md": markdown}
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_the_file_is_what_the_classes_say(name: str) -> None:
+    written = (ROOT / name).read_text(encoding="utf-8")
+    assert written == GENERATED[name](SECTIONS), "run: python -m tests.test_env_example"
+
+
+def test_the_example_is_every_default() -> None:
+    path = ROOT / ".env.example"
+    settings, report = train.load((), {}, path)
+    assert settings == train.TrainSettings()
+    assert {row.source.startswith(str(path)) for row in report.rows} == {True}
+    assert report.notes == ()
+    service, report = api.load((), {}, path)
+    assert service == api.ApiSettings()
+    assert {row.source.startswith(str(path)) for row in report.rows} == {True}
+
+
+def test_nobody_agrees_to_a_licence_by_copying_the_example() -> None:
+    assert train.load((), {}, ROOT / ".env.example")[0].coqui_tos_agreed is False
+
+
+@pytest.mark.parametrize(
+    ("section", "names"),
+    list(zip(SECTIONS, (TRAIN_NAMES, SHARED_NAMES, API_NAMES), strict=True)),
+)
+def test_the_names_are_those_of_the_classes(section: Section, names: frozenset[str]) -> None:
+    assert set(section.fields()) == names
+
+
+def test_every_name_of_the_contract_is_there() -> None:
+    contract = """BASE_MODEL DATASET_DIR DATASET_FORMAT LANGUAGE MAX_TRAIN_SAMPLES NUM_EPOCHS
+        LEARNING_RATE BATCH_SECONDS PRECISION DEVICE SAMPLE_DEVICE SAMPLE_TEXT SAMPLE_EVERY
+        SAVE_EVERY KEEP_CHECKPOINTS RESUME SEED STOP_SECONDS TENSORBOARD TENSORBOARD_PORT OUTPUT_DIR
+        RUNS_DIR COQUI_TOS_AGREED API_HOST API_PORT API_KEY API_ALLOW_NO_KEY VOICE BACKEND
+        LOW_MEMORY""".split()
+    assert set(contract) <= NAMES
+    assert not {name for name, *_ in HOUSE} & NAMES
+
+
+if __name__ == "__main__":
+    for name, text in GENERATED.items():
+        (ROOT / name).write_text(text(SECTIONS), encoding="utf-8")

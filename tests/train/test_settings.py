@@ -1,0 +1,111 @@
+"""The settings of a run: types, words, bounds."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from train.settings import TrainSettings, load
+from xtts.settings import SettingsError
+
+
+def test_the_defaults_of_the_contract() -> None:
+    settings = TrainSettings()
+    expected = dict(
+        base_model="demo", dataset_dir=Path("train/data/demo"), dataset_format="auto",
+        language="en", max_train_samples=None, num_epochs=None, learning_rate=None,
+        batch_seconds=None, precision="auto", device="auto", sample_device="auto",
+        keep_checkpoints=3, resume="auto", tensorboard=True, tensorboard_port=6006,
+        output_dir=Path("train/output"), runs_dir=Path("train/runs"), coqui_tos_agreed=False,
+    )  # fmt: skip
+    assert {name: getattr(settings, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("NUM_EPOCHS", "50", 50),
+        ("NUM_EPOCHS", "auto", None),
+        ("NUM_EPOCHS", "AUTO", None),
+        ("NUM_EPOCHS", " 7 ", 7),
+        ("MAX_TRAIN_SAMPLES", "all", None),
+        ("MAX_TRAIN_SAMPLES", "", None),
+        ("MAX_TRAIN_SAMPLES", "1000", 1000),
+        ("KEEP_CHECKPOINTS", "all", None),
+        ("KEEP_CHECKPOINTS", "", 3),
+        ("LEARNING_RATE", "5e-6", 5e-6),
+        ("LEARNING_RATE", "auto", None),
+        ("BATCH_SECONDS", "90.5", 90.5),
+        ("STOP_SECONDS", "0", 0.0),
+        ("DROPOUT", "0", 0.0),
+        ("PRECISION", "BF16", "bf16"),
+        ("DEVICE", "CUDA:1", "cuda:1"),
+        ("SAMPLE_DEVICE", "off", "off"),
+        ("CONDITIONING", "same_clip", "same_clip"),
+        ("LANGUAGE", "PT", "pt"),
+        ("RESUME", "runs/A/checkpoint_epoch_3.pt", "runs/A/checkpoint_epoch_3.pt"),
+        ("RESUME", "never", "never"),
+        ("BASE_MODEL", "/models/Ana", "/models/Ana"),
+        ("DATASET_DIR", "/clips with spaces/Ana", Path("/clips with spaces/Ana")),
+        *[("TENSORBOARD", word, True) for word in ("on", "1", "true", "YES")],
+        *[("TENSORBOARD", word, False) for word in ("off", "0", "False", "no")],
+        ("COQUI_TOS_AGREED", "1", True),
+    ],
+)
+def test_a_value(name: str, text: str, value: Any) -> None:
+    settings, _ = load((), {name: text}, None)
+    found = getattr(settings, name.lower())
+    assert found == value and type(found) is type(value)
+
+
+@pytest.mark.parametrize("name", ["DATASET_DIR", "OUTPUT_DIR", "RUNS_DIR", "BASE_MODEL", "RESUME"])
+def test_home_is_filled_in(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    settings, _ = load((), {name: "~/x"}, None)
+    assert str(getattr(settings, name.lower())) == str(tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "allowed"),
+    [
+        ("NUM_EPOCHS", "ten", "a whole number from 1, or auto"),
+        ("NUM_EPOCHS", "0", "a whole number from 1, or auto"),
+        ("NUM_EPOCHS", "-3", "a whole number from 1, or auto"),
+        ("NUM_EPOCHS", "2.5", "a whole number from 1, or auto"),
+        ("NUM_EPOCHS", "1e400", "a whole number from 1, or auto"),
+        ("NUM_EPOCHS", "9" * 40, "a whole number from 1, or auto"),
+        ("NUM_EPOCHS", "all", "a whole number from 1, or auto"),
+        ("NUM_EPOCHS", '"3"', "a whole number from 1, or auto"),
+        ("MAX_TRAIN_SAMPLES", "0", "empty or all = all clips"),
+        ("MAX_TRAIN_SAMPLES", "auto", "empty or all = all clips"),
+        ("KEEP_CHECKPOINTS", "0", "a whole number from 1, or all"),
+        ("LEARNING_RATE", "0", "a number above 0"),
+        ("LEARNING_RATE", "nan", "a number above 0"),
+        ("LEARNING_RATE", "inf", "a number above 0"),
+        ("LEARNING_RATE", "0,001", "such as 5e-6"),
+        ("BATCH_SECONDS", "-1", "a number of seconds from 1"),
+        ("STOP_SECONDS", "inf", "a number of seconds from 0"),
+        ("PRECISION", "int8", "auto, fp32, bf16 or fp16"),
+        ("DEVICE", "gpu", "auto, cpu, cuda or cuda:N"),
+        ("DEVICE", "cuda:", "auto, cpu, cuda or cuda:N"),
+        ("DEVICE", "cuda:-1", "auto, cpu, cuda or cuda:N"),
+        ("SAMPLE_DEVICE", "cuda", "auto, gpu, cpu or off"),
+        ("SAMPLE_EVERY", "0", "a whole number from 1"),
+        ("TENSORBOARD", "maybe", "on or off"),
+        ("TENSORBOARD", "2", "on or off"),
+        ("TENSORBOARD_PORT", "65536", "a port from 1 to 65535"),
+        ("TENSORBOARD_PORT", "0", "a port from 1 to 65535"),
+        ("DROPOUT", "1", "below 1"),
+        ("SEED", "4294967296", "a whole number from 0"),
+        ("GRADIENT_CLIP", "0", "a number above 0"),
+        ("CONDITIONING", "none", "other_clip or same_clip"),
+        ("DATASET_DIR", "~nobody_of_that_name/clips", "a path"),
+        ("COQUI_TOS_AGREED", "agreed", "on or off"),
+    ],
+)
+def test_a_refused_value(name: str, text: str, allowed: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load((), {name: text}, None)
+    (fault,) = caught.value.faults
+    assert fault.startswith(f"{name} is {text!r} (environment); allowed: ")
+    assert allowed in fault

@@ -1,0 +1,114 @@
+"""The settings as text for people: `--help`, `.env.example`, the tables of docs/settings.md.
+
+Written from the settings classes, so that a description stands once. tests/test_env_example.py
+keeps the two files equal to this, and `python -m tests.test_env_example` writes them anew.
+"""
+
+import inspect
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic.fields import FieldInfo
+
+from xtts.setting_types import fields, flag_of, means, shown
+
+WIDTH = 100
+PRECEDENCE = (
+    "Command line, then environment, then .env, then default. An empty value is that setting's "
+    "default, and still wins over what stands below it."
+)
+# Read by make and by Docker Compose from the same file; not by the programs.
+HOUSE = (
+    ("TORCH_BACKEND", "default", "The build of torch: default, auto, cpu, cu126 or cu130."),
+    ("DOCKER_RUNTIME", "runc", "nvidia gives both containers the GPU."),
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """Some settings under one title; inherited ones stand in a section of their own."""
+
+    title: str
+    kind: type[Any]
+
+    def fields(self) -> dict[str, FieldInfo]:
+        """The settings that `kind` itself declares, by their names in `.env`."""
+        own = inspect.get_annotations(self.kind)
+        return {name.upper(): info for name, info in fields(self.kind).items() if name in own}
+
+
+def help_text(kind: type[Any]) -> str:
+    """The flags of one program, with what each is for, what is allowed, and the default."""
+    parts = ["Settings:", ""]
+    for name, info in fields(kind).items():
+        parts.append(f"  {flag_of(name)}")
+        parts += _wrapped(f"{_purpose(info)} {_bounds(info)}", "      ")
+    return "\n".join([*parts, "", *_wrapped(PRECEDENCE, "")])
+
+
+def env_example(sections: Sequence[Section]) -> str:
+    """`.env.example`: every setting at its default under its description."""
+    parts = _wrapped(f"Copy this file to .env and change what you like. {PRECEDENCE}", "# ")
+    for section in sections:
+        parts += ["", f"# ---- {section.title} ----"]
+        for name, info in section.fields().items():
+            parts += ["", *_wrapped(_purpose(info), "# ")]
+            parts += _wrapped(f"Allowed: {means(info).allowed}.", "# ")
+            parts.append(f"{name}={_default(info)}")
+    parts += ["", "# ---- Read by make and Docker Compose only ----"]
+    for name, value, purpose in HOUSE:
+        parts += ["", *_wrapped(purpose, "# "), f"# {name}={value}"]
+    return "\n".join(parts) + "\n"
+
+
+def markdown(sections: Sequence[Section]) -> str:
+    """docs/settings.md: the rules, and a table for each section."""
+    parts = ["# Settings", "", PRECEDENCE, "", *_RULES]
+    for section in sections:
+        parts += [
+            "",
+            f"## {section.title}",
+            "",
+            "| Setting | Default | Allowed | What it is |",
+        ]
+        parts.append("|---|---|---|---|")
+        for name, info in section.fields().items():
+            default = f"`{_default(info)}`" if _default(info) else "(empty)"
+            cells = (f"`{name}`", default, means(info).allowed, _purpose(info))
+            parts.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    parts += ["", "## Read by make and Docker Compose only", ""]
+    parts += ["| Setting | Default | What it is |", "|---|---|---|"]
+    parts += [f"| `{name}` | `{value}` | {purpose} |" for name, value, purpose in HOUSE]
+    return "\n".join(parts) + "\n"
+
+
+_RULES = [
+    "- On the command line a setting is a flag: `NUM_EPOCHS=3` is `--num-epochs 3`.",
+    "- `MAX_TRAIN_SAMPLES= NUM_EPOCHS=100 make train` takes all clips, whatever `.env` says.",
+    "- Every fault is told at once, with the value, where it stands, and what is allowed.",
+    "- A name in `.env` close to one of ours (`NUM_EPOCH`, `EPOCHS`) is refused with the name that",
+    "  was probably meant. Other names are left to whom they belong, and the log lists them.",
+    "- `.env` means the same here and in Docker Compose: `${NAME}` and `${NAME:-default}` are",
+    "  filled in from the environment and the lines above. Any other `$` belongs in single quotes.",
+]
+
+
+def _purpose(info: FieldInfo) -> str:
+    return " ".join((info.description or "").split())
+
+
+def _bounds(info: FieldInfo) -> str:
+    return f"Allowed: {means(info).allowed}. Default: {_default(info) or '(empty)'}."
+
+
+def _default(info: FieldInfo) -> str:
+    return shown(info, info.default)
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=indent, subsequent_indent=indent,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
