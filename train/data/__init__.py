@@ -1,0 +1,1 @@
+"""The demo dataset, and the script that made it."""
