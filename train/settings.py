@@ -61,7 +61,8 @@ class TrainSettings(SharedSettings):
         Annotated[float, Field(ge=1)] | None,
         Means("a number of seconds from 1, or auto", none="auto"),
     ] = None
-    """Audio in a batch: its longest clip times its clips. auto goes by model and memory."""
+    """Audio in a batch: its longest clip times its clips. auto is what the base model recommends,
+    else it goes by dataset and device. A run keeps the value that it began with."""
     precision: Annotated[
         Literal["auto", "fp32", "bf16", "fp16"],
         Means("auto, fp32, bf16 or fp16", words=True),
@@ -74,9 +75,9 @@ class TrainSettings(SharedSettings):
     sample_text: Annotated[Text | None, Means("a sentence")] = None
     """What the sample says. Empty is a sentence in LANGUAGE."""
     sample_every: Count = 1
-    """Epochs from one sample to the next."""
+    """Epochs from one sample to the next, and the last one. Only a saved epoch can be heard."""
     save_every: Count = 1
-    """Epochs from one checkpoint to the next; the last epoch is always saved."""
+    """Epochs from one checkpoint to the next, and the last one."""
     keep_checkpoints: Annotated[
         Positive | None, Means("a whole number from 1, or all", none="all")
     ] = 3
@@ -89,7 +90,7 @@ class TrainSettings(SharedSettings):
     stop_seconds: Annotated[float, Field(ge=0), Means("a number of seconds from 0")] = 8.0
     """How long a stop (Ctrl-C, docker stop) may take to save. Docker kills after 10 seconds."""
     validation_every: Count = 1
-    """Epochs from one validation to the next."""
+    """Epochs from one validation to the next, and the last one."""
     log_every: Count = 10
     """Steps from one console line to the next; TensorBoard and metrics.jsonl get every step."""
     tensorboard: Switch = True

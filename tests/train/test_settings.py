@@ -5,19 +5,34 @@ from typing import Any
 
 import pytest
 
+from train.__main__ import main
 from train.settings import TrainSettings, load
+from xtts.setting_names import NAMES
 from xtts.settings import SettingsError
 
 
 def test_the_defaults_of_the_contract() -> None:
     settings = TrainSettings()
-    expected = dict(
-        base_model="demo", dataset_dir=Path("train/data/demo"), dataset_format="auto",
-        language="en", max_train_samples=None, num_epochs=None, learning_rate=None,
-        batch_seconds=None, precision="auto", device="auto", sample_device="auto",
-        keep_checkpoints=3, resume="auto", tensorboard=True, tensorboard_port=6006,
-        output_dir=Path("train/output"), runs_dir=Path("train/runs"), coqui_tos_agreed=False,
-    )  # fmt: skip
+    expected = {
+        "base_model": "demo",
+        "dataset_dir": Path("train/data/demo"),
+        "dataset_format": "auto",
+        "language": "en",
+        "max_train_samples": None,
+        "num_epochs": None,
+        "learning_rate": None,
+        "batch_seconds": None,
+        "precision": "auto",
+        "device": "auto",
+        "sample_device": "auto",
+        "keep_checkpoints": 3,
+        "resume": "auto",
+        "tensorboard": True,
+        "tensorboard_port": 6006,
+        "output_dir": Path("train/output"),
+        "runs_dir": Path("train/runs"),
+        "coqui_tos_agreed": False,
+    }
     assert {name: getattr(settings, name) for name in expected} == expected
 
 
@@ -109,3 +124,18 @@ def test_a_refused_value(name: str, text: str, allowed: str) -> None:
     (fault,) = caught.value.faults
     assert fault.startswith(f"{name} is {text!r} (environment); allowed: ")
     assert allowed in fault
+
+
+def test_the_program_refuses_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / ".env").write_text("NUM_EPOCHS=ten\nMAX_TRAIN_SAMPLE=5\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["--seed", "x"]) == 2
+    told = capsys.readouterr().err
+    assert "NUM_EPOCHS is 'ten' (.env, line 1); allowed: a whole number from 1, or auto." in told
+    assert ".env, line 2: MAX_TRAIN_SAMPLE is not a setting; did you mean MAX_TRAIN_S" in told
+    assert "SEED is 'x' (command line)" in told
+    assert [path.name for path in tmp_path.iterdir()] == [".env"]
