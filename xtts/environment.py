@@ -1,0 +1,161 @@
+"""What this machine can do: looked at once, then decided by pure functions that return a reason.
+
+Nothing is guessed from versions. A GPU counts when `xtts.probe` has really run operations on it in
+a child process; this process creates no CUDA context by looking.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from xtts.errors import SotaqueError
+
+
+class DeviceError(SotaqueError):
+    """The device that was asked for is not there; the sentence says what is."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One CUDA device. verdict: "" when the probe ran everything, else its reason."""
+
+    index: int
+    name: str
+    capability: tuple[int, int]
+    total_bytes: int
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A machine as it was found; frozen, so that every decision can be tested without one.
+
+    cpu_count: cores that this process may use; memory_bytes: the smaller of RAM and the
+    container's limit; gpu_hint: a sentence when a GPU seems to be there but out of reach.
+    """
+
+    cpu_count: int
+    cpu_has_bf16: bool
+    memory_bytes: int
+    in_container: bool
+    gpus: tuple[Gpu, ...] = ()
+    gpu_hint: str = ""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A value and why it was chosen."""
+
+    value: str
+    reason: str
+
+
+def look() -> Environment:
+    """Looks at the machine. With an NVIDIA driver, asks the probe in a child process."""
+    in_container = _in_container()
+    devices = any(Path("/dev").glob("nvidia[0-9]*"))
+    gpus: tuple[Gpu, ...] = ()
+    if devices:
+        from xtts.probe import probe
+
+        gpus = probe()
+    return Environment(
+        cpu_count=_cpu_count(),
+        cpu_has_bf16=_cpu_has_bf16(),
+        memory_bytes=_memory_bytes(),
+        in_container=in_container,
+        gpus=gpus,
+        gpu_hint=gpu_hint(Path("/proc/driver/nvidia/version").exists(), devices, in_container),
+    )
+
+
+def gpu_hint(driver: bool, devices: bool, in_container: bool) -> str:
+    """A host's driver without a device: in a container that is a missing line in `.env`."""
+    if not driver or devices:
+        return ""
+    if in_container:
+        return (
+            "The host has an NVIDIA driver, but this container was given no GPU. Write "
+            "DOCKER_RUNTIME=nvidia into .env and start it again."
+        )
+    return "There is an NVIDIA driver, but no /dev/nvidia0; `nvidia-smi` tells more."
+
+
+def choose_device(machine: Environment, wish: str) -> Choice:
+    """DEVICE: auto takes the first GPU that passed the probe, else the CPU.
+
+    Raises DeviceError when a GPU is asked for by name that is not there or did not pass.
+    """
+    sound = [gpu for gpu in machine.gpus if not gpu.verdict]
+    if wish == "cpu":
+        return Choice("cpu", "DEVICE=cpu")
+    if wish == "auto":
+        if sound:
+            return Choice(f"cuda:{sound[0].index}", f"{sound[0].name} passed the check")
+        if machine.gpus:
+            return Choice("cpu", f"{machine.gpus[0].name} is not to be trusted: "
+                          f"{machine.gpus[0].verdict}")  # fmt: skip
+        return Choice("cpu", machine.gpu_hint or "no GPU on this machine")
+    index = int(wish.partition(":")[2] or 0)
+    asked = next((gpu for gpu in machine.gpus if gpu.index == index), None)
+    if asked is None:
+        found = ", ".join(f"cuda:{gpu.index} ({gpu.name})" for gpu in machine.gpus) or "no GPU"
+        raise DeviceError(
+            f"DEVICE={wish}, but this machine has {found}. {machine.gpu_hint} Set DEVICE=auto."
+        )
+    if asked.verdict:
+        raise DeviceError(
+            f"DEVICE={wish}, but {asked.name} failed the check: {asked.verdict} Set DEVICE=auto to "
+            "train on the CPU."
+        )
+    return Choice(f"cuda:{index}", f"DEVICE={wish}; {asked.name} passed the check")
+
+
+def choose_precision(machine: Environment, device: str, wish: str) -> Choice:
+    """PRECISION: auto is bf16 where the hardware multiplies it, else fp32."""
+    if wish != "auto":
+        return Choice(wish, f"PRECISION={wish}")
+    if device == "cpu":
+        if machine.cpu_has_bf16:
+            return Choice("bf16", "this CPU multiplies bf16 in hardware")
+        return Choice("fp32", "this CPU has no bf16 products (AMX or AVX512-BF16)")
+    index = int(device.partition(":")[2] or 0)
+    gpu = next(gpu for gpu in machine.gpus if gpu.index == index)
+    if gpu.capability >= (8, 0):
+        return Choice("bf16", f"{gpu.name} multiplies bf16 in hardware")
+    return Choice("fp32", f"{gpu.name} is older than bf16 (compute capability 8.0)")
+
+
+def _cpu_count() -> int:
+    """Cores that this process may use: its affinity, and a container's quota."""
+    allowed = len(os.sched_getaffinity(0))
+    quota = _read(Path("/sys/fs/cgroup/cpu.max")).split()
+    if len(quota) == 2 and quota[0].isdigit():
+        allowed = min(allowed, max(1, round(int(quota[0]) / int(quota[1]))))
+    return allowed
+
+
+def _cpu_has_bf16() -> bool:
+    flags = re.search(r"^flags\s*:(.*)$", _read(Path("/proc/cpuinfo")), re.MULTILINE)
+    return bool(flags) and bool({"amx_bf16", "avx512_bf16"} & set(flags[1].split()))
+
+
+def _memory_bytes() -> int:
+    total = re.search(r"^MemTotal:\s*(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
+    found = int(total[1]) * 1024 if total else 0
+    limit = _read(Path("/sys/fs/cgroup/memory.max")).strip()
+    return min(found, int(limit)) if limit.isdigit() else found
+
+
+def _in_container() -> bool:
+    if Path("/.dockerenv").exists() or Path("/run/.containerenv").exists():
+        return True
+    return any(word in _read(Path("/proc/1/cgroup")) for word in ("docker", "kubepods", "libpod"))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

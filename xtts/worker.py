@@ -1,0 +1,223 @@
+"""Speaking in an isolated process that may crash, hang or run out of memory without hurting its
+parent. This is the parent's side; `xtts.worker_child` is the other.
+
+One JSON line per request on the child's stdin, one per answer on its stdout. The child is its own
+process group, and dies with its parent even when that is killed.
+"""
+
+import json
+import logging
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from xtts.errors import SotaqueError
+
+log = logging.getLogger(__name__)
+
+START_SECONDS = 180.0
+_STDERR_KEPT_BYTES = 4096
+
+
+class WorkerFailed(SotaqueError):
+    """The worker did not speak. reason_code: crashed, killed, hang, out_of_memory, refused."""
+
+    def __init__(self, reason_code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.reason_code = reason_code
+
+
+@dataclass(frozen=True)
+class SpeakRequest:
+    """What to speak and where to. weights: a checkpoint file; None speaks with the base's own."""
+
+    text: str
+    language: str
+    reference: Path
+    out: Path
+    weights: Path | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """seconds: how long it took, loading included; similarity: cosine to the reference."""
+
+    seconds: float
+    audio_seconds: float
+    device: str
+    similarity: float | None = None
+
+
+class Worker:
+    """One child process with a base model's frozen parts loaded, started before it is needed.
+
+    command: what to start instead of `xtts.worker_child`, for tests.
+    """
+
+    def __init__(
+        self,
+        base_folder: Path,
+        *,
+        device: str = "cpu",
+        threads: int | None = None,
+        niceness: int = 0,
+        start_seconds: float = START_SECONDS,
+        command: Sequence[str] | None = None,
+    ) -> None:
+        self.base_folder = base_folder
+        self.device = device
+        self.threads = threads
+        self.niceness = niceness
+        self.start_seconds = start_seconds
+        self._command = tuple(command) if command else (sys.executable, "-m", "xtts.worker_child")
+        self._child: subprocess.Popen[str] | None = None
+        self._answers: queue.Queue[str | None] = queue.Queue()
+        self._errors: IO[bytes] | None = None
+        self._ready = False
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id while it is alive."""
+        alive = self._child is not None and self._child.poll() is None
+        return self._child.pid if alive and self._child else None
+
+    def start(self) -> None:
+        """Starts the child without waiting: it imports and loads while the parent goes on."""
+        if self.pid is not None:
+            return
+        self.close()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
+        options = [
+            "--base", str(self.base_folder), "--device", self.device,
+            "--parent", str(os.getpid()), "--nice", str(self.niceness),
+        ]  # fmt: skip
+        if self.threads:
+            options += ["--threads", str(self.threads)]
+        self._child = subprocess.Popen(
+            (*self._command, *options), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self._errors, text=True, start_new_session=True,
+        )  # fmt: skip
+        self._answers = queue.Queue()
+        self._ready = False
+        threading.Thread(
+            target=_pump, args=(self._child.stdout, self._answers), name="worker", daemon=True
+        ).start()
+
+    def speak(self, request: SpeakRequest, timeout_seconds: float) -> Spoken:
+        """Speaks into `request.out`. A dead child is started again first.
+
+        Raises WorkerFailed; a child that took too long or died is gone then, and the next call
+        starts another.
+        """
+        self.start()
+        if not self._ready:
+            self._answer(self.start_seconds, "getting ready")
+            self._ready = True
+        self._send({key: _plain(value) for key, value in asdict(request).items()})
+        answer = self._answer(timeout_seconds, "speaking")
+        if not answer.pop("ok"):
+            raise WorkerFailed(answer["reason_code"], answer["reason"])
+        return Spoken(**answer)
+
+    def close(self) -> None:
+        """Ends the child, and whatever it started."""
+        if self._child is not None:
+            _end(self._child)
+            self._child = None
+        if self._errors is not None:
+            self._errors.close()
+            self._errors = None
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self._child is not None and self._child.stdin is not None
+        try:
+            self._child.stdin.write(json.dumps(message) + "\n")
+            self._child.stdin.flush()
+        except OSError as error:  # a child that died between two requests
+            raise self._death() from error
+
+    def _answer(self, timeout_seconds: float, doing: str) -> dict[str, Any]:
+        try:
+            line = self._answers.get(timeout=timeout_seconds)
+        except queue.Empty:
+            self.close()
+            raise WorkerFailed(
+                "hang", f"The worker was still {doing} after {timeout_seconds:g} s and was ended."
+            ) from None
+        if line is None:
+            raise self._death()
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def _death(self) -> WorkerFailed:
+        assert self._child is not None
+        try:
+            code = self._child.wait(timeout=5.0)
+        except subprocess.TimeoutExpired:
+            code = 0
+        last = _last_line(self._errors)
+        self.close()
+        return death(code, last)
+
+
+def death(code: int, last_line: str) -> WorkerFailed:
+    """What an exit status and the last line on stderr mean."""
+    tail = f" It said last: {last_line}" if last_line else ""
+    memory = "MemoryError" in last_line or "out of memory" in last_line.lower()
+    if memory or code == -signal.SIGKILL:
+        what = "was killed; most often the system does that when memory runs out"
+        return WorkerFailed(
+            "out_of_memory" if memory else "killed",
+            f"The worker {'ran out of memory' if memory else what}.{tail}",
+        )
+    if code < 0:
+        return WorkerFailed("crashed", f"The worker ended by {signal.Signals(-code).name}.{tail}")
+    return WorkerFailed("crashed", f"The worker ended with exit status {code}.{tail}")
+
+
+def _pump(stream: IO[str], answers: "queue.Queue[str | None]") -> None:
+    """Moves lines from the child's stdout into the queue; None when it is closed."""
+    for line in stream:
+        answers.put(line)
+    answers.put(None)
+    stream.close()
+
+
+def _end(child: "subprocess.Popen[str]") -> None:
+    # The whole group, and also after the leader has gone: what it started would stay behind.
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    try:
+        child.wait(timeout=5.0)
+    except subprocess.TimeoutExpired:
+        # In a driver call a process cannot be killed; waiting for it would hang us too.
+        log.warning("Process %d does not end; it hangs in a driver call.", child.pid)
+    if child.stdin is not None:
+        try:
+            child.stdin.close()
+        except OSError:
+            pass
+
+
+def _last_line(stream: IO[bytes] | None) -> str:
+    if stream is None:
+        return ""
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(max(0, size - _STDERR_KEPT_BYTES))
+    lines = stream.read().decode(errors="replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")[:300]
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value
