@@ -73,7 +73,7 @@ class TrainSettings(SharedSettings):
     ] = "auto"
     """Where the sample of an epoch is spoken. auto is the GPU where it works, else the CPU."""
     sample_text: Annotated[Text | None, Means("a sentence")] = None
-    """What the sample says. Empty is a sentence in LANGUAGE."""
+    """What the sample says. Empty is what its reference clip says, so that the two compare."""
     sample_every: Count = 1
     """Epochs from one sample to the next, and the last one. Only a saved epoch can be heard."""
     save_every: Count = 1

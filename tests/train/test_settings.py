@@ -1,5 +1,6 @@
 """The settings of a run: types, words, bounds."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from train.__main__ import main
 from train.settings import TrainSettings, load
-from xtts.setting_names import NAMES
+from xtts.setting_names import NAMES, SHARED_NAMES, TRAIN_NAMES
 from xtts.settings import SettingsError
 
 
@@ -139,3 +140,12 @@ def test_the_program_refuses_and_writes_nothing(
     assert ".env, line 2: MAX_TRAIN_SAMPLE is not a setting; did you mean MAX_TRAIN_S" in told
     assert "SEED is 'x' (command line)" in told
     assert [path.name for path in tmp_path.iterdir()] == [".env"]
+
+
+@pytest.mark.parametrize("name", sorted(TRAIN_NAMES | SHARED_NAMES))
+def test_no_setting_is_without_effect(name: str) -> None:
+    """Each is read somewhere outside the settings classes."""
+    root = Path(__file__).parents[2]
+    files = [*root.glob("train/*.py"), *root.glob("xtts/*.py")]
+    read = re.compile(rf"settings\.{name.lower()}\b")
+    assert any(read.search(path.read_text(encoding="utf-8")) for path in files)
