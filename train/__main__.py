@@ -74,6 +74,8 @@ def _sample(settings: TrainSettings, own: argparse.Namespace) -> int:
 def _export(settings: TrainSettings, own: argparse.Namespace) -> int:
     from train import export
 
+    if own.checkpoint is None or own.to is None:
+        raise SotaqueError("export needs --checkpoint PATH and --to DIR; see --help.")
     return export.run(settings, checkpoint=own.checkpoint, to=own.to, base=own.base)
 
 
@@ -88,15 +90,17 @@ _VERBS: dict[str, Callable[[TrainSettings, argparse.Namespace], int]] = {
 
 def _own_arguments(verb: str) -> argparse.ArgumentParser:
     """What a verb asks beyond the settings."""
-    parser = argparse.ArgumentParser(prog=f"python -m train {verb}", add_help=False)
+    parser = argparse.ArgumentParser(
+        prog=f"python -m train {verb}", add_help=False, allow_abbrev=False
+    )
     if verb == "check":
         parser.add_argument("--verify", action="store_true")
         parser.add_argument("--repair", action="store_true")
     if verb == "sample":
         parser.add_argument("--epoch", type=int)
     if verb == "export":
-        parser.add_argument("--checkpoint", type=Path, required=True)
-        parser.add_argument("--to", type=Path, required=True)
+        parser.add_argument("--checkpoint", type=Path)
+        parser.add_argument("--to", type=Path)
         parser.add_argument("--base", type=Path)
     return parser
 

@@ -1,4 +1,4 @@
-"""Clips -> batches: each clip exactly once an epoch, in an order that depends on seed and epoch only.
+"""Clips -> batches: each clip once an epoch, in an order that depends on seed and epoch only.
 
 Shuffle, sort by length inside windows, cut at the budget of audio seconds (longest clip times
 clips), shuffle the batches. The conditioning of each clip is drawn from (seed, epoch, clip), never

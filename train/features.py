@@ -6,18 +6,20 @@ again at every step decode each clip twice and run two mel front-ends and a DVAE
     CACHE_DIR/features-<key>/<shard>.bin    records behind each other: codes int16, mel float16
     CACHE_DIR/features-<key>/<shard>.json   audio SHA-256 -> [offset, codes, frames, SHA-256]
 
-The key holds the hash of DVAE and mel statistics and the version of this code; new clips add shards.
-A shard's JSON is written behind its data, so a build may be killed at any time, and two trainers may
-build at once: what both made is there twice and equal.
+The key holds the hash of DVAE and mel statistics and the version of this code; new clips add
+shards. A shard's JSON is written behind its data, so a build may be killed at any time, and two
+trainers may build at once: what both made is there twice and equal.
 """
 
 import hashlib
+import itertools
 import json
 import logging
 import os
+import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -163,17 +165,27 @@ def _compute(clips: Sequence[Clip], base: Path, config: ModelConfig, folder: Pat
     dvae = load_dvae(base, config)
     stats = mel_stats(base, read_tensors(base / "model.pth"))
     log.info("Computing features of %d clips, once.", len(clips))
+    rest = _told(clips)
+    for _ in range(0, len(clips), CLIPS_PER_SHARD):
+        stem = folder / f"{time.time_ns()}-{uuid.uuid4().hex[:8]}"
+        _write_shard(stem, itertools.islice(rest, CLIPS_PER_SHARD), dvae, stats)
+
+
+def _told(clips: Sequence[Clip]) -> Iterator[Clip]:
+    """The clips one by one, with a bar where somebody watches, else a line now and then."""
+    from tqdm import tqdm
+
+    bar = tqdm(clips, desc="Features", unit="clip", disable=not sys.stderr.isatty())
     told = time.monotonic()
-    for start in range(0, len(clips), CLIPS_PER_SHARD):
-        part = clips[start : start + CLIPS_PER_SHARD]
-        _write_shard(folder / f"{time.time_ns()}-{uuid.uuid4().hex[:8]}", part, dvae, stats)
-        if time.monotonic() - told > _TELL_EVERY_SECONDS:
-            log.info("Features: %d of %d clips.", start + len(part), len(clips))
+    for done, clip in enumerate(bar):
+        if bar.disable and time.monotonic() - told > _TELL_EVERY_SECONDS:
+            log.info("Features: %d of %d clips.", done, len(clips))
             told = time.monotonic()
+        yield clip
 
 
 def _write_shard(
-    stem: Path, clips: Sequence[Clip], dvae: torch.nn.Module, stats: torch.Tensor
+    stem: Path, clips: Iterable[Clip], dvae: torch.nn.Module, stats: torch.Tensor
 ) -> None:
     index: dict[str, list[int | str]] = {}
 

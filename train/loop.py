@@ -20,7 +20,7 @@ def fine_tune(parts: Parts, stop: Stop) -> int:
     0 when all epochs are done; 143 or 130 when a signal came and the state was saved.
     Raises NonFiniteError (65) and DiskFull (74); what was saved before stays.
     """
-    learner, logs = parts.learner, parts.logs
+    learner = parts.learner
     for epoch in range(parts.start.epoch, parts.num_epochs + 1):
         done = parts.start.batch if epoch == parts.start.epoch else 0
         clock = time.perf_counter()
@@ -28,7 +28,7 @@ def fine_tune(parts: Parts, stop: Stop) -> int:
             waited = time.perf_counter() - clock
             result = learner.learn(batch)
             stop.step_seconds = time.perf_counter() - clock
-            logs.step(epoch, number, learner.step, batch, result, waited, stop.step_seconds)
+            parts.tell_step(epoch, number, batch, result, waited, stop.step_seconds)
             if stop.requested:
                 saved = parts.save_interrupted(epoch, number)
                 log.info("Stopped inside epoch %d; saved %s.", epoch, saved.path.name)
@@ -36,12 +36,12 @@ def fine_tune(parts: Parts, stop: Stop) -> int:
             clock = time.perf_counter()
 
         validation = parts.evaluate(epoch)
-        logs.epoch(epoch, learner.step, validation)
+        parts.logs.epoch(epoch, learner.step, validation)
         if parts.saves(epoch):
             saved = parts.save(epoch, validation)
             stop.write_seconds = saved.seconds
             if parts.samples(epoch) and not stop.requested:
-                parts.sampler.sample(epoch, learner.step, saved.path, saved.sha256)
+                parts.sampler.sample(epoch, saved.path, saved.sha256)
         if stop.requested:
             return stop.exit_code
     parts.sampler.finish()

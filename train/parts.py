@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from train.batches import Batches
+from train.batches import Batch, Batches
 from train.checkpoints import Checkpoints, Saved
-from train.learner import Learner, Validation
+from train.learner import Learner, StepResult, Validation
 from train.logs import Logs
 from train.sampling import Sampler
 from train.settings import TrainSettings
@@ -33,6 +33,13 @@ class Parts:
     sampler: Sampler
     checkpoints: Checkpoints
     provenance: dict[str, Any]
+
+    def tell_step(
+        self, epoch: int, number: int, batch: Batch, result: StepResult, waited: float, took: float
+    ) -> None:
+        """Logs one step: batch `number` of the epoch, seconds waited for data, seconds in all."""
+        names = [self.batches.clips[clip].name for clip in batch.clips]
+        self.logs.step(epoch, number, self.learner.step, batch, result, waited, took, names)
 
     def evaluates(self, epoch: int) -> bool:
         """VALIDATION_EVERY, and always the last epoch."""

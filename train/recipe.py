@@ -54,7 +54,9 @@ def batch_seconds(
     A resumed run keeps its own (`kept`): with another budget no step would be the same.
     """
     if kept is not None:
-        return Chosen(kept, "as this run began")
+        ignored = setting is not None and setting != kept
+        told = f"; BATCH_SECONDS={setting:g} would need a new run" if ignored else ""
+        return Chosen(kept, f"as this run began{told}")
     if setting is not None:
         return Chosen(setting, "BATCH_SECONDS")
     if advice.batch_seconds is not None:

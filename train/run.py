@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from xtts.environment import Choice, Environment
 
-from train import dataset, features, recipe
+from train import dataset, features, recipe, sampling
 from train.batches import Batches, Conditions
 from train.checkpoints import Checkpoints
 from train.dataset import Dataset
@@ -23,11 +22,13 @@ from train.logs import Logs
 from train.loop import fine_tune
 from train.parts import Parts, Start
 from train.resume import Resumed
-from train.sampling import Sampler, reference_of
+from train.sampling import Sampler
 from train.settings import TrainSettings
 from train.stopping import stop_on_signals
+from train.tensorboard import TensorBoard
 from xtts import bundle, environment
 from xtts.config import ModelConfig
+from xtts.environment import Choice, Environment
 from xtts.locks import lock
 from xtts.model import load_gpt, read_tensors
 from xtts.runs import RunFolder
@@ -62,9 +63,7 @@ def run(settings: TrainSettings) -> int:
                 "All %d epochs are done already. Set NUM_EPOCHS higher to go on, or RESUME=never "
                 "to begin anew.", parts.num_epochs,
             )  # fmt: skip
-        code = fine_tune(parts, stop)
-        parts.logs.end(code)
-    return code
+        return fine_tune(parts, stop)
 
 
 def look(settings: TrainSettings) -> Looked:
@@ -100,6 +99,8 @@ def _assemble(
     checkpoints = Checkpoints(folder, settings.keep_checkpoints, settings.save_every)
     epochs = recipe.num_epochs(settings.num_epochs, config.training)
     rate = recipe.learning_rate(settings.learning_rate, config.training)
+    log.info("Epochs: %d (%s)", epochs.value, epochs.reason)
+    log.info("Learning rate: %g (%s)", rate.value, rate.reason)
     fingerprint = Fingerprint.of(looked.base, data.sha256, config.gpt, settings.cache_dir)
     resumed = checkpoints.resume(
         settings.resume, fingerprint, learning_rate=rate.value, runs_dir=settings.runs_dir
@@ -108,13 +109,28 @@ def _assemble(
     batches, validation = _batches(settings, looked, resumed)
     learner = _learner(settings, looked, rate.value, resumed)
     logs = closing.enter_context(
-        Logs(folder, settings, num_epochs=int(epochs.value),
-             steps_per_epoch=len(batches.plan(start.epoch)), first_step=learner.step)
-    )  # fmt: skip
+        Logs(
+            folder,
+            settings.runs_dir,
+            num_epochs=int(epochs.value),
+            steps_per_epoch=len(batches.plan(start.epoch)),
+            first_step=learner.step,
+            log_every=settings.log_every,
+            tensorboard=_tensorboard(settings, looked.machine),
+        )
+    )
+    chosen = sampling.plan(looked.machine, settings.sample_device, looked.device.value)
     sampler = closing.enter_context(
-        Sampler(settings, folder, looked.base, looked.machine, looked.device.value,
-                reference_of(settings, data), logs)
-    )  # fmt: skip
+        Sampler(
+            chosen,
+            folder,
+            sampling.reference_of(settings, data),
+            sampling.new_worker(chosen, looked.base, looked.machine),
+            seed=settings.seed,
+            heard=logs.sample,
+        )
+    )
+    log.info("Samples: %s (%s)", chosen.mode, chosen.reason)
     return Parts(
         settings=settings,
         num_epochs=int(epochs.value),
@@ -216,3 +232,11 @@ def _tell_weights(settings: TrainSettings, config: ModelConfig) -> None:
             "BASE_MODEL=%s has random weights: it learns, but what it speaks is noise.",
             settings.base_model,
         )
+
+
+def _tensorboard(settings: TrainSettings, machine: Environment) -> TensorBoard | None:
+    if not settings.tensorboard:
+        return None
+    # Inside a container the published port leads to its own address, not to its loopback.
+    host = "0.0.0.0" if machine.in_container else "127.0.0.1"
+    return TensorBoard(settings.runs_dir, settings.tensorboard_port, host=host)

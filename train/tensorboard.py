@@ -1,0 +1,75 @@
+"""TensorBoard as a process of the run: started with it, told by its address, gone with it."""
+
+import contextlib
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+log = logging.getLogger("train")
+
+MOST_PORTS_TRIED = 50
+ANSWER_SECONDS = 90.0
+# The kernel ends the child with its parent (1 = PR_SET_PDEATHSIG, 9 = SIGKILL), also under kill -9.
+_CHILD = """
+import ctypes, os, runpy, sys
+ctypes.CDLL(None).prctl(1, 9)
+if os.getppid() != int(sys.argv[1]): os._exit(1)
+sys.argv = ["tensorboard", *sys.argv[2:]]
+runpy.run_module("tensorboard.main", run_name="__main__")
+"""
+
+
+class TensorBoard:
+    """The server on the first free port from `port` on; `with` ends it."""
+
+    def __init__(self, runs_dir: Path, port: int, *, host: str = "127.0.0.1") -> None:
+        self.port = free_port(port, host)
+        if self.port != port:
+            log.info("Port %d is taken; TensorBoard uses %d.", port, self.port)
+        self.address = f"http://localhost:{self.port}"
+        runs_dir.mkdir(parents=True, exist_ok=True)
+        options = ["--logdir", str(runs_dir), "--host", host, "--port", str(self.port),
+                   "--reload_interval", "5"]  # fmt: skip
+        self._child = subprocess.Popen(
+            (sys.executable, "-c", _CHILD, str(os.getpid()), *options),
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        threading.Thread(target=self._tell, name="tensorboard", daemon=True).start()
+
+    def answers(self, within_seconds: float = ANSWER_SECONDS) -> bool:
+        """Waits until it answers over HTTP; False when it died or took too long."""
+        end = time.monotonic() + within_seconds
+        while time.monotonic() < end and self._child.poll() is None:
+            with contextlib.suppress(OSError), urllib.request.urlopen(self.address, timeout=2):
+                return True
+            time.sleep(0.25)
+        return False
+
+    def close(self) -> None:
+        """Ends the server."""
+        self._child.kill()
+        self._child.wait()
+
+    def _tell(self) -> None:
+        if self.answers():
+            log.info("TensorBoard: %s", self.address)
+        elif self._child.poll() not in (None, -9):
+            log.warning("TensorBoard did not start; `make tensorboard` shows why.")
+
+
+def free_port(first: int, host: str) -> int:
+    """The first port from `first` on that nobody listens on; `first` itself when none is free."""
+    for port in range(first, min(first + MOST_PORTS_TRIED, 65536)):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind((host, port))
+                return port
+    return first
