@@ -9,15 +9,26 @@ A fault of form refuses the whole file, with the line and what was seen: a row t
 teach wrong words in silence. Faults of a single clip are judged later, by `train.dataset`.
 """
 
-from collections.abc import Callable, Iterator
+import inspect
+import io
+import itertools
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from xtts.errors import SotaqueError
 
 EXTENSIONS = (".wav", ".flac", ".ogg", ".mp3")
 DEFAULT_SPEAKER = "speaker"
-_HEADER = ("audio_file", "text")
+_HEADER = ("audio_file", "text", "speaker_name", "language")
+# Where TTS's formatters that ask for a transcript by name may find it.
+_TRANSCRIPTS = (
+    "metadata.csv", "metadata.txt", "transcripts.txt", "transcript.txt", "train.tsv",
+    "validated.tsv",
+)  # fmt: skip
+_LONGEST_NAME_BYTES = 255
 _MOST_FAULTS_SHOWN = 10
 
 
@@ -81,7 +92,7 @@ def _form(folder: Path) -> str:
 def _ljspeech(folder: Path, language: str) -> list[Entry]:
     def entry(cells: list[str]) -> Entry:
         identity, text = cells[0], cells[-1] or cells[1]
-        path = _found(folder / "wavs", identity)
+        path = _found((folder / "wavs",), identity)
         return Entry(identity, path, text, DEFAULT_SPEAKER, language)
 
     return _rows(folder / "metadata.csv", (2, 3), "id|text or id|text|normalised text", entry)
@@ -92,8 +103,8 @@ def _coqui(folder: Path, language: str) -> list[Entry]:
         def entry(cells: list[str]) -> Entry:
             name, text, speaker, spoken, *_ = [*cells, "", ""]
             return Entry(
-                name, folder / name, text, speaker or DEFAULT_SPEAKER, spoken or language,
-                validation,
+                name, _found((folder, folder / "wavs"), name), text, speaker or DEFAULT_SPEAKER,
+                spoken or language, validation,
             )  # fmt: skip
 
         return entry
@@ -112,27 +123,39 @@ def _by_formatter(folder: Path, name: str, language: str) -> list[Entry]:
     """Coqui's own readers. They are looked up by name, and say nothing of what they skip."""
     from TTS.tts.datasets import formatters
 
-    formatter = getattr(formatters, name, None)
-    if not callable(formatter) or name.startswith("_"):
+    formatter: Any = getattr(formatters, name, None)
+    own = inspect.isfunction(formatter) and formatter.__module__ == formatters.__name__
+    if not own or name.startswith(("_", "register_")):
         raise DatasetError(
             f"DATASET_FORMAT={name} is unknown. It is auto, ljspeech, coqui, or a formatter of TTS "
             "such as vctk, mailabs, common_voice."
         )
-    meta = next((n for n in ("metadata.csv", "metadata.txt") if (folder / n).is_file()), "")
+    transcript = next((name for name in _TRANSCRIPTS if (folder / name).is_file()), None)
+    asked = list(inspect.signature(formatter).parameters.values())[1]
+    if transcript is None and asked.default is inspect.Parameter.empty:
+        raise DatasetError(
+            f"DATASET_FORMAT={name} reads a transcript, and {folder} has none. It may be called "
+            f"{', '.join(_TRANSCRIPTS)}."
+        )
     try:
-        rows = formatter(str(folder), meta)
+        rows = formatter(str(folder), *([transcript] if transcript else []))
+        entries = [_entry_of(row, folder, language) for row in rows]
     except Exception as error:
         raise DatasetError(
             f"DATASET_FORMAT={name} cannot read {folder} ({type(error).__name__}: {error}). "
             "Check that the folder is laid out as that format asks."
         ) from error
-    return [
-        Entry(
-            _name_of(Path(row["audio_file"]), folder), Path(row["audio_file"]), row["text"],
-            row.get("speaker_name") or DEFAULT_SPEAKER, row.get("language") or language,
-        )
-        for row in rows
-    ]  # fmt: skip
+    # Without a transcript the rows come as the file system lists them: not the same everywhere.
+    return entries if transcript else sorted(entries, key=lambda entry: entry.name)
+
+
+def _entry_of(row: Mapping[str, str], folder: Path, language: str) -> Entry:
+    path = Path(row["audio_file"])
+    name = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name
+    return Entry(
+        name, path, row["text"].strip(), row.get("speaker_name") or DEFAULT_SPEAKER,
+        row.get("language") or language,
+    )  # fmt: skip
 
 
 def _rows(
@@ -140,14 +163,15 @@ def _rows(
 ) -> list[Entry]:
     faults: list[str] = []
     entries: list[Entry] = []
-    for number, line in _lines(path):
+    for row, (number, line) in enumerate(_lines(path)):
         cells = [cell.strip() for cell in line.split("|")]
-        if number == 1 and tuple(cells[:2]) == _HEADER:
-            continue
-        if len(cells) not in widths:
+        if row == 0 and cells[0] == _HEADER[0]:
+            if tuple(cells) != _HEADER[: len(cells)]:
+                faults.append(f"line {number} has the columns {_short(line)!r}")
+        elif len(cells) not in widths:
             faults.append(f"line {number} has {len(cells)} fields: {_short(line)!r}")
         elif fault := _unsafe(cells[0]):
-            faults.append(f"line {number} names {cells[0]!r}: {fault}")
+            faults.append(f"line {number} names {_short(cells[0])!r}: {fault}")
         else:
             entries.append(entry(cells))
     if faults:
@@ -171,9 +195,10 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             f"{path}, line {line}: byte {error.object[error.start]:#x} is no UTF-8. "
             "Save the file as UTF-8."
         ) from error
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.strip():
-            yield number, line
+    # Not splitlines: it also breaks at characters that may stand inside a text, such as U+2028.
+    for position, row in enumerate(io.StringIO(text, newline=None), start=1):
+        if row.strip():
+            yield position, row.rstrip("\n")
 
 
 def _unsafe(name: str) -> str | None:
@@ -185,16 +210,27 @@ def _unsafe(name: str) -> str | None:
         return "paths are relative to the dataset, not absolute"
     if ".." in path.parts:
         return "paths stay inside the dataset, without `..`"
+    if "\0" in name or any(len(part.encode()) > _LONGEST_NAME_BYTES for part in path.parts):
+        return "no file can be called so"
     return None
 
 
-def _found(folder: Path, identity: str) -> Path:
-    """The recording of an id: as it stands, else with the first extension that is there."""
-    named = folder / identity
-    if named.suffix.lower() in EXTENSIONS:
-        return named
-    candidates = (folder / f"{identity}{extension}" for extension in EXTENSIONS)
-    return next((path for path in candidates if path.is_file()), folder / f"{identity}.wav")
+def _found(folders: Sequence[Path], name: str) -> Path:
+    """The recording called `name`: as it stands, or with the first extension that is there.
+
+    Also as Windows writes paths, and with its accents composed or not: an archive made on a Mac
+    has them apart.
+    """
+    known = PurePosixPath(name).suffix.lower() in EXTENSIONS
+    endings = ("",) if known else (*EXTENSIONS, "")
+    plain = name.replace("\\", "/")
+    composed, apart = (unicodedata.normalize(form, plain) for form in ("NFC", "NFD"))
+    spellings = dict.fromkeys((name, plain, composed, apart))
+    for folder, spelling, ending in itertools.product(folders, spellings, endings):
+        path: Path = folder / f"{spelling}{ending}"
+        if path.is_file():
+            return path
+    return folders[0] / f"{name}{'' if known else EXTENSIONS[0]}"
 
 
 def _refuse_twins(entries: list[Entry], folder: Path) -> None:
@@ -206,10 +242,6 @@ def _refuse_twins(entries: list[Entry], folder: Path) -> None:
                 "right? Keep one row."
             )
         seen.add(entry.name)
-
-
-def _name_of(path: Path, folder: Path) -> str:
-    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name
 
 
 def _short(line: str) -> str:

@@ -6,6 +6,7 @@ ours, held against Coqui's in `tests/peers`: Coqui's `TorchMelSpectrogram` drags
 """
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +23,14 @@ SPEAKER_RATE = 16_000
 SAMPLES_PER_CODE = 1024
 MEL_BANDS = 80
 MEL_HOP = 256
+MOST_CHANNELS = 8
+# Steps of 25: a rate such as 22,051 shares no factor with ours, and its resampling filter would
+# take 2 GB.
+_RATES = range(8_000, 192_001, 25)
+_BLOCK_FRAMES = 1 << 16
+_STREAMED_BYTES = 0x7FFF_0000
+# What soundfile raises: libsndfile's errors are RuntimeErrors; a name such as x.raw is a TypeError.
+_UNDECODABLE = (OSError, RuntimeError, TypeError, ValueError)
 _SPEAKER_BANDS = 64
 _PREEMPHASIS = 0.97
 
@@ -41,22 +50,27 @@ class AudioFacts:
 
 
 def facts(path: Path) -> AudioFacts:
-    """The header of a recording. Raises AudioError."""
+    """The header of a recording. Raises AudioError, also for shapes that no recording has."""
     import soundfile
 
     if not path.is_file():
         raise AudioError(f"{path} does not exist.")
     try:
         info = soundfile.info(str(path))
-    except (soundfile.SoundFileError, OSError, RuntimeError) as error:
+    except _UNDECODABLE as error:
         raise AudioError(
             f"{path} cannot be decoded ({_first_line(error)}). WAV, FLAC, OGG and MP3 are read."
         ) from error
-    if info.frames <= 0 or info.samplerate <= 0:
-        raise AudioError(f"{path} holds {info.frames} samples at {info.samplerate} Hz: no sound.")
-    return AudioFacts(
-        info.frames / info.samplerate, info.samplerate, info.channels, info.frames
-    )
+    if info.frames <= 0:
+        raise AudioError(f"{path} holds no samples.")
+    if not _RATES[0] <= info.samplerate <= _RATES[-1] or info.samplerate % _RATES.step:
+        raise AudioError(
+            f"{path} has {info.samplerate} samples a second. Allowed are {_RATES[0]} to "
+            f"{_RATES[-1]} in steps of {_RATES.step}, such as 22050."
+        )
+    if info.channels > MOST_CHANNELS:
+        raise AudioError(f"{path} has {info.channels} channels; at most {MOST_CHANNELS} are read.")
+    return AudioFacts(info.frames / info.samplerate, info.samplerate, info.channels, info.frames)
 
 
 def read(path: Path, rate: int, *, max_seconds: float | None = None) -> Tensor:
@@ -65,22 +79,47 @@ def read(path: Path, rate: int, *, max_seconds: float | None = None) -> Tensor:
     At most `max_seconds` are decoded (a FLAC of 250 kB can hold an hour). Raises AudioError when
     the file is missing, cannot be decoded, is empty or holds values that are no numbers.
     """
-    import soundfile
-
     header = facts(path)
     frames = header.frames
     if max_seconds is not None:
         frames = min(frames, int(max_seconds * header.rate))
     try:
-        samples, _ = soundfile.read(str(path), frames=frames, dtype="float32", always_2d=True)
-    except (soundfile.SoundFileError, OSError, RuntimeError) as error:
+        blocks = list(_decoded(path, frames))
+    except _UNDECODABLE as error:
         raise AudioError(f"{path} cannot be decoded ({_first_line(error)}).") from error
-    if not len(samples):
+    if not blocks:
         raise AudioError(f"{path} ends before its first sample, although its header promises some.")
-    if not np.isfinite(samples).all():
+    mono = np.concatenate(blocks)
+    if not np.isfinite(mono).all():
         raise AudioError(f"{path} holds values that are no numbers (NaN or infinite).")
-    mono = torch.from_numpy(np.ascontiguousarray(samples.mean(axis=1, dtype=np.float32)))
-    return resample(mono, header.rate, rate)
+    return resample(torch.from_numpy(mono), header.rate, rate)
+
+
+def _decoded(path: Path, frames: int) -> Iterator[np.ndarray]:
+    """At most `frames` samples, mono, in blocks: a header may promise more than memory holds."""
+    import soundfile
+
+    with soundfile.SoundFile(str(path)) as file:
+        while frames > 0:
+            block = file.read(min(frames, _BLOCK_FRAMES), dtype="float32", always_2d=True)
+            if not len(block):
+                return
+            yield block.mean(axis=1, dtype=np.float32)
+            frames -= len(block)
+
+
+def declared_bytes(path: Path) -> int | None:
+    """The size that a WAV says it has, in bytes; None for other files and for streamed ones.
+
+    libsndfile reads a WAV that was cut off as if it were whole. Programs that write into a pipe
+    cannot know the size and declare 0 or (almost) 2 or 4 GiB.
+    """
+    with path.open("rb") as file:
+        head = file.read(12)
+    if head[:4] != b"RIFF" or head[8:] != b"WAVE":
+        return None
+    size = int.from_bytes(head[4:8], "little")
+    return size + 8 if 0 < size < _STREAMED_BYTES else None
 
 
 def resample(waveform: Tensor, from_rate: int, to_rate: int) -> Tensor:
@@ -157,4 +196,6 @@ def _filterbank(
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(". ")
+    # libsndfile's own words, without the path that our sentence already holds.
+    words = str(getattr(error, "error_string", error))
+    return (words.splitlines() or [type(error).__name__])[0].rstrip(". ")
