@@ -120,7 +120,7 @@ def _text_ids(base_folder: Path, config: ModelConfig) -> int:
         return config.gpt.text_ids
     vocabulary = json.loads((base_folder / "vocab.json").read_text(encoding="utf-8"))
     ids: list[int] = list(vocabulary["model"]["vocab"].values())
-    return 1 + max(ids + [token["id"] for token in vocabulary.get("added_tokens", [])])
+    return 1 + int(max(ids + [token["id"] for token in vocabulary.get("added_tokens", [])]))
 
 
 def _cut(name: str, tensor: Tensor, text_ids: int) -> Tensor:

@@ -99,11 +99,10 @@ def base_of(checkpoint: Path, provenance: Mapping[str, object], folder: Path | N
 
 
 def _check_gpt(folder: Path, config: ModelConfig) -> None:
-    import torch
-
+    from xtts.empty import without_weights
     from xtts.gpt import GPT, to_coqui
 
-    with torch.device("meta"):
+    with without_weights():
         expected = to_coqui(GPT(config.gpt).state_dict())
     state = _tensors(folder)
     for name, tensor in expected.items():

@@ -130,7 +130,8 @@ class PerceiverResampler(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         inner = int(width * 4 * 2 / 3)
-        self.latents = nn.Parameter(torch.randn(NUM_LATENTS, width) * 0.02)
+        self.latents = nn.Parameter(torch.empty(NUM_LATENTS, width))
+        nn.init.normal_(self.latents, std=0.02)
         self.layers = nn.ModuleList(
             nn.ModuleList(
                 (

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from xtts.config import ConfigError, ModelConfig
+from xtts.empty import without_weights
 from xtts.gpt import GPT, from_coqui
 from xtts.text import Tokenizer
 from xtts.vocoder import SpeakerEncoder, Vocoder, load_speaker_encoder, load_vocoder
@@ -70,7 +71,7 @@ def load(folder: Path, device: torch.device | str = "cpu") -> Model:
 
 def load_gpt(state: Mapping[str, Tensor], config: ModelConfig, dropout: float = 0.0) -> GPT:
     """The learning part alone, in float32 on the CPU, its gradients on."""
-    with torch.device("meta"):
+    with without_weights():
         gpt = GPT(config.gpt, dropout)
     fill_gpt(gpt, state, "model.pth")
     return gpt.requires_grad_(True)

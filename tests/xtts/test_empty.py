@@ -1,0 +1,37 @@
+"""Modules without weights: shapes only, and nothing imported for them."""
+
+import subprocess
+import sys
+
+import torch
+
+from xtts.empty import without_weights
+from xtts.gpt import GPT
+from xtts.sizes import GPTShape
+
+SMALL = GPTShape(text_ids=20, text_start=18, layers=1, width=64, heads=1, audio_ids=10)
+
+
+def test_a_module_has_shapes_and_no_values():
+    with without_weights():
+        gpt = GPT(SMALL)
+    assert {parameter.device.type for parameter in gpt.parameters()} == {"meta"}
+    assert gpt.text_head.weight.shape == (20, 64)
+
+
+def test_modules_built_afterwards_are_initialised_as_ever():
+    with without_weights():
+        GPT(SMALL)
+    torch.manual_seed(0)
+    assert torch.nn.Linear(4, 4).weight.abs().max() > 0
+
+
+def test_torchs_compiler_is_not_imported_for_it():
+    """Found by the clock: 870 modules and seconds at every start of trainer and worker."""
+    program = (
+        "import sys; from tests.xtts.test_empty import SMALL; from xtts.gpt import GPT\n"
+        "from xtts.empty import without_weights\n"
+        "with without_weights(): GPT(SMALL)\n"
+        "sys.exit('sympy' in sys.modules or 'torch._dynamo' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
