@@ -11,6 +11,9 @@ from pathlib import Path
 
 from xtts.errors import SotaqueError
 
+# The second name of each figure is cgroup v1's, which still runs on older hosts.
+CGROUP = Path("/sys/fs/cgroup")
+
 
 class DeviceError(SotaqueError):
     """The device that was asked for is not there; the sentence says what is."""
@@ -127,25 +130,39 @@ def choose_precision(machine: Environment, device: str, wish: str) -> Choice:
     return Choice("fp32", f"{gpu.name} is older than bf16 (compute capability 8.0)")
 
 
+def oom_kills() -> int:
+    """How many processes of this container the kernel has killed for memory; 0 if it is silent."""
+    for name in ("memory.events", "memory/memory.oom_control"):
+        if found := re.search(r"^oom_kill (\d+)$", _read(CGROUP / name), re.MULTILINE):
+            return int(found[1])
+    return 0
+
+
 def _cpu_count() -> int:
     """Cores that this process may use: its affinity, and a container's quota."""
     allowed = len(os.sched_getaffinity(0))
-    quota = _read(Path("/sys/fs/cgroup/cpu.max")).split()
-    if len(quota) == 2 and quota[0].isdigit():
+    quota = _read(CGROUP / "cpu.max").split()
+    if not quota:
+        names = ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")
+        quota = [_read(CGROUP / name).strip() for name in names]
+    if all(number.isdigit() for number in quota) and len(quota) == 2:
         allowed = min(allowed, max(1, round(int(quota[0]) / int(quota[1]))))
     return allowed
 
 
 def _cpu_has_bf16() -> bool:
     flags = re.search(r"^flags\s*:(.*)$", _read(Path("/proc/cpuinfo")), re.MULTILINE)
-    return bool(flags) and bool({"amx_bf16", "avx512_bf16"} & set(flags[1].split()))
+    return flags is not None and not {"amx_bf16", "avx512_bf16"}.isdisjoint(flags[1].split())
 
 
 def _memory_bytes() -> int:
     total = re.search(r"^MemTotal:\s*(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
     found = int(total[1]) * 1024 if total else 0
-    limit = _read(Path("/sys/fs/cgroup/memory.max")).strip()
-    return min(found, int(limit)) if limit.isdigit() else found
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        limit = _read(CGROUP / name).strip()
+        if limit.isdigit():
+            return min(found, int(limit))
+    return found
 
 
 def _in_container() -> bool:

@@ -5,6 +5,7 @@ A driver fault may kill or hang whoever touches it, so the parent only starts th
 a limit and reads one JSON line. Run as `python -m xtts.probe`.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -34,9 +35,12 @@ def probe(command: tuple[str, ...] = (), limit_seconds: float = LIMIT_SECONDS) -
         output, errors = child.communicate(timeout=limit_seconds)
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
+        # In a driver call a process cannot be killed; waiting for it would hang us too.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.communicate(timeout=5.0)
         return (_unusable(f"the check hung for {limit_seconds:g} s."),)
     if child.returncode < 0:
-        name = signal.Signals(-child.returncode).name
+        name = signal.strsignal(-child.returncode)
         return (_unusable(f"the check was ended by {name}. {_last_line(errors)}"),)
     try:
         return tuple(
@@ -77,7 +81,7 @@ def main() -> int:
 
 
 def verdict(device: str) -> str:
-    """"" when every operation on `device` equals the CPU's, else the first that does not."""
+    """ "" when every operation on `device` equals the CPU's, else the first that does not."""
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -123,7 +127,7 @@ def operations() -> dict[str, "Callable[[str], torch.Tensor]"]:
     def training_step(device: str) -> torch.Tensor:
         weight = numbers(32, 64).to(device).requires_grad_()
         loss = F.cross_entropy(numbers(8, 64).to(device) @ weight.t(), torch.arange(8).to(device))
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         assert weight.grad is not None
         return weight.grad
 

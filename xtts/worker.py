@@ -5,6 +5,7 @@ One JSON line per request on the child's stdin, one per answer on its stdout. Th
 process group, and dies with its parent even when that is killed.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -14,53 +15,41 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
+from xtts.environment import oom_kills
 from xtts.errors import SotaqueError
+from xtts.speaking import SpeakRequest, Spoken
 
 log = logging.getLogger(__name__)
 
 START_SECONDS = 180.0
 _STDERR_KEPT_BYTES = 4096
+_LOOK_SECONDS = 0.2
+_NO_MEMORY = ("memoryerror", "out of memory", "can't allocate memory", "cannot allocate memory")
 
 
 class WorkerFailed(SotaqueError):
-    """The worker did not speak. reason_code: crashed, killed, hang, out_of_memory, refused."""
+    """The worker did not speak.
+
+    reason_code: crashed, killed, hang, out_of_memory, refused, interrupted.
+    """
 
     def __init__(self, reason_code: str, reason: str) -> None:
         super().__init__(reason)
         self.reason_code = reason_code
 
 
-@dataclass(frozen=True)
-class SpeakRequest:
-    """What to speak and where to. weights: a checkpoint file; None speaks with the base's own."""
-
-    text: str
-    language: str
-    reference: Path
-    out: Path
-    weights: Path | None = None
-    seed: int = 0
-
-
-@dataclass(frozen=True)
-class Spoken:
-    """seconds: how long it took, loading included; similarity: cosine to the reference."""
-
-    seconds: float
-    audio_seconds: float
-    device: str
-    similarity: float | None = None
-
-
 class Worker:
     """One child process with a base model's frozen parts loaded, started before it is needed.
 
-    command: what to start instead of `xtts.worker_child`, for tests.
+    The child dies with the thread that started it: call `start` and `speak` from one that lives
+    as long as the worker. keep_weights: as `xtts.speaking.Speaker`. command: what to start instead
+    of `xtts.worker_child`, for tests.
     """
 
     def __init__(
@@ -70,6 +59,7 @@ class Worker:
         device: str = "cpu",
         threads: int | None = None,
         niceness: int = 0,
+        keep_weights: bool = True,
         start_seconds: float = START_SECONDS,
         command: Sequence[str] | None = None,
     ) -> None:
@@ -77,12 +67,14 @@ class Worker:
         self.device = device
         self.threads = threads
         self.niceness = niceness
+        self.keep_weights = keep_weights
         self.start_seconds = start_seconds
         self._command = tuple(command) if command else (sys.executable, "-m", "xtts.worker_child")
         self._child: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._errors: IO[bytes] | None = None
         self._ready = False
+        self._oom_kills = 0
 
     @property
     def pid(self) -> int | None:
@@ -102,9 +94,12 @@ class Worker:
         ]  # fmt: skip
         if self.threads:
             options += ["--threads", str(self.threads)]
+        if self.keep_weights:
+            options.append("--keep-weights")
+        self._oom_kills = oom_kills()
         self._child = subprocess.Popen(
             (*self._command, *options), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self._errors, text=True, start_new_session=True,
+            stderr=self._errors, encoding="utf-8", start_new_session=True,
         )  # fmt: skip
         self._answers = queue.Queue()
         self._ready = False
@@ -112,21 +107,23 @@ class Worker:
             target=_pump, args=(self._child.stdout, self._answers), name="worker", daemon=True
         ).start()
 
-    def speak(self, request: SpeakRequest, timeout_seconds: float) -> Spoken:
+    def speak(
+        self,
+        request: SpeakRequest,
+        timeout_seconds: float,
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> Spoken:
         """Speaks into `request.out`. A dead child is started again first.
 
-        Raises WorkerFailed; a child that took too long or died is gone then, and the next call
-        starts another.
+        Raises WorkerFailed; a child that took too long, died or was `interrupted` is gone then, and
+        the next call starts another.
         """
         self.start()
         if not self._ready:
-            self._answer(self.start_seconds, "getting ready")
+            self._answer("getting ready", self.start_seconds, interrupted)
             self._ready = True
         self._send({key: _plain(value) for key, value in asdict(request).items()})
-        answer = self._answer(timeout_seconds, "speaking")
-        if not answer.pop("ok"):
-            raise WorkerFailed(answer["reason_code"], answer["reason"])
-        return Spoken(**answer)
+        return Spoken(**self._answer("speaking", timeout_seconds, interrupted))
 
     def close(self) -> None:
         """Ends the child, and whatever it started."""
@@ -145,18 +142,36 @@ class Worker:
         except OSError as error:  # a child that died between two requests
             raise self._death() from error
 
-    def _answer(self, timeout_seconds: float, doing: str) -> dict[str, Any]:
-        try:
-            line = self._answers.get(timeout=timeout_seconds)
-        except queue.Empty:
-            self.close()
-            raise WorkerFailed(
-                "hang", f"The worker was still {doing} after {timeout_seconds:g} s and was ended."
-            ) from None
+    def _answer(
+        self, doing: str, timeout_seconds: float, interrupted: Callable[[], bool]
+    ) -> dict[str, Any]:
+        line = self._line(doing, timeout_seconds, interrupted)
         if line is None:
             raise self._death()
         found: dict[str, Any] = json.loads(line)
+        if not found.pop("ok"):
+            raise WorkerFailed(found["reason_code"], found["reason"])
         return found
+
+    def _line(
+        self, doing: str, timeout_seconds: float, interrupted: Callable[[], bool]
+    ) -> str | None:
+        """The next line of the child; None when it has ended."""
+        end = time.monotonic() + timeout_seconds
+        while time.monotonic() < end:
+            try:
+                return self._answers.get(timeout=_LOOK_SECONDS)
+            except queue.Empty:
+                if interrupted():
+                    self.close()
+                    raise WorkerFailed("interrupted", f"Stopped while {doing}.") from None
+        last = _last_line(self._errors)
+        self.close()
+        raise WorkerFailed(
+            "hang",
+            f"The worker was still {doing} after {timeout_seconds:g} s and was ended."
+            + (f" It said last: {last}" if last else ""),
+        )
 
     def _death(self) -> WorkerFailed:
         assert self._child is not None
@@ -166,22 +181,29 @@ class Worker:
             code = 0
         last = _last_line(self._errors)
         self.close()
-        return death(code, last)
+        return death(code, last, oom_killed=oom_kills() > self._oom_kills)
 
 
-def death(code: int, last_line: str) -> WorkerFailed:
-    """What an exit status and the last line on stderr mean."""
+def death(code: int, last_line: str, *, oom_killed: bool = False) -> WorkerFailed:
+    """What an exit status, the last line on stderr and the kernel's count of OOM kills mean."""
     tail = f" It said last: {last_line}" if last_line else ""
-    memory = "MemoryError" in last_line or "out of memory" in last_line.lower()
-    if memory or code == -signal.SIGKILL:
-        what = "was killed; most often the system does that when memory runs out"
-        return WorkerFailed(
-            "out_of_memory" if memory else "killed",
-            f"The worker {'ran out of memory' if memory else what}.{tail}",
-        )
+    oom_killed = oom_killed and code == -signal.SIGKILL
+    if oom_killed or any(words in last_line.lower() for words in _NO_MEMORY):
+        by = ": the system killed it" if oom_killed else ""
+        return WorkerFailed("out_of_memory", f"The worker ran out of memory{by}.{tail}")
+    if code == -signal.SIGKILL:
+        what = "was killed (SIGKILL); most often the system does that when memory runs out"
+        return WorkerFailed("killed", f"The worker {what}.{tail}")
     if code < 0:
-        return WorkerFailed("crashed", f"The worker ended by {signal.Signals(-code).name}.{tail}")
+        return WorkerFailed("crashed", f"The worker ended by {_signal_name(-code)}.{tail}")
     return WorkerFailed("crashed", f"The worker ended with exit status {code}.{tail}")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has no name
+        return f"signal {number}"
 
 
 def _pump(stream: IO[str], answers: "queue.Queue[str | None]") -> None:
@@ -194,20 +216,16 @@ def _pump(stream: IO[str], answers: "queue.Queue[str | None]") -> None:
 
 def _end(child: "subprocess.Popen[str]") -> None:
     # The whole group, and also after the leader has gone: what it started would stay behind.
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
     try:
         child.wait(timeout=5.0)
     except subprocess.TimeoutExpired:
         # In a driver call a process cannot be killed; waiting for it would hang us too.
         log.warning("Process %d does not end; it hangs in a driver call.", child.pid)
     if child.stdin is not None:
-        try:
+        with contextlib.suppress(OSError):
             child.stdin.close()
-        except OSError:
-            pass
 
 
 def _last_line(stream: IO[bytes] | None) -> str:

@@ -12,96 +12,94 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
+
+from xtts.errors import SotaqueError
+from xtts.speaking import SpeakRequest, Spoken
 
 _PR_SET_PDEATHSIG = 1
 
 
-def main() -> int:
-    """Speaks until stdin is closed."""
+class Speaks(Protocol):
+    """What `serve` asks of `xtts.speaking.Speaker`."""
+
+    def speak(self, request: SpeakRequest) -> Spoken: ...
+
+
+def main(new_speaker: Callable[[argparse.Namespace], Speaks] | None = None) -> int:
+    """Speaks until stdin is closed; exit 2 when the base model cannot be loaded."""
     arguments = _arguments()
     die_with(arguments.parent)
     os.nice(arguments.nice)
     # A copy of fd 1 for the answers; whatever else is printed must not break the protocol.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    speaker = Speaker(arguments.base, arguments.device, arguments.threads)
-    answers.write(json.dumps({"ready": True}) + "\n")
+    try:
+        speaker = (new_speaker or _speaker)(arguments)
+    except SotaqueError as error:
+        _write(answers, _refusal(error))
+        return error.exit_code
+    _write(answers, {"ok": True})
     serve(speaker, sys.stdin, answers)
     return 0
 
 
-def serve(speaker: "Speaker", requests: IO[str], answers: IO[str]) -> None:
+def serve(speaker: Speaks, requests: IO[str], answers: IO[str]) -> None:
     """One answer per request. A fault with a sentence is an answer; any other ends the process."""
-    from xtts.errors import SotaqueError
-
     for line in requests:
         request = json.loads(line)
+        for name in ("reference", "out", "weights"):
+            request[name] = Path(request[name]) if request[name] else None
         try:
-            answer = {"ok": True, **speaker.speak(request)}
+            injected_fault(os.environ.get("SOTAQUE_WORKER_FAULT", ""))
+            answer = {"ok": True, **asdict(speaker.speak(SpeakRequest(**request)))}
         except SotaqueError as error:
-            answer = {"ok": False, "reason_code": "refused", "reason": str(error)}
-        answers.write(json.dumps(answer) + "\n")
+            answer = _refusal(error)
+        _write(answers, answer)
 
 
 def die_with(parent: int) -> None:
-    """Has the kernel kill this process when its parent dies, in whatever way."""
+    """Has the kernel kill this process when its parent dies, in whatever way.
+
+    The parent is the thread that started this process (prctl(2)): it must live as long.
+    """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before we asked
         os._exit(1)
 
 
-class Speaker:
-    """A model in this process, with the weights of the last request."""
+def injected_fault(kind: str) -> None:
+    """Fails as the tests wish: a signal's name, `hang`, `memory`, or the text of an error."""
+    if not kind:
+        return
+    if kind.startswith("SIG"):
+        os.kill(os.getpid(), signal.Signals[kind])
+    if kind == "hang":
+        time.sleep(3600)
+    if kind == "memory":
+        raise MemoryError
+    raise RuntimeError(kind)
 
-    def __init__(self, base: Path, device: str, threads: int | None) -> None:
-        import torch
 
-        if threads:
-            torch.set_num_threads(threads)
-        from xtts import model
+def _speaker(arguments: argparse.Namespace) -> Speaks:
+    from xtts.speaking import Speaker
 
-        self.device = device
-        self._base = base
-        self._weights: tuple[str, int] | None = None
-        self._model = model.load(base, device)
+    return Speaker(
+        arguments.base, arguments.device, arguments.threads, keep_weights=arguments.keep_weights
+    )
 
-    def speak(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Speaks one request into its file; the fields of `xtts.worker.Spoken`."""
-        from xtts import audio, synthesis, voice
 
-        started = time.perf_counter()
-        self._take(request["weights"])
-        reference = audio.read(Path(request["reference"]), audio.CODE_RATE)
-        whose = voice.from_reference(self._model, reference)
-        waveform = synthesis.speak(
-            self._model, whose, request["text"], request["language"], seed=request["seed"]
-        )
-        audio.write_wav(Path(request["out"]), waveform)
-        likeness = voice.similarity(
-            self._model, waveform, audio.VOCODER_RATE, reference, audio.CODE_RATE
-        )
-        return {
-            "seconds": time.perf_counter() - started,
-            "audio_seconds": len(waveform) / audio.VOCODER_RATE,
-            "device": self.device,
-            "similarity": likeness,
-        }
+def _refusal(error: SotaqueError) -> dict[str, Any]:
+    return {"ok": False, "reason_code": "refused", "reason": str(error)}
 
-    def _take(self, weights: str | None) -> None:
-        """Loads the learning part of a checkpoint; None is the base's own."""
-        from xtts import model, runs
 
-        key = (weights, os.stat(weights).st_mtime_ns) if weights else None
-        if key == self._weights:
-            return
-        if weights:
-            self._model.load_gpt(runs.read_checkpoint(Path(weights)).model)
-        else:
-            self._model.load_gpt(model.read_tensors(self._base / "model.pth"))
-        self._weights = key
+def _write(answers: IO[str], answer: dict[str, Any]) -> None:
+    answers.write(json.dumps(answer) + "\n")
+    answers.flush()
 
 
 def _arguments() -> argparse.Namespace:
@@ -111,6 +109,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int)
     parser.add_argument("--nice", type=int, default=0)
     parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--keep-weights", action="store_true")
     return parser.parse_args()
 
 

@@ -1,0 +1,103 @@
+"""What is asked of whoever speaks a file, what comes back, and a model that does it.
+
+`xtts.worker_child` speaks so in a process of its own; `train.sampling` does in the trainer's, on a
+GPU that passed the check. Importing this module imports no torch.
+"""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xtts.model import Model
+
+
+@dataclass(frozen=True)
+class SpeakRequest:
+    """What to speak and where to. weights: a checkpoint file; None speaks with the base's own."""
+
+    text: str
+    language: str
+    reference: Path
+    out: Path
+    weights: Path | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """seconds: how long it took, loading included; similarity: cosine to the reference."""
+
+    seconds: float
+    audio_seconds: float
+    device: str
+    similarity: float | None = None
+
+
+class Speaker:
+    """A base model with the learning part of the last request; it never sees a model in training.
+
+    keep_weights: False lets the learning part go between requests (1.8 GB at full size), for
+    whoever asks for other weights each time.
+    """
+
+    def __init__(
+        self, base: Path, device: str, threads: int | None = None, *, keep_weights: bool = True
+    ) -> None:
+        import torch
+
+        from xtts import model
+
+        if threads:
+            torch.set_num_threads(threads)
+        self.device = device
+        self.base = base
+        self.keep_weights = keep_weights
+        self._model: Model = model.load(base, device)
+        self._loaded: tuple[str, int] | None = ("", 0)
+        self._let_go()
+
+    def speak(self, request: SpeakRequest) -> Spoken:
+        """Speaks one request into its file, 24 kHz PCM16; draws from no global random state.
+
+        Raises the errors of audio, voice, text, decoding, runs and model.
+        """
+        from xtts import audio, synthesis, voice
+
+        started = time.perf_counter()
+        self._take(request.weights)
+        reference = audio.read(request.reference, audio.CODE_RATE)
+        whose = voice.from_reference(self._model, reference)
+        waveform = synthesis.speak(
+            self._model, whose, request.text, request.language, seed=request.seed
+        )
+        audio.write_wav(request.out, waveform)
+        likeness = voice.similarity(
+            self._model, waveform, audio.VOCODER_RATE, reference, audio.CODE_RATE
+        )
+        self._let_go()
+        return Spoken(
+            time.perf_counter() - started, len(waveform) / audio.VOCODER_RATE, self.device, likeness
+        )
+
+    def _take(self, weights: Path | None) -> None:
+        """Loads the learning part of a checkpoint; None is the base's own."""
+        from xtts import model, runs
+
+        key = (str(weights), os.stat(weights).st_mtime_ns) if weights else ("", 0)
+        if key == self._loaded:
+            return
+        # What is half loaded by a fault must not be taken for anything by the next request.
+        self._loaded = None
+        if weights:
+            self._model.load_gpt(runs.read_checkpoint(weights).model)
+        else:
+            self._model.load_gpt(model.read_tensors(self.base / "model.pth"))
+        self._loaded = key
+
+    def _let_go(self) -> None:
+        if not self.keep_weights and self.device == "cpu":
+            self._model.gpt.to("meta")
+            self._loaded = None
