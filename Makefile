@@ -1,0 +1,21 @@
+# Every command of the project, one line each. `make train` and `make test` install by themselves.
+PYTHON ?= python3
+TORCH_BACKEND ?= default
+RUN := .venv/bin/python -m
+INSTALLED := .venv/.installed-$(TORCH_BACKEND)
+
+.PHONY: train test test-slow test-system check bench tensorboard demo-voice env-example install lock
+
+train: $(INSTALLED); @$(RUN) train
+test: $(INSTALLED); $(RUN) pytest -q
+test-slow: $(INSTALLED); $(RUN) pytest -q -m slow
+test-system: $(INSTALLED); $(RUN) pytest -q -m system
+check: $(INSTALLED); $(RUN) ruff format --check . && $(RUN) ruff check . && $(RUN) mypy && $(RUN) pytest -q
+tensorboard: $(INSTALLED); @$(RUN) tensorboard.main --logdir $${RUNS_DIR:-train/runs} --port $${TENSORBOARD_PORT:-6006}
+demo-voice: $(INSTALLED); $(RUN) train.base
+bench: $(INSTALLED); $(RUN) benchmarks voice
+env-example: $(INSTALLED); $(RUN) tests.test_env_example
+install: $(INSTALLED)
+lock: $(INSTALLED); .venv/bin/uv pip compile pyproject.toml --extra dev --extra api --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet -o requirements.lock
+
+$(INSTALLED): requirements.lock pyproject.toml .ci/install; @PYTHON="$(PYTHON)" TORCH_BACKEND="$(TORCH_BACKEND)" sh .ci/install
