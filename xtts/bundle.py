@@ -74,7 +74,7 @@ def verify(folder: Path) -> str | None:
     bundle = read(folder)
     names = {"config.json", "model.pth", "vocab.json"} - bundle.files.keys()
     if names:
-        return f"{folder / 'bundle.json'} does not name {sorted(names)[0]}. Export it again."
+        return f"{folder / 'bundle.json'} does not name {min(names)}. Export it again."
     return fault_of(Manifest(epoch=bundle.epoch, step=0, files=bundle.files), folder)
 
 
