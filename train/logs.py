@@ -9,6 +9,8 @@ import logging
 import math
 import resource
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,9 +19,10 @@ import torch
 from train.batches import Batch
 from train.learner import StepResult, Validation
 from train.pictures import spectrogram
-from train.sampling import Sidecar
+from train.samples import Sidecar
 from train.tensorboard import TensorBoard
 from xtts import audio
+from xtts.atomic import replace_file
 from xtts.runs import RunFolder
 
 log = logging.getLogger("train")
@@ -39,6 +42,7 @@ class Logs:
         log_every: int,
         tensorboard: TensorBoard | None = None,
     ) -> None:
+        # 0.4 s, and without TensorFlow where that is installed too: a run logs, `check` need not.
         from torch.utils.tensorboard import SummaryWriter
 
         self.run = run
@@ -46,6 +50,7 @@ class Logs:
         self.steps_per_epoch = steps_per_epoch
         self.log_every = log_every
         self.tensorboard = tensorboard
+        self._told_fault = False
         self._first_step = first_step
         self._started = time.monotonic()
         cut_back(run.metrics, first_step)
@@ -57,8 +62,10 @@ class Logs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._writer.close()
-        self._file.close()
+        with self._forgiving():
+            self._writer.close()
+        with self._forgiving():
+            self._file.close()
         if self.tensorboard:
             self.tensorboard.close()
             log.info("`make tensorboard` shows the curves again.")
@@ -68,7 +75,7 @@ class Logs:
         waited_seconds: float, step_seconds: float, names: list[str],
     ) -> None:  # fmt: skip
         """One optimizer step. `names`: the clips of the batch, told when the step was skipped."""
-        record = {
+        record: dict[str, Any] = {
             "epoch": epoch,
             "step": step,
             "loss": result.loss,
@@ -110,7 +117,7 @@ class Logs:
         self._record("validation", {"epoch": epoch, "step": step, **losses})
 
     def sample(self, epoch: int, told: Sidecar) -> None:
-        """A sample with its reference, as audio and as pictures."""
+        """A sample with its reference, as audio and as pictures; `epoch` is their step."""
         for what in ("output", "reference"):
             path = self.run.samples / f"epoch_{epoch}_{what}.wav"
             if told.mode == "skipped" or not path.is_file():
@@ -127,11 +134,22 @@ class Logs:
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in record.items()
         }
-        self._file.write(json.dumps({"kind": kind, **plain}) + "\n")
-        self._file.flush()
-        for name, value in plain.items():
-            if isinstance(value, int | float) and name not in ("step", "epoch"):
-                self._writer.add_scalar(f"{kind}/{name}", value, record["step"])
+        with self._forgiving():
+            self._file.write(json.dumps({"kind": kind, **plain}) + "\n")
+            self._file.flush()
+            for name, value in plain.items():
+                if isinstance(value, int | float) and name not in ("step", "epoch"):
+                    self._writer.add_scalar(f"{kind}/{name}", value, record["step"])
+
+    @contextmanager
+    def _forgiving(self) -> Iterator[None]:
+        """A full disk costs curves; the next checkpoint decides whether training goes on."""
+        try:
+            yield
+        except OSError as error:
+            if not self._told_fault:
+                log.warning("The logs cannot be written (%s). Training goes on.", error)
+            self._told_fault = True
 
     def _left(self, epoch: int, number: int, step: int) -> str:
         done = step - self._first_step
@@ -142,20 +160,19 @@ class Logs:
 
 def memory_bytes() -> int:
     """The GPU's peak where one is used, else this process's peak resident memory."""
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return int(torch.cuda.max_memory_allocated())
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def cut_back(path: Path, step: int) -> None:
     """Removes what a killed run wrote behind its last checkpoint, and a half-written line."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (FileNotFoundError, UnicodeDecodeError):
-        lines = []
-    kept = [line for line in lines if _step_of(line) <= step]
+    if not path.is_file():
+        return
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+    kept = [line for line in lines if line.endswith("\n") and _step_of(line) <= step]
     if len(kept) != len(lines):
-        path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+        replace_file(path, lambda file: file.write("".join(kept).encode()))
 
 
 def _step_of(line: str) -> float:

@@ -1,5 +1,6 @@
 """What the loop works with, and the small decisions that need several of the parts."""
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,8 +8,11 @@ from train.batches import Batch, Batches
 from train.checkpoints import Checkpoints, Saved
 from train.learner import Learner, StepResult, Validation
 from train.logs import Logs
+from train.samples import missing
 from train.sampling import Sampler
 from train.settings import TrainSettings
+
+log = logging.getLogger("train")
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,15 @@ class Parts:
         """SAMPLE_EVERY, and always the last epoch; only what is saved can be spoken."""
         due = epoch % self.settings.sample_every == 0 or epoch == self.num_epochs
         return due and self.saves(epoch)
+
+    def sample_missing(self) -> None:
+        """Speaks the newest epoch where the run ended between its checkpoint and its sample."""
+        newest = self.checkpoints.run.newest_verified()
+        if newest is None or self.sampler.plan.mode == "skipped" or not self.samples(newest.epoch):
+            return
+        if missing(self.checkpoints.run, newest.epoch, newest.sha256):
+            log.info("Epoch %d has no sample yet; speaking it now.", newest.epoch)
+            self.sampler.sample(newest.epoch, newest.checkpoint, newest.sha256)
 
     def evaluate(self, epoch: int) -> Validation | None:
         """The losses on the validation clips, where they are due."""

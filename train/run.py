@@ -7,6 +7,7 @@ model: a mistake is told in seconds, before anything is written.
 import logging
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ from train.logs import Logs
 from train.loop import fine_tune
 from train.parts import Parts, Start
 from train.resume import Resumed
+from train.samples import reference_of
 from train.sampling import Sampler
 from train.settings import TrainSettings
-from train.stopping import stop_on_signals
+from train.stopping import Stop, stop_on_signals
 from train.tensorboard import TensorBoard
 from xtts import bundle, environment
 from xtts.config import ModelConfig
@@ -57,7 +59,8 @@ def run(settings: TrainSettings) -> int:
     with ExitStack() as closing:
         closing.enter_context(lock(folder))
         stop = closing.enter_context(stop_on_signals(settings.stop_seconds))
-        parts = _assemble(settings, looked, folder, closing)
+        parts = _assemble(settings, looked, folder, stop, closing)
+        parts.sample_missing()
         if parts.start.epoch > parts.num_epochs:
             log.info(
                 "All %d epochs are done already. Set NUM_EPOCHS higher to go on, or RESUME=never "
@@ -92,7 +95,7 @@ def prepare(settings: TrainSettings) -> int:
 
 
 def _assemble(
-    settings: TrainSettings, looked: Looked, folder: RunFolder, closing: ExitStack
+    settings: TrainSettings, looked: Looked, folder: RunFolder, stop: Stop, closing: ExitStack
 ) -> Parts:
     config, data = looked.config, looked.data
     log.info(data.report())
@@ -124,10 +127,12 @@ def _assemble(
         Sampler(
             chosen,
             folder,
-            sampling.reference_of(settings, data),
-            sampling.new_worker(chosen, looked.base, looked.machine),
+            reference_of(settings, data),
+            partial(sampling.new_worker, base=looked.base, machine=looked.machine),
             seed=settings.seed,
+            in_process=sampling.in_process(chosen, looked.base),
             heard=logs.sample,
+            interrupted=lambda: stop.requested,
         )
     )
     log.info("Samples: %s (%s)", chosen.mode, chosen.reason)

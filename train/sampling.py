@@ -1,12 +1,13 @@
 """Every epoch heard, by its own weights: where to speak (pure decision), and speaking.
 
-    in_process       a GPU that passed the check, with the model that is training
-    gpu_subprocess   a GPU that must not be shared with training
+    in_process       a GPU that passed the check, beside the model that is training there
+    gpu_subprocess   a GPU that passed the check, while training runs on the CPU
     cpu_subprocess   everywhere else; beside a training GPU it overlaps the next epoch
     skipped          SAMPLE_DEVICE=off, or three failures in a row
 
-A sample never stops a run and changes no bit of it. What happened and why stands in
-`epoch_N_output.json` beside the wav.
+A sample never stops a run and changes no bit of it: in every mode a model of its own speaks, with
+the weights of the checkpoint just written. What happened and why stands in `epoch_N_output.json`
+beside the wav.
 """
 
 import logging
@@ -14,16 +15,15 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from train.dataset import Clip, Dataset
-from train.settings import TrainSettings
+from train.samples import Reference, Sidecar
 from xtts import audio
-from xtts.atomic import WriteError, write_json
+from xtts.atomic import write_json
 from xtts.environment import Environment
 from xtts.errors import SotaqueError
 from xtts.runs import RunFolder
-from xtts.worker import SpeakRequest, Spoken, Worker, WorkerFailed
+from xtts.speaking import Speaker, SpeakRequest, Spoken
+from xtts.worker import Worker, WorkerFailed
 
 log = logging.getLogger("train")
 
@@ -41,31 +41,6 @@ class Plan:
     device: str
     reason: str
     overlap: bool = False
-
-
-@dataclass(frozen=True)
-class Reference:
-    """The recording whose voice a sample speaks with, and the text that it says."""
-
-    path: Path
-    text: str
-    language: str
-
-
-@dataclass(frozen=True)
-class Sidecar:
-    """`epoch_N_output.json`: what was spoken, by which weights, where and why there."""
-
-    epoch: int
-    checkpoint_sha256: str
-    text: str
-    device: str
-    mode: str
-    reason: str
-    seconds: float | None
-    audio_seconds: float | None
-    sample_rate: int
-    similarity: float | None
 
 
 def plan(machine: Environment, wish: str, training_device: str) -> Plan:
@@ -90,38 +65,46 @@ def plan(machine: Environment, wish: str, training_device: str) -> Plan:
     return Plan("cpu_subprocess", "cpu", asked + why)
 
 
-def reference_of(settings: TrainSettings, dataset: Dataset) -> Reference:
-    """The first validation clip (fixed by content), else the first clip; SAMPLE_TEXT, else its own.
-
-    A clip that no step learned from, saying what it says itself: so output and reference compare.
-    """
-    index = (dataset.validation or dataset.train)[0]
-    clip: Clip = dataset.clips[index]
-    return Reference(clip.path, settings.sample_text or clip.text, clip.language)
+def after_fault(plan: Plan, error: Exception) -> Plan | None:
+    """Where to speak after a fault; None when another device would not help."""
+    if plan.device == "cpu" or isinstance(error, SotaqueError) and not _died(error):
+        return None
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    why = f"speaking on {plan.device} ({plan.mode}) failed: {first}"
+    return Plan("cpu_subprocess", "cpu", why, overlap=plan.mode == "in_process")
 
 
 class Sampler:
-    """Speaks samples by the plan. `in_process` speaks with the training model (a GPU's)."""
+    """Speaks samples by the plan; `with` starts its worker and ends it.
+
+    in_process: speaks in this process, where the plan says so. heard: is told of every sidecar.
+    interrupted: whether the run is to stop; a sample is then given up at once.
+    """
 
     def __init__(
         self,
         chosen: Plan,
         run: RunFolder,
         reference: Reference,
-        worker: Worker,
+        new_worker: Callable[[Plan], Worker],
         *,
         seed: int = 0,
         in_process: Callable[[SpeakRequest], Spoken] | None = None,
         heard: Callable[[int, Sidecar], None] | None = None,
+        interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
         self.plan = chosen
         self.run = run
         self.reference = reference
-        self.worker = worker
+        self.worker = new_worker(chosen)
         self.seed = seed
         self.failures_in_a_row = 0
+        self._new_worker = new_worker
         self._in_process = in_process
-        self._heard = heard or (lambda _epoch, _sidecar: None)
+        self._heard = heard
+        self._interrupted = interrupted
+        self._closing = False
+        # One thread for the whole run: a worker dies with the thread that started it.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="sampling")
         self._running: Future[None] | None = None
 
@@ -132,8 +115,9 @@ class Sampler:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.worker.close()
+        self._closing = True
         self._pool.shutdown(wait=True)
+        self.worker.close()
 
     def sample(self, epoch: int, checkpoint: Path, sha256: str) -> None:
         """Speaks the epoch's checkpoint; beside a training GPU, without waiting for it."""
@@ -155,22 +139,33 @@ class Sampler:
             self.reference.text, self.reference.language, self.reference.path, out, checkpoint,
             self.seed,
         )  # fmt: skip
-        told = self._nothing(epoch, sha256, "skipped", self.plan.reason)
+        told = self._nothing(epoch, sha256)
         if self.plan.mode != "skipped":
             told = self._spoken(request, told)
+        if self._stopping():
+            log.info("The sample of epoch %d is left for the next start.", epoch)
+            return
         try:
+            if told.mode == "skipped":  # an older attempt's wav is not of these weights
+                out.unlink(missing_ok=True)
             self.run.samples.mkdir(parents=True, exist_ok=True)
             write_json(out.with_suffix(".json"), asdict(told))
-        except (OSError, WriteError) as error:
-            log.warning("The sample's %s cannot be written: %s", out.with_suffix(".json"), error)
-        self._heard(epoch, told)
+            if self._heard:
+                self._heard(epoch, told)
+        except Exception as error:
+            log.warning("What is known of sample %d cannot be written: %s", epoch, error)
 
     def _spoken(self, request: SpeakRequest, nothing: Sidecar) -> Sidecar:
         try:
             self._write_reference(nothing.epoch)
-            speak = self._in_process if self.plan.mode == "in_process" else None
-            spoken = speak(request) if speak else self.worker.speak(request, SPEAK_SECONDS)
-        except (SotaqueError, OSError) as error:
+            spoken = self._speak(request)
+        except Exception as error:  # whatever it is, it costs a sample and not the run
+            if self._stopping():
+                return nothing
+            if other := after_fault(self.plan, error):
+                log.warning("Samples move to the CPU: %s.", other.reason)
+                self._change(other)
+                return self._spoken(request, nothing)
             return self._failed(nothing, error)
         self.failures_in_a_row = 0
         log.info(
@@ -180,8 +175,21 @@ class Sampler:
         return replace(
             nothing, mode=self.plan.mode, reason=self.plan.reason, device=spoken.device,
             seconds=round(spoken.seconds, 3), audio_seconds=round(spoken.audio_seconds, 3),
-            similarity=spoken.similarity,
+            similarity=None if spoken.similarity is None else round(spoken.similarity, 4),
         )  # fmt: skip
+
+    def _speak(self, request: SpeakRequest) -> Spoken:
+        if self.plan.mode == "in_process" and self._in_process:
+            return self._in_process(request)
+        return self.worker.speak(request, SPEAK_SECONDS, self._stopping)
+
+    def _stopping(self) -> bool:
+        return self._closing or self._interrupted()
+
+    def _change(self, other: Plan) -> None:
+        self.worker.close()
+        self.plan = other
+        self.worker = self._new_worker(other)
 
     def _failed(self, nothing: Sidecar, error: Exception) -> Sidecar:
         self.failures_in_a_row += 1
@@ -190,8 +198,7 @@ class Sampler:
         if self.failures_in_a_row >= MOST_FAILURES_IN_A_ROW:
             reason = f"{MOST_FAILURES_IN_A_ROW} samples in a row failed, the last one: {error}"
             log.warning("Sampling ends for this run: %s Training goes on.", reason)
-            self.worker.close()
-            self.plan = Plan("skipped", "none", reason)
+            self._change(Plan("skipped", "none", reason))
         return replace(nothing, reason=f"{code}: {error}")
 
     def _write_reference(self, epoch: int) -> None:
@@ -199,21 +206,38 @@ class Sampler:
         path = self.run.samples / f"epoch_{epoch}_reference.wav"
         audio.write_wav(path, audio.read(self.reference.path, audio.VOCODER_RATE))
 
-    def _nothing(self, epoch: int, sha256: str, mode: str, reason: str) -> Sidecar:
+    def _nothing(self, epoch: int, sha256: str) -> Sidecar:
         return Sidecar(
-            epoch, sha256, self.reference.text, self.plan.device, mode, reason, None, None,
-            audio.VOCODER_RATE, None,
+            epoch, sha256, self.reference.text, self.plan.device, "skipped", self.plan.reason,
+            None, None, audio.VOCODER_RATE, None,
         )  # fmt: skip
 
 
-def missing(run: RunFolder, epoch: int) -> bool:
-    """Whether a saved epoch has no sidecar: the run ended between checkpoint and sample."""
-    return not (run.samples / f"epoch_{epoch}_output.json").is_file()
-
-
-def new_worker(chosen: Plan, base: Path, machine: Environment, **options: Any) -> Worker:
+def new_worker(chosen: Plan, base: Path, machine: Environment) -> Worker:
     """The worker that a plan asks for: all cores when training waits, all but one beside it."""
     threads = max(1, machine.cpu_count - 1) if chosen.overlap else machine.cpu_count
     niceness = NICE_BESIDE_TRAINING if chosen.overlap else 0
     device = chosen.device if chosen.device != "none" else "cpu"
-    return Worker(base, device=device, threads=threads, niceness=niceness, **options)
+    # Every sample has other weights: kept ones would only take memory from training.
+    return Worker(base, device=device, threads=threads, niceness=niceness, keep_weights=False)
+
+
+def in_process(chosen: Plan, base: Path) -> Callable[[SpeakRequest], Spoken]:
+    """Speaks in this process, loading at the first request; the random state stays as it is."""
+    loaded: list[Speaker] = []
+
+    def speak(request: SpeakRequest) -> Spoken:
+        import torch
+
+        device = torch.device(chosen.device)
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            if not loaded:
+                loaded.append(Speaker(base, chosen.device))
+            return loaded[0].speak(request)
+
+    return speak
+
+
+def _died(error: SotaqueError) -> bool:
+    """The worker itself failed; what it refused (a text, a recording) no device would speak."""
+    return isinstance(error, WorkerFailed) and error.reason_code not in ("refused", "interrupted")

@@ -1,0 +1,309 @@
+"""Every epoch is heard, or its sidecar says why not; training is never touched."""
+
+import hashlib
+import json
+import random
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from tests.models import base_folder
+from train import sampling
+from train.dataset import Clip, Dataset
+from train.samples import Reference, Sidecar, missing, reference_of
+from train.sampling import Plan, Sampler, after_fault, plan
+from train.settings import TrainSettings
+from xtts import audio, model
+from xtts.atomic import sha256_of
+from xtts.environment import Environment, Gpu
+from xtts.runs import RunFolder
+from xtts.speaking import SpeakRequest, Spoken
+from xtts.worker import Worker, WorkerFailed
+
+__all__ = ["base_folder"]
+QUICK = (sys.executable, "-m", "tests.xtts.quick_worker")
+SOUND = Gpu(0, "RTX 3090", (8, 6), 24 << 30)
+BROKEN = Gpu(0, "RTX 3090", (8, 6), 24 << 30, "fft: CUFFT_INVALID_SIZE")
+CPU = Plan("cpu_subprocess", "cpu", "no GPU on this machine")
+IN_PROCESS = Plan("in_process", "cuda:0", "RTX 3090 passed the check")
+
+
+def machine(*gpus: Gpu, hint: str = "") -> Environment:
+    return Environment(4, False, 8 << 30, False, gpus, hint)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "wish", "training", "mode", "device", "overlap", "words"),
+    [
+        ((), "auto", "cpu", "cpu_subprocess", "cpu", False, "no GPU"),
+        ((), "gpu", "cpu", "cpu_subprocess", "cpu", False, "SAMPLE_DEVICE=gpu, but no GPU"),
+        ((), "off", "cpu", "skipped", "none", False, "SAMPLE_DEVICE=off"),
+        ((SOUND,), "auto", "cuda:0", "in_process", "cuda:0", False, "RTX 3090 passed"),
+        ((SOUND,), "gpu", "cuda:0", "in_process", "cuda:0", False, "RTX 3090 passed"),
+        ((SOUND,), "cpu", "cuda:0", "cpu_subprocess", "cpu", True, "SAMPLE_DEVICE=cpu"),
+        ((SOUND,), "off", "cuda:0", "skipped", "none", False, "SAMPLE_DEVICE=off"),
+        ((SOUND,), "auto", "cpu", "gpu_subprocess", "cuda:0", False, "training runs on the CPU"),
+        ((BROKEN,), "auto", "cpu", "cpu_subprocess", "cpu", False, "CUFFT_INVALID_SIZE"),
+        ((BROKEN,), "gpu", "cpu", "cpu_subprocess", "cpu", False, "SAMPLE_DEVICE=gpu, but"),
+    ],
+)
+def test_plan(
+    gpus: tuple[Gpu, ...], wish: str, training: str, mode: str, device: str, overlap: bool,
+    words: str,
+) -> None:  # fmt: skip
+    found = plan(machine(*gpus), wish, training)
+    assert (found.mode, found.device, found.overlap) == (mode, device, overlap)
+    assert words in found.reason
+
+
+def test_a_container_without_its_gpu_says_how_to_get_it() -> None:
+    assert plan(machine(hint="Write DOCKER_RUNTIME=nvidia"), "auto", "cpu").reason.endswith(
+        "DOCKER_RUNTIME=nvidia"
+    )
+
+
+@pytest.mark.parametrize(
+    ("chosen", "error", "mode", "overlap"),
+    [
+        (IN_PROCESS, RuntimeError("cuFFT error: CUFFT_INVALID_SIZE"), "cpu_subprocess", True),
+        (IN_PROCESS, torch.OutOfMemoryError("CUDA out of memory"), "cpu_subprocess", True),
+        (IN_PROCESS, audio.AudioError("The reference is gone."), None, False),
+        (Plan("gpu_subprocess", "cuda:0", ""), WorkerFailed("hang", "…"), "cpu_subprocess", False),
+        (Plan("gpu_subprocess", "cuda:0", ""), WorkerFailed("refused", "…"), None, False),
+        (CPU, WorkerFailed("crashed", "…"), None, False),
+    ],
+)
+def test_where_to_speak_after_a_fault(
+    chosen: Plan, error: Exception, mode: str | None, overlap: bool
+) -> None:
+    found = after_fault(chosen, error)
+    assert (found.mode if found else None) == mode
+    if found:
+        assert found.device == "cpu" and found.overlap == overlap
+        assert str(error) in found.reason and chosen.mode in found.reason
+
+
+@pytest.fixture
+def reference(tmp_path: Path) -> Reference:
+    """Half a second of noise at a rate that nobody here uses."""
+    noise = np.random.default_rng(0).normal(0, 0.1, 22_050)
+    soundfile.write(tmp_path / "clip.flac", noise, 44_100)
+    return Reference(tmp_path / "clip.flac", "hello", "en")
+
+
+class Heard:
+    """A sampler on a worker without a model, and the sidecars that it told of."""
+
+    def __init__(
+        self, folder: Path, reference: Reference, chosen: Plan = CPU, **options: Any
+    ) -> None:
+        self.run = RunFolder(folder / "output")
+        self.told: list[Sidecar] = []
+        self.workers: list[Plan] = []
+        self.sampler = Sampler(
+            chosen, self.run, reference, self._worker,
+            heard=lambda _epoch, told: self.told.append(told), **options,
+        )  # fmt: skip
+
+    def _worker(self, chosen: Plan) -> Worker:
+        self.workers.append(chosen)
+        return Worker(Path("base"), device=chosen.device, command=QUICK)
+
+    def sidecar(self, epoch: int) -> dict[str, Any]:
+        path = self.run.samples / f"epoch_{epoch}_output.json"
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found
+
+
+def test_a_sample_is_two_wavs_and_a_sidecar_as_promised(
+    tmp_path: Path, reference: Reference
+) -> None:
+    heard = Heard(tmp_path, reference)
+    with heard.sampler as sampler:
+        sampler.sample(10, tmp_path / "checkpoint_epoch_10.pt", "abc")
+    told = heard.sidecar(10)
+    assert list(told) == [
+        "epoch", "checkpoint_sha256", "text", "device", "mode", "reason", "seconds",
+        "audio_seconds", "sample_rate", "similarity",
+    ]  # fmt: skip
+    assert (told["epoch"], told["checkpoint_sha256"], told["text"]) == (10, "abc", "hello")
+    assert (told["mode"], told["device"]) == ("cpu_subprocess", "cpu")
+    assert (told["sample_rate"], told["audio_seconds"], told["similarity"]) == (24_000, 0.1, 0.5)
+    for what, seconds in (("output", 0.1), ("reference", 0.5)):
+        header = soundfile.info(heard.run.samples / f"epoch_10_{what}.wav")
+        assert (header.samplerate, header.subtype, header.channels) == (24_000, "PCM_16", 1)
+        assert header.duration == pytest.approx(seconds, abs=1e-3)
+    assert not missing(heard.run, 10, "abc")
+    assert missing(heard.run, 10, "other weights") and missing(heard.run, 11, "abc")
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"), [("SIGKILL", "killed"), ("SIGSEGV", "crashed"), ("memory", "out_of_memory")]
+)
+def test_a_fault_is_told_and_the_run_goes_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reference: Reference, fault: str, code: str
+) -> None:
+    heard = Heard(tmp_path, reference)
+    stale = heard.run.samples / "epoch_1_output.wav"
+    stale.parent.mkdir(parents=True)
+    stale.write_bytes(b"spoken by other weights")
+    with heard.sampler as sampler:
+        monkeypatch.setenv("SOTAQUE_WORKER_FAULT", fault)
+        sampler.worker.close()  # it was started without the fault
+        sampler.sample(1, tmp_path / "1.pt", "one")
+        assert heard.sidecar(1)["mode"] == "skipped"
+        assert heard.sidecar(1)["reason"].startswith(f"{code}: The worker")
+        assert heard.sidecar(1)["audio_seconds"] is None
+        assert not stale.exists()
+        monkeypatch.delenv("SOTAQUE_WORKER_FAULT")
+        sampler.sample(2, tmp_path / "2.pt", "two")
+    assert heard.sidecar(2)["mode"] == "cpu_subprocess"
+
+
+def test_three_failures_in_a_row_end_the_attempts_with_one_message(
+    tmp_path: Path, reference: Reference, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard = Heard(tmp_path, Reference(reference.path, "refuse", "en"))
+    with heard.sampler as sampler:
+        for epoch in (1, 2):
+            sampler.sample(epoch, tmp_path / "1.pt", "one")
+        sampler.reference = reference
+        sampler.sample(3, tmp_path / "1.pt", "one")  # a success in between starts the count anew
+        assert sampler.failures_in_a_row == 0
+        sampler.reference = Reference(reference.path, "refuse", "en")
+        for epoch in range(4, 9):
+            sampler.sample(epoch, tmp_path / "1.pt", "one")
+        assert sampler.worker.pid is None
+    ends = [record for record in caplog.messages if record.startswith("Sampling ends")]
+    assert len(ends) == 1 and "The reference is silent." in ends[0]
+    assert "3 samples in a row failed" in heard.sidecar(8)["reason"]
+    assert [told.mode for told in heard.told].count("skipped") == 7
+
+
+def test_a_reference_that_is_gone_costs_the_sample_only(
+    tmp_path: Path, reference: Reference
+) -> None:
+    reference.path.unlink()
+    heard = Heard(tmp_path, reference)
+    with heard.sampler as sampler:
+        sampler.sample(1, tmp_path / "1.pt", "one")
+    assert "does not exist" in heard.sidecar(1)["reason"]
+
+
+def test_sampling_off_starts_nothing_and_says_so(tmp_path: Path, reference: Reference) -> None:
+    heard = Heard(tmp_path, reference, Plan("skipped", "none", "SAMPLE_DEVICE=off"))
+    with heard.sampler as sampler:
+        sampler.sample(1, tmp_path / "1.pt", "one")
+        assert sampler.worker.pid is None
+    assert heard.sidecar(1)["reason"] == "SAMPLE_DEVICE=off"
+
+
+def test_beside_a_training_gpu_a_sample_overlaps_the_next_epoch(
+    tmp_path: Path, reference: Reference
+) -> None:
+    go = tmp_path / "go"
+    heard = Heard(
+        tmp_path, Reference(reference.path, f"when {go}", "en"),
+        Plan("cpu_subprocess", "cpu", "SAMPLE_DEVICE=cpu", overlap=True),
+    )  # fmt: skip
+    with heard.sampler as sampler:
+        sampler.sample(1, tmp_path / "1.pt", "one")  # returns although nothing was spoken yet
+        assert heard.told == []
+        go.touch()
+        sampler.finish()
+    assert [told.mode for told in heard.told] == ["cpu_subprocess"]
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_stop_gives_the_sample_up_and_leaves_it_for_the_next_start(
+    tmp_path: Path, reference: Reference, overlap: bool
+) -> None:
+    stop = threading.Event()
+    never = Reference(reference.path, f"when {tmp_path / 'never'}", "en")
+    chosen = Plan("cpu_subprocess", "cpu", "", overlap=overlap)
+    heard = Heard(tmp_path, never, chosen, interrupted=stop.is_set)
+    with heard.sampler as sampler:
+        threading.Timer(0.5, stop.set).start()
+        sampler.sample(1, tmp_path / "1.pt", "one")
+    assert sampler.worker.pid is None
+    assert heard.told == [] and missing(heard.run, 1, "one")
+
+
+def test_a_gpu_that_fails_while_speaking_is_replaced_by_the_cpu(
+    tmp_path: Path, reference: Reference
+) -> None:
+    def fail(_request: SpeakRequest) -> Spoken:
+        raise RuntimeError("cuFFT error: CUFFT_INVALID_SIZE")
+
+    heard = Heard(tmp_path, reference, IN_PROCESS, in_process=fail)
+    with heard.sampler as sampler:
+        sampler.sample(1, tmp_path / "1.pt", "one")
+    told = heard.sidecar(1)
+    assert (told["mode"], told["device"]) == ("cpu_subprocess", "cpu")
+    assert "cuda:0 (in_process) failed: cuFFT error: CUFFT_INVALID_SIZE" in told["reason"]
+    assert heard.workers[-1].overlap  # training is still on the GPU
+
+
+def clip(name: str, seconds: float) -> Clip:
+    return Clip(name, Path(name), f"text of {name}", "ana", "pt", seconds, name * 8, (1,))
+
+
+def test_the_reference_is_held_out_and_chosen_by_content() -> None:
+    clips = tuple(clip(name, 4.0) for name in "abcdef") + (clip("g", 11.0),)
+    for order in range(3):
+        held_out = [4, 5, 6]
+        random.Random(order).shuffle(held_out)
+        found = reference_of(TrainSettings(), Dataset(clips, (), (0, 1, 2, 3), tuple(held_out)))
+        assert found.path.name == min("ef", key=lambda name: clip(name, 4.0).sha256)
+        assert (found.text, found.language) == (f"text of {found.path.name}", "pt")
+    told = reference_of(TrainSettings(sample_text="Olá."), Dataset(clips, (), (0,), (6,)))
+    assert (told.path.name, told.text) == ("g", "Olá.")
+    assert reference_of(TrainSettings(), Dataset(clips, (), (2,), ())).path.name == "c"
+
+
+def state_of(module: torch.nn.Module) -> str:
+    """Everything that training depends on, as one hash."""
+    digest = hashlib.sha256(torch.get_rng_state().numpy().tobytes())
+    digest.update(repr((random.getstate(), np.random.get_state())).encode())
+    for name, tensor in module.state_dict().items():
+        gradient = dict(module.named_parameters()).get(name, torch.zeros(0)).grad
+        digest.update(tensor.numpy().tobytes())
+        digest.update(b"" if gradient is None else gradient.numpy().tobytes())
+    digest.update(repr([part.training for part in module.modules()]).encode())
+    return digest.hexdigest()
+
+
+def test_speaking_in_process_changes_no_bit_of_training_and_speaks_the_checkpoint(
+    base_folder: Path, tmp_path: Path, reference: Reference
+) -> None:
+    weights = {
+        name: tensor
+        for name, tensor in model.read_tensors(base_folder / "model.pth").items()
+        if name.startswith("gpt.")
+    }
+    paths = []
+    for number, change in enumerate((0.0, 0.02), start=1):
+        paths.append(tmp_path / f"checkpoint_epoch_{number}.pt")
+        moved = {name: tensor + change for name, tensor in weights.items()}
+        torch.save({"model": moved, "provenance": {}}, paths[-1])
+    chosen = Plan("in_process", "cpu", "a test")
+    learning = model.load(base_folder).gpt.requires_grad_(True).train()
+    sum(parameter.sum() for parameter in learning.parameters()).backward()  # type: ignore[union-attr]
+    before = state_of(learning)
+    speak: Callable[[SpeakRequest], Spoken] = sampling.in_process(chosen, base_folder)
+    heard = Heard(tmp_path, reference, chosen, in_process=speak, seed=3)
+    with heard.sampler as sampler:
+        for epoch, path in enumerate(paths, start=1):
+            sampler.sample(epoch, path, sha256_of(path))
+    assert state_of(learning) == before
+    assert [told.mode for told in heard.told] == ["in_process", "in_process"]
+    assert [told.checkpoint_sha256 for told in heard.told] == [sha256_of(path) for path in paths]
+    outputs = [sha256_of(heard.run.samples / f"epoch_{epoch}_output.wav") for epoch in (1, 2)]
+    assert outputs[0] != outputs[1]

@@ -1,0 +1,61 @@
+"""A sample on disk: the reference it is held against, the sidecar that tells of it.
+
+`train.sampling` speaks it, `train.logs` shows it.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from train.dataset import Dataset
+from train.settings import TrainSettings
+from xtts.runs import RunFolder
+
+# A reference of this length tells a voice well, and its text is soon spoken.
+REFERENCE_SECONDS = (3.0, 8.0)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The recording whose voice a sample speaks with, and the text that it says."""
+
+    path: Path
+    text: str
+    language: str
+
+
+@dataclass(frozen=True)
+class Sidecar:
+    """`epoch_N_output.json`: what was spoken, by which weights, where and why there."""
+
+    epoch: int
+    checkpoint_sha256: str
+    text: str
+    device: str
+    mode: str
+    reason: str
+    seconds: float | None
+    audio_seconds: float | None
+    sample_rate: int
+    similarity: float | None
+
+
+def reference_of(settings: TrainSettings, dataset: Dataset) -> Reference:
+    """A validation clip, else a training clip, chosen by content; SAMPLE_TEXT, else its own text.
+
+    A clip that no step learned from, saying what it says itself: so output and reference compare.
+    """
+    clips = [dataset.clips[index] for index in dataset.validation or dataset.train]
+    shortest, longest = REFERENCE_SECONDS
+    fitting = [clip for clip in clips if shortest <= clip.seconds <= longest]
+    clip = min(fitting or clips, key=lambda clip: clip.sha256)
+    return Reference(clip.path, settings.sample_text or clip.text, clip.language)
+
+
+def missing(run: RunFolder, epoch: int, sha256: str) -> bool:
+    """Whether no sidecar tells of this checkpoint: the run ended between checkpoint and sample."""
+    try:
+        told = json.loads((run.samples / f"epoch_{epoch}_output.json").read_text(encoding="utf-8"))
+        return bool(told["checkpoint_sha256"] != sha256)
+    except (OSError, ValueError, KeyError, TypeError):
+        return True
