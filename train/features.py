@@ -22,7 +22,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -150,14 +150,22 @@ def read_records(folder: Path) -> dict[str, Record]:
     for index in sorted(folder.glob("*.json")):
         shard = index.with_suffix(".bin")
         try:
-            entries = json.loads(index.read_text(encoding="utf-8"))
             size = shard.stat().st_size
-            records = {sha: Record(shard, *entry) for sha, entry in entries.items()}
+            for sha, entry in _index(index).items():
+                record = Record(shard, *entry)
+                if record.offset + record.bytes <= size:
+                    found[sha] = record
         except (OSError, ValueError, TypeError) as error:
             log.warning("%s is damaged; its clips are computed again (%s).", index, error)
-            continue
-        found |= {sha: r for sha, r in records.items() if r.offset + r.bytes <= size}
     return found
+
+
+def _index(path: Path) -> dict[str, list[Any]]:
+    """The content of a shard's JSON. Raises OSError or ValueError."""
+    entries = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(entries, dict):
+        raise ValueError(f"{type(entries).__name__} instead of an object")
+    return entries
 
 
 def _compute(clips: Sequence[Clip], base: Path, config: ModelConfig, folder: Path) -> None:
@@ -217,7 +225,7 @@ def of_recording(
 
 def _forget(index: Path, bad: set[str]) -> None:
     try:
-        entries = json.loads(index.read_text(encoding="utf-8"))
+        entries = _index(index)
     except (OSError, ValueError):
         os.replace(index, index.with_suffix(".corrupt"))
         return

@@ -1,0 +1,144 @@
+"""Reading and writing sound; the mels themselves are compared with Coqui's in tests/peers."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from tests.bad_audio import encoded
+from tests.datasets import a_sound
+from xtts import audio
+from xtts.audio import CODE_RATE, VOCODER_RATE, AudioError
+
+RATE = 22_050
+
+
+@pytest.mark.parametrize(
+    ("ending", "form", "subtype"),
+    [
+        ("wav", "WAV", "PCM_16"),
+        ("wav", "WAV", "FLOAT"),
+        ("flac", "FLAC", "PCM_24"),
+        ("ogg", "OGG", "VORBIS"),
+        ("mp3", "MP3", "MPEG_LAYER_III"),
+    ],
+)
+def test_every_form_is_read(tmp_path: Path, ending: str, form: str, subtype: str):
+    sound = a_sound(1.5, RATE)
+    path = tmp_path / f"sound.{ending}"
+    path.write_bytes(encoded(sound, form, subtype))
+    assert audio.facts(path) == audio.AudioFacts(1.5, RATE, 1, len(sound))
+    found = audio.read(path, CODE_RATE)
+    assert found.dtype == torch.float32
+    assert abs(len(found) - len(sound)) <= 2400
+    assert np.corrcoef(found[: len(sound)].numpy(), sound[: len(found)])[0, 1] > 0.95
+
+
+def test_channels_are_averaged(tmp_path: Path):
+    left, right = a_sound(0.6, RATE, seed=1), a_sound(0.6, RATE, seed=2)
+    path = tmp_path / "stereo.wav"
+    soundfile.write(path, np.stack([left, right], 1), RATE, subtype="FLOAT")
+    torch.testing.assert_close(audio.read(path, RATE), torch.from_numpy((left + right) / 2))
+
+
+@pytest.mark.parametrize("rate", [8_000, 16_000, 44_100, 48_000, 192_000])
+def test_every_usual_rate_is_resampled(tmp_path: Path, rate: int):
+    time = np.arange(rate) / rate
+    path = tmp_path / "tone.wav"
+    soundfile.write(path, np.sin(2 * np.pi * 1000 * time), rate)
+    found = audio.read(path, CODE_RATE)
+    assert abs(len(found) - CODE_RATE) <= 1
+    spectrum = torch.fft.rfft(found).abs()
+    assert int(spectrum.argmax()) == 1000
+
+
+def test_only_so_many_seconds_are_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A small FLAC may hold an hour: what is not wanted is not decoded."""
+    path = tmp_path / "hour.flac"
+    soundfile.write(path, np.zeros(3600 * 8000, dtype=np.int16), 8000)
+    read = []
+    original = soundfile.SoundFile.read
+    monkeypatch.setattr(
+        soundfile.SoundFile, "read", lambda self, n, **k: read.append(n) or original(self, n, **k)
+    )
+    assert len(audio.read(path, 8000, max_seconds=12)) == 12 * 8000
+    assert sum(read) == 12 * 8000
+
+
+def test_a_header_reserves_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A FLAC that promises 36 bits of samples must not be believed with 275 GB."""
+    content = bytearray(encoded(a_sound(1.0, RATE), "FLAC"))
+    packed = int.from_bytes(content[18:26], "big")
+    content[18:26] = (packed | (2**36 - 1)).to_bytes(8, "big")
+    path = tmp_path / "years.flac"
+    path.write_bytes(content)
+    wanted = []
+    original = soundfile.SoundFile.read
+    monkeypatch.setattr(
+        soundfile.SoundFile, "read", lambda self, n, **k: wanted.append(n) or original(self, n, **k)
+    )
+    with pytest.raises(AudioError, match="cannot be decoded"):
+        audio.read(path, CODE_RATE)
+    assert max(wanted) <= 1 << 16
+
+
+def test_missing_files_folders_and_raw_data_are_refused(tmp_path: Path):
+    (tmp_path / "folder.wav").mkdir()
+    (tmp_path / "data.raw").write_bytes(b"1234")
+    for name, seen in (
+        ("none.wav", "does not exist"), ("folder.wav", "does not exist"),
+        ("data.raw", "cannot be decoded"),
+    ):  # fmt: skip
+        with pytest.raises(AudioError, match=seen):
+            audio.read(tmp_path / name, CODE_RATE)
+
+
+def test_a_rate_that_shares_no_factor_with_ours_is_refused(tmp_path: Path):
+    path = tmp_path / "odd.wav"
+    soundfile.write(path, a_sound(0.5, 22_051), 22_051)
+    with pytest.raises(AudioError, match="22051 samples a second"):
+        audio.facts(path)
+
+
+def test_declared_bytes_show_what_was_cut_off(tmp_path: Path):
+    whole = encoded(a_sound(1.0, RATE))
+    path = tmp_path / "a.wav"
+    path.write_bytes(whole[: len(whole) // 2])
+    assert audio.declared_bytes(path) == len(whole)
+    streamed = whole[:4] + b"\xff\xff\xff\xff" + whole[8:40] + b"\xff\xff\xff\xff" + whole[44:]
+    path.write_bytes(streamed)
+    assert audio.declared_bytes(path) is None
+    assert len(audio.read(path, RATE)) == RATE
+    path.write_bytes(encoded(a_sound(1.0, RATE), "FLAC"))
+    assert audio.declared_bytes(path) is None
+
+
+def test_a_written_wav_says_24000_hz_and_is_whole_or_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / "new" / "sample.wav"
+    audio.write_wav(path, torch.tensor([0.0, 0.5, -0.5, 2.0]))
+    found, rate = soundfile.read(path)
+    assert (rate, soundfile.info(path).subtype) == (VOCODER_RATE, "PCM_16")
+    np.testing.assert_allclose(found, [0, 0.5, -0.5, 1], atol=1e-4)
+    before = path.read_bytes()
+
+    def fails(*_args, **_kwargs):
+        raise OSError("no space")
+
+    monkeypatch.setattr("os.replace", fails)
+    with pytest.raises(AudioError, match="cannot be written"):
+        audio.write_wav(path, torch.ones(4))
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == ["sample.wav"]
+
+
+def test_mels_have_one_frame_per_hop():
+    waveform = torch.from_numpy(a_sound(1.0, CODE_RATE))[None]
+    stats = torch.full((80,), 2.0)
+    for mel in (audio.dvae_mel(waveform, stats), audio.conditioning_mel(waveform, stats)):
+        assert mel.shape == (1, 80, 1 + CODE_RATE // 256)
+        assert mel.isfinite().all()
+    assert audio.speaker_mel(waveform).shape == (1, 64, 1 + CODE_RATE // 160)
