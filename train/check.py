@@ -1,11 +1,16 @@
 """`python -m train check`: what the dataset is worth, without training on it."""
 
 import logging
+from collections.abc import Sequence
+from pathlib import Path
 
 from train import features
+from train.dataset import Dataset
 from train.settings import TrainSettings
 
 log = logging.getLogger("train")
+
+_MOST_NAMES = 20
 
 
 def run(settings: TrainSettings, *, verify: bool = False, repair: bool = False) -> int:
@@ -21,11 +26,25 @@ def run(settings: TrainSettings, *, verify: bool = False, repair: bool = False) 
     place = (looked.data, looked.base, looked.config, settings.cache_dir)
     if repair:
         mended = features.repair(*place)
-        log.info("Features: %d records computed again. %s", len(mended), ", ".join(mended))
+        log.info("Features: %d damaged records computed again. %s", len(mended), _named(mended))
     elif verify:
-        folder = features.folder_of(looked.base, settings.cache_dir)
-        damaged = features.Features(looked.data.clips, folder).damaged()
-        log.info("Features: %d of %d records are damaged or missing. %s", len(damaged),
-                 len(looked.data.clips), ", ".join(damaged))  # fmt: skip
-        return 2 if damaged else 0
+        return _verified(looked.data, features.folder_of(looked.base, settings.cache_dir))
     return 0
+
+
+def _verified(data: Dataset, folder: Path) -> int:
+    cache = features.Features(data.clips, folder)
+    missing, damaged = cache.missing(), cache.damaged()
+    whole = len(data.clips) - len(missing) - len(damaged)
+    log.info(
+        "Features: %d records are whole, %d are not there and will be computed at the next start, "
+        "%d are damaged.", whole, len(missing), len(damaged),
+    )  # fmt: skip
+    if damaged:
+        log.info("Damaged: %s. Mend them with: python -m train check --repair", _named(damaged))
+    return 2 if damaged else 0
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMES])
+    return f"{shown} and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else shown

@@ -84,17 +84,19 @@ class Features:
         record = self.records[self._clips[clip].audio_sha256]
         return self._bytes(record)[2 * record.codes :].view(np.float16).reshape(MEL_BANDS, -1)
 
+    def missing(self) -> list[str]:
+        """Names of the clips that have no record yet; `build` computes them."""
+        return [clip.name for clip in self._clips if clip.audio_sha256 not in self.records]
+
     def damaged(self) -> list[str]:
-        """Names of the clips whose record is not what was written."""
+        """Names of the clips whose record is not what was written; `repair` computes them."""
         return [
             clip.name
             for clip in self._clips
-            if not self._whole(self.records.get(clip.audio_sha256))
+            if (record := self.records.get(clip.audio_sha256)) and not self._whole(record)
         ]
 
-    def _whole(self, record: Record | None) -> bool:
-        if record is None:
-            return False
+    def _whole(self, record: Record) -> bool:
         try:
             return hashlib.sha256(self._bytes(record).tobytes()).hexdigest() == record.sha256
         except FeaturesError:
@@ -153,8 +155,9 @@ def read_records(folder: Path) -> dict[str, Record]:
             size = shard.stat().st_size
             for sha, entry in _index(index).items():
                 record = Record(shard, *entry)
-                if record.offset + record.bytes <= size:
-                    found[sha] = record
+                if record.offset + record.bytes > size:
+                    raise ValueError(f"{shard.name} holds only {size} bytes")
+                found[sha] = record
         except (OSError, ValueError, TypeError) as error:
             log.warning("%s is damaged; its clips are computed again (%s).", index, error)
     return found

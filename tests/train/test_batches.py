@@ -207,7 +207,7 @@ def test_prefetching_works_ahead_and_hands_faults_on():
     )  # fmt: skip
     with pytest.raises(OSError, match="the disk is gone"):
         list(batches.epoch(1))
-    before_the_fault = [group for group in batches.plan(1)].index((0,))
+    before_the_fault = batches.plan(1).index((0,))
     found = batches.epoch(1)
     assert [next(found).clips for _ in range(before_the_fault)] == batches.plan(1)[
         :before_the_fault
