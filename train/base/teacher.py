@@ -1,0 +1,184 @@
+"""The teacher: flite's free voices speak the sentences, some clips shifted in pitch and formants.
+
+Clips lie in shards of int16 samples at 16 kHz with a JSON list beside each. A shard is written
+whole or not at all, so a stopped run goes on. Called by `train.base.__main__`; `Speech` is what
+every later stage reads.
+"""
+
+import json
+import random
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import soundfile
+import torch
+from torch import Tensor
+
+from xtts.audio import SPEAKER_RATE, resample
+from xtts.errors import SotaqueError
+
+RATE = SPEAKER_RATE
+CLIPS_PER_SHARD = 500
+HELD_OUT_VOICE = "slt"
+
+
+class TeacherError(SotaqueError):
+    """flite is missing or did not speak."""
+
+
+@dataclass(frozen=True)
+class Manner:
+    """A pseudo-speaker: a voice, `shift` of pitch and formants together (tempo stays), and flite
+    settings of its own. `weight` is its share of the clips."""
+
+    name: str
+    voice: str
+    shift: Fraction
+    settings: tuple[str, ...] = ()
+    weight: float = 1.0
+
+
+# Medians in Hz: awb 127, rms 103, kal16 91, each times its shift; slt, held out, has 167 with a
+# shorter vocal tract, so shifts of 9/8 to 5/4 matter most. rms has no pitch setting.
+MANNERS = (
+    Manner("awb", "awb", Fraction(1), (), 24.0),
+    Manner("rms", "rms", Fraction(1), (), 24.0),
+    Manner("kal16", "kal16", Fraction(1), (), 8.0),
+    Manner("awb-low", "awb", Fraction(7, 8), ("f0_shift=0.8",), 3.0),
+    Manner("awb-high", "awb", Fraction(1), ("f0_shift=1.3",), 6.0),
+    Manner("awb-small", "awb", Fraction(9, 8), ("f0_shift=1.2",), 8.0),
+    Manner("awb-smaller", "awb", Fraction(6, 5), ("f0_shift=1.1",), 6.0),
+    Manner("awb-tiny", "awb", Fraction(5, 4), ("f0_shift=1.35",), 3.0),
+    Manner("rms-low", "rms", Fraction(7, 8), (), 2.0),
+    Manner("rms-small", "rms", Fraction(9, 8), (), 5.0),
+    Manner("rms-smaller", "rms", Fraction(5, 4), (), 5.0),
+    Manner("rms-tiny", "rms", Fraction(7, 5), (), 2.0),
+    Manner("kal16-small", "kal16", Fraction(9, 8), ("int_f0_target_mean=145",), 4.0),
+    Manner("kal16-tiny", "kal16", Fraction(6, 5), ("int_f0_target_mean=190",), 2.0),
+)
+
+
+@dataclass(frozen=True)
+class Clip:
+    """One spoken sentence: samples [start, start + length) of its shard."""
+
+    text: str
+    manner: str
+    shard: int
+    start: int
+    length: int
+
+    @property
+    def seconds(self) -> float:
+        """How long it is."""
+        return self.length / RATE
+
+
+Speaker = Callable[[str, Manner], np.ndarray]
+
+
+def flite(text: str, manner: Manner) -> np.ndarray:
+    """`text` as int16 samples [n] at 16 kHz. Raises TeacherError."""
+    settings = [f"duration_stretch={float(manner.shift)}", *manner.settings]
+    flags = [flag for setting in settings for flag in ("--setf", setting)]
+    with tempfile.NamedTemporaryFile(suffix=".wav") as file:
+        command = ["flite", "-voice", manner.voice, *flags, "-t", text, "-o", file.name]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            raise TeacherError(
+                "flite is not installed; it is the teacher. Install it with: apt-get install flite"
+            ) from None
+        if done.returncode:
+            raise TeacherError(f"flite did not speak {text!r}: {done.stderr.strip()}")
+        samples, rate = soundfile.read(file.name, dtype="float32")
+    spoken_at = int(rate * manner.shift)
+    wave = resample(torch.from_numpy(samples), spoken_at, RATE) if spoken_at != RATE else samples
+    return (np.clip(np.asarray(wave), -1, 1) * 32767).astype(np.int16)
+
+
+def plan(sentences: Sequence[str], seed: int) -> list[tuple[str, Manner]]:
+    """Which pseudo-speaker says what: each sentence once, so that no two share a text."""
+    draw = random.Random(f"manners/{seed}")
+    weights = [manner.weight for manner in MANNERS]
+    return [(text, draw.choices(MANNERS, weights)[0]) for text in sentences]
+
+
+def speak_all(
+    planned: Sequence[tuple[str, Manner]],
+    folder: Path,
+    speaker: Speaker = flite,
+    workers: int = 2,
+) -> None:
+    """Writes every missing shard of `planned` into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(workers) as pool:
+        for shard in range(-(-len(planned) // CLIPS_PER_SHARD)):
+            if _list_path(folder, shard).is_file():
+                continue
+            part = planned[shard * CLIPS_PER_SHARD : (shard + 1) * CLIPS_PER_SHARD]
+            spoken = list(pool.map(lambda item: speaker(*item), part))
+            _write_shard(folder, shard, part, spoken)
+
+
+def _write_shard(
+    folder: Path, shard: int, part: Sequence[tuple[str, Manner]], spoken: list[np.ndarray]
+) -> None:
+    starts = np.cumsum([0, *map(len, spoken)])
+    clips = [
+        Clip(text, manner.name, shard, int(start), len(samples))
+        for (text, manner), start, samples in zip(part, starts, spoken, strict=False)
+    ]
+    np.save(_samples_path(folder, shard), np.concatenate(spoken))
+    # The list comes last: a shard without it is made again.
+    waiting = _list_path(folder, shard).with_suffix(".part")
+    waiting.write_text(json.dumps([asdict(clip) for clip in clips]))
+    waiting.rename(_list_path(folder, shard))
+
+
+class Speech:
+    """The clips of a folder, memory-mapped."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clips: list[Clip] = []
+        for path in sorted(folder.glob("shard_*.json")):
+            self.clips += [Clip(**row) for row in json.loads(path.read_text())]
+        self._shards: dict[int, np.ndarray] = {}
+
+    def at(self, index: int, rate: int) -> Tensor:
+        """All samples [n] of clip `index` at another rate."""
+        return _resampler(rate)(self.samples(index))
+
+    def samples(self, index: int, start: int = 0, length: int | None = None) -> Tensor:
+        """Samples [n] of clip `index` at 16 kHz, float32, or `length` of them from `start`."""
+        clip = self.clips[index]
+        if clip.shard not in self._shards:
+            path = _samples_path(self.folder, clip.shard)
+            self._shards[clip.shard] = np.load(path, mmap_mode="r")
+        end = clip.length if length is None else min(clip.length, start + length)
+        part = self._shards[clip.shard][clip.start + start : clip.start + end]
+        return torch.from_numpy(part.astype(np.float32) / 32768)
+
+
+@cache
+def _resampler(rate: int) -> Callable[[Tensor], Tensor]:
+    """Keeps its kernel: making one takes 80 ms, ten times as long as using it."""
+    from torchaudio.transforms import Resample
+
+    return Resample(RATE, rate)
+
+
+def _samples_path(folder: Path, shard: int) -> Path:
+    return folder / f"shard_{shard:04d}.npy"
+
+
+def _list_path(folder: Path, shard: int) -> Path:
+    return folder / f"shard_{shard:04d}.json"

@@ -1,0 +1,225 @@
+"""The vocoder: first mels to sound, on the clips as they are; then the GPT's latents to sound.
+
+Mels need no GPT, so both can learn at the same time; only the first layer is exchanged between.
+Losses: L1 of log-mels and multi-resolution STFT (https://arxiv.org/abs/1910.11480). Called by
+`train.base.__main__`.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from train.base import pace
+from train.base.listener import load as load_listener
+from train.base.pretraining import Lessons, Pupil
+from train.base.recipe import BaseRecipe, Stage
+from train.base.targets import FRAMES_PER_CODE, Targets
+from train.base.teacher import Speech
+from xtts.audio import CODE_RATE, MEL_BANDS, SAMPLES_PER_CODE, SPEAKER_RATE, VOCODER_RATE
+from xtts.vocoder import SpeakerEncoder, Vocoder
+
+# Codes in a segment: 1.1 s. So many at either end are heard but not judged: they lack context.
+SEGMENT_CODES, UNJUDGED_CODES = 24, 2
+RESOLUTIONS = (256, 512, 1024, 2048)
+SILENCE = 1e-4
+# Rows of the GPT that are computed at once for `tune`, and how many segments each gives.
+SEGMENTS_PER_ROW = 2
+
+
+class MelVocoder(nn.Module):
+    """The vocoder behind a layer that widens mel frames to the GPT's width."""
+
+    def __init__(self, vocoder: Vocoder, width: int) -> None:
+        super().__init__()
+        self.widen = nn.Conv1d(MEL_BANDS, width, 1)
+        self.vocoder = vocoder
+
+    def forward(self, mels: Tensor, speaker: Tensor) -> Tensor:
+        """Mels [batch, codes, 320], speaker [batch, 512, 1] -> [batch, samples] at 24 kHz."""
+        frames = mels.unflatten(2, (FRAMES_PER_CODE, MEL_BANDS)).flatten(1, 2).transpose(1, 2)
+        steps = F.interpolate(
+            self.widen(frames), scale_factor=[VOCODER_RATE / CODE_RATE], mode="linear"
+        )
+        waveform: Tensor = self.vocoder.waveform_decoder(steps, g=speaker)
+        return waveform[:, 0]
+
+
+@dataclass(frozen=True)
+class Segments:
+    """inputs [batch, codes, channels], speaker [batch, 512, 1], wanted [batch, samples] 24 kHz."""
+
+    inputs: Tensor
+    speaker: Tensor
+    wanted: Tensor
+
+
+def distance(found: Tensor, wanted: Tensor) -> Tensor:
+    """Mean over resolutions of the L1 of log magnitudes and the spectral convergence."""
+    losses = []
+    for size in RESOLUTIONS:
+        window = torch.hann_window(size, device=found.device)
+        one, other = (
+            torch.stft(wave, size, size // 4, size, window, return_complex=True).abs()
+            for wave in (found, wanted)
+        )
+        log = (one.clamp(min=SILENCE).log() - other.clamp(min=SILENCE).log()).abs().mean()
+        losses.append(log + (one - other).norm() / other.norm().clamp(min=SILENCE))
+    return torch.stack(losses).mean()
+
+
+class Ear:
+    """Speaker embeddings of pseudo-speakers, and the sound of clips."""
+
+    def __init__(self, speech: Speech, encoder: SpeakerEncoder, device: torch.device) -> None:
+        self.speech = speech
+        self.encoder = encoder
+        self.device = device
+        self._clips: dict[str, list[int]] = {}
+        for index, clip in enumerate(speech.clips):
+            self._clips.setdefault(clip.manner, []).append(index)
+        self._known: dict[int, Tensor] = {}
+
+    @torch.inference_mode()
+    def speaker(self, manner: str, draw: random.Random) -> Tensor:
+        """An embedding [512, 1] from one of 20 clips of a pseudo-speaker."""
+        index = draw.choice(self._clips[manner][:20])
+        if index not in self._known:
+            wave = self.speech.at(index, SPEAKER_RATE)
+            self._known[index] = self.encoder(wave[None])[0].cpu()
+        return self._known[index].clone()
+
+    def sound(self, index: int, first: int, count: int) -> Tensor:
+        """Samples at 24 kHz that `count` codes of a clip from `first` on stand for."""
+        wave = self.speech.at(index, VOCODER_RATE)
+        start = round(first * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
+        length = samples_of(count)
+        wave = F.pad(wave, (0, max(0, start + length - len(wave))))
+        return wave[start : start + length]
+
+
+def samples_of(codes: int) -> int:
+    """Samples at 24 kHz that the vocoder makes of so many codes."""
+    steps = int(codes * FRAMES_PER_CODE * VOCODER_RATE / CODE_RATE)
+    return steps * 256
+
+
+def _mel_segments(targets: Targets, ear: Ear, count: int, step: int) -> Segments:
+    draw = random.Random(f"vocoder/{step}")
+    inputs, speakers, wanted = [], [], []
+    long = [i for i, codes in enumerate(targets.counts) if codes > SEGMENT_CODES]
+    for index in draw.choices(long, k=count):
+        first = draw.randint(0, int(targets.counts[index]) - SEGMENT_CODES)
+        inputs.append(targets.mels(index)[first : first + SEGMENT_CODES])
+        speakers.append(ear.speaker(targets.clips[index].manner, draw))
+        wanted.append(ear.sound(index, first, SEGMENT_CODES))
+    return Segments(torch.stack(inputs), torch.stack(speakers), torch.stack(wanted))
+
+
+@torch.no_grad()
+def _latent_segments(
+    pupil: Pupil, lessons: Lessons, ear: Ear, count: int, step: int
+) -> Segments:
+    """Latents as they are when the GPT reads the true codes."""
+    draw = random.Random(f"tuning/{step}")
+    long = [
+        clip
+        for clip in draw.choices(range(len(lessons.targets.clips)), k=8 * count)
+        if SEGMENT_CODES < lessons.targets.counts[clip] < 90
+        and lessons.targets.clips[clip].manner in lessons.recipe.pretrained
+    ]
+    clips = long[: max(1, count // SEGMENTS_PER_ROW)]
+    lesson = lessons.batch(clips, f"tuning/{step}")
+    lesson = replace(lesson, rows=lesson.rows.to(ear.device))
+    with pace.low_precision(ear.device):
+        hidden = pupil.hidden(lesson).float()
+    slots = lesson.rows.audio_slots
+    inputs, speakers, wanted = [], [], []
+    for row, clip in enumerate(clips):
+        own = slots[slots // lesson.rows.length == row]
+        codes = int(lessons.targets.counts[clip])
+        for _ in range(SEGMENTS_PER_ROW):
+            first = draw.randint(0, codes - SEGMENT_CODES)
+            inputs.append(hidden[own[first : first + SEGMENT_CODES]])
+            speakers.append(ear.speaker(lessons.targets.clips[clip].manner, draw))
+            wanted.append(ear.sound(clip, first, SEGMENT_CODES))
+    return Segments(torch.stack(inputs), torch.stack(speakers), torch.stack(wanted))
+
+
+def learn_from_mels(
+    recipe: BaseRecipe, speech: Speech, targets: Targets, folder: Path, device: torch.device
+) -> None:
+    """Writes `vocoder.pt` (the vocoder behind its widening layer) into `folder`."""
+    torch.manual_seed(recipe.seed)
+    net = MelVocoder(_new(recipe), recipe.gpt.width).to(device)
+    ear = Ear(speech, load_listener(folder, recipe).to(device), device)
+    stage = recipe.vocoder
+    _learn(
+        net, net, stage, folder / "vocoder.pt",
+        lambda step: _mel_segments(targets, ear, stage.batch, step), device,
+    )  # fmt: skip
+
+
+def tune(
+    recipe: BaseRecipe, speech: Speech, lessons: Lessons, pupil: Pupil, folder: Path,
+    device: torch.device,
+) -> None:  # fmt: skip
+    """Writes `tuning.pt` (the vocoder for this GPT's latents) into `folder`."""
+    torch.manual_seed(recipe.seed)
+    net = MelVocoder(_new(recipe), recipe.gpt.width)
+    pace.resumed(folder / "vocoder.pt", {"net": net})
+    vocoder = net.vocoder
+    # The other layers know sound; the first has to learn another language.
+    vocoder.waveform_decoder.conv_pre.reset_parameters()
+    vocoder = vocoder.to(device)
+    ear = Ear(speech, load_listener(folder, recipe).to(device), device)
+    stage = recipe.tuning
+    _learn(
+        vocoder, vocoder, stage, folder / "tuning.pt",
+        lambda step: _latent_segments(pupil, lessons, ear, stage.batch, step), device,
+    )  # fmt: skip
+
+
+def _learn(
+    net: nn.Module,
+    speak: Callable[[Tensor, Tensor], Tensor],
+    stage: Stage,
+    path: Path,
+    segments: Callable[[int], Segments],
+    device: torch.device,
+) -> None:
+    optimizer = torch.optim.AdamW(net.parameters(), lr=stage.learning_rate, betas=(0.8, 0.99))
+    parts: dict[str, pace.Stateful] = {"net": net, "optimizer": optimizer}
+    losses: list[float] = []
+    counter: Iterator[int] = pace.steps(
+        path, stage, parts, [optimizer],
+        lambda _: f"STFT {sum(losses[-50:]) / max(1, len(losses[-50:])):.4f}",
+    )  # fmt: skip
+    for step in counter:
+        part = segments(step)
+        with pace.low_precision(device):
+            found = speak(part.inputs.to(device), part.speaker.to(device)).float()
+        margin = samples_of(UNJUDGED_CODES)
+        length = min(found.shape[1], part.wanted.shape[1])
+        wanted = part.wanted.to(device)[:, margin : length - margin]
+        loss = distance(found[:, margin : length - margin], wanted)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(net.parameters(), 5.0)
+        optimizer.step()
+        losses.append(float(loss.detach()))
+
+
+def _new(recipe: BaseRecipe) -> Vocoder:
+    return Vocoder(recipe.gpt.width, recipe.speaker_encoder.embedding_width, recipe.vocoder_shape)
+
+
+def load(folder: Path, recipe: BaseRecipe) -> Vocoder:
+    """The learned vocoder."""
+    vocoder = _new(recipe)
+    pace.resumed(folder / "tuning.pt", {"net": vocoder})
+    return vocoder.eval().requires_grad_(False)
