@@ -9,25 +9,18 @@ A fault of form refuses the whole file, with the line and what was seen: a row t
 teach wrong words in silence. Faults of a single clip are judged later, by `train.dataset`.
 """
 
-import inspect
 import io
 import itertools
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from xtts.errors import SotaqueError
 
 EXTENSIONS = (".wav", ".flac", ".ogg", ".mp3")
 DEFAULT_SPEAKER = "speaker"
 _HEADER = ("audio_file", "text", "speaker_name", "language")
-# Where TTS's formatters that ask for a transcript by name may find it.
-_TRANSCRIPTS = (
-    "metadata.csv", "metadata.txt", "transcripts.txt", "transcript.txt", "train.tsv",
-    "validated.tsv",
-)  # fmt: skip
 _LONGEST_NAME_BYTES = 255
 _MOST_FAULTS_SHOWN = 10
 
@@ -67,7 +60,9 @@ def read_entries(folder: Path, form: str, language: str) -> list[Entry]:
     elif form == "coqui":
         entries = _coqui(folder, language)
     else:
-        entries = _by_formatter(folder, form, language)
+        from train.formatters import read_by_formatter
+
+        entries = read_by_formatter(folder, form, language)
     if not entries:
         raise DatasetError(f"The transcript in {folder} holds no row; write one row for each clip.")
     _refuse_twins(entries, folder)
@@ -119,45 +114,6 @@ def _coqui(folder: Path, language: str) -> list[Entry]:
     return entries
 
 
-def _by_formatter(folder: Path, name: str, language: str) -> list[Entry]:
-    """Coqui's own readers. They are looked up by name, and say nothing of what they skip."""
-    from TTS.tts.datasets import formatters
-
-    formatter: Any = getattr(formatters, name, None)
-    own = inspect.isfunction(formatter) and formatter.__module__ == formatters.__name__
-    if not own or name.startswith(("_", "register_")):
-        raise DatasetError(
-            f"DATASET_FORMAT={name} is unknown. It is auto, ljspeech, coqui, or a formatter of TTS "
-            "such as vctk, mailabs, common_voice."
-        )
-    transcript = next((name for name in _TRANSCRIPTS if (folder / name).is_file()), None)
-    asked = list(inspect.signature(formatter).parameters.values())[1]
-    if transcript is None and asked.default is inspect.Parameter.empty:
-        raise DatasetError(
-            f"DATASET_FORMAT={name} reads a transcript, and {folder} has none. It may be called "
-            f"{', '.join(_TRANSCRIPTS)}."
-        )
-    try:
-        rows = formatter(str(folder), *([transcript] if transcript else []))
-        entries = [_entry_of(row, folder, language) for row in rows]
-    except Exception as error:
-        raise DatasetError(
-            f"DATASET_FORMAT={name} cannot read {folder} ({type(error).__name__}: {error}). "
-            "Check that the folder is laid out as that format asks."
-        ) from error
-    # Without a transcript the rows come as the file system lists them: not the same everywhere.
-    return entries if transcript else sorted(entries, key=lambda entry: entry.name)
-
-
-def _entry_of(row: Mapping[str, str], folder: Path, language: str) -> Entry:
-    path = Path(row["audio_file"])
-    name = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name
-    return Entry(
-        name, path, row["text"].strip(), row.get("speaker_name") or DEFAULT_SPEAKER,
-        row.get("language") or language,
-    )  # fmt: skip
-
-
 def _rows(
     path: Path, widths: tuple[int, ...], allowed: str, entry: Callable[[list[str]], Entry]
 ) -> list[Entry]:
@@ -170,7 +126,7 @@ def _rows(
                 faults.append(f"line {number} has the columns {_short(line)!r}")
         elif len(cells) not in widths:
             faults.append(f"line {number} has {len(cells)} fields: {_short(line)!r}")
-        elif fault := _unsafe(cells[0]):
+        elif fault := unsafe(cells[0]):
             faults.append(f"line {number} names {_short(cells[0])!r}: {fault}")
         else:
             entries.append(entry(cells))
@@ -201,7 +157,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             yield position, row.rstrip("\n")
 
 
-def _unsafe(name: str) -> str | None:
+def unsafe(name: str) -> str | None:
     """Why a name may not be opened, if so: it must stay inside the dataset."""
     path = PurePosixPath(name.replace("\\", "/"))
     if not name:

@@ -135,29 +135,3 @@ def test_recordings_are_found_as_people_name_them(tmp_path: Path):
     for name in ("a.wav", "b.wav", "cafe\u0301.wav"):
         (tmp_path / "wavs" / name).touch()
     assert all(entry.path.is_file() for entry in read_entries(tmp_path, "auto", "en"))
-
-
-def test_a_formatter_of_tts_is_found_by_name(tmp_path: Path):
-    for speaker, number in (("p225", 2), ("p225", 1), ("p226", 1)):
-        name = f"{speaker}_{number:03}"
-        written(tmp_path / "txt" / speaker, f"Text {name}.\n", f"{name}.txt")
-    assert rows(tmp_path, "vctk_old") == [
-        (f"wav48/{s}/{s}_{n}.wav", f"Text {s}_{n}.", f"VCTK_old_{s}", "en")
-        for s, n in (("p225", "001"), ("p225", "002"), ("p226", "001"))
-    ]
-
-
-def test_a_formatter_with_a_transcript(tmp_path: Path):
-    written(tmp_path, "wavs/b.wav|One.|x\nwavs/a.wav|Two.|x\n", "transcript.txt")
-    assert [row[:2] for row in rows(tmp_path, "css10")] == [
-        ("wavs/b.wav", "One."),
-        ("wavs/a.wav", "Two."),
-    ]
-
-
-def test_formatters_that_are_none_or_do_not_fit(tmp_path: Path):
-    for name in ("vtck", "Path", "glob", "register_formatter", "_voxcel_x", "csv"):
-        assert "is unknown" in refusal(tmp_path, name)
-    assert "reads a transcript" in refusal(tmp_path, "css10")
-    assert "cannot read" in refusal(written(tmp_path, "one field only\n"), "css10")
-    assert "holds no row" in refusal(tmp_path, "vctk_old")
