@@ -66,9 +66,9 @@ def _prepare(settings: TrainSettings, _own: argparse.Namespace) -> int:
 
 
 def _sample(settings: TrainSettings, own: argparse.Namespace) -> int:
-    from train.run import sample
+    from train import listening
 
-    return sample(settings, epoch=own.epoch)
+    return listening.run(settings, epoch=own.epoch)
 
 
 def _export(settings: TrainSettings, own: argparse.Namespace) -> int:

@@ -160,7 +160,7 @@ class Logs:
 
 def memory_bytes() -> int:
     """The GPU's peak where one is used, else this process's peak resident memory."""
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    if torch.cuda.is_initialized():
         return int(torch.cuda.max_memory_allocated())
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 

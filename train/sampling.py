@@ -67,7 +67,7 @@ def plan(machine: Environment, wish: str, training_device: str) -> Plan:
 
 def after_fault(plan: Plan, error: Exception) -> Plan | None:
     """Where to speak after a fault; None when another device would not help."""
-    if plan.device == "cpu" or isinstance(error, SotaqueError) and not _died(error):
+    if plan.device == "cpu" or (isinstance(error, SotaqueError) and not _died(error)):
         return None
     first = (str(error).splitlines() or [type(error).__name__])[0]
     why = f"speaking on {plan.device} ({plan.mode}) failed: {first}"
@@ -188,6 +188,7 @@ class Sampler:
 
     def _change(self, other: Plan) -> None:
         self.worker.close()
+        self._in_process = None  # and with it its copy of the model on the GPU
         self.plan = other
         self.worker = self._new_worker(other)
 

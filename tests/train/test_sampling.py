@@ -6,6 +6,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ import pytest
 import soundfile
 import torch
 
-from tests.models import base_folder
-from train import sampling
+from train import listening, sampling
+from train.checkpoints import Checkpoints
 from train.dataset import Clip, Dataset
 from train.samples import Reference, Sidecar, missing, reference_of
 from train.sampling import Plan, Sampler, after_fault, plan
@@ -23,11 +24,10 @@ from train.settings import TrainSettings
 from xtts import audio, model
 from xtts.atomic import sha256_of
 from xtts.environment import Environment, Gpu
-from xtts.runs import RunFolder
+from xtts.runs import RunError, RunFolder
 from xtts.speaking import SpeakRequest, Spoken
 from xtts.worker import Worker, WorkerFailed
 
-__all__ = ["base_folder"]
 QUICK = (sys.executable, "-m", "tests.xtts.quick_worker")
 SOUND = Gpu(0, "RTX 3090", (8, 6), 24 << 30)
 BROKEN = Gpu(0, "RTX 3090", (8, 6), 24 << 30, "fft: CUFFT_INVALID_SIZE")
@@ -256,7 +256,7 @@ def clip(name: str, seconds: float) -> Clip:
 
 
 def test_the_reference_is_held_out_and_chosen_by_content() -> None:
-    clips = tuple(clip(name, 4.0) for name in "abcdef") + (clip("g", 11.0),)
+    clips = (*(clip(name, 4.0) for name in "abcdef"), clip("g", 11.0))
     for order in range(3):
         held_out = [4, 5, 6]
         random.Random(order).shuffle(held_out)
@@ -295,7 +295,7 @@ def test_speaking_in_process_changes_no_bit_of_training_and_speaks_the_checkpoin
         torch.save({"model": moved, "provenance": {}}, paths[-1])
     chosen = Plan("in_process", "cpu", "a test")
     learning = model.load(base_folder).gpt.requires_grad_(True).train()
-    sum(parameter.sum() for parameter in learning.parameters()).backward()  # type: ignore[union-attr]
+    sum(parameter.sum() for parameter in learning.parameters()).backward()
     before = state_of(learning)
     speak: Callable[[SpeakRequest], Spoken] = sampling.in_process(chosen, base_folder)
     heard = Heard(tmp_path, reference, chosen, in_process=speak, seed=3)
@@ -307,3 +307,26 @@ def test_speaking_in_process_changes_no_bit_of_training_and_speaks_the_checkpoin
     assert [told.checkpoint_sha256 for told in heard.told] == [sha256_of(path) for path in paths]
     outputs = [sha256_of(heard.run.samples / f"epoch_{epoch}_output.wav") for epoch in (1, 2)]
     assert outputs[0] != outputs[1]
+
+
+def test_a_saved_epoch_is_spoken_again_with_another_text(base_folder: Path, tmp_path: Path) -> None:
+    for number in range(2):
+        noise = torch.randn(40_000, generator=torch.Generator().manual_seed(number))
+        audio.write_wav(tmp_path / "data" / "wavs" / f"{number}.wav", 0.1 * noise)
+    (tmp_path / "data" / "metadata.csv").write_text("0|hello\n1|there\n")
+    run = RunFolder(tmp_path / "output")
+    run.checkpoints.mkdir(parents=True)
+    weights = model.read_tensors(base_folder / "model.pth")
+    state = {name: tensor for name, tensor in weights.items() if name.startswith("gpt.")}
+    saved = Checkpoints(run, None).save_epoch(2, 8, state, None, {}, {"fingerprint": {}})
+    settings = TrainSettings(
+        base_model=str(base_folder), dataset_dir=tmp_path / "data", output_dir=run.folder,
+        cache_dir=tmp_path / "cache", sample_text="again", device="cpu",
+    )  # fmt: skip
+    assert listening.run(settings, epoch=None) == 0
+    told = json.loads((run.samples / "epoch_2_output.json").read_text())
+    assert (told["text"], told["checkpoint_sha256"]) == ("again", saved.sha256)
+    with pytest.raises(RunError, match=r"Epoch 3 cannot be spoken.*There are: 2"):
+        listening.run(settings, epoch=3)
+    with pytest.raises(RunError, match="SAMPLE_DEVICE=auto"):
+        listening.run(replace(settings, sample_device="off"), epoch=2)

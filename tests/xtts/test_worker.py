@@ -13,13 +13,11 @@ import pytest
 import soundfile
 import torch
 
-from tests.models import base_folder
 from xtts import audio, model
 from xtts.atomic import sha256_of
 from xtts.speaking import SpeakRequest
 from xtts.worker import Worker, WorkerFailed, death
 
-__all__ = ["base_folder"]
 QUICK = (sys.executable, "-m", "tests.xtts.quick_worker")
 
 
