@@ -15,12 +15,14 @@ from pathlib import Path
 
 from train.settings import TrainSettings, load
 from xtts.errors import SotaqueError
+from xtts.threads import wait_asleep
 
 log = logging.getLogger("train")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one verb; prints the sentence of a fault and returns its exit code."""
+    wait_asleep()
     words = list(sys.argv[1:] if argv is None else argv)
     if words and words[0] in ("-h", "--help"):
         print(__doc__)

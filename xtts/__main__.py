@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xtts.errors import SotaqueError
+from xtts.threads import wait_asleep
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one verb; prints the sentence of a fault and returns its exit code."""
+    wait_asleep()
     arguments = _parser().parse_args(argv)
     try:
         return _speak(arguments)

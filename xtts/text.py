@@ -19,7 +19,7 @@ UNKNOWN = "[UNK]"
 RESERVED_TOKENS = 2
 EXTRAS = {"zh": "pypinyin, jieba, spacy", "ja": "cutlet, fugashi, unidic-lite"}
 # Where a voice may breathe, best first: sentence ends, clause ends, any space.
-_BREAKS = (r"(?<=[.!?…。！？।؟])\s*", r"(?<=[,;:،、，；：])\s*", r"\s+")  # noqa: RUF001
+_BREAKS = (r"(?<=[.!?…。！？।؟])\s*", r"(?<=[,;:،、，；：])\s*", r"\s+")
 
 
 class TextError(SotaqueError):

@@ -19,6 +19,7 @@ from typing import IO, Any, Protocol
 
 from xtts.errors import SotaqueError
 from xtts.speaking import SpeakRequest, Spoken
+from xtts.threads import wait_asleep
 
 _PR_SET_PDEATHSIG = 1
 
@@ -33,6 +34,7 @@ def main(new_speaker: Callable[[argparse.Namespace], Speaks] | None = None) -> i
     """Speaks until stdin is closed; exit 2 when the base model cannot be loaded."""
     arguments = _arguments()
     die_with(arguments.parent)
+    wait_asleep()
     os.nice(arguments.nice)
     # A copy of fd 1 for the answers; whatever else is printed must not break the protocol.
     answers = os.fdopen(os.dup(1), "w", buffering=1)

@@ -3,7 +3,6 @@
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from xtts.gpt import GPT, from_coqui, new_gpt
 from xtts.sizes import GPTShape

@@ -10,6 +10,7 @@ from xtts.rows import Rows, pack
 from xtts.sizes import GPTShape
 from xtts.transformer import KeyValueCache
 
+
 def a_batch(shape: GPTShape, seconds: list[float]) -> dict:
     generator = torch.Generator().manual_seed(3)
     samples = torch.tensor([int(s * 22050) for s in seconds])
@@ -22,9 +23,7 @@ def a_batch(shape: GPTShape, seconds: list[float]) -> dict:
     return {
         "samples": samples,
         "tokens": tokens,
-        "codes": [
-            torch.randint(0, shape.audio_ids - 2, (n,), generator=generator) for n in codes
-        ],
+        "codes": [torch.randint(0, shape.audio_ids - 2, (n,), generator=generator) for n in codes],
         "mels": torch.randn(len(seconds), 80, 120, generator=generator),
     }
 

@@ -60,7 +60,9 @@ def test_every_parameter_moves():
     before = weights(learner)
     for seed in range(3):
         learner.learn(a_batch(seed))
-    still = [name for name, now in learner.gpt.state_dict().items() if torch.equal(now, before[name])]
+    still = [
+        name for name, now in learner.gpt.state_dict().items() if torch.equal(now, before[name])
+    ]
     assert still == []
 
 
