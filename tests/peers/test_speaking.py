@@ -1,0 +1,62 @@
+"""Listening and speaking against Coqui's `Xtts` on the same files."""
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from tests.datasets import a_sound
+from tests.models import tiny_base
+from tests.peers.test_export import loaded_by_coqui
+from xtts import audio, model, voice
+from xtts.decoding import decode
+from xtts.sizes import Decoding
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    folder = tiny_base(tmp_path_factory.mktemp("coqui") / "base", coqui_vocoder=True)
+    return loaded_by_coqui(folder), model.load(folder)
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    """9.4 s in stereo at 44,100 Hz: two whole chunks of 4 s and a rest."""
+    path = tmp_path_factory.mktemp("recording") / "voice.wav"
+    sound = np.stack([a_sound(9.4, 44_100, seed=1), a_sound(9.4, 44_100, seed=2)], axis=1)
+    soundfile.write(path, sound, 44_100)
+    return audio.read(path, audio.CODE_RATE)
+
+
+def test_a_voice_is_coquis(both, recording):
+    xtts, ours = both
+    found = voice.from_reference(ours, recording)
+    latents = xtts.get_gpt_cond_latents(recording[None], audio.CODE_RATE, length=30, chunk_length=4)
+    assert found.latents.shape == (1, 32, 64)
+    assert torch.allclose(found.latents, latents, atol=2e-5)
+    speaker = xtts.get_speaker_embedding(recording[None], audio.CODE_RATE)
+    assert found.speaker.shape == (1, 512, 1)
+    assert torch.allclose(found.speaker, speaker, atol=1e-5)
+
+
+def test_a_waveform_is_coquis(both, recording):
+    """The same codes through both vocoders, ours with its weight norm folded in."""
+    xtts, ours = both
+    whose = voice.from_reference(ours, recording)
+    ids = torch.tensor(ours.tokenizer.encode("hello there", "en"))
+    assert ids.tolist() == xtts.tokenizer.encode("hello there", "en")
+    rules = Decoding(greedy=True, repetition_penalty=10.0)
+    spoken = decode(ours.gpt, whose.latents, ids, rules, torch.Generator(), max_codes=30)
+    with torch.inference_mode():
+        waveform = ours.vocoder(spoken.latents[None], whose.speaker)[0]
+        theirs = xtts.hifigan_decoder(spoken.latents[None], g=whose.speaker).squeeze()
+    assert waveform.shape == theirs.shape
+    assert (waveform - theirs).norm() / theirs.norm() < 1e-4
+
+
+def test_the_speakers_similarity_is_a_cosine(both, recording):
+    _, ours = both
+    same = voice.similarity(ours, recording, audio.CODE_RATE, recording, audio.CODE_RATE)
+    assert same == pytest.approx(1.0, abs=1e-5)
+    other = torch.from_numpy(a_sound(4.0, 24_000, seed=9, pitch=300.0))
+    assert voice.similarity(ours, recording, audio.CODE_RATE, other, 24_000) < 0.9999
