@@ -6,6 +6,7 @@ that Coqui's `Xtts.load_checkpoint(DIR)` reads it where the sizes are Coqui's.
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Mapping
@@ -26,14 +27,15 @@ from xtts.atomic import (
     require_space,
     sha256_of,
     sync_folder,
-    write_json,
 )
 from xtts.bases import base_of
 from xtts.config import ConfigError, ModelConfig
 from xtts.errors import SotaqueError
-from xtts.gpt import PREFIX
+from xtts.gpt import PREFIX, from_coqui
 from xtts.model import mel_stats, read_tensors
 from xtts.runs import Checkpoint, read_checkpoint, reference_beside
+
+log = logging.getLogger("train")
 
 # What Coqui's trainer stores beside the model; nothing reads it when speaking.
 _KEPT = (PREFIX, "hifigan_decoder.", "mel_stats")
@@ -53,12 +55,12 @@ class Exported:
 
 
 def run(settings: TrainSettings, *, checkpoint: Path, to: Path, base: Path | None) -> int:
-    """The verb: finds the base model and the reference, exports, prints what came of it."""
+    """The verb: finds the base model and the reference, exports, tells what came of it."""
     found = read_checkpoint(checkpoint)
     folder = base_of(checkpoint, found.provenance, base)
     config = ModelConfig.read(folder)
     exported = export(checkpoint, to, folder, config, reference_beside(checkpoint))
-    print(exported.sentence)
+    log.info(exported.sentence)
     return 0
 
 
@@ -105,12 +107,13 @@ def _state(found: Checkpoint, base_folder: Path, config: ModelConfig) -> dict[st
 
 
 def _check_same(learned: Mapping[str, Tensor], base: Mapping[str, Tensor]) -> None:
-    for name, tensor in learned.items():
-        if name not in base or base[name].shape != tensor.shape:
-            shape = list(base[name].shape) if name in base else "missing"
+    names = learned.keys() | {PREFIX + name for name in from_coqui(base)}
+    for name in sorted(names):
+        sizes = [list(part[name].shape) if name in part else None for part in (learned, base)]
+        if sizes[0] != sizes[1]:
             raise ConfigError(
-                f"{name} is {list(tensor.shape)} in the checkpoint and {shape} in the base model: "
-                "they do not belong together. Name its own base with --base."
+                f"{name} is {sizes[0] or 'missing'} in the checkpoint and {sizes[1] or 'missing'} "
+                "in the base model: they do not belong together. Name its own base with --base."
             )
 
 
@@ -137,7 +140,7 @@ def _write_files(
 ) -> dict[str, Written]:
     text_ids = len(state["gpt.text_embedding.weight"])
     files = {
-        "config.json": write_json(part / "config.json", _config(base_folder, config, text_ids)),
+        "config.json": _write_config(part, _config(base_folder, config, text_ids)),
         "vocab.json": _copy(base_folder / "vocab.json", part),
         "model.pth": replace_file(
             part / "model.pth", lambda file: torch.save({"model": state}, file)
@@ -181,6 +184,12 @@ def _config(base_folder: Path, config: ModelConfig, text_ids: int) -> dict[str, 
     return found
 
 
+def _write_config(folder: Path, config: dict[str, Any]) -> Written:
+    """As Coqui writes it: some of its values are `Infinity`, which strict JSON has not."""
+    text = json.dumps(config, indent=4, ensure_ascii=False)
+    return replace_file(folder / "config.json", lambda file: file.write(text.encode()))
+
+
 def _bundle(found: Checkpoint, files: dict[str, Written], config: ModelConfig) -> bundle.Bundle:
     provenance = found.provenance
     return bundle.Bundle(
@@ -212,8 +221,8 @@ def _refuse_others(to: Path) -> None:
 
 def _give_name(part: Path, to: Path) -> None:
     if to.exists():
-        os.rename(to, part.with_name(part.name.replace(".sotaque-part", ".old.sotaque-part")))
-    os.rename(part, to)
+        to.rename(part.with_name(part.name.replace(".sotaque-part", ".old.sotaque-part")))
+    part.rename(to)
     sync_folder(to.parent)
     # The folder that was replaced, and whatever killed exports to the same place left.
     for left in to.parent.glob(f".{to.name}.*.sotaque-part"):
