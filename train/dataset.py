@@ -10,8 +10,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from train.clips import LONGEST_SECONDS, SOUNDS_VERSION, Clip, Refused, Tokenizer, heard, judged
-from train.metadata import DatasetError, read_entries
+from train.clips import (
+    LONGEST_SECONDS,
+    SOUNDS_VERSION,
+    Clip,
+    Refused,
+    Sound,
+    Tokenizer,
+    heard,
+    judged,
+)
+from train.metadata import DatasetError, Entry, read_entries
+from train.progress import counted
 from train.remembered import Remembered
 from train.settings import TrainSettings
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
@@ -67,12 +77,10 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
     # coqui-tts writes numbers and abbreviations out, each version in its own way.
     reader = f"{tokenizer.fingerprint[:16]}-{version('coqui-tts')}"
     texts = Remembered(settings.cache_dir / f"texts-{reader}.json")
-    with ThreadPoolExecutor() as pool:  # decoding leaves the interpreter's lock
-        found = list(pool.map(lambda entry: heard(entry, sounds, longest), entries))
+    found = _all_heard(entries, sounds, longest)
     results = [
         judged(entry, sound, texts, tokenizer) for entry, sound in zip(entries, found, strict=True)
     ]
-    sounds.save()
     texts.save()
     clips, twins = _without_twins([one for one in results if isinstance(one, Clip)])
     refused = (*(one for one in results if isinstance(one, Refused)), *twins)
@@ -84,6 +92,16 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
         raise DatasetError("\n".join(lines))
     told = {entry.name for entry in entries if entry.validation}
     return split(clips, refused, told, settings.max_train_samples)
+
+
+def _all_heard(entries: Sequence[Entry], sounds: Remembered, longest: float) -> list[Sound]:
+    """The recording of every row; what was found out is kept even when somebody stops it."""
+    try:
+        with ThreadPoolExecutor() as pool:  # decoding leaves the interpreter's lock
+            found = pool.map(lambda entry: heard(entry, sounds, longest), entries)
+            return list(counted(found, len(entries), "Looking at clips", patience_seconds=2.0))
+    finally:
+        sounds.save()
 
 
 def _without_twins(clips: Sequence[Clip]) -> tuple[list[Clip], list[Refused]]:

@@ -16,10 +16,9 @@ import itertools
 import json
 import logging
 import os
-import sys
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,6 +27,7 @@ import numpy as np
 import torch
 
 from train.dataset import Clip, Dataset
+from train.progress import counted
 from xtts.atomic import replace_file, sha256_of, write_json
 from xtts.audio import CODE_RATE, MEL_BANDS, SAMPLES_PER_CODE, conditioning_mel, dvae_mel, read
 from xtts.config import ModelConfig
@@ -39,7 +39,6 @@ log = logging.getLogger("train")
 
 VERSION = 1
 CLIPS_PER_SHARD = 256
-_TELL_EVERY_SECONDS = 10.0
 
 
 class FeaturesError(SotaqueError):
@@ -176,23 +175,10 @@ def _compute(clips: Sequence[Clip], base: Path, config: ModelConfig, folder: Pat
     dvae = load_dvae(base, config)
     stats = mel_stats(base, read_tensors(base / "model.pth"))
     log.info("Computing features of %d clips, once.", len(clips))
-    rest = _told(clips)
+    rest = counted(clips, len(clips), "Features")
     for _ in range(0, len(clips), CLIPS_PER_SHARD):
         stem = folder / f"{time.time_ns()}-{uuid.uuid4().hex[:8]}"
         _write_shard(stem, itertools.islice(rest, CLIPS_PER_SHARD), dvae, stats)
-
-
-def _told(clips: Sequence[Clip]) -> Iterator[Clip]:
-    """The clips one by one, with a bar where somebody watches, else a line now and then."""
-    from tqdm import tqdm
-
-    bar = tqdm(clips, desc="Features", unit="clip", disable=not sys.stderr.isatty())
-    told = time.monotonic()
-    for done, clip in enumerate(bar):
-        if bar.disable and time.monotonic() - told > _TELL_EVERY_SECONDS:
-            log.info("Features: %d of %d clips.", done, len(clips))
-            told = time.monotonic()
-        yield clip
 
 
 def _write_shard(

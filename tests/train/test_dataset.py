@@ -151,6 +151,26 @@ def test_a_second_start_decodes_nothing(
         read(folder)
 
 
+def test_a_look_that_is_stopped_goes_on(read: Read, tmp_path: Path):
+    """Ctrl-C after an hour of decoding must not cost the hour."""
+    folder = make_dataset(tmp_path / "data", clips=3)
+    rest = [folder / "wavs" / f"clip-{number}.wav" for number in (0, 1)]
+
+    def stopped(entry: Entry, *others):
+        if entry.name == "clip-2":
+            raise KeyboardInterrupt
+        return heard(entry, *others)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dataset, "heard", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            read(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(soundfile, "SoundFile", lambda path: pytest.fail(f"{path} decoded again"))
+        (folder / "metadata.csv").write_text("clip-0|One.\nclip-1|Two.\n", encoding="utf-8")
+        assert [clip.path for clip in read(folder).clips] == rest
+
+
 def test_what_could_not_be_read_is_tried_again(tmp_path: Path):
     """A disk that failed once must not refuse a clip for ever."""
     path = make_dataset(tmp_path, clips=1) / "wavs" / "clip-0.wav"
