@@ -24,6 +24,7 @@ from xtts.atomic import (
     crash_point,
     replace_file,
     require_space,
+    sync_folder,
     write_json,
 )
 from xtts.errors import SotaqueError
@@ -160,7 +161,11 @@ class Checkpoints:
                 "Lower LEARNING_RATE or set PRECISION=fp32, and go on from the last epoch."
             )
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.parent.is_dir():
+                path.parent.mkdir(parents=True)
+                # The folder's own name must outlive a power cut, or its files do not.
+                sync_folder(path.parent.parent)
+                sync_folder(path.parent.parent.parent)
         except OSError as error:
             raise WriteError(f"{path.parent} cannot be made ({error.strerror}).") from error
         require_space(path.parent, tensor_bytes(model) + tensor_bytes(trainer), path.name)

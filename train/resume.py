@@ -6,7 +6,6 @@ RESUME=PATH    a checkpoint file to start from; given again, the run that starte
 """
 
 import logging
-import os
 import shutil
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -72,6 +71,7 @@ def archive(run: RunFolder, runs_dir: Path | None) -> Path | None:
     """Moves the run, with its TensorBoard events, to archive/<UTC time>/; None if there is none.
 
     The checkpoints go first, in one rename: a kill in between leaves no half of a run to resume.
+    Raises ResumeError when something cannot be moved.
     """
     present = [path for path in (run.checkpoints, run.samples, run.metrics) if path.exists()]
     if not present:
@@ -79,16 +79,26 @@ def archive(run: RunFolder, runs_dir: Path | None) -> Path | None:
     target = run.archive / datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
     while target.exists():
         target = target.with_name(target.name + "+")
-    target.mkdir(parents=True)
-    for path in present:
-        os.replace(path, target / path.name)
-    events = sorted(runs_dir.rglob("events.out.tfevents.*")) if runs_dir else []
-    for path in events:
-        place = target / "runs" / path.relative_to(runs_dir or path.parent)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(path, place)
+    try:
+        target.mkdir(parents=True)
+        for path in present:
+            path.replace(target / path.name)
+        _move_events(runs_dir, target / "runs")
+    except OSError as error:
+        raise ResumeError(
+            f"RESUME=never: the old run could not be moved to {target} ({error}). "
+            "Move it yourself, or set OUTPUT_DIR to another folder."
+        ) from error
     log.info("RESUME=never: the old run is now in %s.", target)
     return target
+
+
+def _move_events(runs_dir: Path | None, target: Path) -> None:
+    """RUNS_DIR may be on another disk, and may hold what is not ours."""
+    for path in sorted(runs_dir.rglob("events.out.tfevents.*")) if runs_dir else []:
+        place = target / path.relative_to(runs_dir or path.parent)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(path, place)
 
 
 def _furthest(run: RunFolder) -> Resumed | None:
@@ -144,7 +154,7 @@ def _from_interrupted(path: Path) -> Resumed:
 
 
 def _checked(run: RunFolder, found: Resumed | None, now: Fingerprint) -> Resumed | None:
-    if found and (different := differences(found.provenance["fingerprint"], now)):
+    if found and (different := differences(found.provenance.get("fingerprint") or {}, now)):
         raise ResumeError(
             f"The run in OUTPUT_DIR={run.folder} was made from something else. Different are: "
             f"{'; '.join(different.values())}. Two ways on: RESUME=never moves the old run whole "
@@ -201,7 +211,7 @@ def _loaded(path: Path) -> Resumed:
 
 def _fitting(found: Resumed, path: Path, now: Fingerprint) -> Resumed:
     """Other data is what one starts from a checkpoint for; another model is a mistake."""
-    different = differences(found.provenance["fingerprint"], now)
+    different = differences(found.provenance.get("fingerprint") or {}, now)
     if different.keys() - {"data_sha256"}:
         raise ResumeError(
             f"RESUME={path} belongs to another model. Different are: "

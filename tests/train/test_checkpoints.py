@@ -236,6 +236,19 @@ def test_never_twice_in_a_second_keeps_both_and_nothing_is_nothing(run, checkpoi
     assert len(list(run.archive.iterdir())) == 2
 
 
+def test_a_run_that_cannot_be_moved_is_a_sentence(run, checkpoints, monkeypatch):
+    save(checkpoints, 1)
+
+    def refuse(self, target):
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", refuse)
+        with pytest.raises(ResumeError, match="Invalid cross-device link"):
+            checkpoints.resume("never", FINGERPRINT)
+    assert checkpoints.resume("auto", FINGERPRINT).epoch == 1
+
+
 # RESUME=PATH
 
 
@@ -350,6 +363,13 @@ def test_a_failure_to_prune_is_logged_and_the_run_goes_on(run, monkeypatch, capl
     assert run.newest_verified(fresh=True).epoch == 4
     save(checkpoints, 5)
     assert run.epochs() == [2, 5]
+
+
+def test_new_folders_outlive_a_power_cut_too(run, checkpoints, monkeypatch):
+    synced = []
+    monkeypatch.setattr("train.checkpoints.sync_folder", synced.append)
+    save(checkpoints, 1)
+    assert synced == [run.folder, run.folder.parent]
 
 
 # What must not be saved, and where there is no room
