@@ -138,6 +138,4 @@ def _dictionary() -> dict[str, str]:
 
 
 def _one_each(phones: Iterable[str]) -> str:
-    return "".join(
-        PHONES["AX" if phone == "AH0" else phone.rstrip("012")] for phone in phones
-    )
+    return "".join(PHONES["AX" if phone == "AH0" else phone.rstrip("012")] for phone in phones)

@@ -54,7 +54,7 @@ def learn(recipe: BaseRecipe, speech: Speech, folder: Path, device: torch.device
         dvae.decoder[-1].bias.copy_(mean)
     _autoencode(dvae, recipe, mels, folder, device)
     if not (folder / "codec.pt").is_file():
-        _start_codebook(dvae, mels, device)
+        _start_codebook(dvae, mels, recipe.codec.batch, device)
     _quantise(dvae, recipe, mels, folder, device)
 
 
@@ -92,7 +92,7 @@ def _autoencode(
             latents = dvae.encoder(mel)
             loss = F.l1_loss(_decoded(dvae, latents), mel) + 1e-3 * latents.float().square().mean()
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
         losses.append(float(loss.detach()))
 
@@ -103,11 +103,13 @@ def _told(losses: list[float]) -> str:
 
 
 @torch.no_grad()
-def _start_codebook(dvae: Any, mels: Sequence[Tensor], device: torch.device) -> None:
+def _start_codebook(dvae: Any, mels: Sequence[Tensor], batch: int, device: torch.device) -> None:
     """k-means (Lloyd's, 15 rounds) on the autoencoder's latents."""
     width = dvae.codebook.dim
-    batches = [_segments(mels, -1 - index, 64, device) for index in range(12)]
-    points = torch.cat([dvae.encoder(batch).transpose(1, 2).reshape(-1, width) for batch in batches])
+    batches = [_segments(mels, -1 - index, batch, device) for index in range(32)]
+    points = torch.cat(
+        [dvae.encoder(batch).transpose(1, 2).reshape(-1, width) for batch in batches]
+    )
     generator = torch.Generator().manual_seed(1)
     count = dvae.codebook.n_embed
     centres = points[torch.randint(len(points), (count,), generator=generator)].clone()

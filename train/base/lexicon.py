@@ -22,28 +22,36 @@ cook waiter student lawyer judge soldier sailor writer painter singer king queen
 father mother brother sister son daughter husband wife grandfather grandmother captain boss guest
 stranger visitor dentist butcher policeman postman engineer captain tailor clerk""".split()
 NAMES = """John Mary Peter Anna Tom Susan David Emma Paul Lucy Mark Helen James Laura George Alice
-Robert Sarah Michael Julia Henry Kate Daniel Rose Martin Grace Frank Nancy Charles Linda""".split()
+Robert Sarah Michael Julia Henry Kate Daniel Rose Martin Grace Frank Nancy Charles
+Linda""".split()
 THINGS = """cup table chair lamp door window key letter book pen pencil paper newspaper picture
-clock watch phone radio bag box basket bottle glass plate knife fork spoon bowl pot pan kettle bread
-butter cheese milk coffee tea sugar salt egg eggs apple orange pear lemon potato tomato onion carrot
-soup cake pie sandwich meat fish chicken rice coat hat shirt shoe shoes sock dress jacket scarf glove
-umbrella ring blanket pillow bed sofa carpet curtain mirror towel soap brush broom bucket hammer nail
-ladder rope saw candle match fire coin money ticket stamp map present toy ball doll kite piano guitar
-violin drum song bike car truck bus train boat ship plane wheel tree flower rose grass leaf seed stone
-rock sand wood wall fence gate roof floor stairs light battery computer camera machine engine dog cat
-horse cow sheep pig goat duck hen bird fox mouse rabbit lion bear snake spider bee butterfly story
-joke question answer lesson meal dinner lunch breakfast supper dozen piece wallet""".split()
+clock watch phone radio bag box basket bottle glass plate knife fork spoon bowl pot pan kettle
+bread butter cheese milk coffee tea sugar salt egg eggs apple orange pear lemon potato tomato
+onion carrot soup cake pie sandwich meat fish chicken rice coat hat shirt shoe shoes sock dress
+jacket scarf glove umbrella ring blanket pillow bed sofa carpet curtain mirror towel soap brush
+broom bucket hammer nail ladder rope saw candle match fire coin money ticket stamp map present toy
+ball doll kite piano guitar violin drum song bike car truck bus train boat ship plane wheel tree
+flower rose grass leaf seed stone rock sand wood wall fence gate roof floor stairs light battery
+computer camera machine engine dog cat horse cow sheep pig goat duck hen bird fox mouse rabbit
+lion bear snake spider bee butterfly story joke question answer lesson meal dinner lunch breakfast
+supper dozen piece wallet""".split()
 PLACES = """house garden kitchen bathroom bedroom office school church shop market bank station
-airport hospital library museum theater park street road bridge river lake sea beach island mountain
-hill valley forest field farm village town city country square corner harbor hotel restaurant
-cafe factory prison castle tower cellar attic garage yard stable zoo court hall room""".split()
-TIMES = """today yesterday tomorrow tonight|this morning|this evening|last night|last week|every day|
-every night|in the morning|in the evening|at noon|at night|at midnight|on Monday|on Tuesday|on Wednesday|
-on Thursday|on Friday|on Saturday|on Sunday|next week|next year|last summer|in winter|in spring|
-an hour ago|two days ago|a week ago|after dinner|before lunch|all day|all night|for an hour|
-for years|again|soon|at once|in January|in April|in June|in August|in October|in December|
-once a year|twice a week|early in the morning|late at night|since yesterday|until dark|
-in the middle of the night|at the end of the day""".replace("\n", "").replace(" tonight", "|tonight")
+airport hospital library museum theater park street road bridge river lake sea beach island
+mountain hill valley forest field farm village town city country square corner harbor hotel
+restaurant cafe factory prison castle tower cellar attic garage yard stable zoo court hall
+room""".split()
+TIMES = """
+today|tonight|this morning|this evening|last night|last week|every day|every night|
+in the morning|in the evening|at noon|at night|at midnight|on Monday|on Tuesday|
+on Wednesday|on Thursday|on Friday|on Saturday|on Sunday|next week|next year|
+last summer|in winter|in spring|an hour ago|two days ago|a week ago|after dinner|
+before lunch|all day|all night|for an hour|for years|again|soon|at once|in January|
+in April|in June|in August|in October|in December|once a year|twice a week|
+early in the morning|late at night|since yesterday|until dark|in the middle of the night|
+at the end of the day
+""".replace("\n", "")
+    " tonight", "|tonight"
+)
 NUMBERS = """two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty
 sixty hundred thousand""".split()
 PREPOSITIONS = """in on at under behind near beside from to into over across through along by with

@@ -55,7 +55,7 @@ def learn(recipe: BaseRecipe, speech: Speech, folder: Path, device: torch.device
         logits = SHARPNESS * found @ F.normalize(holder[0], dim=1).T
         loss = F.cross_entropy(logits, labels.to(device))
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
         right.append(float((logits.argmax(1).cpu() == labels).float().mean()))
 

@@ -44,9 +44,7 @@ def write(
     }
     torch.save({"model": _halved(state)}, folder / "model.pth")
     kept = {
-        name: tensor
-        for name, tensor in dvae.state_dict().items()
-        if not name.startswith(_LEFT_OUT)
+        name: tensor for name, tensor in dvae.state_dict().items() if not name.startswith(_LEFT_OUT)
     }
     torch.save(_halved(kept), folder / "dvae.pth")
     torch.save(mel_stats.cpu(), folder / "mel_stats.pth")
@@ -102,7 +100,7 @@ def vocabulary(path: Path) -> None:
         }
         for token, number in special
     ]  # fmt: skip
-    model = {
+    model: dict[str, Any] = {
         "type": "BPE", "dropout": None, "unk_token": "[UNK]", "continuing_subword_prefix": None,
         "end_of_word_suffix": None, "fuse_unk": False,
         "vocab": {token: number for number, token in enumerate(CHARACTERS)}, "merges": [],

@@ -46,7 +46,8 @@ class BaseRecipe:
 
 def _gpt(layers: int, width: int, heads: int) -> GPTShape:
     return GPTShape(
-        text_ids=len(CHARACTERS), text_start=len(CHARACTERS) - 1, text_stop=0, layers=layers, width=width, heads=heads,
+        text_ids=len(CHARACTERS), text_start=len(CHARACTERS) - 1, text_stop=0,
+        layers=layers, width=width, heads=heads,
         audio_ids=1026, audio_start=1024, audio_stop=1025, max_text_tokens=202,
         max_audio_tokens=325,
     )  # fmt: skip
@@ -59,7 +60,7 @@ FULL = BaseRecipe(
     autoencoder=Stage(1200, 24, 1e-3),
     codec=Stage(1500, 24, 5e-4),
     listener=Stage(500, 16, 1e-3),
-    pretraining=Stage(2_200, 32, 1.2e-3),
+    pretraining=Stage(2_400, 16, 1e-3),
     guided_steps=800,
     pretrained=("awb", "rms", "awb-small", "awb-smaller", "rms-small", "rms-smaller"),
     vocoder=Stage(2000, 8, 1e-3),
@@ -86,10 +87,8 @@ SHORT = BaseRecipe(
     pretrained=("awb", "rms", "kal16", "awb-small"),
     vocoder=Stage(2, 2, 5e-4),
     tuning=Stage(2, 2, 2e-4),
-    gpt=_gpt(layers=1, width=32, heads=2),
-    dvae=DVAEShape(
-        num_codes=1024, codebook_dim=8, hidden_dim=8, num_resnet_blocks=1, num_layers=2
-    ),
-    speaker_encoder=SpeakerEncoderShape(512, (1, 1, 1, 1), (4, 4, 8, 8)),
+    gpt=_gpt(layers=2, width=32, heads=2),
+    dvae=DVAEShape(num_codes=1024, codebook_dim=8, hidden_dim=8, num_resnet_blocks=1, num_layers=2),
+    speaker_encoder=SpeakerEncoderShape(512, (1, 1, 1, 1), (8, 8, 16, 16)),
     vocoder_shape=VocoderShape(16, (8, 8, 4), (16, 16, 8), "2", (3,), ((1, 2),)),
 )

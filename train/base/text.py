@@ -140,7 +140,9 @@ class Grammar:
 
     def _two(self) -> str:
         first, second = self._past().rstrip("."), self._past()
-        join = self._one([", and ", ", but ", ", so ", " because ", " when ", " while ", " before "])
+        join = self._one(
+            [", and ", ", but ", ", so ", " because ", " when ", " while ", " before "]
+        )
         return first + join + second
 
     def _said(self) -> str:
@@ -152,8 +154,9 @@ class Grammar:
         return {
             "thing": lambda: f"{self._thing()}.",
             "time": lambda: f"{self._time()}, {self._past()}",
-            "number": lambda: f"{self._one(words.NUMBERS)} {self._one(words.NUMBERS)} "
-            f"{self._one(words.NUMBERS)}.",
+            "number": lambda: (
+                f"{self._one(words.NUMBERS)} {self._one(words.NUMBERS)} {self._one(words.NUMBERS)}."
+            ),
             "answer": lambda: f"{self._one(['yes', 'no', 'well', 'good', 'oh'])}, {self._past()}",
         }[made]()
 

@@ -9,14 +9,16 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from train.base import pace
+from train.base.lessons import Lessons
 from train.base.listener import load as load_listener
-from train.base.pretraining import Lessons, Pupil
+from train.base.pretraining import Pupil
 from train.base.recipe import BaseRecipe, Stage
 from train.base.targets import FRAMES_PER_CODE, Targets
 from train.base.teacher import Speech
@@ -121,9 +123,7 @@ def _mel_segments(targets: Targets, ear: Ear, count: int, step: int) -> Segments
 
 
 @torch.no_grad()
-def _latent_segments(
-    pupil: Pupil, lessons: Lessons, ear: Ear, count: int, step: int
-) -> Segments:
+def _latent_segments(pupil: Pupil, lessons: Lessons, ear: Ear, count: int, step: int) -> Segments:
     """Latents as they are when the GPT reads the true codes."""
     draw = random.Random(f"tuning/{step}")
     long = [
@@ -174,7 +174,8 @@ def tune(
     pace.resumed(folder / "vocoder.pt", {"net": net})
     vocoder = net.vocoder
     # The other layers know sound; the first has to learn another language.
-    vocoder.waveform_decoder.conv_pre.reset_parameters()
+    first: Any = vocoder.waveform_decoder.conv_pre
+    first.reset_parameters()
     vocoder = vocoder.to(device)
     ear = Ear(speech, load_listener(folder, recipe).to(device), device)
     stage = recipe.tuning
@@ -208,7 +209,7 @@ def _learn(
         wanted = part.wanted.to(device)[:, margin : length - margin]
         loss = distance(found[:, margin : length - margin], wanted)
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         nn.utils.clip_grad_norm_(net.parameters(), 5.0)
         optimizer.step()
         losses.append(float(loss.detach()))

@@ -1,0 +1,182 @@
+"""Judges of speech that share nothing with our model: a recogniser, and statistics of the sound.
+
+Offline: pocketsphinx brings its English model, and the voices to compare with are spoken by flite.
+Called by `benchmarks.voice`.
+"""
+
+import math
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from xtts.audio import SPEAKER_RATE as RATE
+from xtts.audio import read
+from xtts.errors import SotaqueError
+
+VOICES = ("awb", "rms", "kal16", "slt")
+LOWEST_HZ, HIGHEST_HZ = 60.0, 400.0
+CEPSTRA, MEL_BANDS = 14, 40
+
+
+class JudgeError(SotaqueError):
+    """A judge's own tool is missing."""
+
+
+def teacher(voice: str, text: str) -> Tensor:
+    """What flite's `voice` makes of `text`: [samples] at 16 kHz. Raises JudgeError."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "spoken.wav"
+        command = ["flite", "-voice", voice, "-t", text, "-o", str(path)]
+        try:
+            subprocess.run(command, check=True, capture_output=True)
+        except (FileNotFoundError, subprocess.CalledProcessError) as error:
+            raise JudgeError(
+                f"flite did not speak ({error}). The judges compare with its voices; install it "
+                "with: apt-get install flite"
+            ) from error
+        return read(path, RATE)
+
+
+def words_heard(waveform: Tensor) -> str:
+    """What pocketsphinx understands of [samples] at 16 kHz."""
+    decoder = _recogniser()
+    # Every sentence is heard afresh: the recogniser would carry its noise estimate along.
+    decoder.reinit_feat()
+    loud = waveform / waveform.abs().max().clamp(min=1e-4) * 0.7
+    padded = torch.nn.functional.pad(loud, (RATE // 4, RATE // 4))
+    decoder.start_utt()
+    samples = (padded.clamp(-1, 1) * 32767).to(torch.int16).numpy()
+    decoder.process_raw(samples.tobytes(), full_utt=True)
+    decoder.end_utt()
+    found = decoder.hyp()
+    return found.hypstr if found else ""
+
+
+@cache
+def _recogniser() -> Any:
+    try:
+        from pocketsphinx import Decoder
+    except ImportError as error:
+        raise JudgeError("pocketsphinx is missing: pip install 'sotaque[dev]'") from error
+    return Decoder(samprate=RATE, loglevel="FATAL")
+
+
+def word_errors(said: Sequence[str], heard: Sequence[str]) -> float:
+    """Errors per word over all sentences together; may exceed 1."""
+    import jiwer
+
+    return float(jiwer.wer([_plain(text) for text in said], [_plain(text) for text in heard]))
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^a-z' ]", "", text.lower()) or "-"
+
+
+def fundamental(waveform: Tensor) -> Tensor:
+    """F0 in Hz of the voiced frames (40 ms each) of [samples] at 16 kHz, by autocorrelation."""
+    size = RATE // 25
+    if len(waveform) < size:
+        return torch.zeros(0)
+    frames = waveform.unfold(0, size, RATE // 100)
+    frames = frames - frames.mean(1, keepdim=True)
+    power = torch.fft.rfft(frames, 2 * size).abs().square()
+    correlation = torch.fft.irfft(power)[:, :size]
+    # A window's overlap shrinks with the lag.
+    correlation = correlation / (1 - torch.arange(size) / size)
+    energy = correlation[:, 0].clamp(min=1e-9)
+    first, last = int(RATE / HIGHEST_HZ), int(RATE / LOWEST_HZ)
+    part = correlation[:, first:last] / energy[:, None]
+    best, lag = part.max(1)
+    # The shortest lag that is nearly as good: no octave below.
+    near = (part > 0.9 * best[:, None]).float().argmax(1)
+    lag = torch.minimum(lag, near)
+    voiced = (best > 0.5) & (energy > 0.02 * energy.max())
+    return RATE / (first + lag[voiced]).float()
+
+
+def cepstra(waveform: Tensor) -> Tensor:
+    """Mel cepstra [frames, 14] of [samples] at 16 kHz, 10 ms apart; the first is loudness."""
+    from torchaudio.functional import create_dct, melscale_fbanks
+
+    window = torch.hann_window(400)
+    power = torch.stft(waveform, 512, 160, 400, window, return_complex=True).abs().square()
+    bands = melscale_fbanks(257, 0.0, RATE / 2, MEL_BANDS, RATE)
+    mel = (bands.T @ power).clamp(min=1e-8).log()
+    return mel.T @ create_dct(CEPSTRA, MEL_BANDS, "ortho")
+
+
+def portrait(waveform: Tensor) -> np.ndarray:
+    """What a voice is like, [28]: means and spreads of the cepstra where it sounds, and of F0."""
+    found = cepstra(waveform)
+    loud = found[:, 0] > found[:, 0].max() - 12
+    kept = found[loud, 1:]
+    pitch = fundamental(waveform).log()
+    if not len(pitch):
+        pitch = torch.tensor([math.log(LOWEST_HZ)])
+    pitch_facts = torch.tensor([float(pitch.median()), float(pitch.std(correction=0))])
+    return torch.cat((kept.mean(0), kept.std(0, correction=0), pitch_facts)).numpy()
+
+
+@dataclass(frozen=True)
+class VoiceJudge:
+    """Which voice it is: Gaussians with one covariance, learned on source clips of all voices."""
+
+    means: Mapping[str, np.ndarray]
+    precision: np.ndarray
+    near: float
+    far: float
+    wanted: str
+
+    @staticmethod
+    def learn(clips: Mapping[str, Sequence[Tensor]], wanted: str) -> "VoiceJudge":
+        """From clips [samples] at 16 kHz of each voice; every fifth sets the scale."""
+        drawn = {name: np.stack([portrait(clip) for clip in of]) for name, of in clips.items()}
+        shown = {name: np.delete(of, np.s_[::5], axis=0) for name, of in drawn.items()}
+        means = {name: of.mean(0) for name, of in shown.items()}
+        spread = np.concatenate([of - means[name] for name, of in shown.items()])
+        covariance = np.cov(spread.T) + 1e-3 * np.eye(spread.shape[1])
+        judge = VoiceJudge(means, np.linalg.inv(covariance), 0.0, 1.0, wanted)
+        held = {name: [judge._away(face, wanted) for face in of[::5]] for name, of in drawn.items()}
+        far = float(np.mean([np.mean(of) for name, of in held.items() if name != wanted]))
+        return VoiceJudge(means, judge.precision, float(np.mean(held[wanted])), far, wanted)
+
+    def name(self, waveform: Tensor) -> str:
+        """The voice that it is nearest to."""
+        face = portrait(waveform)
+        return min(self.means, key=lambda name: self._away(face, name))
+
+    def similarity(self, waveform: Tensor) -> float:
+        """1 as near to the wanted voice as its own held-out clips, 0 as far as the others' mean."""
+        away = self._away(portrait(waveform), self.wanted)
+        return (self.far - away) / (self.far - self.near)
+
+    def _away(self, face: np.ndarray, name: str) -> float:
+        gap = face - self.means[name]
+        return float(np.sqrt(gap @ self.precision @ gap))
+
+
+def cepstral_distortion(found: Tensor, wanted: Tensor) -> float:
+    """Mel-cepstral distortion in dB under dynamic time warping, of [samples] at 16 kHz each."""
+    one, other = (cepstra(wave)[:, 1:] for wave in (found, wanted))
+    costs = torch.cdist(one, other).numpy()
+    total = np.full((len(one) + 1, len(other) + 1), np.inf)
+    steps = np.zeros_like(total)
+    total[0, 0] = 0.0
+    for i, row in enumerate(costs, start=1):
+        for j, cost in enumerate(row, start=1):
+            came = ((i - 1, j - 1), (i - 1, j), (i, j - 1))
+            best = min(came, key=total.__getitem__)
+            total[i, j] = total[best] + cost
+            steps[i, j] = steps[best] + 1
+    # Orthonormal cepstra of log power -> those of log magnitude that the measure is defined on.
+    scale = 0.5 * math.sqrt(2 / MEL_BANDS)
+    return 10 / math.log(10) * math.sqrt(2) * scale * float(total[-1, -1] / steps[-1, -1])

@@ -1,0 +1,143 @@
+"""`python -m benchmarks voice`: how the embedded voice speaks 20 sentences, judged without ears.
+
+Each sentence is spoken with several seeds; every figure comes as mean and spread over the seeds.
+The same recogniser reads the source's recordings, so that its own mistakes are told beside.
+"""
+
+import argparse
+import json
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from benchmarks import judges
+from xtts.audio import CODE_RATE, SPEAKER_RATE, VOCODER_RATE, resample
+
+SENTENCES = Path(__file__).with_name("sentences.txt")
+# What a reference recording says, and what the voice judge learns from: neither is a test.
+REFERENCE_TEXT = "Good evening, I am going to read you a short story about a fox and a hen."
+JUDGE_TEXTS = tuple(
+    f"{who} {what} {where}."
+    for who in ("The farmer", "My sister", "A tall man", "The young queen")
+    for what in ("found a silver coin", "was waiting for us", "sold the old boat")
+    for where in ("behind the church", "early this morning")
+)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One seed, all sentences. `lengths`: the least and the greatest share of the source's."""
+
+    word_errors: float
+    heard_as_wanted: float
+    similarity: float
+    distortion_db: float
+    lengths: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and standard deviation over the seeds."""
+
+    mean: float
+    spread: float
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Prints the table, or JSON."""
+    arguments = _parser().parse_args(argv)
+    sentences = SENTENCES.read_text(encoding="utf-8").split("\n")
+    sentences = [line for line in sentences if line][: arguments.sentences]
+    report = {
+        voice: measured(arguments, voice, sentences) for voice in arguments.speak_as.split(",")
+    }
+    if arguments.json:
+        print(json.dumps(report, indent=1))
+        return 0
+    for voice, facts in report.items():
+        print(f"{voice}: the recogniser's own word errors on the source: {facts['source']:.3f}")
+        for name, value in facts["figures"].items():
+            print(f"  {name:16} {value['mean']:8.3f}  ± {value['spread']:.3f}")
+        print(f"  lengths          {facts['lengths'][0]:.2f} to {facts['lengths'][1]:.2f}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks voice", description=__doc__)
+    parser.add_argument("--bundle", default="demo", help="demo, a bundle, a checkpoint, or source")
+    parser.add_argument("--speak-as", default="awb,rms,slt", help="whose reference it is given")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--sentences", type=int, default=None, help="only the first so many")
+    parser.add_argument("--json", action="store_true")
+    return parser
+
+
+def measured(arguments: argparse.Namespace, voice: str, sentences: Sequence[str]) -> dict[str, Any]:
+    """Everything about speaking as one of flite's voices."""
+    judge = judges.VoiceJudge.learn(
+        {name: [judges.teacher(name, text) for text in JUDGE_TEXTS] for name in judges.VOICES},
+        voice,
+    )
+    source = [judges.teacher(voice, text) for text in sentences]
+    own = judges.word_errors(sentences, [judges.words_heard(clip) for clip in source])
+    seeds = [
+        figures(spoken, source, sentences, judge)
+        for spoken in _spoken(arguments.bundle, voice, sentences, arguments.seeds)
+    ]
+    columns = [asdict(seed) for seed in seeds]
+    names = [name for name in columns[0] if name != "lengths"]
+    return {
+        "source": own,
+        "figures": {name: asdict(spread([row[name] for row in columns])) for name in names},
+        "lengths": (
+            min(row["lengths"][0] for row in columns),
+            max(row["lengths"][1] for row in columns),
+        ),
+    }
+
+
+def figures(
+    spoken: Sequence[Tensor],
+    source: Sequence[Tensor],
+    sentences: Sequence[str],
+    judge: judges.VoiceJudge,
+) -> Figures:
+    """One seed's sentences, [samples] at 16 kHz each, against the source's."""
+    pairs = list(zip(spoken, source, strict=True))
+    lengths = [len(one) / len(other) for one, other in pairs]
+    named = [judge.name(clip) == judge.wanted for clip in spoken]
+    return Figures(
+        word_errors=judges.word_errors(sentences, [judges.words_heard(clip) for clip in spoken]),
+        heard_as_wanted=sum(named) / len(named),
+        similarity=statistics.fmean(judge.similarity(clip) for clip in spoken),
+        distortion_db=statistics.fmean(judges.cepstral_distortion(*pair) for pair in pairs),
+        lengths=(min(lengths), max(lengths)),
+    )
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Mean and standard deviation; the latter is 0 for a single value."""
+    return Spread(statistics.fmean(values), statistics.pstdev(values))
+
+
+def _spoken(
+    bundle: str, voice: str, sentences: Sequence[str], seeds: int
+) -> Iterator[list[Tensor]]:
+    """The sentences of each seed in turn, at 16 kHz; `source` gives flite's own, once."""
+    if bundle == "source":
+        yield [judges.teacher(voice, text) for text in sentences]
+        return
+    from xtts.bundle import open_voice
+    from xtts.synthesis import speak
+    from xtts.voice import from_reference
+
+    model = open_voice(bundle).model
+    reference = resample(judges.teacher(voice, REFERENCE_TEXT), SPEAKER_RATE, CODE_RATE)
+    heard = from_reference(model, reference)
+    for seed in range(seeds):
+        said = [speak(model, heard, text, "en", seed=seed) for text in sentences]
+        yield [resample(wave, VOCODER_RATE, SPEAKER_RATE) for wave in said]

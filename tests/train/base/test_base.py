@@ -1,0 +1,146 @@
+"""`make demo-voice` shortened: every stage, from sentences to a folder that speaks."""
+
+import itertools
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from train.base import codec, lexicon, pace, targets, teacher, text
+from train.base.__main__ import STAGES, Making
+from train.base.lexicon import Lexicon, WordNetMissingError
+from train.base.recipe import CHARACTERS, SHORT, Stage
+from train.base.teacher import Manner
+from xtts.model import load
+from xtts.synthesis import speak
+from xtts.voice import from_reference
+
+FEW_WORDS = Lexicon(
+    nouns=("table", "door", "garden"),
+    verbs=("open", "carry", "see"),
+    adjectives=("old", "green"),
+    adverbs=("slowly",),
+    irregular={"see": ("saw", "seen")},
+    glosses=("a small table; `a green door'",) * 12,
+)
+
+
+def humming(text: str, manner: Manner) -> np.ndarray:
+    """A teacher for machines without flite: a hum whose pitch is the voice's."""
+    seconds = 1.2 + 0.02 * len(text)
+    time = np.arange(int(seconds * teacher.RATE)) / teacher.RATE
+    pitch = 90 * float(manner.shift) + 40 * ("awb" in manner.name)
+    wave = sum(np.sin(2 * np.pi * pitch * n * time) / n for n in range(1, 9))
+    return (wave * np.sin(7 * time) * 3000).astype(np.int16)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Making:
+    """A voice made by the shortened recipe."""
+    folder = tmp_path_factory.mktemp("making")
+    making = Making(SHORT, folder / "work", folder / "demo", torch.device("cpu"), humming)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lexicon, "read", lambda: FEW_WORDS)
+        making.run()
+    return making
+
+
+def test_the_folder_speaks(made: Making) -> None:
+    model = load(made.to)
+    assert model.config.weights == "trained"
+    assert model.config.text_frontend == "cmu_phones"
+    hum = torch.from_numpy(humming("x", teacher.MANNERS[0]).astype(np.float32) / 32768)
+    voice = from_reference(model, hum)
+    assert len(speak(model, voice, "Hello there.", "en")) > 0
+
+
+def test_the_learned_weights_are_those_packed(made: Making) -> None:
+    learned = torch.load(made.work / "pretraining.pt", weights_only=True)["pupil"]
+    packed = load(made.to).gpt.text_embedding.weight
+    torch.testing.assert_close(packed, learned["gpt.text_embedding.weight"].half().float())
+
+
+def test_finished_stages_are_skipped(made: Making) -> None:
+    before = (made.work / "codec.pt").stat().st_mtime_ns
+    made.run([stage for stage in STAGES if stage not in ("clips", "package")])
+    assert (made.work / "codec.pt").stat().st_mtime_ns == before
+
+
+def test_ids_are_the_tokenizer_s(made: Making) -> None:
+    tokenizer = load(made.to).tokenizer
+    speech = teacher.Speech(made.work / "clips")
+    found = targets.Targets(speech, made.work / "targets")
+    for clip, ids in zip(found.clips, found.tokens, strict=True):
+        assert tokenizer.encode(clip.text, "en") == ids.tolist()
+    assert made.recipe.gpt.text_ids == len(CHARACTERS)
+
+
+def test_codes_are_those_of_the_packed_codec(made: Making) -> None:
+    from xtts.vocoder import load_dvae
+
+    speech = teacher.Speech(made.work / "clips")
+    dvae, stats = codec.load(made.work, made.recipe)
+    packed = load_dvae(made.to, load(made.to).config)
+    mel = codec.mel_of(speech, 0, stats)[None]
+    same = dvae.get_codebook_indices(mel) == packed.get_codebook_indices(mel)
+    assert same.float().mean() > 0.9
+
+
+def test_sentences_differ_and_leave_out_the_judged() -> None:
+    first = list(itertools.islice(text.sentences(FEW_WORDS, "a", set()), 50))
+    judged = {text.plain(first[3])}
+    again = list(itertools.islice(text.sentences(FEW_WORDS, "a", judged), 50))
+    assert len({text.plain(line) for line in first}) == 50
+    assert text.plain(first[3]) not in {text.plain(line) for line in again}
+    assert list(itertools.islice(text.sentences(FEW_WORDS, "a", set()), 50)) == first
+
+
+def test_past_tense() -> None:
+    forms = [text.past(verb, FEW_WORDS) for verb in ("see", "carry", "open", "close")]
+    assert forms == ["saw", "carried", "opened", "closed"]
+
+
+def test_without_wordnet_the_package_is_named(tmp_path: Path) -> None:
+    with pytest.raises(WordNetMissingError, match="wordnet-base"):
+        lexicon.read(tmp_path)
+
+
+def test_a_stopped_teacher_goes_on(tmp_path: Path) -> None:
+    planned = teacher.plan([f"Sentence {n}." for n in range(3)], 1)
+    teacher.speak_all(planned, tmp_path, humming)
+
+    def refuses(text: str, manner: Manner) -> np.ndarray:
+        raise AssertionError("already spoken")
+
+    teacher.speak_all(planned, tmp_path, refuses)
+    speech = teacher.Speech(tmp_path)
+    assert [clip.text for clip in speech.clips] == [line for line, _ in planned]
+    wanted = humming(*planned[1]).astype(np.float32) / 32768
+    np.testing.assert_allclose(speech.samples(1).numpy(), wanted)
+
+
+def test_slt_is_held_out() -> None:
+    assert teacher.HELD_OUT_VOICE not in {manner.voice for manner in teacher.MANNERS}
+    assert all(manner.shift > Fraction(1, 2) for manner in teacher.MANNERS)
+
+
+def test_dead_codes_are_revived() -> None:
+    from xtts.vocoder import new_dvae
+
+    torch.manual_seed(0)
+    book = new_dvae(SHORT.dvae).codebook
+    book.embed[:] = 100.0
+    book.cluster_size[:] = 0.0
+    book.cluster_size[:2] = 50.0
+    before = torch.cdist(torch.randn(64, 8), book.embed.T).amin()
+    codec._revive(book, torch.randn(64, 8), step=0)
+    assert torch.cdist(torch.randn(64, 8), book.embed.T).amin() < before / 10
+
+
+def test_the_rate_rises_and_falls() -> None:
+    stage = Stage(1000, 1, 1.0)
+    rates = [pace.rate(step, stage) for step in (0, 199, 600, 999)]
+    assert rates[0] < 0.01 and rates[1] > 0.85 and rates[1] > rates[2] > rates[3]
+    assert rates[3] == pytest.approx(0.02)

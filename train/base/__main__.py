@@ -1,0 +1,148 @@
+"""`make demo-voice`: every stage of the embedded voice in order, from sentences to files.
+
+Each stage goes on where it was stopped, and a finished one is skipped; `--only` runs one. On a GPU
+the whole takes minutes, on 2 cores hours.
+"""
+
+import argparse
+import hashlib
+import itertools
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from train.base import (
+    codec,
+    lessons,
+    lexicon,
+    listener,
+    package,
+    pretraining,
+    targets,
+    teacher,
+    text,
+    voicing,
+)
+from train.base.recipe import FULL, SHORT, BaseRecipe
+from train.base.targets import Targets
+from train.base.teacher import Speech
+from xtts.errors import SotaqueError
+
+JUDGED = Path(__file__).parents[2] / "benchmarks" / "sentences.txt"
+STAGES = ("clips", "codec", "listener", "targets", "vocoder", "pretraining", "tuning", "package")
+
+
+@dataclass(frozen=True)
+class Making:
+    """One making: its recipe, its work folder, where the voice is written, and the device."""
+
+    recipe: BaseRecipe
+    work: Path
+    to: Path
+    device: torch.device
+    speaker: teacher.Speaker = teacher.flite
+
+    def run(self, stages: Sequence[str] = STAGES) -> None:
+        """Runs the stages in their order."""
+        self.work.mkdir(parents=True, exist_ok=True)
+        for stage in STAGES:
+            if stage in stages:
+                started = time.monotonic()
+                getattr(self, stage)()
+                minutes = (time.monotonic() - started) / 60
+                print(f"{stage}: done after {minutes:.1f} minutes", flush=True)
+
+    def clips(self) -> None:
+        """Sentences, spoken by the teacher."""
+        judged = {text.plain(line) for line in JUDGED.read_text(encoding="utf-8").splitlines()}
+        endless = text.sentences(lexicon.read(), f"text/{self.recipe.seed}", judged)
+        found = list(itertools.islice(endless, self.recipe.sentences))
+        planned = teacher.plan(found, self.recipe.seed)
+        teacher.speak_all(planned, self.work / "clips", self.speaker)
+
+    def codec(self) -> None:
+        """The DVAE and the scales of the mels."""
+        codec.learn(self.recipe, self._speech, self.work, self.device)
+
+    def listener(self) -> None:
+        """The speaker encoder."""
+        listener.learn(self.recipe, self._speech, self.work, self.device)
+
+    def targets(self) -> None:
+        """Codes and mels of all clips."""
+        dvae, mel_stats = codec.load(self.work, self.recipe)
+        targets.compute(self._speech, dvae.to(self.device), mel_stats, self.work / "targets")
+
+    def vocoder(self) -> None:
+        """The vocoder from mels; needs no GPT."""
+        voicing.learn_from_mels(self.recipe, self._speech, self._targets, self.work, self.device)
+
+    def pretraining(self) -> None:
+        """The GPT."""
+        mel_stats = codec.load(self.work, self.recipe)[1]
+        pretraining.learn(
+            self.recipe, self._speech, self._targets, mel_stats, self.work, self.device
+        )
+
+    def tuning(self) -> None:
+        """The vocoder for the GPT's latents."""
+        mel_stats = codec.load(self.work, self.recipe)[1]
+        pupil = pretraining.load(self.work, self.recipe).to(self.device)
+        heard = lessons.references(self._speech, mel_stats, self.recipe.pretrained)
+        taught = lessons.Lessons(self._targets, heard, self.recipe)
+        voicing.tune(self.recipe, self._speech, taught, pupil, self.work, self.device)
+
+    def package(self) -> None:
+        """The five files of the voice, and what they hash to."""
+        dvae, mel_stats = codec.load(self.work, self.recipe)
+        package.write(
+            self.to,
+            self.recipe,
+            gpt=pretraining.load(self.work, self.recipe).gpt,
+            vocoder=voicing.load(self.work, self.recipe).waveform_decoder,
+            speaker_encoder=listener.load(self.work, self.recipe).net,
+            dvae=dvae,
+            mel_stats=mel_stats,
+            weights="trained",
+        )
+        for name in ("model.pth", "dvae.pth", "mel_stats.pth", "vocab.json", "config.json"):
+            digest = hashlib.sha256((self.to / name).read_bytes()).hexdigest()
+            print(f"{digest}  {name}")
+
+    @property
+    def _speech(self) -> Speech:
+        return Speech(self.work / "clips")
+
+    @property
+    def _targets(self) -> Targets:
+        return Targets(self._speech, self.work / "targets")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Makes the voice; prints the sentence of a fault and returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m train.base", description=__doc__)
+    parser.add_argument("--work", type=Path, default=Path("train/output/base"))
+    parser.add_argument("--to", type=Path, default=Path("train/output/demo"))
+    parser.add_argument("--only", choices=STAGES, action="append", help="may be given again")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--threads", type=int, help="fewer than cores where others work too")
+    parser.add_argument("--short", action="store_true", help="tiny sizes: does every stage run?")
+    arguments = parser.parse_args(argv)
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    recipe = SHORT if arguments.short else FULL
+    making = Making(recipe, arguments.work, arguments.to, torch.device(arguments.device))
+    try:
+        making.run(arguments.only or STAGES)
+    except SotaqueError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""Batches for the GPT's pretraining: clips of like length and of few pseudo-speakers together.
+
+Called by `train.base.pretraining` and `train.base.voicing`.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from train.base.recipe import BaseRecipe
+from train.base.targets import Targets
+from train.base.teacher import MANNERS, Speech
+from xtts.audio import CODE_RATE, conditioning_mel
+from xtts.rows import Rows, pack
+
+REFERENCES_PER_MANNER = 40
+REFERENCE_FRAMES = (80, 160)
+# Longer clips are left out: a step costs as much as its longest rows.
+MOST_CODES = 70
+# Batches are drawn from within a half of the pseudo-speakers, and sorted in such windows.
+FAMILIES = 2
+WINDOW_BATCHES = 24
+VALIDATION_CLIPS = 96
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A batch: rows, which clips, and which reference mel each row is conditioned on."""
+
+    rows: Rows
+    clips: tuple[int, ...]
+    reference_of: Tensor
+    mels: Tensor
+
+
+class Lessons:
+    """Batches of clips of like length. One reference of each pseudo-speaker serves all its rows of
+    a batch: reading references would cost more than reading rows."""
+
+    def __init__(
+        self, targets: Targets, references: dict[str, list[Tensor]], recipe: BaseRecipe
+    ) -> None:
+        self.targets = targets
+        self.references = references
+        self.recipe = recipe
+        self.heard = [
+            index
+            for index, clip in enumerate(targets.clips)
+            if clip.manner in recipe.pretrained and targets.counts[index] <= MOST_CODES
+        ]
+        self.kept_back = tuple(self.heard[: min(VALIDATION_CLIPS, len(self.heard) // 8)])
+
+    def batch(self, clips: Sequence[int], seed: str) -> Lesson:
+        """The lesson of these clips."""
+        draw = random.Random(seed)
+        manners = sorted({self.targets.clips[clip].manner for clip in clips})
+        heard = [self._reference(draw, manner) for manner in manners]
+        rows = pack(
+            [self.targets.tokens[clip] for clip in clips],
+            [self.targets.codes(clip) for clip in clips],
+            heard,
+            self.recipe.gpt,
+            stop_input=True,
+        )
+        mels = torch.cat([self.targets.mels(clip) for clip in clips])
+        which = [manners.index(self.targets.clips[clip].manner) for clip in clips]
+        return Lesson(rows, tuple(clips), torch.tensor(which), mels)
+
+    def _reference(self, draw: random.Random, manner: str) -> Tensor:
+        mel = draw.choice(self.references[manner])
+        frames = min(mel.shape[1], draw.randint(*REFERENCE_FRAMES))
+        start = draw.randint(0, mel.shape[1] - frames)
+        return mel[:, start : start + frames].float()
+
+    def training(self, first: int) -> Iterator[Lesson]:
+        """The lessons from number `first` on, endless; the order depends on the seed alone."""
+        number, epoch = 0, 0
+        while True:
+            for group in self._epoch(epoch):
+                if number >= first:
+                    yield self.batch(group, f"lesson/{self.recipe.seed}/{number}")
+                number += 1
+            epoch += 1
+
+    def _epoch(self, epoch: int) -> list[list[int]]:
+        """Clips of like length and of few pseudo-speakers together: fewer references to read."""
+        draw = random.Random(f"epoch/{self.recipe.seed}/{epoch}")
+        names = [manner.name for manner in MANNERS if manner.name in self.recipe.pretrained]
+        order = self.heard[len(self.kept_back) :]
+        draw.shuffle(order)
+        groups = []
+        for family in range(FAMILIES):
+            part = [
+                clip
+                for clip in order
+                if names.index(self.targets.clips[clip].manner) % FAMILIES == family
+            ]
+            groups += self._cut(part)
+        draw.shuffle(groups)
+        return groups
+
+    def _cut(self, order: Sequence[int]) -> list[list[int]]:
+        size = self.recipe.pretraining.batch
+        length = self.targets.row_length
+        groups = []
+        for start in range(0, len(order), size * WINDOW_BATCHES):
+            part = sorted(order[start : start + size * WINDOW_BATCHES], key=length)
+            groups += [part[first : first + size] for first in range(0, len(part), size)]
+        return [group for group in groups if len(group) == size or len(groups) == 1]
+
+
+def references(
+    speech: Speech, mel_stats: Tensor, manners: Sequence[str]
+) -> dict[str, list[Tensor]]:
+    """Conditioning mels [80, frames] of some clips of each pseudo-speaker."""
+    found: dict[str, list[Tensor]] = {name: [] for name in manners}
+    for index, clip in enumerate(speech.clips):
+        kept = found.get(clip.manner)
+        if kept is not None and len(kept) < REFERENCES_PER_MANNER and clip.seconds > 1.5:
+            mel = conditioning_mel(speech.at(index, CODE_RATE)[None], mel_stats)[0]
+            kept.append(mel.half())
+    return found
