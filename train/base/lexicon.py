@@ -50,8 +50,6 @@ in April|in June|in August|in October|in December|once a year|twice a week|
 early in the morning|late at night|since yesterday|until dark|in the middle of the night|
 at the end of the day
 """.replace("\n", "")
-    " tonight", "|tonight"
-)
 NUMBERS = """two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty
 sixty hundred thousand""".split()
 PREPOSITIONS = """in on at under behind near beside from to into over across through along by with
