@@ -1,0 +1,213 @@
+"""The house rules: who may import whom, how long a module may be, where the environment is read.
+
+Read from the syntax tree, so that a rule is broken by the line that breaks it, run or not.
+"""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("xtts", "train", "api", "benchmarks")
+MODULES = sorted(path.relative_to(ROOT) for one in PACKAGES for path in (ROOT / one).rglob("*.py"))
+MOST_LINES = 250
+MOST_FUNCTION_LINES = 60
+MOST_LOOP_LINES = 40
+
+# Arrows are imports; there are no others.
+MAY_NOT_IMPORT = {
+    "xtts": ("train", "api", "benchmarks", "tests"),
+    "train": ("api", "benchmarks", "tests"),
+    "api": ("train", "benchmarks", "tests"),
+    "benchmarks": ("tests",),
+}
+# Coqui's learning part and trainer drag transformers in (8.9 s against 2.6 s) and have broken with
+# it: they are the reference in tests/peers and benchmarks, never on our path.
+PEERS_ONLY = (
+    "transformers",
+    "trainer",
+    "TTS.tts.models.xtts",
+    "TTS.tts.layers.xtts.gpt",
+    "TTS.tts.layers.xtts.trainer",
+    "TTS.tts.layers.tortoise.arch_utils",
+)
+VAGUE = {"utils", "util", "helpers", "helper", "core", "manager", "service", "common", "misc"}
+# The settings read the environment. The others, and why:
+READS_ENVIRONMENT = {
+    "xtts/settings.py": "command line, environment, .env",
+    "xtts/atomic.py": "SOTAQUE_CRASH_AT: tests kill a writer at a named point",
+    "xtts/worker_child.py": "SOTAQUE_WORKER_FAULT: tests make the worker fail",
+    "xtts/threads.py": "sets how OpenMP waits, before torch starts it",
+}
+
+
+class Import(NamedTuple):
+    module: str
+    line: int
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse((ROOT / path).read_text(encoding="utf-8"), str(path))
+
+
+def imports(path: Path) -> Iterator[Import]:
+    """Every import, those inside functions too; `from a import b` is a and a.b."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (Import(alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            module = str(node.module)
+            yield Import(module, node.lineno)
+            yield from (Import(f"{module}.{alias.name}", node.lineno) for alias in node.names)
+
+
+def within(module: str, package: str) -> bool:
+    return module == package or module.startswith(package + ".")
+
+
+def test_there_is_something_to_judge() -> None:
+    assert {path.parts[0] for path in MODULES} == set(PACKAGES)
+    assert len(MODULES) > 50
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_a_module_imports_only_what_its_package_may(path: Path) -> None:
+    forbidden = MAY_NOT_IMPORT[path.parts[0]]
+    broken = [one for one in imports(path) if any(within(one.module, name) for name in forbidden)]
+    assert broken == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_coquis_learning_part_is_for_comparison_only(path: Path) -> None:
+    if path.parts[0] == "benchmarks":
+        return
+    broken = [one for one in imports(path) if any(within(one.module, name) for name in PEERS_ONLY)]
+    assert broken == []
+
+
+def test_only_the_tests_beside_coqui_import_its_learning_part() -> None:
+    tests = [path.relative_to(ROOT) for path in (ROOT / "tests").rglob("*.py")]
+    users = {
+        path.parts[1]
+        for path in tests
+        if any(within(one.module, name) for one in imports(path) for name in PEERS_ONLY)
+    }
+    assert users <= {"peers", "benchmarks"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_a_module_fits_into_a_head_and_a_function_on_a_screen(path: Path) -> None:
+    lines = len((ROOT / path).read_text(encoding="utf-8").splitlines())
+    assert lines < MOST_LINES
+    long = [
+        f"{node.name}: {length(node)} lines"
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and length(node) > MOST_FUNCTION_LINES
+    ]
+    assert long == []
+
+
+def length(node: ast.stmt) -> int:
+    return int(node.end_lineno or 0) - node.lineno + 1
+
+
+def test_the_loop_is_read_from_top_to_bottom() -> None:
+    functions = [
+        one for one in tree(Path("train/loop.py")).body if isinstance(one, ast.FunctionDef)
+    ]
+    assert all(length(one) <= MOST_LOOP_LINES for one in functions)
+    assert any(isinstance(inner, ast.For) for one in functions for inner in ast.walk(one))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_names_say_what_a_module_is(path: Path) -> None:
+    words = {word for part in path.with_suffix("").parts for word in part.split("_")}
+    assert words & VAGUE == set()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_a_module_says_what_it_is(path: Path) -> None:
+    assert ast.get_docstring(tree(path))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_nothing_loads_what_could_run(path: Path) -> None:
+    """A pickle may run anything: torch.load always says weights_only=True."""
+    for node in ast.walk(tree(path)):
+        if not isinstance(node, ast.Call):
+            continue
+        safe = {word.arg: ast.unparse(word.value) for word in node.keywords}.get("weights_only")
+        assert safe in (None, "True"), f"{path}:{node.lineno}"
+        if ast.unparse(node.func) == "torch.load":
+            assert safe == "True", f"{path}:{node.lineno}"
+    names = {one.module for one in imports(path)}
+    assert names & {"pickle", "dill", "cloudpickle", "joblib", "shelve"} == set()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_the_environment_is_read_in_one_place(path: Path) -> None:
+    if str(path) in READS_ENVIRONMENT:
+        return
+    asked = {"environ", "environb", "getenv", "putenv", "unsetenv"}
+    of_os = {
+        node.attr
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "os"
+    }
+    by_name = {one.module.removeprefix("os.") for one in imports(path) if within(one.module, "os")}
+    assert (of_os | by_name) & asked == set()
+
+
+def test_the_exceptions_are_still_needed() -> None:
+    for name in READS_ENVIRONMENT:
+        assert "environ" in (ROOT / name).read_text(encoding="utf-8"), name
+
+
+def test_importing_a_package_does_no_work() -> None:
+    """Not even torch: `--help` and a mistyped setting answer at once."""
+    code = (
+        "import sys; before = set(sys.modules); import xtts, train, api, benchmarks;"
+        "import xtts.settings, train.settings, api.settings, train.__main__, xtts.__main__;"
+        "print(*sorted({name.split('.')[0] for name in set(sys.modules) - before}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    loaded = set(done.stdout.split())
+    assert {"xtts", "train", "api"} <= loaded
+    heavy = {"torch", "torchaudio", "TTS", "numpy", "transformers", "soundfile", "tensorboard"}
+    assert loaded & heavy == set()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_a_module_only_defines(path: Path) -> None:
+    """At its top a module defines names; calls there are of the few kinds that make a constant."""
+    for node in tree(path).body:
+        loose = isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant)
+        looping = isinstance(node, ast.For | ast.While | ast.With | ast.Try)
+        assert not loose, f"{path}:{node.lineno}: {ast.unparse(node)}"
+        assert not looping, f"{path}:{node.lineno}"
+
+
+def test_the_tests_stand_as_the_code_does() -> None:
+    """tests/train/test_x.py is about train/x.py, or about something that train is asked to do."""
+    for package in ("xtts", "train"):
+        folder = ROOT / "tests" / package
+        assert (folder / "__init__.py").exists()
+        names = {path.stem.removeprefix("test_") for path in folder.glob("test_*.py")}
+        modules = {path.stem for path in (ROOT / package).glob("*.py")}
+        assert len(names & modules) >= len(names) / 2

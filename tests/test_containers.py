@@ -1,0 +1,346 @@
+"""The Dockerfile, the two compose files and the entry point keep the contract, without a Docker.
+
+Whether the images build is asked in tests marked `system`.
+"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from xtts.setting_names import API_NAMES, SHARED_NAMES, TRAIN_NAMES
+
+ROOT = Path(__file__).parents[1]
+TRAINING = "docker-compose-training.yml"
+API = "docker-compose-gpu.yml"
+BOTH = (TRAINING, API)
+# What each container decides itself: where its folders are mounted, what its port means inside.
+FIXED = {
+    TRAINING: {
+        "DATASET_DIR": "/data/dataset",
+        "OUTPUT_DIR": "/data/output",
+        "RUNS_DIR": "/data/runs",
+        "CACHE_DIR": "/data/cache",
+        "TENSORBOARD": "off",
+    },
+    API: {
+        "OUTPUT_DIR": "/data/output",
+        "API_HOST": "0.0.0.0",
+        "API_PORT": "8005",
+        "API_ALLOW_NO_KEY": "on",
+    },
+}
+NAMES = {TRAINING: TRAIN_NAMES | SHARED_NAMES, API: API_NAMES | SHARED_NAMES}
+
+
+def compose(name: str, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The file as Compose reads it: `${NAME:-default}` filled in, an empty value as a missing one.
+
+    None: as it stands.
+    """
+    text = (ROOT / name).read_text(encoding="utf-8")
+    if environ is not None:
+        text = re.sub(r"\$\{(\w+):-([^}]*)\}", lambda m: environ.get(m[1]) or m[2], text)
+        assert "${" not in text
+    loaded: dict[str, Any] = yaml.safe_load(text)
+    return loaded
+
+
+def program(name: str, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+    service: dict[str, Any] = compose(name, environ)["services"][
+        "trainer" if name == TRAINING else "api"
+    ]
+    return service
+
+
+def environment(name: str) -> dict[str, str | None]:
+    """None: passed by its name, with whatever value it has outside."""
+    pairs = (line.partition("=") for line in program(name)["environment"])
+    return {key: value if equals else None for key, equals, value in pairs}
+
+
+@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize("environ", [None, {}], ids=["as it stands", "filled in"])
+def test_the_files_are_what_compose_accepts(name: str, environ: Mapping[str, str] | None) -> None:
+    schemas = resources.files("check_jsonschema") / "builtin_schemas" / "vendor"
+    schema = json.loads((schemas / "compose-spec.json").read_text(encoding="utf-8"))
+    jsonschema.Draft7Validator(schema).validate(compose(name, environ))
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_every_setting_is_passed_by_name_and_an_empty_value_still_wins(name: str) -> None:
+    # `- NAME` and never `- NAME=${NAME:-…}`: the latter would turn an empty value into no value.
+    passed = environment(name)
+    assert set(passed) - {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"} == NAMES[name]
+    assert {key: passed[key] for key in FIXED[name]} == FIXED[name]
+    assert {passed[key] for key in NAMES[name] - set(FIXED[name])} == {None}
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_they_start_on_any_machine_and_one_line_gives_them_the_gpu(name: str) -> None:
+    assert program(name, {})["runtime"] == "runc"
+    assert program(name, {"DOCKER_RUNTIME": ""})["runtime"] == "runc"
+    assert program(name, {"DOCKER_RUNTIME": "nvidia"})["runtime"] == "nvidia"
+    assert "deploy" not in program(name)  # a reservation is fatal where there is no GPU
+    assert environment(name)["NVIDIA_VISIBLE_DEVICES"] == "${NVIDIA_VISIBLE_DEVICES:-all}"
+    assert environment(name)["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_a_missing_dotenv_is_no_fault(name: str) -> None:
+    # Compose fills ${…} from .env when there is one; an env_file must be said to be optional.
+    for service in compose(name)["services"].values():
+        assert all(item["required"] is False for item in service.get("env_file", []))
+        mounts = [mount["source"] for mount in service["volumes"]]
+        assert not [source for source in mounts if source.endswith(".env")]
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_ports_are_published_on_this_machine_only(name: str) -> None:
+    services = compose(name, {})["services"].values()
+    published = [port for service in services for port in service.get("ports", [])]
+    assert published == ["127.0.0.1:6006:6006" if name == TRAINING else "127.0.0.1:8005:8005"]
+    moved = {"TENSORBOARD_PORT": "7000", "API_PORT": "7000"}
+    services = compose(name, moved)["services"].values()
+    inside = "6006" if name == TRAINING else "8005"
+    published = [port for service in services for port in service.get("ports", [])]
+    assert published == [f"127.0.0.1:7000:{inside}"]
+
+
+def test_tensorboard_lives_as_long_as_the_service_and_shows_what_the_trainer_writes() -> None:
+    services = compose(TRAINING, {})["services"]
+    command = services["tensorboard"]["command"]
+    assert {"--logdir=/data/runs", "--host=0.0.0.0", "--port=6006"} <= set(command)
+    assert (
+        sources(services["tensorboard"])["/data/runs"] == sources(services["trainer"])["/data/runs"]
+    )
+    assert "depends_on" not in services["tensorboard"]
+
+
+def sources(service: Mapping[str, Any]) -> dict[str, str]:
+    return {mount["target"]: mount["source"] for mount in service["volumes"]}
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {
+            "OUTPUT_DIR": "/big/out",
+            "DATASET_DIR": "~/voices/anna",
+            "RUNS_DIR": "r",
+            "CACHE_DIR": "c",
+        },
+        {"OUTPUT_DIR": "", "DATASET_DIR": "", "RUNS_DIR": "", "CACHE_DIR": ""},
+    ],
+)
+@pytest.mark.parametrize("name", BOTH)
+def test_each_folder_of_the_settings_is_mounted_where_the_container_looks_for_it(
+    name: str, environ: dict[str, str]
+) -> None:
+    mounted = sources(program(name, environ))
+    defaults = {
+        "DATASET_DIR": "train/data/demo",
+        "OUTPUT_DIR": "train/output",
+        "RUNS_DIR": "train/runs",
+        "CACHE_DIR": "train/cache",
+    }
+    for key, inside in FIXED[name].items():
+        if key in defaults:
+            assert mounted[inside] == (environ.get(key) or defaults[key])
+    assert mounted["/project"] == "."
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_what_is_the_users_own_is_mounted_read_only(name: str) -> None:
+    writable = [mount for mount in program(name)["volumes"] if not mount.get("read_only")]
+    kept = {"/data/output", "/data/runs", "/data/cache"} if name == TRAINING else set()
+    assert {mount["target"] for mount in writable} == kept
+    # The short form would take `my-clips` for the name of a volume and train on an empty folder.
+    assert {mount["type"] for mount in program(name)["volumes"]} == {"bind"}
+
+
+def test_a_dataset_that_is_not_there_is_a_fault_and_an_output_folder_is_made() -> None:
+    made = {
+        m["target"]: m.get("bind", {}).get("create_host_path") for m in program(TRAINING)["volumes"]
+    }
+    assert made["/data/dataset"] is False
+    assert made["/data/output"] is made["/data/runs"] is made["/data/cache"] is True
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_a_stop_reaches_the_program_and_leaves_it_time(name: str) -> None:
+    service = program(name)
+    assert service["init"] is True
+    minutes_or_seconds = re.fullmatch(r"(\d+)([ms])", service["stop_grace_period"])
+    assert minutes_or_seconds
+    seconds = int(minutes_or_seconds[1]) * (60 if minutes_or_seconds[2] == "m" else 1)
+    assert seconds >= 20  # STOP_SECONDS is 8
+    assert "shm_size" in service
+
+
+def test_the_health_checks_ask_the_program_itself() -> None:
+    assert "127.0.0.1:8005/readyz" in program(API)["healthcheck"]["test"][-1]
+    board = compose(TRAINING)["services"]["tensorboard"]["healthcheck"]["test"]
+    assert "127.0.0.1:6006" in board[-1]
+    for command in (program(API)["healthcheck"]["test"], board):
+        compile(command[-1], "healthcheck", "exec")
+
+
+def test_the_trainer_is_healthy_while_something_is_written(tmp_path: Path) -> None:
+    command = program(TRAINING)["healthcheck"]["test"].replace("/data", str(tmp_path))
+    for folder in ("output", "cache"):
+        (tmp_path / folder).mkdir()
+    metrics = tmp_path / "output" / "metrics.jsonl"
+    metrics.touch()
+    assert subprocess.run(["sh", "-c", command], check=False).returncode == 0
+    for path in (metrics, *tmp_path.iterdir()):
+        os.utime(path, (1e9, 1e9))
+    assert subprocess.run(["sh", "-c", command], check=False).returncode != 0
+
+
+# ---- the images ----
+
+
+def dockerfile() -> list[list[str]]:
+    """The instructions, as words; continued lines joined."""
+    text = re.sub(r"\\\n", " ", (ROOT / "Dockerfile").read_text(encoding="utf-8"))
+    return [line.split() for line in text.splitlines() if line and line[0] != "#"]
+
+
+def stages() -> dict[str, list[list[str]]]:
+    found: dict[str, list[list[str]]] = {}
+    for words in dockerfile():
+        if words[0] == "FROM":
+            found[words[3]] = []
+        found[list(found)[-1]].append(words)
+    return found
+
+
+def test_there_is_one_base_and_two_images_and_compose_builds_them() -> None:
+    froms = {name: lines[0][1] for name, lines in stages().items()}
+    assert froms == {"base": "python:3.11-slim", "train": "base", "api": "base"}
+    for name, target in ((TRAINING, "train"), (API, "api")):
+        for service in compose(name)["services"].values():
+            assert service["build"]["target"] == target
+            assert service["build"]["args"] == {"TORCH_BACKEND": "${TORCH_BACKEND:-default}"}
+    assert ["ARG", "TORCH_BACKEND=default"] in stages()["base"]
+
+
+def test_each_image_runs_its_program_and_says_its_port() -> None:
+    for name, port in (("train", "6006"), ("api", "8005")):
+        assert ["EXPOSE", port] in stages()[name]
+        assert ["CMD", '["python",', '"-m",', f'"{name}"]'] in stages()[name]
+
+
+def test_a_change_of_the_code_does_not_install_torch_again() -> None:
+    lines = [" ".join(words) for words in stages()["base"]]
+    locked = next(i for i, line in enumerate(lines) if line.endswith(".ci/install lock"))
+    code = next(i for i, line in enumerate(lines) if line.startswith("COPY xtts"))
+    assert locked < code
+
+
+def test_nobody_agrees_to_a_licence_and_no_setting_is_preset() -> None:
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    preset = set(re.findall(r"\b([A-Z_]+)=", text))
+    assert preset & (TRAIN_NAMES | SHARED_NAMES | API_NAMES) == set()
+    assert environment(TRAINING)["COQUI_TOS_AGREED"] is None
+
+
+def test_the_image_gets_every_package_and_nothing_else() -> None:
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").split("\n")
+    lines = [line for line in ignored if line and line[0] != "#"]
+    assert lines[0] == "*"
+    allowed = {line[1:] for line in lines if line[0] == "!"}
+    copied = {word for words in dockerfile() if words[0] == "COPY" for word in words[1:-1]}
+    assert copied == allowed
+    assert {path for path in copied if not (ROOT / path).exists()} == set()
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = packages["tool"]["setuptools"]["packages"]["find"]["include"]
+    assert {name.rstrip("*") for name in wanted} - {"benchmarks"} <= allowed
+    kept_out = {line for line in lines[1:] if line[0] != "!"}
+    assert {"train/output", "train/runs", "train/cache"} <= kept_out
+
+
+# ---- the entry point ----
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that another user may enter, which pytest's own is not."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    for name in ("project", "output", "runs", "cache"):
+        (folder / name).mkdir()
+    yield folder
+    shutil.rmtree(folder)
+
+
+def enter(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
+    environ = {"PATH": os.environ["PATH"], "OUTPUT_DIR": str(folder / "output")}
+    environ |= {"RUNS_DIR": str(folder / "runs"), "CACHE_DIR": str(folder / "not there")}
+    return subprocess.run(
+        ["/bin/sh", str(ROOT / ".ci" / "entrypoint"), "/bin/sh", "-c", command],
+        cwd=folder / "project", env=environ, capture_output=True, text=True, timeout=30,
+        check=False,
+    )  # fmt: skip
+
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, as in a container")
+
+
+@root_only
+@pytest.mark.parametrize("owner", [0, 1234])
+def test_root_owned_mounts_work_although_the_program_is_not_root(
+    open_folder: Path, owner: int
+) -> None:
+    os.chown(open_folder / "project", owner, owner)
+    (open_folder / "runs" / "older").mkdir()
+    done = enter(open_folder, "id -u; id -g; id -G; touch $OUTPUT_DIR/a $RUNS_DIR/older/b")
+    assert done.returncode == 0, done.stderr
+    who = owner or 1000
+    assert done.stdout.split() == [str(who)] * 3
+    assert (open_folder / "output" / "a").stat().st_uid == who
+    assert (open_folder / "runs" / "older" / "b").stat().st_uid == who
+
+
+@root_only
+def test_what_another_user_owns_stays_theirs(open_folder: Path) -> None:
+    theirs = open_folder / "output" / "theirs"
+    theirs.touch()
+    os.chown(theirs, 4321, 4321)
+    assert enter(open_folder, "true").returncode == 0
+    assert theirs.stat().st_uid == 4321
+
+
+@root_only
+def test_the_program_cannot_become_root_again(open_folder: Path) -> None:
+    done = enter(open_folder, "grep -E '^(NoNewPrivs|CapEff)' /proc/self/status")
+    assert done.stdout.split() == ["CapEff:", "0" * 16, "NoNewPrivs:", "1"]
+
+
+def test_the_exit_code_and_the_arguments_are_the_programs(open_folder: Path) -> None:
+    done = enter(open_folder, "echo 'two  words'; exit 65")
+    assert done.returncode == 65
+    assert done.stdout == "two  words\n"
+
+
+def test_tensorboards_health_check_tells_a_dead_one() -> None:
+    board = compose(TRAINING)["services"]["tensorboard"]["healthcheck"]["test"][-1]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        dead = board.replace("6006", str(free.getsockname()[1]))
+        with pytest.raises(OSError):
+            exec(dead)

@@ -1,0 +1,125 @@
+"""What the README and docs name is there: files, commands of make, settings, links."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from xtts.setting_names import NAMES
+from xtts.settings_text import HOUSE
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCUMENTS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+# Made by a run, or by the reader.
+NOT_COMMITTED = ("train/output", "train/runs", "train/cache", ".venv", ".env")
+
+
+def text_of(document: str) -> str:
+    return (ROOT / document).read_text(encoding="utf-8")
+
+
+def targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.M))
+
+
+def tree() -> list[str]:
+    """The paths of the annotated tree: a name alone is inside the folder above it."""
+    block = next(part for part in README.split("```") if "\nxtts/" in part)
+    paths, folder = [], ""
+    for line in block.strip("\n").splitlines():
+        names = re.split(r"\s{3,}", line.strip())[0].split()
+        if line and line[0] != " ":
+            folder = names[0] if names[0].endswith("/") else ""
+            paths.append(names[0])
+        elif line:
+            paths += [folder + name for name in names]
+    return paths
+
+
+def test_the_two_commands_come_first() -> None:
+    commands = [line for line in README.splitlines()[1:6] if line.startswith("make ")]
+    assert [line.split()[1] for line in commands] == ["train", "test"]
+
+
+def test_every_line_of_the_tree_is_there() -> None:
+    found = tree()
+    assert len(found) > 40
+    assert [path for path in found if not (ROOT / path).exists()] == []
+
+
+def test_the_tree_leaves_no_file_of_the_top_out() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a clone: what belongs to it and what is the reader's cannot be told apart")
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    tops = {line.split("/")[0] for line in listed.splitlines()}
+    told = {path.split("/")[0] for path in tree()}
+    assert tops - told <= {"README.md", "LICENSE", ".gitignore", ".dockerignore"}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_path_in_a_sentence_is_there(document: str) -> None:
+    quoted = re.findall(
+        r"`([^`\s]+/[^`\s]*|[^`\s]+\.(?:py|md|yml|toml|lock|example))`", text_of(document)
+    )
+    tops = {path.name for path in ROOT.iterdir()} | {"train", "xtts", "api", "docs"}
+    ours = {path for path in quoted if path.split("/")[0] in tops}
+    missing = {path for path in ours if not (ROOT / path).exists()}
+    assert {path for path in missing if not path.startswith(NOT_COMMITTED)} == set()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_link_leads_somewhere(document: str) -> None:
+    links = re.findall(r"\]\(([^)]+)\)", text_of(document))
+    inside = [link.split("#")[0] for link in links if "://" not in link]
+    here = (ROOT / document).parent
+    assert [link for link in inside if not (here / link).exists()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_command_of_make_is_one(document: str) -> None:
+    named = re.findall(r"(?:^|`|[A-Z0-9_]+=\S* )make ([a-z-]+)", text_of(document), re.M)
+    assert set(named) <= targets()
+
+
+def test_the_readme_or_the_start_names_every_command_for_a_user() -> None:
+    said = README + text_of("docs/getting-started.md")
+    assert {name for name in targets() - {"install"} if f"make {name}" not in said} == set()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_setting_that_is_given_a_value_is_one(document: str) -> None:
+    given = set(re.findall(r"(?:^|[` ])([A-Z][A-Z_]{3,})=", text_of(document), re.M))
+    assert given - NAMES - {name for name, *_ in HOUSE} == set()
+
+
+def test_the_settings_in_its_examples_are_accepted() -> None:
+    from train import settings
+
+    blocks = [part for part in README.split("```")[1::2] if re.match(r"\n[A-Z_]+=", part)]
+    assert blocks
+    for block in blocks:
+        environ = dict(line.split("=", 1) for line in block.strip().splitlines())
+        settings.load((), environ, None)
+
+
+def test_the_verbs_it_shows_are_accepted() -> None:
+    from train.__main__ import _VERBS
+
+    said = README + text_of("docs/getting-started.md") + text_of("docs/datasets.md")
+    assert set(re.findall(r"python -m train ([a-z]+)", said)) <= set(_VERBS)
+
+
+def test_it_says_what_the_weights_may_not_be_used_for() -> None:
+    assert "CPML: non-commercial" in README
+    assert "COQUI_TOS_AGREED=1" in README
+    assert 'license = "MIT"' in text_of("pyproject.toml")
+    assert text_of("LICENSE").startswith("MIT License")
+
+
+def test_the_two_line_example_is_no_longer_than_that() -> None:
+    block = next(part for part in README.split("```") if part.startswith("\nDATASET_DIR="))
+    assert len(block.strip().splitlines()) == 2
