@@ -93,7 +93,6 @@ class Learner:
         rate = self._set_rate()
         # Dropout draws from (seed, step) alone: whatever ran between two steps changes nothing.
         torch.manual_seed(_mixed(self.recipe.seed, self.step))
-        self.optimizer.zero_grad(set_to_none=True)
         with self._precision():
             losses = self.gpt.losses(batch.rows.to(self.device))
         loss = self._weighted(losses.text, losses.audio)
@@ -109,6 +108,8 @@ class Learner:
         if finite:
             self.scaler.step(self.optimizer)
         self.scaler.update()
+        # Here, not before the next step: at full size 1.8 GB less while saving and speaking.
+        self.optimizer.zero_grad(set_to_none=True)
         self._count(finite, searching)
         self.step += 1
         return StepResult(text, audio, total, length, rate, finite)
