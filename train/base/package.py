@@ -75,7 +75,7 @@ def config(recipe: BaseRecipe, weights: str) -> dict[str, Any]:
         "top_p": 0.85,
         "repetition_penalty": 1.0,
         "gpt_cond_len": 12,
-        "gpt_cond_chunk_len": 4,
+        "gpt_cond_chunk_len": 2,
         "max_ref_len": 10,
         "sotaque": {
             "dvae": asdict(recipe.dvae),

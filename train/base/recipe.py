@@ -63,8 +63,8 @@ FULL = BaseRecipe(
     pretraining=Stage(2_400, 16, 1e-3),
     guided_steps=800,
     pretrained=("awb", "rms", "awb-small", "awb-smaller", "rms-small", "rms-smaller"),
-    vocoder=Stage(2000, 8, 1e-3),
-    tuning=Stage(800, 8, 5e-4),
+    vocoder=Stage(600, 8, 1e-3),
+    tuning=Stage(1800, 4, 8e-4),
     gpt=_gpt(layers=4, width=256, heads=4),
     dvae=DVAEShape(
         num_codes=1024, codebook_dim=128, hidden_dim=128, num_resnet_blocks=3, num_layers=2

@@ -8,6 +8,7 @@ Losses: L1 of log-mels and multi-resolution STFT (https://arxiv.org/abs/1910.114
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,11 @@ from xtts.vocoder import SpeakerEncoder, Vocoder
 # Codes in a segment: 1.1 s. So many at either end are heard but not judged: they lack context.
 SEGMENT_CODES, UNJUDGED_CODES = 24, 2
 RESOLUTIONS = (256, 512, 1024, 2048)
-SILENCE = 1e-4
+MEL_RESOLUTION, MEL_WEIGHT = 1024, 2.0
+SILENCE = 1e-2
 # Rows of the GPT that are computed at once for `tune`, and how many segments each gives.
 SEGMENTS_PER_ROW = 2
+STEPS_BETWEEN_LESSONS = 200
 
 
 class MelVocoder(nn.Module):
@@ -61,17 +64,36 @@ class Segments:
 
 
 def distance(found: Tensor, wanted: Tensor) -> Tensor:
-    """Mean over resolutions of the L1 of log magnitudes and the spectral convergence."""
+    """Mean over resolutions of the L1 of log magnitudes and the spectral convergence, plus the L1
+    of log-mels, which is what an ear and a recogniser go by."""
     losses = []
     for size in RESOLUTIONS:
-        window = torch.hann_window(size, device=found.device)
-        one, other = (
-            torch.stft(wave, size, size // 4, size, window, return_complex=True).abs()
-            for wave in (found, wanted)
-        )
-        log = (one.clamp(min=SILENCE).log() - other.clamp(min=SILENCE).log()).abs().mean()
-        losses.append(log + (one - other).norm() / other.norm().clamp(min=SILENCE))
-    return torch.stack(losses).mean()
+        one, other = _magnitudes(found, size), _magnitudes(wanted, size)
+        # What lies 70 dB under loud speech is not heard; to model it would cost the rest.
+        least = SILENCE * (size / 1024) ** 0.5
+        log = (one.clamp(min=least).log() - other.clamp(min=least).log()).abs().mean()
+        losses.append(log + (one - other).norm() / other.norm().clamp(min=least))
+        if size == MEL_RESOLUTION:
+            bands = _mel_bands().to(one)
+            mel = [(bands @ part).clamp(min=least).log() for part in (one, other)]
+            melodic = F.l1_loss(mel[0], mel[1])
+    return torch.stack(losses).mean() + MEL_WEIGHT * melodic
+
+
+def _magnitudes(wave: Tensor, size: int) -> Tensor:
+    window = torch.hann_window(size, device=wave.device)
+    found: Tensor = torch.stft(wave, size, size // 4, size, window, return_complex=True).abs()
+    return found
+
+
+@cache
+def _mel_bands() -> Tensor:
+    """[80, bins] up to 8 kHz, where the teacher's sound ends; each sums to about one bin."""
+    from torchaudio.functional import melscale_fbanks
+
+    bins = MEL_RESOLUTION // 2 + 1
+    bands: Tensor = melscale_fbanks(bins, 0.0, 8000.0, MEL_BANDS, VOCODER_RATE).T
+    return bands / bands.sum(1, keepdim=True).clamp(min=1e-3)
 
 
 class Ear:
@@ -179,10 +201,14 @@ def tune(
     vocoder = vocoder.to(device)
     ear = Ear(speech, load_listener(folder, recipe).to(device), device)
     stage = recipe.tuning
-    _learn(
-        vocoder, vocoder, stage, folder / "tuning.pt",
-        lambda step: _latent_segments(pupil, lessons, ear, stage.batch, step), device,
-    )  # fmt: skip
+
+    def segments(step: int) -> Segments:
+        if step % STEPS_BETWEEN_LESSONS == 0:
+            # The GPT may still be learning beside us: its newest weights, or the same again.
+            pace.resumed(folder / "pretraining.pt", {"pupil": pupil})
+        return _latent_segments(pupil, lessons, ear, stage.batch, step)
+
+    _learn(vocoder, vocoder, stage, folder / "tuning.pt", segments, device)
 
 
 def _learn(

@@ -1,0 +1,50 @@
+"""The figures of one seed, and which benchmarks there are."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from benchmarks import judges, voice
+from benchmarks.__main__ import main, names
+
+
+class Deaf:
+    """A judge that hears the wanted voice in loud clips only."""
+
+    wanted = "slt"
+
+    def name(self, clip: Tensor) -> str:
+        return "slt" if clip.abs().max() > 0.5 else "awb"
+
+    def similarity(self, clip: Tensor) -> float:
+        return float(clip.abs().max())
+
+
+def test_figures_of_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        judges, "words_heard", lambda clip: "one two" if len(clip) > 9000 else "one"
+    )
+    spoken = [torch.ones(12_000), torch.zeros(8_000)]
+    source = [torch.ones(10_000), torch.zeros(10_000)]
+    found = voice.figures(spoken, source, ["One two.", "One two."], Deaf())  # type: ignore[arg-type]
+    assert found.word_errors == 0.25
+    assert found.heard_as_wanted == 0.5
+    assert found.similarity == 0.5
+    assert found.lengths == (0.8, 1.2)
+
+
+def test_spread_of_one_value_is_none() -> None:
+    assert voice.spread([2.0]) == voice.Spread(2.0, 0.0)
+    assert voice.spread([1.0, 3.0]) == voice.Spread(2.0, 1.0)
+
+
+def test_the_sentences_are_twenty_and_judge_texts_are_others() -> None:
+    lines = voice.SENTENCES.read_text(encoding="utf-8").splitlines()
+    assert len(set(lines)) == 20
+    assert not set(lines) & {*voice.JUDGE_TEXTS, voice.REFERENCE_TEXT}
+
+
+def test_an_unknown_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "voice" in names() and "judges" not in names()
+    assert main(["speed"]) == 2
+    assert "voice" in capsys.readouterr().err
