@@ -141,24 +141,31 @@ def _write_files(
     text_ids = len(state["gpt.text_embedding.weight"])
     files = {
         "config.json": _write_config(part, _config(base_folder, config, text_ids)),
-        "vocab.json": _copy(base_folder / "vocab.json", part),
+        "vocab.json": _copy(base_folder / "vocab.json", part / "vocab.json"),
         "model.pth": replace_file(
             part / "model.pth", lambda file: torch.save({"model": state}, file)
         ),
     }
     if (base_folder / "speakers_xtts.pth").is_file():
-        files["speakers_xtts.pth"] = _copy(base_folder / "speakers_xtts.pth", part)
+        speakers = "speakers_xtts.pth"
+        files[speakers] = _copy(base_folder / speakers, part / speakers)
     if reference is not None:
-        rate = audio.facts(reference).rate
-        audio.write_wav(part / "reference.wav", audio.read(reference, rate), rate)
-        path = part / "reference.wav"
-        files["reference.wav"] = Written(sha256_of(path), path.stat().st_size)
+        files["reference.wav"] = _reference(reference, part / "reference.wav")
     return files
 
 
-def _copy(path: Path, folder: Path) -> Written:
-    with path.open("rb") as source:
-        return replace_file(folder / path.name, lambda file: shutil.copyfileobj(source, file))
+def _reference(source: Path, path: Path) -> Written:
+    """A wav as it is, so that the voice keeps its very latents; anything else becomes one."""
+    if source.suffix.lower() == ".wav":
+        return _copy(source, path)
+    rate = audio.facts(source).rate
+    audio.write_wav(path, audio.read(source, rate), rate)
+    return Written(sha256_of(path), path.stat().st_size)
+
+
+def _copy(source: Path, path: Path) -> Written:
+    with source.open("rb") as opened:
+        return replace_file(path, lambda file: shutil.copyfileobj(opened, file))
 
 
 def _config(base_folder: Path, config: ModelConfig, text_ids: int) -> dict[str, Any]:

@@ -75,8 +75,7 @@ def test_the_verb_writes_a_voice_that_speaks(base, checkpoint, tmp_path, caplog,
     opened = bundle.open_voice(str(to))
     same = bundle.open_voice(str(checkpoint))
     assert torch.equal(opened.model.gpt.text_head.weight, same.model.gpt.text_head.weight)
-    assert soundfile.info(opened.reference).subtype == "PCM_16"
-    assert soundfile.info(opened.reference).samplerate == 22_050
+    assert opened.reference.read_bytes() == same.reference.read_bytes()
 
 
 def test_the_bundle_says_what_it_was_made_from(base, checkpoint, tmp_path):
@@ -141,6 +140,17 @@ def test_a_half_precision_base_stays_half_where_it_is_frozen(base, tmp_path):
     assert tensors[decoder].dtype == torch.float16
     assert tensors["gpt.text_head.weight"].dtype == torch.float32
     bundle.open_voice(str(to))
+
+
+def test_a_reference_in_another_format_becomes_a_wav(base, checkpoint, tmp_path):
+    tone = torch.sin(torch.arange(22_050) / 20).numpy() * 0.5
+    soundfile.write(tmp_path / "tone.flac", tone, 22_050)
+    config = ModelConfig.read(base)
+    to = export(checkpoint, tmp_path / "voice", base, config, tmp_path / "tone.flac").folder
+    found, rate = soundfile.read(to / "reference.wav")
+    assert rate == 22_050
+    assert abs(found - tone).max() < 1e-3
+    assert bundle.verify(to) is None
 
 
 # Where it goes
