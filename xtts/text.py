@@ -19,7 +19,7 @@ UNKNOWN = "[UNK]"
 RESERVED_TOKENS = 2
 EXTRAS = {"zh": "pypinyin, jieba, spacy", "ja": "cutlet, fugashi, unidic-lite"}
 # Where a voice may breathe, best first: sentence ends, clause ends, any space.
-_BREAKS = (r"(?<=[.!?…。！？।؟])\s*", r"(?<=[,;:،、，；：])\s*", r"\s+")
+_BREAKS = (r"(?<=[.!?…؟।])\s+|(?<=[。！？])", r"(?<=[,;:،])\s+|(?<=[、，；：])", r"\s+")
 
 
 class TextError(SotaqueError):
@@ -70,7 +70,7 @@ class Tokenizer:
         if self._fits(piece, language):
             return [piece]
         joined: list[str] = []
-        for part in re.split(pattern, piece):
+        for part in filter(None, re.split(pattern, piece)):
             longer = f"{joined[-1]} {part}" if joined else part
             if joined and self._fits(longer, language):
                 joined[-1] = longer

@@ -1,0 +1,75 @@
+"""`python -m xtts speak`, from the words on the command line to the wav."""
+
+import pytest
+import soundfile
+
+from tests.datasets import a_sound
+from xtts.__main__ import main
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    path = tmp_path_factory.mktemp("recording") / "voice.wav"
+    soundfile.write(path, a_sound(2.0, 22_050), 22_050)
+    return path
+
+
+def speak(base, *arguments: object) -> int:
+    return main(["speak", "--voice", str(base), *map(str, arguments)])
+
+
+def test_a_text_becomes_a_wav(base_folder, recording, tmp_path, capsys):
+    out = tmp_path / "said.wav"
+    assert speak(base_folder, "--reference", recording, "--text", "One.", "--out", out) == 0
+    info = soundfile.info(out)
+    assert (info.samplerate, info.subtype, info.channels) == (24_000, "PCM_16", 1)
+    assert f"{out}: {info.duration:.2f} s" in capsys.readouterr().out
+
+
+def test_a_seed_says_the_same_again_and_another_says_it_otherwise(base_folder, recording, tmp_path):
+    said = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        out = tmp_path / f"{name}.wav"
+        speak(base_folder, "--reference", recording, "--text", "Hi.", "--out", out, "--seed", seed)
+        said.append(out.read_bytes())
+    assert said[0] == said[1] != said[2]
+
+
+def test_a_file_of_lines_becomes_numbered_wavs(base_folder, recording, tmp_path):
+    lines = tmp_path / "lines.txt"
+    lines.write_text("One.\n\nTwo.\n", encoding="utf-8")
+    out = tmp_path / "said"
+    assert speak(base_folder, "--reference", recording, "--lines", lines, "--out", out) == 0
+    assert sorted(path.name for path in out.iterdir()) == ["01.wav", "02.wav"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--text", "One."), "--reference FILE.wav"),
+        (("--text", " \u200b "), "nothing to speak"),
+        (("--text", "One.", "--language", "xx"), "not one of this model's"),
+        (("--lines", "missing.txt"), "missing.txt"),
+    ],
+)
+def test_what_cannot_be_spoken_is_told(base_folder, recording, tmp_path, capsys, arguments, told):
+    reference = () if arguments == ("--text", "One.") else ("--reference", recording)
+    assert speak(base_folder, *reference, *arguments, "--out", tmp_path / "x.wav") == 2
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "x.wav").exists()
+
+
+@pytest.mark.parametrize(("seconds", "loudness", "told"), [(0.1, 0.3, "0.10 s"), (2, 0, "silent")])
+def test_a_reference_without_a_voice_is_told(
+    base_folder, tmp_path, capsys, seconds, loudness, told
+):
+    path = tmp_path / "reference.wav"
+    soundfile.write(path, loudness * a_sound(seconds, 22_050), 22_050)
+    out = tmp_path / "x.wav"
+    assert speak(base_folder, "--reference", path, "--text", "One.", "--out", out) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_voice_that_is_not_there_is_told(tmp_path, capsys):
+    assert speak(tmp_path / "nowhere", "--text", "One.", "--out", tmp_path / "x.wav") == 2
+    assert "nowhere" in capsys.readouterr().err
