@@ -137,19 +137,21 @@ class Learner:
         return {
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
-            "step": self.step,
             "non_finite_in_a_row": self.non_finite_in_a_row,
             "num_non_finite": self.num_non_finite,
         }
 
-    def resume(self, model_state: dict[str, Tensor], trainer_state: dict[str, Any] | None) -> None:
-        """Takes up weights, and the optimizer where its state was kept."""
+    def resume(
+        self, model_state: dict[str, Tensor], trainer_state: dict[str, Any] | None, step: int
+    ) -> None:
+        """Takes up weights after `step` steps, and the optimizer where its state was kept."""
         self.gpt.load_state_dict(from_coqui(model_state))
+        # The schedule and the dropout of a step depend on its number, with or without an optimizer.
+        self.step = step
         if trainer_state is None:
             return
         self.optimizer.load_state_dict(trainer_state["optimizer"])
         self.scaler.load_state_dict(trainer_state["scaler"])
-        self.step = trainer_state["step"]
         self.non_finite_in_a_row = trainer_state["non_finite_in_a_row"]
         self.num_non_finite = trainer_state["num_non_finite"]
 

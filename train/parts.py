@@ -11,6 +11,7 @@ from train.logs import Logs
 from train.samples import missing
 from train.sampling import Sampler
 from train.settings import TrainSettings
+from xtts.memory import give_back_freed
 
 log = logging.getLogger("train")
 
@@ -76,7 +77,7 @@ class Parts:
 
     def save(self, epoch: int, validation: Validation | None) -> Saved:
         """Writes the epoch's checkpoint with the state to go on from."""
-        return self.checkpoints.save_epoch(
+        saved = self.checkpoints.save_epoch(
             epoch,
             self.learner.step,
             self.learner.model_state(),
@@ -87,6 +88,9 @@ class Parts:
             },
             self.provenance,
         )
+        # Gradients and the copies just written are gone; whoever speaks the sample needs the room.
+        give_back_freed()
+        return saved
 
     def save_interrupted(self, epoch: int, batch: int) -> Saved:
         """Writes the state inside an epoch, `batch` of whose batches are done."""

@@ -199,7 +199,7 @@ def _learner(
         looked.device.value,
     )
     if resumed:
-        learner.resume(resumed.model_state, resumed.trainer_state)
+        learner.resume(resumed.model_state, resumed.trainer_state, resumed.step)
     return learner
 
 

@@ -101,11 +101,19 @@ def test_a_resumed_learner_goes_on_bit_for_bit():
     for seed in range(2):
         first.learn(a_batch(seed))
     second = a_learner()
-    second.resume(first.model_state(), first.trainer_state())
+    second.resume(first.model_state(), first.trainer_state(), first.step)
     torch.rand(17)  # whatever happens between two runs
     results = [second.learn(a_batch(seed)) for seed in range(2, 4)]
     assert same(weights(straight), weights(second))
     assert results[-1].learning_rate == pytest.approx(1e-3)
+
+
+def test_weights_without_an_optimizer_go_on_at_their_step():
+    first, second = a_learner(warmup_steps=10), a_learner(warmup_steps=10)
+    for seed in range(5):
+        first.learn(a_batch(seed))
+    second.resume(first.model_state(), None, first.step)
+    assert second.learn(a_batch(5)).learning_rate == first.learn(a_batch(5)).learning_rate
 
 
 def test_evaluating_changes_nothing():

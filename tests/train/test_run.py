@@ -48,8 +48,9 @@ class Workshop:
 
     def start(self, name: str, epochs: int, **settings: str) -> "subprocess.Popen[bytes]":
         """Trains in a process of its own."""
+        arguments = self.arguments(name, NUM_EPOCHS=str(epochs), **settings)
         return subprocess.Popen(
-            (sys.executable, "-m", "train", *self.arguments(name, NUM_EPOCHS=str(epochs), **settings)),
+            (sys.executable, "-m", "train", *arguments),
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
 
@@ -158,7 +159,7 @@ def test_another_seed_is_another_run(workshop, straight):
 
 def test_a_killed_run_goes_on_bit_for_bit(workshop, straight):
     run = RunFolder(workshop.folder / "killed")
-    for steps in (3, 17, 30):
+    for steps in (3, 17):
         process = workshop.start("killed", 4)
         wait_for_steps(run, steps, process)
         process.kill()
