@@ -78,7 +78,9 @@ class Learner:
         self.step = 0
         self.non_finite_in_a_row = 0
         self.num_non_finite = 0
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=recipe.precision == "fp16")
+        self.scaler = torch.amp.grad_scaler.GradScaler(
+            self.device.type, enabled=recipe.precision == "fp16"
+        )
         self.optimizer = torch.optim.AdamW(
             _weight_groups(self.gpt, recipe.weight_decay), lr=recipe.learning_rate,
             betas=ADAM_BETAS, eps=ADAM_EPSILON, fused=True,
@@ -96,7 +98,7 @@ class Learner:
         with self._precision():
             losses = self.gpt.losses(batch.rows.to(self.device))
         loss = self._weighted(losses.text, losses.audio)
-        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        self.scaler.scale(loss).backward()
         self.scaler.unscale_(self.optimizer)
         norm = nn.utils.clip_grad_norm_(self.gpt.parameters(), self.recipe.gradient_clip)
         text, audio, total, length = torch.stack(
@@ -200,7 +202,8 @@ def _weight_groups(gpt: GPT, weight_decay: float) -> list[dict[str, Any]]:
         if isinstance(module, nn.Embedding | nn.LayerNorm | nn.GroupNorm)
         for parameter in module.parameters()
     }
-    decayed, kept = [], []
+    decayed: list[nn.Parameter] = []
+    kept: list[nn.Parameter] = []
     for name, parameter in gpt.named_parameters():
         matrix = parameter.dim() > 1 and id(parameter) not in spared and "latents" not in name
         (decayed if matrix else kept).append(parameter)

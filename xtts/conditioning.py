@@ -6,6 +6,8 @@ those of Coqui's `ConditioningEncoder` and `PerceiverResampler`; `lengths` is ou
 references of different length share a batch and padding changes nothing.
 """
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -148,7 +150,8 @@ class PerceiverResampler(nn.Module):
         mask = None
         if valid is not None:
             mask = F.pad(valid, (NUM_LATENTS, 0), value=True)[:, None, None, :]
-        for attention, feed_forward in self.layers:  # type: ignore[misc]
+        for layer in self.layers:
+            attention, feed_forward = cast(nn.ModuleList, layer)
             latents = attention(latents, context, mask) + latents
             latents = feed_forward(latents) + latents
         return self.norm(latents)

@@ -14,7 +14,8 @@ host-device synchronisation.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,12 +54,12 @@ class Rows:
 
     def to(self, device: torch.device | str) -> "Rows":
         """The same rows on `device`; the copy does not wait."""
-        moved = {
-            field.name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
-            for field in fields(self)
-            for value in (getattr(self, field.name),)
+        moved: dict[str, Any] = {
+            name: value.to(device, non_blocking=True)
+            for name, value in vars(self).items()
+            if isinstance(value, Tensor)
         }
-        return Rows(**moved)
+        return replace(self, **moved)
 
     @property
     def used(self) -> int:
