@@ -35,7 +35,7 @@ def _group_count(channels: int) -> int:
 class TimeGroupNorm(nn.GroupNorm):
     """GroupNorm over [batch, channels, frames] in float32 that leaves padded frames out."""
 
-    def forward(self, x: Tensor, valid: Tensor | None = None) -> Tensor:  # type: ignore[override]
+    def forward(self, x: Tensor, valid: Tensor | None = None) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
             if valid is None:
                 return super().forward(x.float())
