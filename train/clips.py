@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from train.metadata import Entry
+from train.entries import Entry
 from train.remembered import Remembered
 from xtts.audio import AudioError, declared_bytes, facts
 from xtts.audio import read as read_audio

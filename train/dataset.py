@@ -20,7 +20,8 @@ from train.clips import (
     heard,
     judged,
 )
-from train.metadata import DatasetError, Entry, read_entries
+from train.entries import DatasetError, Entry
+from train.metadata import read_entries
 from train.progress import counted
 from train.remembered import Remembered
 from train.settings import TrainSettings

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from train.metadata import DEFAULT_SPEAKER, EXTENSIONS, DatasetError, Entry, unsafe
+from train.entries import DEFAULT_SPEAKER, EXTENSIONS, DatasetError, Entry, unsafe
 
 # Where a reader that asks for a transcript by name may find it.
 _TRANSCRIPTS = (

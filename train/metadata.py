@@ -13,35 +13,12 @@ import io
 import itertools
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from xtts.errors import SotaqueError
+from train.entries import DEFAULT_SPEAKER, EXTENSIONS, DatasetError, Entry, unsafe
 
-EXTENSIONS = (".wav", ".flac", ".ogg", ".mp3")
-DEFAULT_SPEAKER = "speaker"
 _HEADER = ("audio_file", "text", "speaker_name", "language")
-_LONGEST_NAME_BYTES = 255
 _MOST_FAULTS_SHOWN = 10
-
-
-class DatasetError(SotaqueError):
-    """A dataset that cannot be used; the sentence names file, line and what is allowed."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One row of a transcript. path: where its recording is expected; name: how reports call it.
-
-    validation: True or False where the dataset itself says so, else None.
-    """
-
-    name: str
-    path: Path
-    text: str
-    speaker: str
-    language: str
-    validation: bool | None = None
 
 
 def read_entries(folder: Path, form: str, language: str) -> list[Entry]:
@@ -155,20 +132,6 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     for position, row in enumerate(io.StringIO(text, newline=None), start=1):
         if row.strip():
             yield position, row.rstrip("\n")
-
-
-def unsafe(name: str) -> str | None:
-    """Why a name may not be opened, if so: it must stay inside the dataset."""
-    path = PurePosixPath(name.replace("\\", "/"))
-    if not name:
-        return "the name of the clip is empty"
-    if path.is_absolute() or (len(name) > 1 and name[1] == ":"):
-        return "paths are relative to the dataset, not absolute"
-    if ".." in path.parts:
-        return "paths stay inside the dataset, without `..`"
-    if "\0" in name or any(len(part.encode()) > _LONGEST_NAME_BYTES for part in path.parts):
-        return "no file can be called so"
-    return None
 
 
 def _found(folders: Sequence[Path], name: str) -> Path:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xtts.errors import SotaqueError
+from xtts.probe import Gpu, probe
 
 # The second name of each figure is cgroup v1's, which still runs on older hosts.
 CGROUP = Path("/sys/fs/cgroup")
@@ -17,17 +18,6 @@ CGROUP = Path("/sys/fs/cgroup")
 
 class DeviceError(SotaqueError):
     """The device that was asked for is not there; the sentence says what is."""
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """One CUDA device. verdict: "" when the probe ran everything, else its reason."""
-
-    index: int
-    name: str
-    capability: tuple[int, int]
-    total_bytes: int
-    verdict: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,8 +50,6 @@ def look() -> Environment:
     devices = any(Path("/dev").glob("nvidia[0-9]*"))
     gpus: tuple[Gpu, ...] = ()
     if devices:
-        from xtts.probe import probe
-
         gpus = probe()
     return Environment(
         cpu_count=_cpu_count(),

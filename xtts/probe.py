@@ -12,9 +12,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from xtts.environment import Gpu
 
 if TYPE_CHECKING:
     import torch
@@ -22,6 +21,17 @@ if TYPE_CHECKING:
 LIMIT_SECONDS = 60.0
 # Relative to the norm of the CPU's result, in float32 with TF32 off.
 TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One CUDA device. verdict: "" when the probe ran everything, else its reason."""
+
+    index: int
+    name: str
+    capability: tuple[int, int]
+    total_bytes: int
+    verdict: str = ""
 
 
 def probe(command: tuple[str, ...] = (), limit_seconds: float = LIMIT_SECONDS) -> tuple[Gpu, ...]:

@@ -13,7 +13,7 @@ from tests.datasets import a_sound, make_dataset
 from train import clips, dataset
 from train.clips import Clip, Sound, heard
 from train.dataset import Dataset, DatasetError
-from train.metadata import Entry
+from train.entries import Entry
 from train.remembered import Remembered
 from train.settings import TrainSettings
 from xtts.config import ModelConfig

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from train.metadata import DatasetError, read_entries
+from train.entries import DatasetError
+from train.metadata import read_entries
 
 
 def written(folder: Path, text: str | bytes, name: str = "metadata.csv") -> Path:

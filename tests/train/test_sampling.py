@@ -23,7 +23,8 @@ from train.sampling import Plan, Sampler, after_fault, plan
 from train.settings import TrainSettings
 from xtts import audio, model
 from xtts.atomic import sha256_of
-from xtts.environment import Environment, Gpu
+from xtts.environment import Environment
+from xtts.probe import Gpu
 from xtts.runs import RunError, RunFolder
 from xtts.speaking import SpeakRequest, Spoken
 from xtts.worker import Worker, WorkerFailed
