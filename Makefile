@@ -13,7 +13,7 @@ test: $(INSTALLED); $(RUN) pytest -q
 test-slow: $(INSTALLED); $(RUN) pytest -q -m slow
 test-system: $(INSTALLED); $(RUN) pytest -q -m system
 check: $(INSTALLED); $(RUN) ruff format --check . && $(RUN) ruff check . && $(RUN) mypy && $(RUN) pytest -q
-tensorboard: $(INSTALLED); @$(RUN) tensorboard.main --logdir $${RUNS_DIR:-train/runs} --port $${TENSORBOARD_PORT:-6006}
+tensorboard: $(INSTALLED); @$(RUN) train.tensorboard
 demo-voice: $(INSTALLED); $(RUN) train.base
 bench: $(INSTALLED); $(RUN) benchmarks voice
 env-example: $(INSTALLED); $(RUN) tests.test_env_example

@@ -134,6 +134,22 @@ def test_the_lock_is_installed_by_hash_and_then_the_project(folder: Path, progra
     assert [path.name for path in folder.glob(".venv/.installed-*")] == [".installed-default"]
 
 
+def test_pip_takes_over_where_uv_knows_no_way_out(folder: Path) -> None:
+    stub(folder, "uv", UV + "\necho 'invalid peer certificate' >&2; [ $1 != pip ]")
+    done = install(folder)
+    assert done.returncode == 0
+    assert "invalid peer certificate" in done.stderr
+    installs = [call for call in calls(folder) if " install " in call]
+    assert [call.split()[0] for call in installs] == ["uv", "python", "uv", "python"]
+
+
+def test_a_failed_installation_is_not_taken_for_one(folder: Path) -> None:
+    stub(folder, "uv", NO_UV)
+    stub(folder, "python3", PYTHON + '\n[ "$3" != install ]')
+    assert install(folder).returncode != 0
+    assert not list(folder.glob(".venv/.installed-*"))
+
+
 def test_another_torch_is_the_lock_without_torch_and_then_that_pair(folder: Path) -> None:
     (folder / ".venv" / "bin").mkdir(parents=True)
     shutil.copy(folder / "stubs" / "uv", folder / ".venv" / "bin" / "uv")

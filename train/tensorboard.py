@@ -11,6 +11,9 @@ import time
 import urllib.request
 from pathlib import Path
 
+from train.settings import load
+from xtts.errors import SotaqueError
+
 log = logging.getLogger("train")
 
 MOST_PORTS_TRIED = 50
@@ -75,3 +78,18 @@ def free_port(first: int, host: str) -> int:
                 probe.bind((host, port))
                 return port
     return first
+
+
+def main() -> int:
+    """`make tensorboard`: the curves of runs that have ended, where the settings say they are."""
+    try:
+        settings, _ = load()
+    except SotaqueError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    options = ["--logdir", str(settings.runs_dir), "--port", str(settings.tensorboard_port)]
+    os.execv(sys.executable, [sys.executable, "-m", "tensorboard.main", *options])  # noqa: RET503
+
+
+if __name__ == "__main__":
+    sys.exit(main())
