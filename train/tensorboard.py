@@ -88,7 +88,8 @@ def main() -> int:
         print(error, file=sys.stderr)
         return error.exit_code
     options = ["--logdir", str(settings.runs_dir), "--port", str(settings.tensorboard_port)]
-    os.execv(sys.executable, [sys.executable, "-m", "tensorboard.main", *options])  # noqa: RET503
+    os.execv(sys.executable, [sys.executable, "-m", "tensorboard.main", *options])
+    return 0  # never: the process has become TensorBoard
 
 
 if __name__ == "__main__":
