@@ -66,7 +66,10 @@ def _recogniser() -> Any:
     try:
         from pocketsphinx import Decoder
     except ImportError as error:
-        raise JudgeError("pocketsphinx is missing: pip install 'sotaque[dev]'") from error
+        raise JudgeError(
+            "pocketsphinx is missing; it has wheels for Python 3.11 and 3.13. Install it with: "
+            ".venv/bin/python -m pip install pocketsphinx"
+        ) from error
     return Decoder(samprate=RATE, loglevel="FATAL")
 
 

@@ -113,7 +113,7 @@ def load(
     if "--help" in argv or "-h" in argv:
         print(help_text(kind))
         raise SystemExit(0)
-    environ = os.environ if environ is None else environ
+    environ, locales = _without_locale(os.environ if environ is None else environ)
     ours = {name.upper(): info for name, info in fields(kind).items()}
     file = dotenv.DotEnv({})
     if dotenv_path is not None:
@@ -132,7 +132,16 @@ def load(
             given[name].source if name in given else "default")
         for name, info in ours.items()
     )  # fmt: skip
-    return settings, Report(rows, (*file.notes, *notes))
+    return settings, Report(rows, (*file.notes, *notes, *locales))
+
+
+def _without_locale(environ: Mapping[str, str]) -> tuple[Mapping[str, str], list[str]]:
+    """GNU gettext has a LANGUAGE too, a list of locales such as pt_BR:pt:en: it is none of ours."""
+    found = environ.get("LANGUAGE", "")
+    if not {"_", ":"} & set(found):
+        return environ, []
+    kept = {name: value for name, value in environ.items() if name != "LANGUAGE"}
+    return kept, [f"LANGUAGE={found} in the environment is the desktop's locale; it is not read."]
 
 
 def _flags(

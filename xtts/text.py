@@ -97,7 +97,7 @@ class Tokenizer:
             packages = EXTRAS.get(short, str(error))
             raise TextError(
                 f"LANGUAGE={language} needs packages that are not installed ({packages}). "
-                "Install them with: pip install 'sotaque[languages]'"
+                "Install them with: .venv/bin/python -m pip install -e '.[languages]'"
             ) from error
         if self._frontend == "cmu_phones":
             from xtts.phones import to_phones

@@ -149,3 +149,11 @@ def test_no_setting_is_without_effect(name: str) -> None:
     files = [*root.glob("train/*.py"), *root.glob("xtts/*.py")]
     read = re.compile(rf"settings\.{name.lower()}\b")
     assert any(read.search(path.read_text(encoding="utf-8")) for path in files)
+
+
+def test_the_desktops_locale_is_not_our_language():
+    """GNU gettext's LANGUAGE is a list of locales; ours is a language code."""
+    settings, report = load((), {"LANGUAGE": "pt_BR:pt:en"}, None)
+    assert settings.language == "en"
+    assert any("pt_BR:pt:en" in note for note in report.notes)
+    assert load((), {"LANGUAGE": "pt"}, None)[0].language == "pt"

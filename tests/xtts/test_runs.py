@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -303,13 +304,14 @@ def test_a_second_trainer_is_refused_by_the_first_ones_number(run):
 
 def test_children_inherit_no_lock(run):
     """Neither a forked child nor an executed one keeps a run locked that its trainer has left."""
+    told, tells = os.pipe()
     with lock(run):
         child = os.fork()
         if not child:
-            import time
-
+            os.write(tells, b"!")  # forked for good: what is done at a fork is behind it
             time.sleep(60)
             os._exit(0)
+        assert os.read(told, 1) == b"!"
         executed = subprocess.Popen(["sleep", "60"], close_fds=False)
     try:
         with lock(run):
