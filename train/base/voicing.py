@@ -1,14 +1,12 @@
 """The vocoder: first mels to sound, on the clips as they are; then the GPT's latents to sound.
 
 Mels need no GPT, so both can learn at the same time; only the first layer is exchanged between.
-Losses: L1 of log-mels and multi-resolution STFT (https://arxiv.org/abs/1910.11480). Called by
-`train.base.__main__`.
+Called by `train.base.__main__`.
 """
 
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from train.base import pace
+from train.base.distance import distance
 from train.base.lessons import Lessons
 from train.base.listener import load as load_listener
 from train.base.pretraining import Pupil
@@ -28,9 +27,6 @@ from xtts.vocoder import SpeakerEncoder, Vocoder
 
 # Codes in a segment: 1.1 s. So many at either end are heard but not judged: they lack context.
 SEGMENT_CODES, UNJUDGED_CODES = 24, 2
-RESOLUTIONS = (256, 512, 1024, 2048)
-MEL_RESOLUTION, MEL_WEIGHT = 1024, 2.0
-SILENCE = 1e-2
 # Rows of the GPT that are computed at once for `tune`, and how many segments each gives.
 SEGMENTS_PER_ROW = 2
 STEPS_BETWEEN_LESSONS = 200
@@ -61,39 +57,6 @@ class Segments:
     inputs: Tensor
     speaker: Tensor
     wanted: Tensor
-
-
-def distance(found: Tensor, wanted: Tensor) -> Tensor:
-    """Mean over resolutions of the L1 of log magnitudes and the spectral convergence, plus the L1
-    of log-mels, which is what an ear and a recogniser go by."""
-    losses = []
-    for size in RESOLUTIONS:
-        one, other = _magnitudes(found, size), _magnitudes(wanted, size)
-        # What lies 70 dB under loud speech is not heard; to model it would cost the rest.
-        least = SILENCE * (size / 1024) ** 0.5
-        log = (one.clamp(min=least).log() - other.clamp(min=least).log()).abs().mean()
-        losses.append(log + (one - other).norm() / other.norm().clamp(min=least))
-        if size == MEL_RESOLUTION:
-            bands = _mel_bands().to(one)
-            mel = [(bands @ part).clamp(min=least).log() for part in (one, other)]
-            melodic = F.l1_loss(mel[0], mel[1])
-    return torch.stack(losses).mean() + MEL_WEIGHT * melodic
-
-
-def _magnitudes(wave: Tensor, size: int) -> Tensor:
-    window = torch.hann_window(size, device=wave.device)
-    found: Tensor = torch.stft(wave, size, size // 4, size, window, return_complex=True).abs()
-    return found
-
-
-@cache
-def _mel_bands() -> Tensor:
-    """[80, bins] up to 8 kHz, where the teacher's sound ends; each sums to about one bin."""
-    from torchaudio.functional import melscale_fbanks
-
-    bins = MEL_RESOLUTION // 2 + 1
-    bands: Tensor = melscale_fbanks(bins, 0.0, 8000.0, MEL_BANDS, VOCODER_RATE).T
-    return bands / bands.sum(1, keepdim=True).clamp(min=1e-3)
 
 
 class Ear:
