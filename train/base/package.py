@@ -70,7 +70,7 @@ def config(recipe: BaseRecipe, weights: str) -> dict[str, Any]:
             "d_vector_dim": recipe.speaker_encoder.embedding_width,
         },
         "languages": ["en"],
-        "temperature": 0.4,
+        "temperature": 0.2,
         "top_k": 50,
         "top_p": 0.85,
         "repetition_penalty": 1.0,

@@ -41,7 +41,7 @@ class BaseRecipe:
     dvae: DVAEShape
     speaker_encoder: SpeakerEncoderShape
     vocoder_shape: VocoderShape
-    advice: TrainingAdvice = TrainingAdvice(num_epochs=6, learning_rate=3e-4, batch_seconds=40.0)
+    advice: TrainingAdvice = TrainingAdvice(num_epochs=4, learning_rate=4e-4, batch_seconds=20.0)
 
 
 def _gpt(layers: int, width: int, heads: int) -> GPTShape:
@@ -60,7 +60,7 @@ FULL = BaseRecipe(
     autoencoder=Stage(1200, 24, 1e-3),
     codec=Stage(1500, 24, 5e-4),
     listener=Stage(500, 16, 1e-3),
-    pretraining=Stage(2_400, 16, 1e-3),
+    pretraining=Stage(3_000, 16, 1e-3),
     guided_steps=800,
     pretrained=("awb", "rms", "awb-small", "awb-smaller", "rms-small", "rms-smaller"),
     vocoder=Stage(600, 8, 1e-3),
