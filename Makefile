@@ -10,8 +10,8 @@ INSTALLED := .venv/.installed-$(BACKEND)
 
 train: $(INSTALLED); @$(RUN) train
 test: $(INSTALLED); $(RUN) pytest -q
-test-slow: $(INSTALLED); $(RUN) pytest -q -m slow
-test-system: $(INSTALLED); $(RUN) pytest -q -m system
+test-slow: $(INSTALLED); $(RUN) pytest -q -m slow --timeout 1800
+test-system: $(INSTALLED); $(RUN) pytest -q -m system --timeout 1800
 check: $(INSTALLED); $(RUN) ruff format --check . && $(RUN) ruff check . && $(RUN) mypy && $(RUN) pytest -q
 tensorboard: $(INSTALLED); @$(RUN) train.tensorboard
 demo-voice: $(INSTALLED); $(RUN) train.base
