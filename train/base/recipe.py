@@ -41,7 +41,7 @@ class BaseRecipe:
     dvae: DVAEShape
     speaker_encoder: SpeakerEncoderShape
     vocoder_shape: VocoderShape
-    advice: TrainingAdvice = TrainingAdvice(num_epochs=4, learning_rate=4e-4, batch_seconds=20.0)
+    advice: TrainingAdvice = TrainingAdvice(num_epochs=4, learning_rate=1e-4, batch_seconds=20.0)
 
 
 def _gpt(layers: int, width: int, heads: int) -> GPTShape:
@@ -64,7 +64,7 @@ FULL = BaseRecipe(
     guided_steps=800,
     pretrained=("awb", "rms", "awb-small", "awb-smaller", "rms-small", "rms-smaller"),
     vocoder=Stage(600, 8, 1e-3),
-    tuning=Stage(1800, 4, 8e-4),
+    tuning=Stage(3000, 4, 8e-4),
     gpt=_gpt(layers=4, width=256, heads=4),
     dvae=DVAEShape(
         num_codes=1024, codebook_dim=128, hidden_dim=128, num_resnet_blocks=3, num_layers=2
