@@ -5,13 +5,10 @@ checkpoint is written before its sample is spoken, so that a fault while speakin
 never an epoch.
 """
 
-import logging
 import time
 
 from train.parts import Parts
 from train.stopping import Stop
-
-log = logging.getLogger("train")
 
 
 def fine_tune(parts: Parts, stop: Stop) -> int:
@@ -29,9 +26,9 @@ def fine_tune(parts: Parts, stop: Stop) -> int:
             result = learner.learn(batch)
             stop.step_seconds = time.perf_counter() - clock
             parts.tell_step(epoch, number, batch, result, waited, stop.step_seconds)
+            done = number
             if stop.requested:
-                saved = parts.save_interrupted(epoch, number)
-                log.info("Stopped inside epoch %d; saved %s.", epoch, saved.path.name)
+                parts.save_interrupted(epoch, done)
                 return stop.exit_code
             clock = time.perf_counter()
 
@@ -43,6 +40,8 @@ def fine_tune(parts: Parts, stop: Stop) -> int:
             if parts.samples(epoch) and not stop.requested:
                 parts.sampler.sample(epoch, saved.path, saved.sha256)
         if stop.requested:
+            if not parts.saves(epoch):  # SAVE_EVERY: the epoch is learned and nowhere yet
+                parts.save_interrupted(epoch, done)
             return stop.exit_code
     parts.sampler.finish()
     return 0

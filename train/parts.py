@@ -94,7 +94,7 @@ class Parts:
 
     def save_interrupted(self, epoch: int, batch: int) -> Saved:
         """Writes the state inside an epoch, `batch` of whose batches are done."""
-        return self.checkpoints.save_interrupted(
+        saved = self.checkpoints.save_interrupted(
             epoch,
             self.learner.step,
             batch,
@@ -102,6 +102,8 @@ class Parts:
             self._trainer_state(),
             self.provenance,
         )
+        log.info("Stopped inside epoch %d; saved %s.", epoch, saved.path.name)
+        return saved
 
     def _trainer_state(self) -> dict[str, Any]:
         return self.learner.trainer_state() | {"batch_seconds": self.batches.batch_seconds}

@@ -24,7 +24,7 @@ class DecodingError(SotaqueError):
 
 
 @dataclass(frozen=True)
-class Spoken:
+class Decoded:
     """codes [n] without STOP; latents [n + 1, width] (the last one decided to stop), or [n, width]
     when the model was cut off at its most codes."""
 
@@ -42,7 +42,7 @@ def decode(
     generator: torch.Generator,
     *,
     max_codes: int | None = None,
-) -> Spoken:
+) -> Decoded:
     """Codes for text ids `[n]`, spoken with conditioning latents `[1, 32, width]`.
 
     Raises DecodingError when the logits are not finite: drawing from them would be a device-side
@@ -69,7 +69,7 @@ def decode(
         embedded = gpt.audio_input(code, position)
     stopped = len(kept) > len(codes)
     found = torch.cat(codes) if codes else text.new_empty(0)
-    return Spoken(found, torch.cat(kept), stopped)
+    return Decoded(found, torch.cat(kept), stopped)
 
 
 def choose(logits: Tensor, seen: Tensor, decoding: Decoding, generator: torch.Generator) -> Tensor:
