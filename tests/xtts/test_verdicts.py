@@ -1,0 +1,87 @@
+"""What is known of a GPU, as plain values: what it is good for, and the way through JSON."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from xtts.verdicts import (
+    CLEAN_LIBRARY_PATH,
+    CUDNN_OFF,
+    OPERATIONS,
+    Gpu,
+    OperationVerdict,
+    Outcome,
+    Variant,
+    gpu_from,
+)
+
+GPU = Gpu(0, "RTX 3090", (8, 6), 24 << 30)
+
+
+def degraded(*bad: str, variants: tuple[Variant, ...] = ()) -> Gpu:
+    """A GPU on which every operation passed but these."""
+    return replace(
+        GPU,
+        outcome=Outcome.DEGRADED,
+        operations=tuple(OperationVerdict(name, name not in bad, 0.0, 1e-5) for name in OPERATIONS),
+        reason=f"{', '.join(bad)}: bad.",
+        variants=variants,
+    )
+
+
+@pytest.mark.parametrize(
+    ("bad", "trains", "speaks"),
+    [
+        ("allocation", False, False),
+        ("resample", False, False),
+        ("fft", True, True),
+        ("convolution", False, False),
+        ("matrix_product", False, False),
+        ("attention_fp32", False, False),
+        ("attention_fp16", True, True),
+        ("attention_bf16", True, True),
+        ("sampling", True, False),
+        ("train_step", False, True),
+    ],
+)
+def test_what_one_bad_operation_costs(bad: str, trains: bool, speaks: bool) -> None:
+    gpu = degraded(bad)
+    assert (gpu.trains(), gpu.speaks()) == (trains, speaks)
+    assert gpu.failed == {bad} and gpu.verdict == f"{bad}: bad."
+
+
+def test_every_operation_is_judged_above() -> None:
+    mark = next(one for one in test_what_one_bad_operation_costs.pytestmark)  # type: ignore[attr-defined]
+    assert tuple(row[0] for row in mark.args[1]) == OPERATIONS
+
+
+def test_without_cudnn_only_the_convolutions_are_cured() -> None:
+    off = (Variant(CUDNN_OFF, True),)
+    assert degraded("convolution", variants=off).trains()
+    assert degraded("convolution", variants=off).without_cudnn
+    assert not degraded("convolution", "matrix_product", variants=off).trains()
+    assert not degraded("convolution", variants=(Variant(CUDNN_OFF, False),)).trains()
+    assert not degraded("fft", variants=off).without_cudnn
+    assert degraded("fft", variants=(Variant(CLEAN_LIBRARY_PATH, True),)).with_clean_libraries
+
+
+@pytest.mark.parametrize("outcome", [one for one in Outcome if one not in ("ok", "degraded")])
+def test_a_check_without_an_end_is_good_for_nothing(outcome: Outcome) -> None:
+    gpu = replace(GPU, outcome=outcome, reason="No.")
+    assert not gpu.trains() and not gpu.speaks() and gpu.verdict == "No."
+
+
+def test_through_json_and_back() -> None:
+    gpu = replace(
+        degraded("fft", variants=(Variant("GPU 1", True, "Set DEVICE=cuda:1.", ""),)),
+        libraries={"libcufft.so.12": "/opt/libcufft.so.12"}, free_bytes=5, exclusive=True,
+    )  # fmt: skip
+    assert gpu_from(json.loads(json.dumps(gpu.as_dict()))) == gpu
+    for broken in ({}, {**gpu.as_dict(), "outcome": "fine"}, {**gpu.as_dict(), "colour": "red"}):
+        with pytest.raises((KeyError, TypeError, ValueError)):
+            gpu_from(broken)
+
+
+def test_a_gpu_without_a_fault_says_nothing() -> None:
+    assert GPU.verdict == "" and GPU.failed == frozenset() and GPU.trains() and GPU.speaks()
