@@ -225,13 +225,15 @@ def stages() -> dict[str, list[list[str]]]:
     for words in dockerfile():
         if words[0] == "FROM":
             found[words[3]] = []
-        found[list(found)[-1]].append(words)
+        if found:  # what stands above belongs to none
+            found[list(found)[-1]].append(words)
     return found
 
 
 def test_there_is_one_base_and_two_images_and_compose_builds_them() -> None:
     froms = {name: lines[0][1] for name, lines in stages().items()}
-    assert froms == {"base": "python:3.11-slim", "train": "base", "api": "base"}
+    assert froms == {"base": "${BASE}", "train": "base", "api": "base"}
+    assert dockerfile()[0] == ["ARG", "BASE=python:3.11-slim"]
     for name, target in ((TRAINING, "train"), (API, "api")):
         for service in compose(name)["services"].values():
             assert service["build"]["target"] == target
