@@ -5,7 +5,8 @@ import errno
 import fcntl
 import logging
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -45,6 +46,45 @@ def lock(run: RunFolder) -> Iterator[None]:
     finally:
         _held.discard(descriptor)
         os.close(descriptor)
+
+
+@contextmanager
+def wait_for(path: Path, waiting: Callable[[], object]) -> Iterator[None]:
+    """Holds the lock file `path`, once whoever has it has let go; `waiting` is called meanwhile.
+
+    Where a file system has no locks, nobody is waited for. Raises WriteError.
+    """
+    _close_in_children()
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise WriteError(
+            f"{path.parent} cannot be written ({error.strerror}). Make it writable for this user, "
+            "or name another folder."
+        ) from error
+    _held.add(descriptor)
+    try:
+        _wait(descriptor, waiting)
+        yield
+    finally:
+        _held.discard(descriptor)
+        os.close(descriptor)
+
+
+def _wait(descriptor: int, waiting: Callable[[], object]) -> None:
+    told = False
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not told:
+                waiting()
+            told = True
+            time.sleep(0.2)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS_HERE:
+                raise
+            return None
 
 
 def _open(path: Path) -> int:
