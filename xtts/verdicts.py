@@ -51,11 +51,14 @@ OPERATIONS = (
     "train_step",
 )
 # What a training step asks for, whatever its precision; mels are cached, taken on the CPU.
-FOR_TRAINING = frozenset({"allocation", "matrix_product", "attention_fp32", "train_step"})
+_FOR_BOTH = frozenset({"allocation", "resample", "convolution", "matrix_product", "attention_fp32"})
+FOR_TRAINING = _FOR_BOTH | {"train_step"}
 # What speaking asks for. A broken `fft` costs it nothing but the place of the speaker's mel.
-FOR_SPEAKING = frozenset({"allocation", "matrix_product", "attention_fp32", "sampling"})
-# Without cuDNN torch has convolutions of its own: slower, and as right.
-CONVOLUTIONS = frozenset({"resample", "convolution"})
+FOR_SPEAKING = _FOR_BOTH | {"sampling"}
+# What runs through cuDNN. torch has convolutions of its own: slower, and as right.
+USES_CUDNN = frozenset(
+    {"resample", "convolution", "attention_fp16", "attention_bf16", "train_step"}
+)
 
 CUDNN_OFF = "cuDNN off"
 CLEAN_LIBRARY_PATH = "clean library path"
@@ -79,13 +82,15 @@ class OperationVerdict:
 class Variant:
     """The failed operations once more, one thing changed.
 
-    name: "clean library path", "cuDNN off" or "GPU 1"; advice: what to do when it was the cure.
+    name: "clean library path", "cuDNN off" or "GPU 1"; ok: all of them passed; passed: those that
+    did; advice: what to do when it was the cure.
     """
 
     name: str
     ok: bool
     advice: str = ""
     reason: str = ""
+    passed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -121,36 +126,33 @@ class Gpu:
         return frozenset(one.name for one in self.operations if not one.ok)
 
     @property
-    def answers(self) -> bool:
-        """Whether there is a verdict per operation to decide by: the check came to its end."""
-        return self.outcome in (Outcome.OK, Outcome.DEGRADED)
-
-    @property
-    def without_cudnn(self) -> bool:
-        """Whether its convolutions are right as soon as cuDNN is off."""
-        return bool(self.failed & CONVOLUTIONS) and self._cured_by(CUDNN_OFF)
+    def without_cudnn(self) -> frozenset[str]:
+        """The operations that failed, and pass as soon as cuDNN is off."""
+        found = (one.passed for one in self.variants if one.name == CUDNN_OFF)
+        return self.failed & frozenset().union(*found)
 
     @property
     def with_clean_libraries(self) -> bool:
         """Whether a process without LD_LIBRARY_PATH and LD_PRELOAD passes the check."""
-        return self._cured_by(CLEAN_LIBRARY_PATH)
+        return any(one.ok and one.name == CLEAN_LIBRARY_PATH for one in self.variants)
 
     def trains(self) -> bool:
         """Whether it is good for training in this process, cuDNN off where that is the cure."""
-        bad = self.failed - (CONVOLUTIONS if self.without_cudnn else frozenset())
-        return self.answers and not bad & (FOR_TRAINING | CONVOLUTIONS)
+        return self._passes(FOR_TRAINING)
 
     def speaks(self) -> bool:
         """Whether it is good for speaking, the speaker's mel on the CPU where its FFT is bad."""
-        bad = self.failed - (CONVOLUTIONS if self.without_cudnn else frozenset())
-        return self.answers and not bad & (FOR_SPEAKING | CONVOLUTIONS)
+        return self._passes(FOR_SPEAKING)
+
+    def _passes(self, needed: frozenset[str]) -> bool:
+        ended = self.outcome in (Outcome.OK, Outcome.DEGRADED)
+        # A check that cuDNN ended came to its end without it.
+        ended = ended or any(one.ok and one.name == CUDNN_OFF for one in self.variants)
+        return ended and not (self.failed - self.without_cudnn) & needed
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; `gpu_from` is the way back."""
         return asdict(self) | {"libraries": dict(self.libraries)}
-
-    def _cured_by(self, name: str) -> bool:
-        return any(one.ok and one.name == name for one in self.variants)
 
 
 def gpu_from(found: Mapping[str, Any]) -> Gpu:
@@ -162,7 +164,9 @@ def gpu_from(found: Mapping[str, Any]) -> Gpu:
             "capability": (int(major), int(minor)),
             "outcome": Outcome(found["outcome"]),
             "operations": tuple(operation_from(one) for one in found["operations"]),
-            "variants": tuple(Variant(**one) for one in found["variants"]),
+            "variants": tuple(
+                Variant(**{**one, "passed": tuple(one["passed"])}) for one in found["variants"]
+            ),
         }
     )
 

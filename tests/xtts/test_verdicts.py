@@ -56,14 +56,22 @@ def test_every_operation_is_judged_above() -> None:
     assert tuple(row[0] for row in mark.args[1]) == OPERATIONS
 
 
-def test_without_cudnn_only_the_convolutions_are_cured() -> None:
-    off = (Variant(CUDNN_OFF, True),)
+def test_without_cudnn_some_operations_pass() -> None:
+    off = (Variant(CUDNN_OFF, False, passed=("convolution",)),)
     assert degraded("convolution", variants=off).trains()
-    assert degraded("convolution", variants=off).without_cudnn
+    assert degraded("convolution", variants=off).without_cudnn == {"convolution"}
+    assert degraded("convolution", "fft", variants=off).speaks()
     assert not degraded("convolution", "matrix_product", variants=off).trains()
     assert not degraded("convolution", variants=(Variant(CUDNN_OFF, False),)).trains()
-    assert not degraded("fft", variants=off).without_cudnn
+    assert degraded("fft", variants=off).without_cudnn == frozenset()
     assert degraded("fft", variants=(Variant(CLEAN_LIBRARY_PATH, True),)).with_clean_libraries
+
+
+def test_what_cudnn_alone_has_ended_goes_on_without_it() -> None:
+    crashed = replace(degraded("convolution"), outcome=Outcome.CRASH)
+    assert not crashed.trains()
+    off = (Variant(CUDNN_OFF, True, passed=("convolution", "train_step")),)
+    assert replace(crashed, variants=off).trains() and replace(crashed, variants=off).speaks()
 
 
 @pytest.mark.parametrize("outcome", [one for one in Outcome if one not in ("ok", "degraded")])
@@ -74,7 +82,7 @@ def test_a_check_without_an_end_is_good_for_nothing(outcome: Outcome) -> None:
 
 def test_through_json_and_back() -> None:
     gpu = replace(
-        degraded("fft", variants=(Variant("GPU 1", True, "Set DEVICE=cuda:1.", ""),)),
+        degraded("fft", variants=(Variant("GPU 1", True, "Set it.", "", ("fft",)),)),
         libraries={"libcufft.so.12": "/opt/libcufft.so.12"}, free_bytes=5, exclusive=True,
     )  # fmt: skip
     assert gpu_from(json.loads(json.dumps(gpu.as_dict()))) == gpu
