@@ -22,6 +22,9 @@ from xtts.sizes import DVAEShape, VocoderShape
 
 # One step of the vocoder's input, in samples at 24 kHz.
 VOCODER_HOP = 256
+# Steps run at 86.1 Hz while they are frames of 256 samples at 22,050 Hz, then at 24,000 / 256 Hz.
+STEPS_PER_CODE = SAMPLES_PER_CODE // VOCODER_HOP
+STEPS_PER_FRAME = VOCODER_RATE / CODE_RATE
 
 
 class Vocoder(nn.Module):
@@ -40,15 +43,22 @@ class Vocoder(nn.Module):
         )  # fmt: skip
 
     def forward(self, latents: Tensor, speaker: Tensor) -> Tensor:
-        """Latents `[batch, codes, width]`, speaker `[batch, 512, 1]` -> `[batch, samples]`, 24 kHz.
+        """Latents `[batch, codes, width]`, speaker `[batch, 512, 1]` -> `[batch, samples]`."""
+        return self.sound(self.steps(latents), speaker)
 
-        The steps run from 21.5 Hz to 86.1 Hz and from there to 24,000 / 256 Hz, each linear, as the
-        model learned them.
+    def steps(self, latents: Tensor) -> Tensor:
+        """Latents `[batch, codes, width]` -> the generator's input `[batch, width, steps]`.
+
+        From 21.5 Hz to 86.1 Hz and from there to 24,000 / 256 Hz, each linear, as the model learned
+        them.
         """
-        steps = F.interpolate(
-            latents.transpose(1, 2), scale_factor=[SAMPLES_PER_CODE / VOCODER_HOP], mode="linear"
+        frames = F.interpolate(
+            latents.transpose(1, 2), scale_factor=[float(STEPS_PER_CODE)], mode="linear"
         )
-        steps = F.interpolate(steps, scale_factor=[VOCODER_RATE / CODE_RATE], mode="linear")
+        return F.interpolate(frames, scale_factor=[STEPS_PER_FRAME], mode="linear")
+
+    def sound(self, steps: Tensor, speaker: Tensor) -> Tensor:
+        """Steps `[batch, width, steps]`, speaker `[batch, 512, 1]` -> `[batch, steps * 256]`."""
         waveform: Tensor = self.waveform_decoder(steps, g=speaker)
         return waveform[:, 0]
 

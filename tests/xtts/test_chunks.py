@@ -1,0 +1,69 @@
+"""A stream's chunks are the whole waveform, however they are cut."""
+
+import random
+
+import pytest
+import torch
+
+from xtts.chunks import ChunkedVocoder, chunk_codes, reach, settled_steps
+from xtts.sizes import VocoderShape
+from xtts.vocoder import VOCODER_HOP, Vocoder
+
+SMALL = VocoderShape(16, (8, 8, 4), (16, 16, 8), "2", (3, 5, 7), ((1, 2), (2, 6), (3, 12)))
+LIKE_PUBLISHED = VocoderShape(upsample_initial_channel=32)
+WIDTH = 24
+
+
+def speaking(shape: VocoderShape) -> tuple[Vocoder, torch.Tensor]:
+    torch.manual_seed(0)
+    vocoder = Vocoder(WIDTH, 32, shape).eval().requires_grad_(False)
+    return vocoder, torch.randn(1, 32, 1)
+
+
+@pytest.mark.parametrize("shape", [SMALL, LIKE_PUBLISHED], ids=["small", "published"])
+@pytest.mark.parametrize("codes", [1, 2, 7, 60])
+def test_chunks_joined_are_the_whole(shape: VocoderShape, codes: int) -> None:
+    vocoder, speaker = speaking(shape)
+    latents = torch.randn(codes, WIDTH)
+    whole = vocoder(latents[None], speaker)[0]
+    draw = random.Random(codes)
+    chunked, parts, given = ChunkedVocoder(vocoder, shape, speaker), [], 0
+    while given < codes:
+        more = draw.randint(1, 9)
+        chunked.add(latents[given : given + more])
+        given += more
+        parts.append(chunked.speak())
+    parts.append(chunked.speak(last=True))
+    joined = torch.cat(parts)
+    assert len(joined) == len(whole)
+    assert float((joined - whole).norm() / whole.norm()) < 1e-5
+    assert codes < 60 or len(parts[3])  # it did not wait for the end
+
+
+@pytest.mark.parametrize("shape", [SMALL, LIKE_PUBLISHED], ids=["small", "published"])
+def test_no_sample_depends_on_what_is_further_than_reach(shape: VocoderShape) -> None:
+    vocoder, speaker = speaking(shape)
+    steps = torch.randn(1, WIDTH, 120)
+    other = steps.clone()
+    other[:, :, 60] += 10.0
+    moved = (vocoder.sound(steps, speaker) - vocoder.sound(other, speaker))[0].abs() > 0
+    touched = moved.nonzero().flatten() // VOCODER_HOP
+    assert 60 - reach(shape) <= int(touched.min()) and int(touched.max()) <= 60 + reach(shape)
+    # Not more cautious than twice: each step of reach is computed twice at every chunk's edge.
+    assert reach(shape) <= 2 * (60 - int(touched.min())) + 2
+
+
+@pytest.mark.parametrize("codes", range(1, 40))
+def test_settled_steps_are_those_that_no_later_latent_changes(codes: int) -> None:
+    vocoder, _ = speaking(SMALL)
+    latents = torch.randn(codes + 30, WIDTH)
+    now = vocoder.steps(latents[None, :codes])
+    later = vocoder.steps(latents[None])
+    settled = settled_steps(codes)
+    assert torch.equal(now[..., :settled], later[..., :settled])
+    assert codes <= 2 or now.shape[2] - settled <= 5  # and hardly one more could be counted
+
+
+def test_chunks_grow() -> None:
+    sizes = [size for size, _ in zip(chunk_codes(), range(12), strict=False)]
+    assert sizes == sorted(sizes) and sizes[0] <= 8 and sizes[-1] == sizes[-2]
