@@ -44,6 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SotaqueError as error:
         print(error, file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:  # where no run is in progress yet: that one takes its own signals
+        return 130
 
 
 # Each verb imports what it needs inside: `check` loads no model, `export` starts no TensorBoard.

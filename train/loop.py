@@ -15,13 +15,15 @@ def fine_tune(parts: Parts, stop: Stop) -> int:
     """Trains from `parts.start` to the last epoch; returns the exit code.
 
     0 when all epochs are done; 143 or 130 when a signal came and the state was saved.
+    A stop while validating is a stop inside the epoch: the next start validates, and saves it.
     Raises NonFiniteError (65) and DiskFull (74); what was saved before stays.
     """
     learner = parts.learner
+    stop.learning = True
     for epoch in range(parts.start.epoch, parts.num_epochs + 1):
         done = parts.start.batch if epoch == parts.start.epoch else 0
         clock = time.perf_counter()
-        for number, batch in enumerate(parts.batches.epoch(epoch, done), start=done + 1):
+        for number, batch in enumerate(parts.learned(epoch, done), start=done + 1):
             waited = time.perf_counter() - clock
             result = learner.learn(batch)
             stop.step_seconds = time.perf_counter() - clock
@@ -32,16 +34,18 @@ def fine_tune(parts: Parts, stop: Stop) -> int:
                 return stop.exit_code
             clock = time.perf_counter()
 
-        validation = parts.evaluate(epoch)
+        validation = parts.evaluate(epoch, stop)
+        if stop.requested:
+            parts.save_interrupted(epoch, done)
+            return stop.exit_code
         parts.logs.epoch(epoch, learner.step, validation)
         if parts.saves(epoch):
             saved = parts.save(epoch, validation)
             stop.write_seconds = saved.seconds
             if parts.samples(epoch) and not stop.requested:
-                parts.sampler.sample(epoch, saved.path, saved.sha256)
-        if stop.requested:
-            if not parts.saves(epoch):  # SAVE_EVERY: the epoch is learned and nowhere yet
-                parts.save_interrupted(epoch, done)
-            return stop.exit_code
-    parts.sampler.finish()
+                parts.speak(epoch, saved.path, saved.sha256)
+            # An epoch that SAVE_EVERY leaves unsaved is saved behind the next one's first step.
+            if stop.requested:
+                return stop.exit_code
+    parts.finish_speaking()
     return 0

@@ -1,19 +1,27 @@
 """What the loop works with, and the small decisions that need several of the parts."""
 
+import itertools
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from train.batches import Batch, Batches
 from train.checkpoints import Checkpoints, Saved
+from train.heartbeat import Heartbeat
 from train.learner import Learner, StepResult, Validation
 from train.logs import Logs
 from train.samples import missing
-from train.sampling import Sampler
+from train.sampling import LONGEST_SAMPLE_SECONDS, Sampler
 from train.settings import TrainSettings
+from train.stopping import Stop
 from xtts.memory import give_back_freed
 
 log = logging.getLogger("train")
+
+# 5.3 GB of a full-size model with its optimizer, at 3 MB/s: a slow disk over a slow network.
+LONGEST_SAVE_SECONDS = 1800.0
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,12 @@ class Parts:
     logs: Logs
     sampler: Sampler
     checkpoints: Checkpoints
+    heartbeat: Heartbeat
     provenance: dict[str, Any]
+
+    def learned(self, epoch: int, done: int) -> Iterator[Batch]:
+        """The batches of the epoch behind the first `done`, under the watchdog's eyes."""
+        return self.heartbeat.watch(self.batches.epoch(epoch, done), "learning")
 
     def tell_step(
         self, epoch: int, number: int, batch: Batch, result: StepResult, waited: float, took: float
@@ -67,41 +80,55 @@ class Parts:
             return
         if missing(self.checkpoints.run, newest.epoch, newest.sha256):
             log.info("Epoch %d has no sample yet; speaking it now.", newest.epoch)
-            self.sampler.sample(newest.epoch, newest.checkpoint, newest.sha256)
+            self.speak(newest.epoch, newest.checkpoint, newest.sha256)
 
-    def evaluate(self, epoch: int) -> Validation | None:
-        """The losses on the validation clips, where they are due."""
+    def speak(self, epoch: int, checkpoint: Path, sha256: str) -> None:
+        """Speaks the sample of a saved epoch; every way there has an end of its own."""
+        with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
+            self.sampler.sample(epoch, checkpoint, sha256)
+
+    def finish_speaking(self) -> None:
+        """Waits for a sample that is still being spoken."""
+        with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
+            self.sampler.finish()
+
+    def evaluate(self, epoch: int, stop: Stop) -> Validation | None:
+        """The losses on the validation clips, where they are due; of no worth after a stop."""
         if self.validation is None or not self.evaluates(epoch):
             return None
-        return self.learner.evaluate(self.validation.epoch(epoch))
+        batches = self.heartbeat.watch(self.validation.epoch(epoch), "validating")
+        return self.learner.evaluate(itertools.takewhile(lambda _: not stop.requested, batches))
 
     def save(self, epoch: int, validation: Validation | None) -> Saved:
         """Writes the epoch's checkpoint with the state to go on from."""
-        saved = self.checkpoints.save_epoch(
-            epoch,
-            self.learner.step,
-            self.learner.model_state(),
-            self._trainer_state(),
-            {
-                "validation_text_loss": validation.text_loss if validation else None,
-                "validation_audio_loss": validation.audio_loss if validation else None,
-            },
-            self.provenance,
-        )
+        losses = {
+            "validation_text_loss": validation.text_loss if validation else None,
+            "validation_audio_loss": validation.audio_loss if validation else None,
+        }
+        with self.heartbeat.leave(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
+            saved = self.checkpoints.save_epoch(
+                epoch,
+                self.learner.step,
+                self.learner.model_state(),
+                self._trainer_state(),
+                losses,
+                self.provenance,
+            )
         # Gradients and the copies just written are gone; whoever speaks the sample needs the room.
         give_back_freed()
         return saved
 
     def save_interrupted(self, epoch: int, batch: int) -> Saved:
         """Writes the state inside an epoch, `batch` of whose batches are done."""
-        saved = self.checkpoints.save_interrupted(
-            epoch,
-            self.learner.step,
-            batch,
-            self.learner.model_state(),
-            self._trainer_state(),
-            self.provenance,
-        )
+        with self.heartbeat.leave(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
+            saved = self.checkpoints.save_interrupted(
+                epoch,
+                self.learner.step,
+                batch,
+                self.learner.model_state(),
+                self._trainer_state(),
+                self.provenance,
+            )
         log.info("Stopped inside epoch %d; saved %s.", epoch, saved.path.name)
         return saved
 

@@ -13,11 +13,12 @@ from typing import Any
 
 import torch
 
-from train import dataset, features, recipe, sampling
+from train import dataset, features, recipe, sampling, tensorboard
 from train.batches import Batches, Conditions
 from train.checkpoints import Checkpoints
 from train.dataset import Dataset
 from train.fingerprint import Fingerprint
+from train.heartbeat import Heartbeat
 from train.learner import Learner, Recipe
 from train.logs import Logs
 from train.loop import fine_tune
@@ -27,13 +28,13 @@ from train.samples import reference_of
 from train.sampling import Sampler
 from train.settings import TrainSettings
 from train.stopping import Stop, stop_on_signals
-from train.tensorboard import TensorBoard
 from xtts import bundle, environment
 from xtts.config import ModelConfig
 from xtts.environment import Choice, Environment
 from xtts.locks import lock
 from xtts.model import load_gpt, read_tensors
 from xtts.runs import RunFolder
+from xtts.supply import Source
 from xtts.text import Tokenizer
 
 log = logging.getLogger("train")
@@ -75,7 +76,9 @@ def look(settings: TrainSettings) -> Looked:
     _use_threads(settings, machine)
     device = environment.choose_device(machine, settings.device)
     precision = environment.choose_precision(machine, device.value, settings.precision)
-    base = bundle.locate_base(settings.base_model, tos_agreed=settings.coqui_tos_agreed)
+    base = bundle.locate_base(
+        settings.base_model, Source.of(settings), tos_agreed=settings.coqui_tos_agreed
+    )
     bundle.check_base(base)
     config = ModelConfig.read(base)
     _tell_weights(settings, config)
@@ -119,7 +122,7 @@ def _assemble(
             steps_per_epoch=len(batches.plan(start.epoch)),
             first_step=learner.step,
             log_every=settings.log_every,
-            tensorboard=_tensorboard(settings, looked.machine),
+            tensorboard=tensorboard.of_run(settings, in_container=looked.machine.in_container),
         )
     )
     chosen = sampling.plan(looked.machine, settings.sample_device, looked.device.value)
@@ -146,6 +149,7 @@ def _assemble(
         logs=logs,
         sampler=sampler,
         checkpoints=checkpoints,
+        heartbeat=closing.enter_context(Heartbeat(settings.stall_seconds)),
         provenance=_provenance(settings, config, fingerprint, rate.value),
     )
 
@@ -237,11 +241,3 @@ def _tell_weights(settings: TrainSettings, config: ModelConfig) -> None:
             "BASE_MODEL=%s has random weights: it learns, but what it speaks is noise.",
             settings.base_model,
         )
-
-
-def _tensorboard(settings: TrainSettings, machine: Environment) -> TensorBoard | None:
-    if not settings.tensorboard:
-        return None
-    # Inside a container the published port leads to its own address, not to its loopback.
-    host = "0.0.0.0" if machine.in_container else "127.0.0.1"
-    return TensorBoard(settings.runs_dir, settings.tensorboard_port, host=host)

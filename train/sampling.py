@@ -23,7 +23,7 @@ from xtts.environment import Environment
 from xtts.errors import SotaqueError
 from xtts.runs import RunFolder
 from xtts.speaking import Speaker, SpeakRequest, Spoken
-from xtts.worker import Worker, WorkerFailed
+from xtts.worker import START_SECONDS, Worker, WorkerFailed
 
 log = logging.getLogger("train")
 
@@ -31,6 +31,8 @@ MOST_FAILURES_IN_A_ROW = 3
 # The reference project's full-size sample took 43 s on a CPU; a loaded machine may be slower.
 SPEAK_SECONDS = 900.0
 NICE_BESIDE_TRAINING = 5
+# A worker gets ready and speaks; after a fault, once more on the CPU.
+LONGEST_SAMPLE_SECONDS = 2 * (START_SECONDS + SPEAK_SECONDS)
 
 
 @dataclass(frozen=True)

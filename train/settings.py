@@ -89,6 +89,12 @@ class TrainSettings(SharedSettings):
     """Decides order, dropout and sampling: the same seed gives the same numbers."""
     stop_seconds: Annotated[float, Field(ge=0), Means("a number of seconds from 0")] = 8.0
     """How long a stop (Ctrl-C, docker stop) may take to save. Docker kills after 10 seconds."""
+    stall_seconds: Annotated[
+        Annotated[float, Field(gt=0)] | None,
+        Means("a number of seconds above 0, or off", none="off"),
+    ] = 120.0
+    """How long a step may take, or ten times the usual step if that is longer. A run that hangs is
+    ended then, with exit code 75 and the place where it hung. off waits for ever."""
     validation_every: Count = 1
     """Epochs from one validation to the next, and the last one."""
     log_every: Count = 10

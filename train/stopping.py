@@ -21,12 +21,14 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class Stop:
     """Whether to stop, and what the loop knows about how long that takes.
 
-    step_seconds: the latest step's; write_seconds: the latest checkpoint's (0 = not known yet).
+    learning: there is something that could be saved. step_seconds: the latest step's;
+    write_seconds: the latest checkpoint's (0 = not known yet).
     """
 
     allowed_seconds: float
     step_seconds: float = 0.0
     write_seconds: float = 0.0
+    learning: bool = False
     signal_number: int | None = None
     _seen: int = field(default=0, repr=False)
 
@@ -45,11 +47,14 @@ class Stop:
         return self.step_seconds + self.write_seconds <= self.allowed_seconds
 
     def receive(self, signal_number: int) -> None:
-        """What a signal does: the first asks, or ends what cannot be saved; a second ends."""
+        """What a signal does: the first asks, or ends what need not or cannot be saved; a second
+        ends."""
         self._seen += 1
         code = 128 + signal_number
         if self._seen > 1:
             _exit(code, "Second signal: exiting at once. The run goes on from its last epoch.")
+        if not self.learning:
+            _exit(code, "Stopped before the first step: there is nothing to save.")
         if not self.fits():
             _exit(
                 code,

@@ -11,7 +11,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from train.settings import load
+from train.settings import TrainSettings, load
 from xtts.errors import SotaqueError
 
 log = logging.getLogger("train")
@@ -67,6 +67,15 @@ class TensorBoard:
             log.info("TensorBoard: %s", self.address)
         elif self._child.poll() not in (None, -9):
             log.warning("TensorBoard did not start; `make tensorboard` shows why.")
+
+
+def of_run(settings: TrainSettings, *, in_container: bool) -> TensorBoard | None:
+    """The server that the settings ask for."""
+    if not settings.tensorboard:
+        return None
+    # Inside a container the published port leads to its own address, not to its loopback.
+    host = "0.0.0.0" if in_container else "127.0.0.1"
+    return TensorBoard(settings.runs_dir, settings.tensorboard_port, host=host)
 
 
 def free_port(first: int, host: str) -> int:
