@@ -6,11 +6,13 @@ a child process; this process creates no CUDA context by looking.
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from xtts.errors import SotaqueError
-from xtts.probe import Gpu, probe
+from xtts.probe import probe
+from xtts.verdicts import Gpu
 
 # The second name of each figure is cgroup v1's, which still runs on older hosts.
 CGROUP = Path("/sys/fs/cgroup")
@@ -44,13 +46,14 @@ class Choice:
     reason: str
 
 
-def look() -> Environment:
-    """Looks at the machine. With an NVIDIA driver, asks the probe in a child process."""
+def look(*, use_cache: bool = True) -> Environment:
+    """Looks at the machine. With an NVIDIA device, asks the probe in a child process, unless it
+    was asked before and that still holds. use_cache: False asks anew."""
     in_container = _in_container()
     devices = any(Path("/dev").glob("nvidia[0-9]*"))
     gpus: tuple[Gpu, ...] = ()
     if devices:
-        gpus = probe()
+        gpus = probe(use_cache=use_cache)
     return Environment(
         cpu_count=_cpu_count(),
         cpu_has_bf16=_cpu_has_bf16(),
@@ -73,49 +76,86 @@ def gpu_hint(driver: bool, devices: bool, in_container: bool) -> str:
     return "There is an NVIDIA driver, but no /dev/nvidia0; `nvidia-smi` tells more."
 
 
-def choose_device(machine: Environment, wish: str) -> Choice:
-    """DEVICE: auto takes the first GPU that passed the probe, else the CPU.
+def choose_device(
+    machine: Environment, wish: str, good: Callable[[Gpu], bool] = Gpu.trains
+) -> Choice:
+    """DEVICE: auto takes the first GPU that is `good` for what is to be done, else the CPU.
 
-    Raises DeviceError when a GPU is asked for by name that is not there or did not pass.
+    A GPU on which everything passed is taken before one that fails at something not needed.
+    Raises DeviceError when a GPU is asked for by name that is not there or not good for it.
     """
-    sound = [gpu for gpu in machine.gpus if not gpu.verdict]
     if wish == "cpu":
         return Choice("cpu", "DEVICE=cpu")
     if wish == "auto":
-        if sound:
-            return Choice(f"cuda:{sound[0].index}", f"{sound[0].name} passed the check")
+        fit = sorted(
+            filter(good, machine.gpus), key=lambda gpu: (gpu.verdict, gpu.surprise) != ("", "")
+        )
+        if fit:
+            return Choice(f"cuda:{fit[0].index}", passed(fit[0]))
         if machine.gpus:
-            return Choice("cpu", f"{machine.gpus[0].name} is not to be trusted: "
-                          f"{machine.gpus[0].verdict}")  # fmt: skip
+            return Choice("cpu", distrusted(machine.gpus[0]))
         return Choice("cpu", machine.gpu_hint or "no GPU on this machine")
-    index = int(wish.partition(":")[2] or 0)
-    asked = next((gpu for gpu in machine.gpus if gpu.index == index), None)
+    asked = gpu_at(machine, wish)
     if asked is None:
         found = ", ".join(f"cuda:{gpu.index} ({gpu.name})" for gpu in machine.gpus) or "no GPU"
         raise DeviceError(
             f"DEVICE={wish}, but this machine has {found}. {machine.gpu_hint} Set DEVICE=auto."
         )
-    if asked.verdict:
+    if not good(asked):
         raise DeviceError(
             f"DEVICE={wish}, but {asked.name} failed the check: {asked.verdict} Set DEVICE=auto to "
-            "train on the CPU."
+            "use the CPU."
         )
-    return Choice(f"cuda:{index}", f"DEVICE={wish}; {asked.name} passed the check")
+    return Choice(f"cuda:{asked.index}", f"DEVICE={wish}; {passed(asked)}")
 
 
 def choose_precision(machine: Environment, device: str, wish: str) -> Choice:
-    """PRECISION: auto is bf16 where the hardware multiplies it, else fp32."""
+    """PRECISION: auto is bf16 where the hardware multiplies it and multiplied it right, else fp16
+    where that was right, else fp32."""
+    gpu = gpu_at(machine, device)
+    failed = gpu.failed - gpu.without_cudnn if gpu else frozenset()
     if wish != "auto":
-        return Choice(wish, f"PRECISION={wish}")
-    if device == "cpu":
+        bad = f", although the check found attention_{wish} bad" * (f"attention_{wish}" in failed)
+        return Choice(wish, f"PRECISION={wish}{bad}")
+    if gpu is None:
         if machine.cpu_has_bf16:
             return Choice("bf16", "this CPU multiplies bf16 in hardware")
         return Choice("fp32", "this CPU has no bf16 products (AMX or AVX512-BF16)")
-    index = int(device.partition(":")[2] or 0)
-    gpu = next(gpu for gpu in machine.gpus if gpu.index == index)
-    if gpu.capability >= (8, 0):
+    if gpu.capability < (8, 0):
+        return Choice("fp32", f"{gpu.name} is older than bf16 (compute capability 8.0)")
+    if "attention_bf16" not in failed:
         return Choice("bf16", f"{gpu.name} multiplies bf16 in hardware")
-    return Choice("fp32", f"{gpu.name} is older than bf16 (compute capability 8.0)")
+    if "attention_fp16" not in failed:
+        return Choice("fp16", f"{gpu.name} fails at bf16, and passed fp16")
+    return Choice("fp32", f"{gpu.name} fails at bf16 and at fp16")
+
+
+def uses_cudnn(machine: Environment, device: str) -> Choice:
+    """Whether convolutions on `device` go through cuDNN: "on" or "off"."""
+    gpu = gpu_at(machine, device)
+    if gpu and gpu.without_cudnn:
+        return Choice("off", f"{', '.join(sorted(gpu.without_cudnn))} passed only without cuDNN")
+    return Choice("on", "")
+
+
+def gpu_at(machine: Environment, device: str) -> Gpu | None:
+    """The GPU that "cuda" or "cuda:N" names; None for the CPU, or where there is none."""
+    if not device.startswith("cuda"):
+        return None
+    index = int(device.partition(":")[2] or 0)
+    return next((gpu for gpu in machine.gpus if gpu.index == index), None)
+
+
+def passed(gpu: Gpu) -> str:
+    """Why a GPU is used: it passed the check, or as much of it as is needed."""
+    if gpu.verdict:
+        return f"{gpu.name} passed what is needed of it, not all: {gpu.verdict}"
+    return f"{gpu.name} passed the check"
+
+
+def distrusted(gpu: Gpu) -> str:
+    """Why a GPU is not used."""
+    return f"{gpu.name} is not to be trusted: {gpu.verdict}"
 
 
 def oom_kills() -> int:

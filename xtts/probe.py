@@ -1,149 +1,213 @@
-"""The child process that really runs operations on each GPU: allocation, FFT, convolution, matrix
-product, attention, drawing, a training step, at shapes that XTTS uses, compared with the CPU.
+"""Asks a child process per GPU to really run what XTTS needs of it, and says what came of it.
 
-A driver fault may kill or hang whoever touches it, so the parent only starts the child, waits with
-a limit and reads one JSON line. Run as `python -m xtts.probe`.
+A fault in the driver may kill or hang whoever touches it, so this process never does: it starts
+`xtts.probe_child`, waits with a limit, and reads what it had told until its end. Where a check
+fails, up to three more are made with one thing changed; the first that passes is the advice.
 """
 
 import contextlib
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
 
-if TYPE_CHECKING:
-    import torch
+from xtts import probe_cache
+from xtts.probe_cache import Moment
+from xtts.probe_verdict import Ending, gpu_of
+from xtts.verdicts import (
+    CLEAN_LIBRARY_PATH,
+    CUDNN_OFF,
+    OPERATIONS,
+    USES_CUDNN,
+    Gpu,
+    Outcome,
+    Variant,
+)
 
-LIMIT_SECONDS = 60.0
-# Relative to the norm of the CPU's result, in float32 with TF32 off.
-TOLERANCE = 1e-3
+log = logging.getLogger(__name__)
+
+COLD_SECONDS = 60.0
+WARM_SECONDS = 20.0
+# After SIGKILL. In a driver's call a process cannot be killed; waiting for it would hang us too.
+REAP_SECONDS = 2.0
+_STDERR_KEPT_BYTES = 4096
+_FOREIGN = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
 @dataclass(frozen=True)
-class Gpu:
-    """One CUDA device. verdict: "" when the probe ran everything, else its reason."""
+class Child:
+    """How a check is started. command and devices: others in tests; environ: its environment."""
 
-    index: int
-    name: str
-    capability: tuple[int, int]
-    total_bytes: int
-    verdict: str = ""
+    command: tuple[str, ...] = (sys.executable, "-m", "xtts.probe_child")
+    devices: str = "cuda:{}"
+    cold_seconds: float = COLD_SECONDS
+    warm_seconds: float = WARM_SECONDS
+    operations: tuple[str, ...] = OPERATIONS
+    environ: Mapping[str, str] | None = None
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return os.environ if self.environ is None else self.environ
 
 
-def probe(command: tuple[str, ...] = (), limit_seconds: float = LIMIT_SECONDS) -> tuple[Gpu, ...]:
-    """What the child found; a child that dies or hangs is a verdict, never an error."""
-    child = subprocess.Popen(
-        command or (sys.executable, "-m", "xtts.probe"),
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, start_new_session=True,
-    )  # fmt: skip
+def probe(
+    *, use_cache: bool = True, cache: Path | None = None, child: Child | None = None
+) -> tuple[Gpu, ...]:
+    """Every GPU with its verdicts; a check that dies or hangs is a verdict, never an error.
+
+    use_cache: False checks anew whatever is known, and keeps that. cache: the file that it is kept
+    in, by default one under the home folder.
+    """
+    child = child or Child()
+    cache = cache or cache_file()
+    key = probe_cache.key_of(probe_cache.facts(child.environment))
+    if use_cache and (found := probe_cache.read(cache, key, Moment.present())) is not None:
+        return found
+    gpus = _checked(child, warm=probe_cache.known(cache, key))
+    moment = Moment.present()
+    probe_cache.write(cache, key, gpus, moment)
+    return probe_cache.with_surprises(cache, gpus, moment)
+
+
+def report_surprise(device: str, words: str, cache: Path | None = None) -> None:
+    """A fault at run time that the check had not foretold: the next look checks anew, and for a day
+    that GPU is not trusted beside a model in training."""
+    index = int(device.partition(":")[2] or 0)
+    probe_cache.surprised(cache or cache_file(), index, words, Moment.present())
+
+
+def cache_file() -> Path:
+    """Where checks are kept: the user's cache folder; a container's ends with it."""
+    kept = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    folder = Path(kept)
+    with contextlib.suppress(RuntimeError):  # a user without a home
+        folder = folder.expanduser()
+    return folder / "sotaque" / "gpus.json"
+
+
+def _checked(child: Child, *, warm: bool) -> tuple[Gpu, ...]:
+    first, count = _check(child, 0, child.warm_seconds if warm else child.cold_seconds)
+    gpus = [first]
+    gpus += [_check(child, index, child.warm_seconds)[0] for index in range(1, count)]
+    return tuple(_with_advice(child, gpu, gpus) for gpu in gpus)
+
+
+def _check(
+    child: Child, index: int, limit_seconds: float, *options: str,
+    environ: Mapping[str, str] | None = None,
+) -> tuple[Gpu, int]:  # fmt: skip
+    """One child for one GPU: what it found, and how many GPUs it saw."""
+    device = child.devices.format(index)
+    command = (*child.command, "--device", device, "--parent", str(os.getpid()), *options)
+    if "--operations" not in options:
+        command += ("--operations", ",".join(child.operations))
+    events, ending = run(command, environ or child.environment, limit_seconds)
     try:
-        output, errors = child.communicate(timeout=limit_seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        # In a driver call a process cannot be killed; waiting for it would hang us too.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.communicate(timeout=5.0)
-        return (_unusable(f"the check hung for {limit_seconds:g} s."),)
-    if child.returncode < 0:
-        name = signal.strsignal(-child.returncode)
-        return (_unusable(f"the check was ended by {name}. {_last_line(errors)}"),)
-    try:
-        return tuple(
-            Gpu(**{**found, "capability": tuple(found["capability"])})
-            for found in json.loads(output.strip().splitlines()[-1])
-        )
-    except (IndexError, ValueError, TypeError):
-        return (_unusable(f"the check failed. {_last_line(errors)}"),)
+        return gpu_of(index, events, ending)
+    except (KeyError, TypeError, ValueError) as error:
+        reason = f"the check told what nobody understands ({error!r})."
+        return Gpu(index, "the GPU", (0, 0), 0, Outcome.COULD_NOT_RUN, reason=reason), 1
 
 
-def _unusable(reason: str) -> Gpu:
-    return Gpu(0, "the GPU", (0, 0), 0, reason)
+def _with_advice(child: Child, gpu: Gpu, gpus: Sequence[Gpu]) -> Gpu:
+    """`gpu` with what was tried to cure it; nothing is tried when it is well, or only full."""
+    if gpu.outcome in (Outcome.OK, Outcome.TRANSIENT):
+        return gpu
+    tried: list[Variant] = []
+    for variant in _variants(child, gpu, gpus):
+        tried.append(variant)
+        if variant.ok:
+            break
+    cure = f" {tried[-1].advice}" if tried and tried[-1].ok else ""
+    return replace(gpu, variants=tuple(tried), reason=gpu.reason + cure)
 
 
-def _last_line(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else ""
+def _variants(child: Child, gpu: Gpu, gpus: Sequence[Gpu]) -> Iterator[Variant]:
+    # What did not pass, and what was never reached.
+    passed = {one.name for one in gpu.operations if one.ok}
+    asked = tuple(name for name in child.operations if name not in passed)
+    names = ("--operations", ",".join(asked))
+    foreign = [name for name in _FOREIGN if child.environment.get(name)]
+    if foreign:
+        clean = {k: v for k, v in child.environment.items() if k not in _FOREIGN}
+        found, _ = _check(child, gpu.index, child.warm_seconds, *names, environ=clean)
+        without = " ".join(f"-u {name}" for name in foreign)
+        told = f"Without {' and '.join(foreign)} it passes: put `env {without}` before the command."
+        yield _variant(CLEAN_LIBRARY_PATH, told, found)
+    if not USES_CUDNN.isdisjoint(asked):
+        found, _ = _check(child, gpu.index, child.warm_seconds, *names, "--no-cudnn")
+        yield _variant(CUDNN_OFF, "Without cuDNN it passes, and that is how it is used.", found)
+    other = next((one for one in gpus if one.index != gpu.index and not one.verdict), None)
+    if other:
+        yield Variant(
+            f"GPU {other.index}", True,
+            f"{other.name} (cuda:{other.index}) passes: set DEVICE=cuda:{other.index}.",
+        )  # fmt: skip
 
 
-def main() -> int:
-    """Looks at every device and prints what was found as one JSON line."""
-    import torch
-
-    found: list[dict[str, Any]] = []
-    for index in range(torch.cuda.device_count()):
-        properties = torch.cuda.get_device_properties(index)
-        found.append(
-            {
-                "index": index,
-                "name": properties.name,
-                "capability": [properties.major, properties.minor],
-                "total_bytes": properties.total_memory,
-                "verdict": verdict(f"cuda:{index}"),
-            }
-        )
-    print(json.dumps(found), flush=True)
-    return 0
+def _variant(name: str, advice: str, found: Gpu) -> Variant:
+    ok = not found.verdict
+    passed = tuple(one.name for one in found.operations if one.ok)
+    return Variant(name, ok, advice if ok else "", found.verdict, passed)
 
 
-def verdict(device: str) -> str:
-    """ "" when every operation on `device` equals the CPU's, else the first that does not."""
-    import torch
-
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
-    for name, operation in operations().items():
+def run(
+    command: Sequence[str], environ: Mapping[str, str], limit_seconds: float
+) -> tuple[list[dict[str, Any]], Ending]:
+    """Starts a child and collects what it told until its end, or until its time was up."""
+    # is_available() and device_count() of a child then ask NVML, and make no context.
+    environment = {**environ, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+    # Files, not pipes: what was told before a hang is there, and a child that cannot be killed
+    # holds no end of anything that we read.
+    with tempfile.TemporaryFile() as answers, tempfile.TemporaryFile() as errors:
         try:
-            ours, reference = operation(device).cpu(), operation("cpu")
-        except Exception as error:
-            return f"{name}: {(str(error).splitlines() or [type(error).__name__])[0]}"
-        distance = float((ours - reference).norm() / reference.norm())
-        if not distance <= TOLERANCE:
-            return f"{name} is off by {distance:.1e}, allowed is {TOLERANCE:g}."
-    return ""
+            child = subprocess.Popen(
+                tuple(command), env=environment, stdin=subprocess.DEVNULL, stdout=answers,
+                stderr=errors, start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            return [], Ending(None, limit_seconds, f"It cannot be started: {error}.", hung=False)
+        hung = False
+        try:
+            child.wait(limit_seconds)
+        except subprocess.TimeoutExpired:
+            hung = True
+        _end_group(child)
+        return _events(answers), Ending(
+            None if hung else child.returncode, limit_seconds, _last_words(errors), hung=hung
+        )
 
 
-def operations() -> dict[str, "Callable[[str], torch.Tensor]"]:
-    """What XTTS asks of a device, each `device -> tensor`, the same numbers on each."""
-    import torch
-    from torch.nn import functional as F
-
-    def numbers(*shape: int) -> torch.Tensor:
-        return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
-
-    def fft(device: str) -> torch.Tensor:
-        window = torch.hamming_window(400, device=device)
-        sound = numbers(1, 96_000).to(device)
-        return torch.stft(sound, 512, 160, 400, window, return_complex=True).abs()
-
-    def convolution(device: str) -> torch.Tensor:
-        return F.conv1d(numbers(1, 256, 96).to(device), numbers(64, 256, 7).to(device))
-
-    def matrix_product(device: str) -> torch.Tensor:
-        return numbers(64, 1024).to(device) @ numbers(1024, 256).to(device)
-
-    def attention(device: str) -> torch.Tensor:
-        queries = numbers(1, 16, 300, 64).to(device)
-        return F.scaled_dot_product_attention(queries, queries, queries, is_causal=True)
-
-    def drawing(device: str) -> torch.Tensor:
-        certain = F.one_hot(torch.tensor(5), 1026).float().to(device)
-        return torch.multinomial(certain, 1).float()
-
-    def training_step(device: str) -> torch.Tensor:
-        weight = numbers(32, 64).to(device).requires_grad_()
-        loss = F.cross_entropy(numbers(8, 64).to(device) @ weight.t(), torch.arange(8).to(device))
-        loss.backward()
-        assert weight.grad is not None
-        return weight.grad
-
-    found = (fft, convolution, matrix_product, attention, drawing, training_step)
-    return {operation.__name__.replace("_", " "): operation for operation in found}
+def _end_group(child: "subprocess.Popen[bytes]") -> None:
+    # Also behind a leader that has ended: what it started would stay.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    try:
+        child.wait(REAP_SECONDS)
+    except subprocess.TimeoutExpired:
+        log.warning("Process %d does not end; it hangs in a driver call.", child.pid)
+        child.returncode = -signal.SIGKILL  # nobody waits for it any more
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _events(answers: IO[bytes]) -> list[dict[str, Any]]:
+    answers.seek(0)
+    found = []
+    for line in answers.read().decode(errors="replace").splitlines():
+        with contextlib.suppress(ValueError):
+            event = json.loads(line)
+            if isinstance(event, dict) and "event" in event:
+                found.append(event)
+    return found
+
+
+def _last_words(errors: IO[bytes]) -> str:
+    errors.seek(max(0, errors.seek(0, os.SEEK_END) - _STDERR_KEPT_BYTES))
+    lines = errors.read().decode(errors="replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")[:300]

@@ -1,30 +1,26 @@
 """The machine is looked at once; decisions are pure, so they are tested without a GPU."""
 
-import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from xtts import environment, probe
+from tests.machines import GPUS, SOUND, machine
+from xtts import environment
 from xtts.environment import (
     DeviceError,
-    Environment,
-    Gpu,
     choose_device,
     choose_precision,
     gpu_hint,
     oom_kills,
+    uses_cudnn,
 )
+from xtts.verdicts import Gpu
 
-SOUND = Gpu(0, "RTX 3090", (8, 6), 24 << 30)
 OLD = Gpu(0, "GTX 1080", (6, 1), 8 << 30)
-BROKEN = Gpu(0, "RTX 3090", (8, 6), 24 << 30, "fft: cuFFT error: CUFFT_INVALID_SIZE")
+BROKEN = GPUS["driver"]
 SECOND = Gpu(1, "RTX 4090", (8, 9), 24 << 30)
-
-
-def machine(*gpus: Gpu, bf16: bool = False, hint: str = "") -> Environment:
-    return Environment(8, bf16, 32 << 30, False, gpus, hint)
 
 
 @pytest.mark.parametrize(
@@ -33,8 +29,9 @@ def machine(*gpus: Gpu, bf16: bool = False, hint: str = "") -> Environment:
         ((), "auto", "cpu", "no GPU"),
         ((SOUND,), "auto", "cuda:0", "passed the check"),
         ((SOUND,), "cpu", "cpu", "DEVICE=cpu"),
-        ((BROKEN,), "auto", "cpu", "CUFFT_INVALID_SIZE"),
+        ((BROKEN,), "auto", "cpu", "not to be trusted: no driver."),
         ((BROKEN, SECOND), "auto", "cuda:1", "RTX 4090"),
+        ((GPUS["fft"], SECOND), "auto", "cuda:1", "RTX 4090 passed the check"),
         ((SOUND, SECOND), "cuda:1", "cuda:1", "RTX 4090"),
         ((SOUND,), "cuda", "cuda:0", "DEVICE=cuda"),
     ],
@@ -50,7 +47,7 @@ def test_device(gpus: tuple[Gpu, ...], wish: str, device: str, words: str) -> No
     [
         ((), "cuda", "no GPU"),
         ((SOUND,), "cuda:3", "cuda:0 (RTX 3090)"),
-        ((BROKEN,), "cuda", "CUFFT_INVALID_SIZE"),
+        ((BROKEN,), "cuda", "no driver."),
     ],
 )
 def test_a_device_asked_for_by_name_is_never_replaced(
@@ -59,6 +56,66 @@ def test_a_device_asked_for_by_name_is_never_replaced(
     with pytest.raises(DeviceError, match="DEVICE=auto") as found:
         choose_device(machine(*gpus), wish)
     assert words in str(found.value) and found.value.exit_code == 2
+
+
+# state of the GPU: good for training, good for speaking, precision, cuDNN.
+DECISIONS = {
+    "sound": (True, True, "bf16", "on"),
+    "fft": (True, True, "bf16", "on"),
+    "convolution": (False, False, "bf16", "on"),
+    "convolution, right without cuDNN": (True, True, "bf16", "off"),
+    "convolution, right with clean libraries": (False, False, "bf16", "on"),
+    "bf16": (True, True, "fp16", "on"),
+    "16 bits": (True, True, "fp32", "on"),
+    "sampling": (True, False, "bf16", "on"),
+    "train step": (False, True, "bf16", "on"),
+    "everything": (False, False, "fp32", "on"),
+    "driver": (False, False, "fp32", "on"),
+    "full": (False, False, "bf16", "on"),
+    "dead": (False, False, "bf16", "on"),
+    "hang": (False, False, "bf16", "on"),
+    "surprise": (True, True, "bf16", "on"),
+    "exclusive": (True, True, "bf16", "on"),
+    "exclusive surprise": (True, True, "bf16", "on"),
+    "exclusive, fft": (True, True, "bf16", "on"),
+    "exclusive, right with clean libraries": (False, False, "bf16", "on"),
+}
+
+
+def test_the_table_has_every_state() -> None:
+    assert DECISIONS.keys() == GPUS.keys()
+
+
+@pytest.mark.parametrize("use", ["training", "speaking"])
+@pytest.mark.parametrize("wish", ["auto", "cpu", "cuda", "cuda:0"])
+@pytest.mark.parametrize("state", GPUS)
+def test_device_by_verdicts(state: str, wish: str, use: str) -> None:
+    good = DECISIONS[state][use == "speaking"]
+    gpu, found = GPUS[state], machine(GPUS[state])
+    judge = Gpu.trains if use == "training" else Gpu.speaks
+    if wish.startswith("cuda") and not good:
+        with pytest.raises(DeviceError, match="failed the check") as refused:
+            choose_device(found, wish, judge)
+        assert gpu.verdict in str(refused.value)
+        return
+    choice = choose_device(found, wish, judge)
+    assert choice.value == ("cuda:0" if good and wish != "cpu" else "cpu")
+    # Whatever the check found is told, unless nobody asked about the GPU.
+    assert wish == "cpu" or gpu.verdict in choice.reason
+
+
+@pytest.mark.parametrize("wish", ["auto", "fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("state", GPUS)
+def test_precision_and_cudnn_by_verdicts(state: str, wish: str) -> None:
+    _, _, precision, cudnn = DECISIONS[state]
+    found = machine(GPUS[state])
+    choice = choose_precision(found, "cuda:0", wish)
+    assert choice.value == (precision if wish == "auto" else wish)
+    warned = wish != "auto" and f"attention_{wish}" in GPUS[state].failed
+    assert ("although the check" in choice.reason) is warned
+    assert uses_cudnn(found, "cuda:0").value == cudnn
+    assert uses_cudnn(found, "cpu").value == "on"
+    assert choose_precision(replace(found, cpu_has_bf16=True), "cpu", "auto").value == "bf16"
 
 
 @pytest.mark.parametrize(
@@ -128,43 +185,3 @@ def test_a_containers_limits_count(
     assert found.cpu_count == (cores or 16)
     assert found.memory_bytes == (memory_bytes or everything.memory_bytes)
     assert oom_kills() == kills
-
-
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        ("import time; time.sleep(60)", "hung"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "Segmentation fault"),
-        ("raise RuntimeError('driver too old')", "driver too old"),
-        ("print('no JSON')", "the check failed"),
-    ],
-)
-def test_a_probe_that_dies_or_hangs_is_a_verdict(code: str, words: str) -> None:
-    found = probe.probe((sys.executable, "-c", code), limit_seconds=2.0)
-    assert len(found) == 1 and words in found[0].verdict
-    assert choose_device(machine(*found), "auto").value == "cpu"
-
-
-def test_what_the_probe_prints_is_read_back() -> None:
-    line = '[{"index": 0, "name": "X", "capability": [9, 0], "total_bytes": 5, "verdict": ""}]'
-    found = probe.probe((sys.executable, "-c", f"print('noise'); print({line!r})"))
-    assert found == (Gpu(0, "X", (9, 0), 5),)
-
-
-def test_the_verdict_names_the_operation_that_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert probe.verdict("cpu") == ""
-    real = probe.operations()
-
-    def wrong(device: str) -> torch.Tensor:
-        found = real["convolution"]("cpu")
-        return found * (1.01 if device != "cpu" else 1.0)
-
-    def failing(device: str) -> torch.Tensor:
-        if device == "cpu":
-            return torch.ones(1)
-        raise RuntimeError("cuFFT error: CUFFT_INVALID_SIZE\nsecond line")
-
-    monkeypatch.setattr(probe, "operations", lambda: {"convolution": wrong})
-    assert "convolution is off by 1.0e-02" in probe.verdict("another")
-    monkeypatch.setattr(probe, "operations", lambda: {"fft": failing})
-    assert probe.verdict("another") == "fft: cuFFT error: CUFFT_INVALID_SIZE"

@@ -1,0 +1,67 @@
+"""GPUs that no test machine has, each with a fault of its own, by name."""
+
+from dataclasses import replace
+
+from xtts.environment import Environment
+from xtts.verdicts import (
+    CLEAN_LIBRARY_PATH,
+    CUDNN_OFF,
+    OPERATIONS,
+    Gpu,
+    OperationVerdict,
+    Outcome,
+    Variant,
+)
+
+SOUND = Gpu(
+    0, "RTX 3090", (8, 6), 24 << 30,
+    operations=tuple(OperationVerdict(name, True, 0.0, 1e-5) for name in OPERATIONS),
+)  # fmt: skip
+
+
+def failing(*bad: str, outcome: Outcome = Outcome.DEGRADED, **others: object) -> Gpu:
+    """The RTX 3090 on which some operations fail."""
+    operations = tuple(
+        OperationVerdict(name, name not in bad, 0.0, 1e-5, f"{name} failed." * (name in bad))
+        for name in OPERATIONS
+    )
+    reason = " ".join(f"{name} failed." for name in bad)
+    return replace(SOUND, outcome=outcome, operations=operations, reason=reason, **others)  # type: ignore[arg-type]
+
+
+def _cured(name: str, *passed: str) -> tuple[Variant, ...]:
+    return (Variant(name, True, f"{name} is the cure.", "", passed),)
+
+
+GPUS: dict[str, Gpu] = {
+    "sound": SOUND,
+    "fft": failing("fft"),
+    "convolution": failing("convolution"),
+    "convolution, right without cuDNN": failing(
+        "convolution", "train_step", variants=_cured(CUDNN_OFF, "convolution", "train_step")
+    ),
+    "convolution, right with clean libraries": failing(
+        "convolution", variants=_cured(CLEAN_LIBRARY_PATH, "convolution")
+    ),
+    "bf16": failing("attention_bf16"),
+    "16 bits": failing("attention_fp16", "attention_bf16"),
+    "sampling": failing("sampling"),
+    "train step": failing("train_step"),
+    "everything": failing(*OPERATIONS, outcome=Outcome.BUILD),
+    "driver": Gpu(0, "the GPU", (0, 0), 0, Outcome.DRIVER, reason="no driver."),
+    "full": failing("fft", outcome=Outcome.TRANSIENT),
+    "dead": failing("sampling", outcome=Outcome.STICKY),
+    "hang": Gpu(0, "RTX 3090", (8, 6), 24 << 30, Outcome.HANG, reason="the check hung."),
+    "surprise": replace(SOUND, surprise="CUDA error: an illegal memory access"),
+    "exclusive": replace(SOUND, exclusive=True),
+    "exclusive surprise": replace(SOUND, surprise="CUDA error", exclusive=True),
+    "exclusive, fft": failing("fft", exclusive=True),
+    "exclusive, right with clean libraries": failing(
+        "convolution", variants=_cured(CLEAN_LIBRARY_PATH, "convolution"), exclusive=True
+    ),
+}
+
+
+def machine(*gpus: Gpu, bf16: bool = False, hint: str = "") -> Environment:
+    """Eight cores, 32 GB, and these GPUs."""
+    return Environment(8, bf16, 32 << 30, False, gpus, hint)
