@@ -33,10 +33,12 @@ FIXED = {
         "OUTPUT_DIR": "/data/output",
         "RUNS_DIR": "/data/runs",
         "CACHE_DIR": "/data/cache",
+        "XTTS_V2_DIR": "/data/xtts_v2",
         "TENSORBOARD": "off",
     },
     API: {
         "OUTPUT_DIR": "/data/output",
+        "XTTS_V2_DIR": "/data/xtts_v2",
         "API_HOST": "0.0.0.0",
         "API_PORT": "8005",
         "API_ALLOW_NO_KEY": "on",
@@ -142,6 +144,7 @@ def sources(service: Mapping[str, Any]) -> dict[str, str]:
             "DATASET_DIR": "~/voices/anna",
             "RUNS_DIR": "r",
             "CACHE_DIR": "c",
+            "XTTS_V2_DIR": "~/models/v2",
         },
         {"OUTPUT_DIR": "", "DATASET_DIR": "", "RUNS_DIR": "", "CACHE_DIR": ""},
     ],
@@ -156,6 +159,7 @@ def test_each_folder_of_the_settings_is_mounted_where_the_container_looks_for_it
         "OUTPUT_DIR": "train/output",
         "RUNS_DIR": "train/runs",
         "CACHE_DIR": "train/cache",
+        "XTTS_V2_DIR": "train/xtts_v2",
     }
     for key, inside in FIXED[name].items():
         if key in defaults:
@@ -166,8 +170,8 @@ def test_each_folder_of_the_settings_is_mounted_where_the_container_looks_for_it
 @pytest.mark.parametrize("name", BOTH)
 def test_what_is_the_users_own_is_mounted_read_only(name: str) -> None:
     writable = [mount for mount in program(name)["volumes"] if not mount.get("read_only")]
-    kept = {"/data/output", "/data/runs", "/data/cache"} if name == TRAINING else set()
-    assert {mount["target"] for mount in writable} == kept
+    kept = {"/data/output", "/data/runs", "/data/cache", "/data/xtts_v2"}
+    assert {mount["target"] for mount in writable} == (kept if name == TRAINING else set())
     # The short form would take `my-clips` for the name of a volume and train on an empty folder.
     assert {mount["type"] for mount in program(name)["volumes"]} == {"bind"}
 
@@ -178,6 +182,7 @@ def test_a_dataset_that_is_not_there_is_a_fault_and_an_output_folder_is_made() -
     }
     assert made["/data/dataset"] is False
     assert made["/data/output"] is made["/data/runs"] is made["/data/cache"] is True
+    assert made["/data/xtts_v2"] is True
 
 
 @pytest.mark.parametrize("name", BOTH)
@@ -201,7 +206,7 @@ def test_the_health_checks_ask_the_program_itself() -> None:
 
 def test_the_trainer_is_healthy_while_something_is_written(tmp_path: Path) -> None:
     command = program(TRAINING)["healthcheck"]["test"].replace("/data", str(tmp_path))
-    for folder in ("output", "cache"):
+    for folder in ("output", "cache", "xtts_v2"):
         (tmp_path / folder).mkdir()
     metrics = tmp_path / "output" / "metrics.jsonl"
     metrics.touch()
@@ -284,7 +289,7 @@ def open_folder() -> Iterator[Path]:
     """A folder that another user may enter, which pytest's own is not."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
-    for name in ("project", "output", "runs", "cache"):
+    for name in ("project", "output", "runs", "cache", "xtts_v2"):
         (folder / name).mkdir()
     yield folder
     shutil.rmtree(folder)
@@ -293,6 +298,7 @@ def open_folder() -> Iterator[Path]:
 def enter(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
     environ = {"PATH": os.environ["PATH"], "OUTPUT_DIR": str(folder / "output")}
     environ |= {"RUNS_DIR": str(folder / "runs"), "CACHE_DIR": str(folder / "not there")}
+    environ |= {"XTTS_V2_DIR": str(folder / "xtts_v2")}
     return subprocess.run(
         ["/bin/sh", str(ROOT / ".ci" / "entrypoint"), "/bin/sh", "-c", command],
         cwd=folder / "project", env=environ, capture_output=True, text=True, timeout=30,
@@ -310,7 +316,8 @@ def test_root_owned_mounts_work_although_the_program_is_not_root(
 ) -> None:
     os.chown(open_folder / "project", owner, owner)
     (open_folder / "runs" / "older").mkdir()
-    done = enter(open_folder, "id -u; id -g; id -G; touch $OUTPUT_DIR/a $RUNS_DIR/older/b")
+    touched = "$OUTPUT_DIR/a $RUNS_DIR/older/b $XTTS_V2_DIR/c"
+    done = enter(open_folder, f"id -u; id -g; id -G; touch {touched}")
     assert done.returncode == 0, done.stderr
     who = owner or 1000
     assert done.stdout.split() == [str(who)] * 3

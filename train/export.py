@@ -57,7 +57,7 @@ class Exported:
 def run(settings: TrainSettings, *, checkpoint: Path, to: Path, base: Path | None) -> int:
     """The verb: finds the base model and the reference, exports, tells what came of it."""
     found = read_checkpoint(checkpoint)
-    folder = base_of(checkpoint, found.provenance, base)
+    folder = base_of(checkpoint, found.provenance, base, settings.xtts_v2_dir)
     config = ModelConfig.read(folder)
     exported = export(checkpoint, to, folder, config, reference_beside(checkpoint))
     log.info(exported.sentence)

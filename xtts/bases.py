@@ -6,13 +6,13 @@ A base folder has Coqui's layout: `config.json model.pth vocab.json dvae.pth mel
 from collections.abc import Mapping
 from pathlib import Path
 
+from xtts import files, supply
 from xtts.atomic import sha256_of
 from xtts.config import ConfigError, ModelConfig
 from xtts.errors import SotaqueError
+from xtts.supply import Source
 
 DEMO = Path(__file__).parent / "assets" / "demo"
-# model.pth of XTTS-v2.0.3; its licence is asked about before it is loaded.
-_PUBLISHED_BYTES = frozenset({1_867_929_118})
 _PUBLISHED = "It is published with XTTS-v2"
 _BESIDE = "It is published beside XTTS-v2's model.pth, in the same repository"
 # Each file of a base folder, and where one gets it that is missing.
@@ -25,35 +25,37 @@ BASE_FILES = {
 }
 
 
+_ASK = (
+    f"Its licence ({files.LICENCE}, {files.LICENCE_URL}) is non-commercial, for the model and what "
+    "it speaks. Read it, and set COQUI_TOS_AGREED=1 if you agree."
+)
+
+
 class BundleError(SotaqueError):
     """A voice or base model that cannot be used; the sentence names file and reason."""
 
 
-def locate_base(name: str, *, tos_agreed: bool = False) -> Path:
-    """The folder of BASE_MODEL. Raises BundleError saying what to do.
+def locate_base(name: str, source: Source | None = None, *, tos_agreed: bool = False) -> Path:
+    """The folder of BASE_MODEL, xtts_v2 brought into it. Raises BundleError saying what to do.
 
-    tos_agreed: the user has set COQUI_TOS_AGREED=1; Coqui's published weights need it.
+    source: where xtts_v2 lies and comes from; None = its default folder, and no download.
+    tos_agreed: the user has set COQUI_TOS_AGREED=1; Coqui's published weights need it. For xtts_v2
+    raises the errors of `supply.provide` too.
     """
     if name == "demo":
         return DEMO
     if name == "xtts_v2":
-        raise BundleError(
-            "BASE_MODEL=xtts_v2: nothing is downloaded by this version. Put XTTS-v2's files "
-            f"({', '.join(BASE_FILES)}) into a folder, set BASE_MODEL to it and "
-            "COQUI_TOS_AGREED=1 (its licence is non-commercial, for the model and what it speaks)."
-        )
+        if not tos_agreed:
+            raise BundleError(f"BASE_MODEL=xtts_v2 is Coqui's XTTS-v2. {_ASK}")
+        return supply.provide(source or Source())
     folder = Path(name).expanduser()
     if not folder.is_dir():
         raise BundleError(
             f"BASE_MODEL={name} is no folder. Allowed are demo, xtts_v2, or a folder in Coqui's "
             f"layout ({', '.join(BASE_FILES)})."
         )
-    if not tos_agreed and _bytes(folder / "model.pth") in _PUBLISHED_BYTES:
-        raise BundleError(
-            f"BASE_MODEL={name} holds Coqui's published XTTS-v2. Its licence (CPML) is "
-            "non-commercial, for the model and what it speaks. Read it, and set "
-            "COQUI_TOS_AGREED=1 if you agree."
-        )
+    if not tos_agreed and _bytes(folder / "model.pth") == files.XTTS_V2["model.pth"].bytes:
+        raise BundleError(f"BASE_MODEL={name} holds Coqui's published XTTS-v2. {_ASK}")
     return folder
 
 
@@ -77,15 +79,21 @@ def check_base(folder: Path) -> None:
     _check_shapes(folder, config)
 
 
-def base_of(checkpoint: Path, provenance: Mapping[str, object], folder: Path | None) -> Path:
+def base_of(
+    checkpoint: Path,
+    provenance: Mapping[str, object],
+    folder: Path | None,
+    xtts_v2: Path = files.FOLDER,
+) -> Path:
     """The base folder that a checkpoint was made from, compared by hash.
 
-    folder: where it is now; None = where the checkpoint says. Raises BundleError.
+    folder: where it is now; None = where the checkpoint says. xtts_v2: XTTS_V2_DIR. Raises
+    BundleError, or FilesError where XTTS-v2 is not there: speaking downloads nothing.
     """
     known = provenance.get("base")
     base = known if isinstance(known, dict) else {}
     # The licence was agreed to when the checkpoint was trained from it.
-    found = folder or locate_base(str(base.get("name")), tos_agreed=True)
+    found = folder or locate_base(str(base.get("name")), Source(xtts_v2), tos_agreed=True)
     weights = found / "model.pth"
     if not weights.is_file():
         raise BundleError(f"{weights} is missing; {checkpoint.name} was made from it. Use --base.")

@@ -40,6 +40,7 @@ Place = Annotated[
     Text,
     AfterValidator(lambda text: str(_home(Path(text))) if text[0] == "~" else text),
 ]
+Address = Annotated[str, StringConstraints(pattern=r"^https?://[^/\s?#@]+(/[^\s?#]*)?$")]
 Switch = Annotated[bool, Means("on or off", words=True)]
 Positive = Annotated[int, Field(ge=1, lt=2**63)]
 Count = Annotated[Positive, Means("a whole number from 1")]

@@ -21,6 +21,7 @@ from xtts.errors import SotaqueError
 from xtts.setting_names import NAMES, meant
 from xtts.setting_types import (
     CONFIG,
+    Address,
     AutoCount,
     Folder,
     Means,
@@ -49,7 +50,8 @@ class SharedSettings:
     """What both programs read."""
 
     base_model: Annotated[Place, Means("demo, xtts_v2, or a folder in Coqui's layout")] = "demo"
-    """The model to start from. demo is in the package; xtts_v2 needs COQUI_TOS_AGREED."""
+    """The model to start from. demo is in the package; xtts_v2 is downloaded once, and needs
+    COQUI_TOS_AGREED."""
     device: Annotated[
         str,
         StringConstraints(pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$"),
@@ -63,6 +65,13 @@ class SharedSettings:
     coqui_tos_agreed: Switch = False
     """Set it to 1 once you have read and accepted Coqui's licence of XTTS-v2 (CPML: non-commercial,
     model and outputs). Nothing of it is downloaded or loaded before."""
+    xtts_v2_dir: Folder = Path("train/xtts_v2")
+    """Where the files of xtts_v2 lie: 2.1 GB, downloaded once, or put there by hand."""
+    xtts_v2_url: Annotated[Address | None, Means("an http or https address")] = None
+    """Where to get them instead: the address under which a copy of them lies. They must be the
+    same files."""
+    hf_endpoint: Annotated[Address, Means("an http or https address")] = "https://huggingface.co"
+    """The hub that they come from, or a mirror of it."""
 
 
 @dataclass(frozen=True)

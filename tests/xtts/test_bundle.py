@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from tests.models import tiny_base
-from xtts import bases, bundle
+from tests.published import publish_folder
+from xtts import bundle
 from xtts.atomic import Written, sha256_of
 from xtts.bundle import Bundle, BundleError, check_base, locate_base, open_voice
 from xtts.config import ConfigError
@@ -65,20 +66,13 @@ def test_the_demo_is_a_complete_base():
     check_base(locate_base("demo"))
 
 
-def test_xtts_v2_says_what_to_do():
-    with pytest.raises(BundleError, match=r"model\.pth.*COQUI_TOS_AGREED=1") as raised:
-        locate_base("xtts_v2")
-    assert raised.value.exit_code == 2
-
-
 def test_a_folder_that_is_none_is_named():
     with pytest.raises(BundleError, match="BASE_MODEL=nowhere is no folder"):
         locate_base("nowhere")
 
 
 def test_published_weights_are_not_loaded_before_their_licence_is_agreed_to(base, monkeypatch):
-    size = (base / "model.pth").stat().st_size
-    monkeypatch.setattr(bases, "_PUBLISHED_BYTES", frozenset({size}))
+    publish_folder(monkeypatch, base)
     with pytest.raises(BundleError, match="COQUI_TOS_AGREED=1 if you agree"):
         locate_base(str(base))
     assert locate_base(str(base), tos_agreed=True) == base

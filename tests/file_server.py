@@ -1,0 +1,140 @@
+"""A web server of its own in a thread, that serves files well, or badly as a test tells it to."""
+
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Bad:
+    """What one answer does instead of serving the file well; it is used up by one request.
+
+    cut_after: bytes of the body, then the connection is closed. length: what Content-Length says
+    instead of the truth (0: it does not say). stall: sends nothing more before `Server.close`.
+    """
+
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    cut_after: int | None = None
+    length: int | None = None
+    stall: bool = False
+    ignore_range: bool = False
+    start_at: int | None = None
+    body: bytes | None = None
+    reset: bool = False
+
+
+class _Quiet(ThreadingHTTPServer):
+    def handle_error(self, *_: Any) -> None:
+        """A client that hangs up is what some tests are about."""
+
+
+class Server:
+    """`files`: path -> content; `bad`: path -> its next answers; `asked`: (path, headers)."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.etags: dict[str, str] = {}
+        self.bad: dict[str, list[Bad]] = {}
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.closing = threading.Event()
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                server.asked.append((self.path, dict(self.headers)))
+                server.answer(self)
+                self.close_connection = True
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.http = _Quiet(("127.0.0.1", 0), Handler)
+        self.http.daemon_threads = True
+        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True)
+        self.thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.http.server_address[1]}"
+
+    def ranges(self, path: str) -> list[str]:
+        """What was asked for of a file, request by request; "" = all of it."""
+        return [headers.get("Range", "") for asked, headers in self.asked if asked == path]
+
+    def close(self) -> None:
+        self.closing.set()
+        self.http.shutdown()
+        self.http.server_close()
+        self.thread.join()
+
+    def answer(self, to: BaseHTTPRequestHandler) -> None:
+        waiting = self.bad.get(to.path, [])
+        bad = waiting.pop(0) if waiting else Bad()
+        if bad.reset:
+            to.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+            to.connection.close()
+            return
+        if bad.status:
+            self._plain(to, bad.status, bad.headers, bad.body or b"no")
+        elif to.path not in self.files:
+            self._plain(to, 404, {}, b"not found")
+        else:
+            self._file(to, bad)
+
+    def _plain(
+        self, to: BaseHTTPRequestHandler, status: int, headers: dict[str, str], body: bytes
+    ) -> None:
+        to.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            to.send_header(name, value)
+        to.end_headers()
+        to.wfile.write(body)
+
+    def _file(self, to: BaseHTTPRequestHandler, bad: Bad) -> None:
+        content = self.files[to.path] if bad.body is None else bad.body
+        etag = self.etags.get(to.path, f'"{hash(content)}"')
+        start = self._start(to, etag, bad)
+        if start and start >= len(content):
+            self._plain(to, 416, {"Content-Range": f"bytes */{len(content)}"}, b"")
+            return
+        shown = start if bad.start_at is None else bad.start_at
+        body = content[shown:]
+        to.send_response(206 if start else 200)
+        if start:
+            span = f"bytes {shown}-{len(content) - 1}/{len(content)}"
+            to.send_header("Content-Range", span)
+        if bad.length != 0:
+            to.send_header("Content-Length", str(len(body) if bad.length is None else bad.length))
+        if etag:
+            to.send_header("ETag", etag)
+        for name, value in bad.headers.items():
+            to.send_header(name, value)
+        to.end_headers()
+        to.wfile.write(body if bad.cut_after is None else body[: bad.cut_after])
+        to.wfile.flush()
+        if bad.stall:
+            self.closing.wait(30)
+
+    def _start(self, to: BaseHTTPRequestHandler, etag: str, bad: Bad) -> int:
+        """The first byte asked for; 0 where the range does not count (RFC 9110, 13.1.5)."""
+        asked = re.fullmatch(r"bytes=(\d+)-", to.headers.get("Range", ""))
+        if not asked or bad.ignore_range or to.headers.get("If-Range", etag) != etag:
+            return 0
+        return int(asked[1])
+
+
+@contextmanager
+def serving() -> Iterator[Server]:
+    server = Server()
+    try:
+        yield server
+    finally:
+        server.close()

@@ -1,0 +1,35 @@
+"""Small files in the place of the published ones: their sizes and hashes become the published."""
+
+import hashlib
+import random
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from xtts import files
+from xtts.atomic import Written, sha256_of
+
+CONTENTS: Mapping[str, bytes] = {
+    name: random.Random(name).randbytes(5_000 if name == "model.pth" else 700)
+    for name in files.XTTS_V2
+}
+
+
+def publish(monkeypatch: pytest.MonkeyPatch, contents: Mapping[str, bytes] = CONTENTS) -> None:
+    """Makes `contents` what is published."""
+    written = {
+        name: Written(hashlib.sha256(content).hexdigest(), len(content))
+        for name, content in contents.items()
+    }
+    monkeypatch.setattr(files, "XTTS_V2", written)
+
+
+def publish_folder(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Makes the files of a base folder what is published."""
+    written = {
+        name: Written(sha256_of(folder / name), (folder / name).stat().st_size)
+        for name in files.XTTS_V2
+        if (folder / name).is_file()
+    }
+    monkeypatch.setattr(files, "XTTS_V2", written)
