@@ -44,6 +44,7 @@ READS_ENVIRONMENT = {
     "xtts/atomic.py": "SOTAQUE_CRASH_AT: tests kill a writer at a named point",
     "xtts/probe.py": "what its children inherit; where a user's caches are",
     "xtts/probe_child.py": "SOTAQUE_PROBE_FAULT: tests make the check fail",
+    "xtts/doctor/looking.py": "what libraries and GPUs it chooses: that is what is judged",
     "xtts/worker_child.py": "SOTAQUE_WORKER_FAULT: tests make the worker fail",
     "xtts/threads.py": "sets how OpenMP waits, before torch starts it",
 }

@@ -1,4 +1,4 @@
-"""`python -m xtts speak`: a voice on disk, a text, a wav."""
+"""`python -m xtts`: speak with a voice on disk, ask what is wrong with this machine, watch it."""
 
 import argparse
 import sys
@@ -13,8 +13,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one verb; prints the sentence of a fault and returns its exit code."""
     wait_asleep()
     arguments = _parser().parse_args(argv)
+    verb = {"speak": _speak, "doctor": _doctor}[arguments.verb]
     try:
-        return _speak(arguments)
+        return verb(arguments)
     except SotaqueError as error:
         print(error, file=sys.stderr)
         return error.exit_code
@@ -34,7 +35,20 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--text")
     what.add_argument("--lines", type=Path, help="a sentence a line; --out is then a folder")
     speak.add_argument("--out", type=Path, required=True)
+    doctor = verbs.add_parser("doctor", help="what is wrong with this machine, and what mends it")
+    doctor.add_argument("--json", action="store_true", help="for a program; the names stay")
+    doctor.add_argument("--deep", action="store_true", help="speak a sentence on each device too")
+    doctor.add_argument("--no-cache", action="store_true", help="look at everything again")
+    doctor.add_argument("--fix-hints", action="store_true", help="only the lines that mend")
     return parser
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from xtts.doctor import command
+    from xtts.doctor.looking import Place
+
+    place = Place(remembers=not arguments.no_cache, deep=arguments.deep)
+    return command.run(place, as_json=arguments.json, only_fixes=arguments.fix_hints)
 
 
 def _speak(arguments: argparse.Namespace) -> int:

@@ -1,0 +1,69 @@
+"""Programs that are asked something and may never answer: run with a limit, and left behind.
+
+A driver that hangs holds whoever calls it in the kernel, where not even SIGKILL reaches: such a
+child is left behind, and the answer says that it hung.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+# What a killed child gets to be gone; one inside a driver's call needs longer than anybody waits.
+_REAP_SECONDS = 1.0
+_KEPT_CHARACTERS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a program said. code: its exit status, negative for a signal; None = it hung, or could
+    not be started, and `fault` says which."""
+
+    code: int | None
+    out: str
+    errors: str
+    seconds: float
+    fault: str = ""
+
+    @property
+    def last_error(self) -> str:
+        """The last line that tells something, of what was wrong."""
+        told = [line.strip() for line in self.errors.splitlines() if line.strip()]
+        if self.code is not None and self.code < 0:
+            name = signal.strsignal(-self.code) or f"signal {-self.code}"
+            return f"ended by {name}" + (f": {told[-1][:300]}" if told else "")
+        return self.fault or (told[-1][:300] if told else "")
+
+
+def ask(
+    command: Sequence[str], limit_seconds: float, environ: Mapping[str, str] | None = None
+) -> Answer:
+    """Runs a program in a process group of its own; never raises, never waits past the limit."""
+    started = time.monotonic()
+
+    def answer(code: int | None, out: str = "", errors: str = "", fault: str = "") -> Answer:
+        seconds = time.monotonic() - started
+        return Answer(code, out[:_KEPT_CHARACTERS], errors[-_KEPT_CHARACTERS:], seconds, fault)
+
+    try:
+        child = subprocess.Popen(
+            tuple(command), env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, encoding="utf-8", errors="replace", start_new_session=True,
+        )  # fmt: skip
+    except (OSError, ValueError) as error:
+        return answer(None, fault=f"{command[0]} cannot be started ({error})")
+    try:
+        out, errors = child.communicate(timeout=limit_seconds)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(OSError):
+            os.killpg(child.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.communicate(timeout=_REAP_SECONDS)
+        for pipe in (child.stdout, child.stderr):
+            if pipe:
+                pipe.close()
+        return answer(None, fault=f"no answer within {limit_seconds:g} s")
+    return answer(child.returncode, out, errors)

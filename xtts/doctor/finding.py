@@ -1,0 +1,61 @@
+"""What a check says: seen, wanted, what it means, the one line that mends it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """How a thing stands.
+
+    ok             as it should be, or of no concern here
+    warn           it works, but slower, or something else will break
+    fail           training, speaking or the GPU of this machine does not work like this
+    could_not_run  nothing is known: the look itself failed
+    """
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+    COULD_NOT_RUN = "could_not_run"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """fix: ONE line to type or to do, "" when ok; evidence: paths and versions, for a report to
+    somebody else; seconds: how long the readings behind it took. A check leaves `id` empty: its
+    place in the list names it."""
+
+    status: Status
+    observed: str
+    expected: str = ""
+    meaning: str = ""
+    fix: str = ""
+    evidence: str = ""
+    id: str = ""
+    seconds: float = 0.0
+
+
+def ok(observed: str, expected: str = "", meaning: str = "", evidence: str = "") -> Finding:
+    """As it should be, or of no concern."""
+    return Finding(Status.OK, observed, expected, meaning, "", evidence)
+
+
+def warn(observed: str, expected: str, meaning: str, fix: str, evidence: str = "") -> Finding:
+    """It works, for now or slowly."""
+    return Finding(Status.WARN, observed, expected, meaning, fix, evidence)
+
+
+def fail(observed: str, expected: str, meaning: str, fix: str, evidence: str = "") -> Finding:
+    """It does not work like this."""
+    return Finding(Status.FAIL, observed, expected, meaning, fix, evidence)
+
+
+def could_not_run(observed: str, meaning: str = "", fix: str = "", evidence: str = "") -> Finding:
+    """Nothing is known."""
+    return Finding(Status.COULD_NOT_RUN, observed, "", meaning, fix, evidence)
+
+
+def gigabytes(num_bytes: float) -> str:
+    """As a person reads it: 0.06 GB, 2.4 GB, 68 GB."""
+    amount = num_bytes / 1e9
+    return f"{amount:.{2 if amount < 1 else 1 if amount < 10 else 0}f} GB"

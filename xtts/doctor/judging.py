@@ -1,0 +1,105 @@
+"""The list of checks, in the order in which a person should act; each judges the readings it names.
+
+A check is pure. What it needs and could not be read makes it `could_not_run`; so does a fault of
+its own, which is told and ends nothing.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from xtts.doctor import builds, drivers, gpus, onnx, surroundings
+from xtts.doctor.finding import Finding, Status, could_not_run
+from xtts.doctor.machine import Machine
+
+Judge = Callable[..., Finding | tuple[Finding, ...] | None]
+
+
+@dataclass(frozen=True)
+class Check:
+    """judge takes the readings `needs` by name; None from it = of no concern on this machine."""
+
+    id: str
+    needs: tuple[str, ...]
+    judge: Judge
+
+
+CHECKS = (
+    Check("settings", ("settings",), surroundings.settings),
+    Check("disk", ("settings", "storage"), surroundings.disk),
+    Check("memory", ("settings", "environment"), surroundings.memory),
+    Check("graphics", ("graphics", "nodes", "programs", "variables"), drivers.graphics),
+    Check("kernel_log", ("kernel_log", "driver", "managed"), gpus.kernel_log),
+    Check("driver", ("driver", "graphics", "nodes", "managed", "container"), drivers.driver),
+    Check(
+        "container", ("container", "driver", "graphics", "nodes", "variables"), drivers.container
+    ),
+    Check("device_nodes", ("driver", "nodes", "container"), drivers.device_nodes),
+    Check("torch", ("torch", "nodes", "managed", "driver", "container"), builds.torch_build),
+    Check("driver_age", ("torch", "driver", "managed", "container"), builds.driver_age),
+    Check("architecture", ("torch", "managed", "driver", "container"), builds.architecture),
+    Check("library_path", ("torch", "variables", "environment"), builds.library_path),
+    Check("visible_gpus", ("variables", "nodes", "settings"), builds.visible_gpus),
+    Check("compute_mode", ("managed",), builds.compute_mode),
+    Check("after_suspend", ("environment", "nodes"), gpus.after_suspend),
+    Check("gpu", ("environment", "nodes", "driver", "managed", "container"), gpus.gpus),
+    Check("shared_memory", ("shared_memory", "container"), surroundings.shared_memory),
+    Check("onnx_runtime", ("onnx", "torch", "nodes", "container"), onnx.onnx_runtime),
+    Check("ffmpeg", ("programs",), surroundings.ffmpeg),
+    Check("speech", ("spoken",), surroundings.speech),
+    Check("device", ("environment", "settings"), gpus.device),
+)
+
+# What makes a GPU fail that is itself well.
+CAUSES = {
+    "kernel_log", "driver", "container", "device_nodes", "torch", "driver_age", "architecture",
+    "library_path", "visible_gpus", "compute_mode", "after_suspend",
+}  # fmt: skip
+_GPU = re.compile(r"gpu\d+")
+
+
+def judge(machine: Machine) -> tuple[Finding, ...]:
+    """Every finding, in the order of the list."""
+    found = tuple(finding for check in CHECKS for finding in _findings(check, machine))
+    return _with_one_cause(found)
+
+
+def exit_code(findings: tuple[Finding, ...]) -> int:
+    """0 all well, 1 something to know (a warning, or a look that failed), 2 something to mend."""
+    states = {finding.status for finding in findings}
+    if Status.FAIL in states:
+        return 2
+    return 1 if states & {Status.WARN, Status.COULD_NOT_RUN} else 0
+
+
+def _with_one_cause(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """A GPU that fails behind a failing cause is mended with it: nothing else is advised."""
+    causes = [one for one in findings if one.id in CAUSES and one.status is Status.FAIL]
+    if not causes:
+        return findings
+    return tuple(
+        replace(one, fix=causes[0].fix) if one.fix and _GPU.fullmatch(one.id) else one
+        for one in findings
+    )
+
+
+def _findings(check: Check, machine: Machine) -> tuple[Finding, ...]:
+    readings: dict[str, Any] = {name: getattr(machine, name) for name in check.needs}
+    missing = [name for name, value in readings.items() if value is None]
+    seconds = round(sum(machine.seconds.get(name, 0.0) for name in check.needs), 3)
+    if missing:
+        why = dict.fromkeys(machine.troubles.get(name, "not read") for name in missing)
+        told = f"{', '.join(missing)} could not be read: {'; '.join(why)}"
+        return (_placed(could_not_run(told), check, seconds),)
+    try:
+        found = check.judge(**readings)
+    except Exception as error:
+        told = f"{type(error).__name__}: {error}"
+        return (_placed(could_not_run("the check itself failed", evidence=told), check, seconds),)
+    many = found if isinstance(found, tuple) else (found,) if found else ()
+    return tuple(_placed(finding, check, seconds) for finding in many)
+
+
+def _placed(finding: Finding, check: Check, seconds: float) -> Finding:
+    return replace(finding, id=finding.id or check.id, seconds=seconds)

@@ -1,0 +1,167 @@
+"""Takes every reading of the machine at once, each in a thread of its own and with a limit.
+
+Nothing here raises: a look that fails or hangs leaves its reason in `Machine.troubles`. CUDA is
+only ever touched by children (`xtts.probe` and `programs`).
+"""
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from xtts import environment
+from xtts.doctor import programs, system
+from xtts.doctor.machine import Driver, Machine, Settings
+from xtts.doctor.remembered import Remembered
+from xtts.environment import Environment
+from xtts.errors import SotaqueError
+
+# The probe's own limits are below this one.
+_LIMIT_SECONDS = 200.0
+_FILE_SECONDS = 5.0
+_DEMO_WEIGHTS = Path(__file__).parents[1] / "assets" / "demo" / "model.pth"
+_CONCERNING = (
+    "CUDA_", "NVIDIA_", "LD_", "PYTORCH_", "DRI_PRIME", "__NV_PRIME", "__GLX_VENDOR", "TORCH_",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where to look. root, environ, gpus: what tests replace; remembers: whether answers of an
+    earlier call count; deep: whether to speak."""
+
+    root: Path = Path("/")
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    gpus: Callable[..., Environment] = environment.look
+    remembers: bool = True
+    deep: bool = False
+    managed_seconds: float = 8.0
+
+
+def look(place: Place) -> Machine:
+    """The whole machine. First the files, which are quick, then whatever needs a child."""
+    found: dict[str, Any] = {}
+    troubles: dict[str, str] = {}
+    seconds: dict[str, float] = {}
+    _take(_files(place), _FILE_SECONDS, found, troubles, seconds)
+    _take(_children(place, found), _LIMIT_SECONDS, found, troubles, seconds)
+    if place.deep:
+        devices = ["cpu", *_sound_gpus(found.get("environment"))]
+        _take({"spoken": lambda: programs.speech(devices)}, 3 * _LIMIT_SECONDS, found, troubles,
+              seconds)  # fmt: skip
+    return Machine(**found, troubles=troubles, seconds=seconds)
+
+
+def settings(environ: Mapping[str, str]) -> Settings:
+    """The settings that concern the machine; a fault is told and the defaults stand."""
+    from xtts.settings import SharedSettings, load
+
+    try:
+        found, _ = load(SharedSettings, (), environ)
+    except SotaqueError as error:
+        return Settings(model_bytes=_size(_DEMO_WEIGHTS), fault=str(error))
+    weights = {"demo": _DEMO_WEIGHTS}.get(
+        found.base_model, Path(found.base_model).expanduser() / "model.pth"
+    )
+    return Settings(found.output_dir, found.device, found.base_model, _size(weights))
+
+
+def cache_file(environ: Mapping[str, str]) -> Path:
+    """In the user's cache folder."""
+    base = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME", "/tmp")) / ".cache")
+    return Path(base) / "sotaque" / "doctor.json"
+
+
+def _files(place: Place) -> dict[str, Callable[[], Any]]:
+    root = place.root
+    kept = {name: value for name, value in place.environ.items() if name.startswith(_CONCERNING)}
+
+    @cache
+    def on_path() -> dict[str, str]:
+        return programs.on_path(place.environ)
+
+    @cache
+    def read_settings() -> Settings:
+        return settings(place.environ)
+
+    return {
+        "variables": lambda: kept,
+        "programs": on_path,
+        "settings": read_settings,
+        "nodes": lambda: system.nodes(root),
+        "graphics": lambda: system.graphics(root),
+        "container": lambda: system.container(root, on_path()),
+        "shared_memory": lambda: system.shared_memory(root),
+        "storage": lambda: system.storage(read_settings().output_dir),
+    }
+
+
+def _children(place: Place, found: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
+    version = system.driver_version(place.root)
+    on_path = found.get("programs") or {}
+    nodes = found.get("nodes")
+    loaded = bool(version or (nodes and nodes.names))
+    remembered = Remembered(cache_file(place.environ) if place.remembers else None)
+
+    def driver() -> Driver:
+        nouveau = (place.root / "sys/module/nouveau").is_dir()
+        names = system.system_names(place.root)
+        path, fault = programs.libcuda() if loaded else ("", "")
+        return Driver(version, nouveau, path, fault, names)
+
+    return {
+        "driver": driver,
+        "managed": lambda: programs.managed(on_path, loaded, place.managed_seconds),
+        "kernel_log": lambda: programs.kernel_log(on_path) if loaded else (),
+        "torch": lambda: programs.torch_build(place.environ, remembered),
+        "onnx": programs.onnx_runtime,
+        "environment": lambda: place.gpus(use_cache=place.remembers),
+    }
+
+
+def _take(
+    looks: Mapping[str, Callable[[], Any]], limit_seconds: float,
+    found: dict[str, Any], troubles: dict[str, str], seconds: dict[str, float],
+) -> None:  # fmt: skip
+    """Runs all looks at once. One that is late is left behind, in a thread that ends with us."""
+    kept: dict[str, tuple[float, Any, str]] = {}
+
+    def run(name: str, look: Callable[[], Any]) -> None:
+        started = time.monotonic()
+        value, trouble = None, ""
+        try:
+            value = look()
+        except Exception as error:
+            trouble = str(error) or type(error).__name__
+        kept[name] = (time.monotonic() - started, value, trouble)
+
+    threads = [
+        threading.Thread(target=run, args=item, name=item[0], daemon=True) for item in looks.items()
+    ]
+    end = time.monotonic() + limit_seconds
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    for name in looks:
+        late = (limit_seconds, None, f"no answer within {limit_seconds:g} s")
+        seconds[name], value, trouble = kept.get(name, late)
+        if trouble:
+            troubles[name] = trouble
+        else:
+            found[name] = value
+
+
+def _sound_gpus(machine: Environment | None) -> list[str]:
+    return [f"cuda:{gpu.index}" for gpu in machine.gpus if not gpu.verdict] if machine else []
+
+
+def _size(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size
+    return 0
