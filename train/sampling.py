@@ -18,7 +18,7 @@ from pathlib import Path
 
 from train.samples import Reference, Sidecar
 from xtts import audio
-from xtts.atomic import write_json
+from xtts.atomic import crash_point, write_json
 from xtts.environment import Environment
 from xtts.errors import SotaqueError
 from xtts.runs import RunFolder
@@ -147,6 +147,7 @@ class Sampler:
         if self._stopping():
             log.info("The sample of epoch %d is left for the next start.", epoch)
             return
+        crash_point("mid-sample")
         try:
             if told.mode == "skipped":  # an older attempt's wav is not of these weights
                 out.unlink(missing_ok=True)

@@ -1,0 +1,271 @@
+"""kill -9 at marked points and at random moments: every file whole, an epoch lost at most, and at
+the end the very weights of a run that nobody killed.
+
+The method is RocksDB's (tools/db_crashtest.py): white box, at points that the code marks; black
+box, whenever the seed says. `make test-slow` kills 200 times; KILLS_SEED tries other moments.
+"""
+
+import json
+import os
+import random
+import re
+import signal
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import soundfile
+import torch
+
+from tests.datasets import make_dataset
+from tests.models import tiny_base
+from tests.train.nursery import Nursery
+from tests.train.test_run import alive, assert_same_end, losses
+from tests.xtts.test_worker import gone
+from train.tensorboard import free_port
+from xtts.runs import RunFolder
+
+EPOCHS, STEPS_PER_EPOCH = 2, 3
+PART = re.compile(r"^\..+\.\d+\.sotaque-part$")
+
+
+class Ground:
+    """A base, a dataset and a nursery; runs of two epochs of three steps, 0.6 s each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.nursery = Nursery(folder)
+        self.base = tiny_base(folder / "base", layers=1, width=32)
+        self.dataset = make_dataset(folder / "data", clips=9, seconds=0.6)
+
+    def words(self, name: str, **settings: str) -> list[str]:
+        own = {
+            "BASE_MODEL": self.base, "DATASET_DIR": self.dataset,
+            "CACHE_DIR": self.folder / "cache", "OUTPUT_DIR": self.folder / name,
+            "RUNS_DIR": self.folder / name / "events", "NUM_EPOCHS": EPOCHS, "SEED": 5,
+            "BATCH_SECONDS": 2.2, "NUM_THREADS": 1, "DEVICE": "cpu", "SAMPLE_DEVICE": "off",
+            "TENSORBOARD": "off",
+        }  # fmt: skip
+        return [
+            f"--{key.lower().replace('_', '-')}={value}" for key, value in (own | settings).items()
+        ]
+
+    def start(self, name: str, crash_at: str = "", **settings: str) -> int:
+        environ = {"SOTAQUE_CRASH_AT": crash_at}
+        return self.nursery.start(self.words(name, **settings), environ)
+
+    def run(self, name: str, crash_at: str = "", **settings: str) -> int:
+        self.start(name, crash_at, **settings)
+        return self.nursery.end()
+
+    def told(self) -> str:
+        return self.nursery.told.read_text(errors="replace")
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    found = Ground(tmp_path_factory.mktemp("kills"))
+    yield found
+    found.nursery.close()
+
+
+@pytest.fixture(scope="module")
+def whole(ground: Ground) -> RunFolder:
+    """The run that nobody kills."""
+    assert ground.run("whole") == 0, ground.told()
+    run = RunFolder(ground.folder / "whole")
+    assert len(losses(run)) == EPOCHS * (STEPS_PER_EPOCH + 1)
+    return run
+
+
+def assert_readable(folder: Path) -> None:
+    """Whatever has a name of its own can be read to its end, with or without a manifest."""
+    for path in folder.rglob("*"):
+        if path.is_dir() or PART.match(path.name) or path.name == ".lock":
+            continue
+        if path.suffix == ".pt":
+            torch.load(path, weights_only=True)
+        elif path.suffix == ".json":
+            json.loads(path.read_text())
+        elif path.suffix == ".jsonl":  # a log: its last line may be cut off
+            for line in path.read_text().split("\n")[:-1]:
+                json.loads(line)
+        elif path.suffix == ".wav":
+            soundfile.read(path)
+
+
+def newest(run: RunFolder) -> int:
+    """The epoch that the next start goes on from; 0 is the base."""
+    found = run.newest_verified(fresh=True)
+    return found.epoch if found else 0
+
+
+def learned(run: RunFolder) -> list[int]:
+    """The epoch of each step in the log, but for a line that was cut off."""
+    text = run.metrics.read_text() if run.metrics.exists() else ""
+    records = [json.loads(line) for line in text.split("\n")[:-1]]
+    return [record["epoch"] for record in records if record["kind"] == "train"]
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that a process has started, and what they have."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children = [int(child) for child in task.read_text().split()]
+        except OSError:
+            continue
+        found += children + [one for child in children for one in descendants(child)]
+    return found
+
+
+def kill(ground: Ground, pid: int) -> tuple[int, list[int]]:
+    """(exit code, the processes that were there)."""
+    there = descendants(pid)
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    return ground.nursery.end(), there
+
+
+# White box
+
+MARKED = (
+    "part opened:checkpoint_epoch_2.pt",
+    "half written:trainer_state_epoch_2.pt",
+    "after fsync:checkpoint_epoch_2.json",
+    "after replace:checkpoint_epoch_2.pt",
+    "after manifest",
+    "after best",
+    "mid-prune",
+)
+
+
+@pytest.mark.parametrize("point", MARKED)
+def test_killed_at_a_marked_point(ground: Ground, whole: RunFolder, point: str) -> None:
+    name = re.sub(r"\W", "-", point)
+    run = RunFolder(ground.folder / name)
+    # For pruning: the second epoch pushes the first aside.
+    keep = {"KEEP_CHECKPOINTS": "1"} if point == "mid-prune" else {}
+    assert ground.run(name, point, **keep) == -9, f"never reached\n{ground.told()}"
+    assert_readable(run.folder)
+    before = learned(run)
+    assert before and max(before) - newest(run) <= 1
+    assert ground.run(name, **keep) == 0, ground.told()
+    assert_same_end(run, whole, EPOCHS)
+    assert not [path for path in run.folder.rglob("*") if PART.match(path.name)]
+
+
+def test_killed_while_a_sample_is_spoken(ground: Ground, whole: RunFolder) -> None:
+    """With everything that a run may start; none of it stays, and the sample is spoken later."""
+    port = free_port(26_100, "127.0.0.1")
+    run = RunFolder(ground.folder / "mid-sample")
+    every = {"SAMPLE_DEVICE": "cpu", "SAMPLE_TEXT": "One.", "TENSORBOARD": "on",
+             "TENSORBOARD_PORT": str(port)}  # fmt: skip
+    pid = ground.start("mid-sample", "mid-sample", **every)
+    there: set[int] = set()
+    while alive(pid):
+        there.update(descendants(pid))
+        time.sleep(0.02)
+    assert ground.nursery.end() == -9, ground.told()
+    assert len(there) >= 3  # worker, TensorBoard, watchdog
+    assert all(gone(child) for child in there)
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", port))
+    assert_readable(run.folder)
+    assert newest(run) == 1 and not (run.samples / "epoch_1_output.json").exists()
+    assert ground.run("mid-sample", **every | {"TENSORBOARD": "off"}) == 0, ground.told()
+    assert "Epoch 1 has no sample yet" in ground.told()
+    assert all((run.samples / f"epoch_{epoch}_output.json").exists() for epoch in (1, 2))
+    assert_same_end(run, whole, EPOCHS)
+
+
+# Black box
+
+
+def kill_at_random(ground: Ground, whole: RunFolder, kills: int, seed: int) -> Counter[str]:
+    """Starts runs and kills them, each until it is done; the next one begins anew."""
+    draw = random.Random(seed)
+    seconds = _seconds(ground)
+    counted: Counter[str] = Counter()
+    number = 0
+    while counted["kills"] < kills:
+        number += 1
+        name = f"random-{seed}-{number}"
+        run = RunFolder(ground.folder / name)
+        # Every third run makes its own features, so that they are killed half made as well.
+        cache = run.folder / "cache" if number % 3 == 0 else ground.folder / "cache"
+        # No room for luck: one that is never done would be killed for ever.
+        for _ in range(1000):
+            kills_left = counted["kills"] < kills
+            pid = ground.start(name, CACHE_DIR=str(cache))
+            if kills_left:
+                _wait(draw, run, seconds)
+                code, there = kill(ground, pid)
+            else:
+                code, there = ground.nursery.end(), []
+            assert code in (0, -9), ground.told()
+            counted["processes"] += len(there)
+            assert all(gone(child) for child in there)
+            assert_readable(run.folder)
+            redone = [epoch for epoch in learned(run) if epoch > newest(run)]
+            assert len(set(redone)) <= 1, f"epochs {set(redone)} are redone"
+            if code == 0:
+                break
+            counted["kills"] += 1
+            counted["steps redone"] += len(redone)
+            counted["epochs redone"] += bool(redone)
+            counted["inside a write"] += any(PART.match(p.name) for p in run.folder.rglob(".*"))
+        assert_same_end(run, whole, EPOCHS)
+        counted["runs"] += 1
+    return counted
+
+
+def _wait(draw: random.Random, run: RunFolder, seconds: float) -> None:
+    """Half of the kills at any moment; half soon after a file has come, where the windows are."""
+    if draw.random() < 0.5:
+        time.sleep(draw.uniform(0, 1.2 * seconds))
+        return
+    wanted, end = draw.randint(1, 6), time.monotonic() + 1.2 * seconds
+    before = _names(run)
+    while len(_names(run) ^ before) < wanted and time.monotonic() < end:
+        time.sleep(0.001)
+    time.sleep(draw.uniform(0, 0.02))
+
+
+def _names(run: RunFolder) -> set[str]:
+    try:
+        return set(os.listdir(run.checkpoints))
+    except FileNotFoundError:
+        return set()
+
+
+def _seconds(ground: Ground) -> float:
+    """How long a run takes here, features apart."""
+    began = time.monotonic()
+    assert ground.run(f"timed-{began}") == 0, ground.told()
+    return time.monotonic() - began
+
+
+def test_three_kills_at_random(ground: Ground, whole: RunFolder) -> None:
+    assert kill_at_random(ground, whole, 3, seed=1)["kills"] == 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_two_hundred_kills_at_random(
+    ground: Ground, whole: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seed = int(os.environ.get("KILLS_SEED", "2026"))
+    began = time.monotonic()
+    counted = kill_at_random(ground, whole, 200, seed)
+    with capsys.disabled():
+        print(f"\nseed {seed}, {time.monotonic() - began:.0f} s: {dict(counted)}")
+    assert counted["kills"] == 200 and counted["runs"] >= 5
+    # Neither all before the first step nor all behind the last: how many depends on the machine.
+    assert counted["inside a write"] >= 1 and counted["epochs redone"] >= 20
