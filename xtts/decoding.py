@@ -5,13 +5,15 @@ to get the same numbers. Order of the rules as in Hugging Face's `generate`: rep
 temperature, top-k, top-p.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from xtts.cache import KeyValueCache
 from xtts.conditioning import NUM_LATENTS
-from xtts.errors import SotaqueError
+from xtts.faults import NotFinite
 from xtts.gpt import GPT
 from xtts.sizes import Decoding
 
@@ -19,8 +21,8 @@ from xtts.sizes import Decoding
 PLACEHOLDER_ID = 1
 
 
-class DecodingError(SotaqueError):
-    """The model said something that is no number, or nothing at all."""
+class DecodingError(NotFinite):
+    """The model said what is no number."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,85 @@ class Decoded:
     stopped: bool
 
 
+class Utterance:
+    """One sentence while it is being decoded: what was said, what comes next.
+
+    Looks at nothing but its own row, so that it makes no difference who decodes beside it.
+    """
+
+    def __init__(
+        self,
+        gpt: GPT,
+        decoding: Decoding,
+        generator: torch.Generator,
+        max_codes: int | None = None,
+    ) -> None:
+        shape = gpt.shape
+        self.decoding = decoding
+        self.generator = generator
+        self.limit = min(max_codes or shape.max_codes, shape.max_codes)
+        self.stop_code = shape.audio_stop
+        self.code = torch.tensor([shape.audio_start], device=gpt.mel_head.weight.device)
+        self.seen = torch.zeros(shape.audio_ids, dtype=torch.bool, device=self.code.device)
+        self.seen[[PLACEHOLDER_ID, shape.audio_start]] = True
+        self.codes: list[Tensor] = []
+        self.latents: list[Tensor] = []
+        self.stopped = False
+        self.error: DecodingError | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether it said STOP, or as many codes as it may, or what is no number."""
+        return self.stopped or self.error is not None or len(self.codes) >= self.limit
+
+    @property
+    def position(self) -> int:
+        """The audio position of `code`, the last one chosen."""
+        return len(self.codes)
+
+    def take(self, latent: Tensor, logits: Tensor) -> None:
+        """Chooses the next code from logits `[audio_ids]`, whose latent is `[width]`.
+
+        Raises DecodingError when the logits are not finite.
+        """
+        self.latents.append(latent)
+        self.code = choose(logits, self.seen, self.decoding, self.generator)
+        self.stopped = int(self.code) == self.stop_code
+        if not self.stopped:
+            self.codes.append(self.code)
+            self.seen[self.code] = True
+
+    def decoded(self) -> Decoded:
+        """Everything said so far."""
+        codes = torch.cat(self.codes) if self.codes else self.code[:0]
+        return Decoded(codes, torch.stack(self.latents), self.stopped)
+
+
 @torch.inference_mode()
+def begin(gpt: GPT, latents: Tensor, text: Tensor, utterance: Utterance) -> KeyValueCache:
+    """Reads text ids `[n]` behind conditioning latents `[1, 32, width]` and takes the first code;
+    returns the cache, with room for all codes to come."""
+    capacity = NUM_LATENTS + len(text) + 2 + utterance.limit + 1
+    cache = gpt.gpt.new_cache(1, capacity)
+    embedded = torch.cat((gpt.prefix(latents, text), gpt.audio_input(utterance.code, 0)), dim=1)
+    latent, logits = gpt.step(embedded, cache)
+    utterance.take(latent[0], logits[0])
+    return cache
+
+
+@torch.inference_mode()
+def codes_one_by_one(
+    gpt: GPT, latents: Tensor, text: Tensor, utterance: Utterance
+) -> Iterator[Utterance]:
+    """Yields `utterance` after each of its steps, until it is done."""
+    cache = begin(gpt, latents, text, utterance)
+    yield utterance
+    while not utterance.done:
+        latent, logits = gpt.step(gpt.audio_input(utterance.code, utterance.position), cache)
+        utterance.take(latent[0], logits[0])
+        yield utterance
+
+
 def decode(
     gpt: GPT,
     latents: Tensor,
@@ -48,28 +128,10 @@ def decode(
     Raises DecodingError when the logits are not finite: drawing from them would be a device-side
     assert on a GPU, which kills the context.
     """
-    shape = gpt.shape
-    limit = min(max_codes or shape.max_codes, shape.max_codes)
-    cache = gpt.gpt.new_cache(1, NUM_LATENTS + len(text) + 2 + limit + 1)
-    code = torch.tensor([shape.audio_start], device=text.device)
-    seen = torch.zeros(shape.audio_ids, dtype=torch.bool, device=text.device)
-    seen[[PLACEHOLDER_ID, shape.audio_start]] = True
-    embedded = torch.cat((gpt.prefix(latents, text), gpt.audio_input(code, 0)), dim=1)
-
-    codes: list[Tensor] = []
-    kept: list[Tensor] = []
-    for position in range(1, limit + 1):
-        latent, logits = gpt.step(embedded, cache)
-        kept.append(latent)
-        code = choose(logits[0], seen, decoding, generator)
-        if int(code) == shape.audio_stop:
-            break
-        codes.append(code)
-        seen[code] = True
-        embedded = gpt.audio_input(code, position)
-    stopped = len(kept) > len(codes)
-    found = torch.cat(codes) if codes else text.new_empty(0)
-    return Decoded(found, torch.cat(kept), stopped)
+    utterance = Utterance(gpt, decoding, generator, max_codes)
+    for _ in codes_one_by_one(gpt, latents, text, utterance):
+        pass
+    return utterance.decoded()
 
 
 def choose(logits: Tensor, seen: Tensor, decoding: Decoding, generator: torch.Generator) -> Tensor:

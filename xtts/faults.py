@@ -76,6 +76,10 @@ _TEXTS: tuple[tuple[str, Outcome | str, str], ...] = (
 )
 
 
+class NotFinite(SotaqueError):
+    """A device computed what is no number out of numbers: it, or the weights, are damaged."""
+
+
 class GpuLost(SotaqueError):
     """The CUDA context is dead: this process can compute nothing more on that GPU."""
 

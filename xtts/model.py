@@ -50,8 +50,10 @@ class Model:
         fill_gpt(self.gpt, state, "the checkpoint")
 
 
-def load(folder: Path, device: torch.device | str = "cpu") -> Model:
-    """Loads a model folder onto `device`.
+def load(
+    folder: Path, device: torch.device | str = "cpu", mel_device: torch.device | str = "cpu"
+) -> Model:
+    """Loads a model folder onto `device`; mel_device: where the speaker's mel is taken.
 
     Raises ConfigError when a file is missing or does not belong to the others.
     """
@@ -64,7 +66,7 @@ def load(folder: Path, device: torch.device | str = "cpu") -> Model:
         tokenizer=Tokenizer(config, folder),
         gpt=load_gpt(state, config).eval().requires_grad_(False).to(device),
         vocoder=load_vocoder(state, config).to(device),
-        speaker_encoder=load_speaker_encoder(state, config).to(device),
+        speaker_encoder=load_speaker_encoder(state, config, mel_device).to(device),
         mel_stats=mel_stats(folder, state),
     )
 

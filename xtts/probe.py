@@ -83,6 +83,12 @@ def report_surprise(device: str, words: str, cache: Path | None = None) -> None:
     probe_cache.surprised(cache or cache_file(), index, words, Moment.present())
 
 
+def clean_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a process that is to load no foreign libraries."""
+    whole = os.environ if environ is None else environ
+    return {name: value for name, value in whole.items() if name not in _FOREIGN}
+
+
 def cache_file() -> Path:
     """Where checks are kept: the user's cache folder; a container's ends with it."""
     kept = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -136,7 +142,7 @@ def _variants(child: Child, gpu: Gpu, gpus: Sequence[Gpu]) -> Iterator[Variant]:
     names = ("--operations", ",".join(asked))
     foreign = [name for name in _FOREIGN if child.environment.get(name)]
     if foreign:
-        clean = {k: v for k, v in child.environment.items() if k not in _FOREIGN}
+        clean = clean_environment(child.environment)
         found, _ = _check(child, gpu.index, child.warm_seconds, *names, environ=clean)
         without = " ".join(f"-u {name}" for name in foreign)
         told = f"Without {' and '.join(foreign)} it passes: put `env {without}` before the command."

@@ -40,11 +40,18 @@ class Speaker:
     """A base model with the learning part of the last request; it never sees a model in training.
 
     keep_weights: False lets the learning part go between requests (1.8 GB at full size), for
-    whoever asks for other weights each time.
+    whoever asks for other weights each time. mel_device: where the speaker's mel is taken, the only
+    FFT of speaking: `device` where its FFT passed the check.
     """
 
     def __init__(
-        self, base: Path, device: str, threads: int | None = None, *, keep_weights: bool = True
+        self,
+        base: Path,
+        device: str,
+        threads: int | None = None,
+        *,
+        keep_weights: bool = True,
+        mel_device: str = "cpu",
     ) -> None:
         import torch
 
@@ -55,7 +62,7 @@ class Speaker:
         self.device = device
         self.base = base
         self.keep_weights = keep_weights
-        self._model: Model = model.load(base, device)
+        self._model: Model = model.load(base, device, mel_device)
         self._loaded: tuple[str, int] | None = ("", 0)
         self._let_go()
 

@@ -31,7 +31,7 @@ def speak(
     """Speaks `text`: a waveform `[samples]` in float32 at 24,000 Hz, on the CPU.
 
     The same seed speaks the same waveform. Raises TextError for text that cannot be spoken and
-    DecodingError when the model falls silent or says what is no number.
+    DecodingError when the model says what is no number.
     """
     pieces = list(speak_pieces(model, voice, text, language, decoding=decoding, seed=seed))
     return torch.cat(pieces)

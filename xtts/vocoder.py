@@ -76,11 +76,15 @@ def load_vocoder(state: Mapping[str, Tensor], config: ModelConfig) -> Vocoder:
 
 
 class SpeakerEncoder(nn.Module):
-    """Who speaks, as one unit vector. Its mel is taken on the CPU: the only CUDA FFT of XTTS's
-    conditioning is here, and builds were seen where just that fails."""
+    """Who speaks, as one unit vector.
 
-    def __init__(self, config: ModelConfig) -> None:
+    mel_device: where its mel is taken. The only CUDA FFT of XTTS's conditioning is here, and builds
+    were seen where just that fails: the CPU, unless the GPU's FFT passed the check.
+    """
+
+    def __init__(self, config: ModelConfig, mel_device: torch.device | str = "cpu") -> None:
         super().__init__()
+        self.mel_device = torch.device(mel_device)
         from TTS.encoder.models.resnet import ResNetSpeakerEncoder
 
         shape = config.speaker_encoder
@@ -92,14 +96,16 @@ class SpeakerEncoder(nn.Module):
     def forward(self, waveform: Tensor) -> Tensor:
         """Waveform `[batch, samples]` at 16 kHz -> `[batch, 512, 1]`, unit length."""
         device = next(self.net.parameters()).device
-        mel = speaker_mel(waveform.cpu()).to(device)
+        mel = speaker_mel(waveform.to(self.mel_device)).to(device)
         embedding: Tensor = self.net(mel, l2_norm=True)
         return embedding.unsqueeze(-1)
 
 
-def load_speaker_encoder(state: Mapping[str, Tensor], config: ModelConfig) -> SpeakerEncoder:
+def load_speaker_encoder(
+    state: Mapping[str, Tensor], config: ModelConfig, mel_device: torch.device | str = "cpu"
+) -> SpeakerEncoder:
     """The speaker encoder out of a `model.pth`'s tensors; its mel filters there are ours here."""
-    encoder = SpeakerEncoder(config)
+    encoder = SpeakerEncoder(config, mel_device)
     part = _part(state, "hifigan_decoder.speaker_encoder.")
     encoder.net.load_state_dict(
         {name: tensor for name, tensor in part.items() if not name.startswith("torch_spec.")}

@@ -22,26 +22,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from xtts.environment import oom_kills
-from xtts.errors import SotaqueError
+from xtts.probe import clean_environment
 from xtts.speaking import SpeakRequest, Spoken
+from xtts.worker_faults import WorkerFailed, death, failed
 
 log = logging.getLogger(__name__)
 
 START_SECONDS = 180.0
 _STDERR_KEPT_BYTES = 4096
 _LOOK_SECONDS = 0.2
-_NO_MEMORY = ("memoryerror", "out of memory", "can't allocate memory", "cannot allocate memory")
-
-
-class WorkerFailed(SotaqueError):
-    """The worker did not speak.
-
-    reason_code: crashed, killed, hang, out_of_memory, refused, interrupted.
-    """
-
-    def __init__(self, reason_code: str, reason: str) -> None:
-        super().__init__(reason)
-        self.reason_code = reason_code
 
 
 class Worker:
@@ -57,6 +46,9 @@ class Worker:
         base_folder: Path,
         *,
         device: str = "cpu",
+        mel_device: str = "cpu",
+        cudnn: bool = True,
+        clean_libraries: bool = False,
         threads: int | None = None,
         niceness: int = 0,
         keep_weights: bool = True,
@@ -65,6 +57,9 @@ class Worker:
     ) -> None:
         self.base_folder = base_folder
         self.device = device
+        self.mel_device = mel_device
+        self.cudnn = cudnn
+        self.clean_libraries = clean_libraries
         self.threads = threads
         self.niceness = niceness
         self.keep_weights = keep_weights
@@ -90,16 +85,20 @@ class Worker:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         options = [
             "--base", str(self.base_folder), "--device", self.device,
-            "--parent", str(os.getpid()), "--nice", str(self.niceness),
+            "--mel-device", self.mel_device, "--parent", str(os.getpid()),
+            "--nice", str(self.niceness),
         ]  # fmt: skip
         if self.threads:
             options += ["--threads", str(self.threads)]
         if self.keep_weights:
             options.append("--keep-weights")
+        if not self.cudnn:
+            options.append("--no-cudnn")
         self._oom_kills = oom_kills()
         self._child = subprocess.Popen(
             (*self._command, *options), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=self._errors, encoding="utf-8", start_new_session=True,
+            env=clean_environment() if self.clean_libraries else None,
         )  # fmt: skip
         self._answers = queue.Queue()
         self._ready = False
@@ -150,7 +149,10 @@ class Worker:
             raise self._death()
         found: dict[str, Any] = json.loads(line)
         if not found.pop("ok"):
-            raise WorkerFailed(found["reason_code"], found["reason"])
+            told = failed(found)
+            if told.fault:  # the child has ended: nothing more is to be had from its context
+                self.close()
+            raise told
         return found
 
     def _line(
@@ -182,28 +184,6 @@ class Worker:
         last = _last_line(self._errors)
         self.close()
         return death(code, last, oom_killed=oom_kills() > self._oom_kills)
-
-
-def death(code: int, last_line: str, *, oom_killed: bool = False) -> WorkerFailed:
-    """What an exit status, the last line on stderr and the kernel's count of OOM kills mean."""
-    tail = f" It said last: {last_line}" if last_line else ""
-    oom_killed = oom_killed and code == -signal.SIGKILL
-    if oom_killed or any(words in last_line.lower() for words in _NO_MEMORY):
-        by = ": the system killed it" if oom_killed else ""
-        return WorkerFailed("out_of_memory", f"The worker ran out of memory{by}.{tail}")
-    if code == -signal.SIGKILL:
-        what = "was killed (SIGKILL); most often the system does that when memory runs out"
-        return WorkerFailed("killed", f"The worker {what}.{tail}")
-    if code < 0:
-        return WorkerFailed("crashed", f"The worker ended by {_signal_name(-code)}.{tail}")
-    return WorkerFailed("crashed", f"The worker ended with exit status {code}.{tail}")
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal has no name
-        return f"signal {number}"
 
 
 def _pump(stream: IO[str], answers: "queue.Queue[str | None]") -> None:

@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from xtts.errors import SotaqueError
+from xtts.faults import GpuLost, leave
 from xtts.speaking import SpeakRequest, Spoken
 from xtts.threads import wait_asleep
+from xtts.worker_faults import answer_of
 
 _PR_SET_PDEATHSIG = 1
 
@@ -31,7 +33,8 @@ class Speaks(Protocol):
 
 
 def main(new_speaker: Callable[[argparse.Namespace], Speaks] | None = None) -> int:
-    """Speaks until stdin is closed; exit 2 when the base model cannot be loaded."""
+    """Speaks until stdin is closed; exit 2 when the base model cannot be loaded, 70 after a fault
+    of the device."""
     arguments = _arguments()
     die_with(arguments.parent)
     wait_asleep()
@@ -41,16 +44,19 @@ def main(new_speaker: Callable[[argparse.Namespace], Speaks] | None = None) -> i
     os.dup2(2, 1)
     try:
         speaker = (new_speaker or _speaker)(arguments)
-    except SotaqueError as error:
-        _write(answers, _refusal(error))
-        return error.exit_code
+    except Exception as error:
+        answer = answer_of(error, arguments.device)
+        if answer is None:
+            raise
+        _write(answers, answer)
+        return error.exit_code if isinstance(error, SotaqueError) else GpuLost.exit_code
     _write(answers, {"ok": True})
-    serve(speaker, sys.stdin, answers)
-    return 0
+    return serve(speaker, sys.stdin, answers, arguments.device)
 
 
-def serve(speaker: Speaks, requests: IO[str], answers: IO[str]) -> None:
-    """One answer per request. A fault with a sentence is an answer; any other ends the process."""
+def serve(speaker: Speaks, requests: IO[str], answers: IO[str], device: str) -> int:
+    """One answer per request. A refusal is an answer; a fault of the device is the last one: the
+    next process has a context of its own. Any other error ends the process."""
     for line in requests:
         request = json.loads(line)
         for name in ("reference", "out", "weights"):
@@ -58,9 +64,15 @@ def serve(speaker: Speaks, requests: IO[str], answers: IO[str]) -> None:
         try:
             injected_fault(os.environ.get("SOTAQUE_WORKER_FAULT", ""))
             answer = {"ok": True, **asdict(speaker.speak(SpeakRequest(**request)))}
-        except SotaqueError as error:
-            answer = _refusal(error)
+        except Exception as error:
+            told = answer_of(error, device)
+            if told is None:
+                raise
+            answer = told
         _write(answers, answer)
+        if "fault" in answer:
+            return GpuLost.exit_code
+    return 0
 
 
 def die_with(parent: int) -> None:
@@ -75,7 +87,8 @@ def die_with(parent: int) -> None:
 
 
 def injected_fault(kind: str) -> None:
-    """Fails as the tests wish: a signal's name, `hang`, `memory`, or the text of an error."""
+    """Fails as the tests wish: a signal's name, `hang`, `memory`, `gpu memory`, a CUDA error's
+    number, `nan` for a vocoder that says what is no number, or the text of an error."""
     if not kind:
         return
     if kind.startswith("SIG"):
@@ -84,19 +97,34 @@ def injected_fault(kind: str) -> None:
         time.sleep(3600)
     if kind == "memory":
         raise MemoryError
-    raise RuntimeError(kind)
+    if kind not in ("nan", "gpu memory") and not kind.isdigit():
+        raise RuntimeError(kind)
+    import torch
+
+    if kind == "nan":
+        torch.nn.modules.module.register_module_forward_hook(_no_number)
+        return
+    if kind == "gpu memory":
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+    error = torch.AcceleratorError(f"CUDA error: number {kind}\nCUDA kernel errors might be …")
+    error.error_code = int(kind)  # type: ignore[attr-defined]
+    raise error
+
+
+def _no_number(module: Any, _given: Any, found: Any) -> Any:
+    return found * float("nan") if type(module).__name__ == "Vocoder" else None
 
 
 def _speaker(arguments: argparse.Namespace) -> Speaks:
+    import torch
+
     from xtts.speaking import Speaker
 
+    torch.backends.cudnn.enabled = arguments.cudnn
     return Speaker(
-        arguments.base, arguments.device, arguments.threads, keep_weights=arguments.keep_weights
-    )
-
-
-def _refusal(error: SotaqueError) -> dict[str, Any]:
-    return {"ok": False, "reason_code": "refused", "reason": str(error)}
+        arguments.base, arguments.device, arguments.threads, keep_weights=arguments.keep_weights,
+        mel_device=arguments.mel_device,
+    )  # fmt: skip
 
 
 def _write(answers: IO[str], answer: dict[str, Any]) -> None:
@@ -108,6 +136,8 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m xtts.worker_child", description=__doc__)
     parser.add_argument("--base", type=Path, required=True)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--mel-device", default="cpu")
+    parser.add_argument("--no-cudnn", dest="cudnn", action="store_false")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--nice", type=int, default=0)
     parser.add_argument("--parent", type=int, required=True)
@@ -116,4 +146,4 @@ def _arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -13,10 +13,12 @@ import pytest
 import soundfile
 import torch
 
-from xtts import audio, model
+from xtts import audio, model, worker_child
 from xtts.atomic import sha256_of
 from xtts.speaking import SpeakRequest
-from xtts.worker import Worker, WorkerFailed, death
+from xtts.verdicts import Outcome
+from xtts.worker import Worker
+from xtts.worker_faults import WorkerFailed, death
 
 QUICK = (sys.executable, "-m", "tests.xtts.quick_worker")
 
@@ -83,22 +85,53 @@ def test_an_exit_tells_its_status_and_last_words_and_the_next_call_has_a_new_chi
 
 
 @pytest.mark.parametrize(
-    ("fault", "reason_code", "words"),
+    ("fault", "reason_code", "words", "outcome"),
     [
-        ("SIGSEGV", "crashed", "SIGSEGV"),
-        ("SIGKILL", "killed", "SIGKILL"),
-        ("memory", "out_of_memory", "ran out of memory"),
-        ("cuFFT error: CUFFT_INVALID_SIZE", "crashed", "CUFFT_INVALID_SIZE"),
+        ("SIGSEGV", "crashed", "SIGSEGV", None),
+        ("SIGKILL", "killed", "SIGKILL", None),
+        ("memory", "out_of_memory", "ran out of memory", Outcome.TRANSIENT),
+        ("gpu memory", "out_of_memory", "Tried to allocate 2.00 GiB", Outcome.TRANSIENT),
+        ("cuFFT error: CUFFT_INVALID_SIZE", "gpu_fault", "CUFFT_INVALID_SIZE", Outcome.BUILD),
+        ("700", "gpu_fault", "The worker failed on cpu: CUDA error: number 700.", Outcome.STICKY),
+        ("710", "gpu_fault", "CUDA error: number 710", Outcome.STICKY),
+        ("a mistake of ours", "crashed", "It said last: RuntimeError: a mistake of ours", None),
     ],
 )
 def test_injected_faults(
     monkeypatch: pytest.MonkeyPatch, worker: Worker, tmp_path: Path,
-    fault: str, reason_code: str, words: str,
+    fault: str, reason_code: str, words: str, outcome: Outcome | None,
 ) -> None:  # fmt: skip
     monkeypatch.setenv("SOTAQUE_WORKER_FAULT", fault)
     failed = failure(worker, request(tmp_path))
     assert failed.reason_code == reason_code
     assert words in str(failed)
+    assert (failed.fault.outcome if failed.fault else None) is outcome
+    assert worker.pid is None  # its context is not asked again
+    monkeypatch.delenv("SOTAQUE_WORKER_FAULT")
+    assert worker.speak(request(tmp_path), 30).audio_seconds == 0.1
+
+
+def test_how_a_child_is_to_compute_is_passed_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/somebody's")
+    told = (
+        "import json, os, sys;"
+        "print(json.dumps({'ok': False, 'reason_code': 'refused', 'reason':"
+        "' '.join([os.environ.get('LD_LIBRARY_PATH', 'clean'), *sys.argv[1:]])}))"
+    )
+    options = {"device": "cuda:1", "mel_device": "cuda:1", "cudnn": False}
+    for clean, words in ((False, "/somebody's"), (True, "clean")):
+        worker = Worker(
+            Path("base"), command=(sys.executable, "-c", told), clean_libraries=clean, **options
+        )
+        said = str(failure(worker, request(tmp_path)))
+        worker.close()
+        assert said.startswith(words) and "--no-cudnn" in said
+        assert "--device cuda:1 --mel-device cuda:1" in said
+    child = worker_child._arguments  # the same names on the other side
+    monkeypatch.setattr(sys, "argv", ["child", *said.split()[1:]])
+    assert (child().device, child().mel_device, child().cudnn) == ("cuda:1", "cuda:1", False)
 
 
 @pytest.mark.parametrize("fault", ["hang", "SIGSTOP"])
@@ -222,7 +255,7 @@ def test_the_tiny_model_speaks_with_the_weights_it_is_given(
             hashes.append(sha256_of(out))
         assert hashes[0] == hashes[2] != hashes[1]
         failed = failure(worker, SpeakRequest("hello", "en", recording, out, broken, 1), 120)
-        assert failed.reason_code == "refused"
+        assert failed.reason_code == "not_finite"
         assert worker.pid is not None
     finally:
         worker.close()
