@@ -32,10 +32,11 @@ _CONCERNING = (
 
 @dataclass(frozen=True)
 class Place:
-    """Where to look. root, environ, gpus: what tests replace; remembers: whether answers of an
-    earlier call count; deep: whether to speak."""
+    """Where to look. root, dotenv, environ, gpus: what tests replace; remembers: whether answers of
+    an earlier call count; deep: whether to speak."""
 
     root: Path = Path("/")
+    dotenv: Path = Path(".env")
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     gpus: Callable[..., Environment] = environment.look
     remembers: bool = True
@@ -57,12 +58,12 @@ def look(place: Place) -> Machine:
     return Machine(**found, troubles=troubles, seconds=seconds)
 
 
-def settings(environ: Mapping[str, str]) -> Settings:
+def settings(environ: Mapping[str, str], dotenv: Path) -> Settings:
     """The settings that concern the machine; a fault is told and the defaults stand."""
     from xtts.settings import SharedSettings, load
 
     try:
-        found, _ = load(SharedSettings, (), environ)
+        found, _ = load(SharedSettings, (), environ, dotenv)
     except SotaqueError as error:
         return Settings(model_bytes=_size(_DEMO_WEIGHTS), fault=str(error))
     weights = {"demo": _DEMO_WEIGHTS}.get(
@@ -87,7 +88,7 @@ def _files(place: Place) -> dict[str, Callable[[], Any]]:
 
     @cache
     def read_settings() -> Settings:
-        return settings(place.environ)
+        return settings(place.environ, place.dotenv)
 
     return {
         "variables": lambda: kept,
