@@ -3,6 +3,7 @@
 A base folder has Coqui's layout: `config.json model.pth vocab.json dvae.pth mel_stats.pth`.
 """
 
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -134,7 +135,8 @@ def _check_shapes(folder: Path, config: ModelConfig) -> None:
         _check_shape(folder / "model.pth", name, state.get(name, ()), shape)
     path = folder / "dvae.pth"
     try:
-        dvae = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        mapped = zipfile.is_zipfile(path)
+        dvae = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
         codebook = tuple(dvae["codebook.embed"].shape)
     except Exception as error:
         raise ConfigError(f"{path} cannot be read as a DVAE ({error}). Copy it again.") from error

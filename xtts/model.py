@@ -4,6 +4,7 @@ The folder has Coqui's layout (`config.json model.pth vocab.json …`). Weights 
 land in their place once; the part that learns can be exchanged without touching the rest.
 """
 
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,7 +113,10 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     inert: list[Any] = [(_Inert, name) for name in _COQUI_CLASSES]
     try:
         with torch.serialization.safe_globals(inert):
-            found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+            # What was saved before torch 1.6 is no zip file and cannot be memory-mapped.
+            found = torch.load(
+                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
+            )
         tensors = found.get("model", found)
         if not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
             raise TypeError("not every entry is a tensor")

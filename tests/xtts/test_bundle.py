@@ -85,6 +85,14 @@ def test_a_whole_base_passes(base):
     check_base(base)
 
 
+def test_weights_in_the_format_of_an_old_torch_pass_too(base):
+    for name in ("model.pth", "dvae.pth"):
+        found = torch.load(base / name, weights_only=True)
+        torch.save(found, base / name, _use_new_zipfile_serialization=False)
+    check_base(base)
+    assert open_voice(str(base)).model.gpt is not None
+
+
 @pytest.mark.parametrize("name", ALL[:4])
 def test_each_missing_file_is_named_with_where_it_comes_from(base, name):
     (base / name).unlink()
