@@ -15,6 +15,8 @@ from xtts.vocoder import STEPS_PER_CODE, STEPS_PER_FRAME, VOCODER_HOP, Vocoder
 
 # Codes of the first chunks: half a second is soon there, and covers the wait for the next.
 FIRST_CODES, GROWTH, MOST_CODES = 8, 1.5, 64
+# A vocoder at XTTS-v2's size takes 40 MB for a second; a piece this long is spoken at once.
+MOST_STEPS = 1_000
 
 
 def reach(shape: VocoderShape) -> int:
@@ -72,21 +74,30 @@ class ChunkedVocoder:
         ahead = settled_steps(self._codes) - self.reach - self._spoken_steps
         return max(0.0, ahead / (STEPS_PER_CODE * STEPS_PER_FRAME))
 
-    def speak(self, *, last: bool = False) -> Tensor:
-        """The samples `[n]` that are settled and not yet spoken; with `last`, all that is left.
+    def speak(self) -> Tensor:
+        """The samples `[n]` that are settled and not yet spoken."""
+        return self._to(settled_steps(self._codes) - self.reach)
 
-        What `Vocoder.forward` would say of all latents, within rounding.
-        """
-        if not self._codes:
-            return torch.zeros(0)
+    def rest(self) -> Iterator[Tensor]:
+        """All that is left when no more latents come, in chunks of bounded memory."""
+        total = self._total()
+        while self._spoken_steps < total:
+            yield self._to(min(total, self._spoken_steps + MOST_STEPS))
+
+    def _total(self) -> int:
+        return self._steps().shape[2] if self._codes else 0
+
+    def _steps(self) -> Tensor:
         # Of all latents anew: at most 2,600 steps are interpolated in a millisecond.
-        steps = self.vocoder.steps(torch.cat(self._latents)[None])
-        total = steps.shape[2]
+        return self.vocoder.steps(torch.cat(self._latents)[None])
+
+    def _to(self, end: int) -> Tensor:
+        """The samples from where speaking stopped up to step `end`."""
         begin = self._spoken_steps
-        end = total if last else settled_steps(self._codes) - self.reach
         if end <= begin:
             return torch.zeros(0)
-        left, right = max(0, begin - self.reach), min(total, end + self.reach)
+        steps = self._steps()
+        left, right = max(0, begin - self.reach), min(steps.shape[2], end + self.reach)
         sound = self.vocoder.sound(steps[:, :, left:right], self.speaker)[0]
         self._spoken_steps = end
         return sound[(begin - left) * VOCODER_HOP : (end - left) * VOCODER_HOP]

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from xtts.cache import Cache
 from xtts.conditioning import ConditioningEncoder, PerceiverResampler, conditioning_latents
 from xtts.rows import Rows
 from xtts.sizes import GPTShape
-from xtts.transformer import KeyValueCache, Transformer, initialise
+from xtts.transformer import Transformer, initialise
 
 PREFIX = "gpt."
 # On disk these are Hugging Face Conv1D weights, [in, out].
@@ -106,12 +107,12 @@ class GPT(nn.Module):
         embedded = self.text_embedding(ids) + self.text_pos_embedding(positions)
         return torch.cat((latents.to(embedded.dtype), embedded[None]), dim=1)
 
-    def audio_input(self, code: Tensor, position: int) -> Tensor:
-        """Codes `[batch]` at an audio position -> embeddings `[batch, 1, width]`."""
-        where = torch.full_like(code, position)
+    def audio_input(self, code: Tensor, position: int | Tensor) -> Tensor:
+        """Codes `[batch]` at an audio position, or one each, -> embeddings `[batch, 1, width]`."""
+        where = position if isinstance(position, Tensor) else torch.full_like(code, position)
         return (self.mel_embedding(code) + self.mel_pos_embedding(where))[:, None]
 
-    def step(self, embedded: Tensor, cache: KeyValueCache) -> tuple[Tensor, Tensor]:
+    def step(self, embedded: Tensor, cache: Cache) -> tuple[Tensor, Tensor]:
         """Positions `[batch, time, width]` behind the cache -> (latent `[batch, width]`,
         audio logits `[batch, audio_ids]`) of the last of them."""
         latent = self.final_norm(self.gpt(embedded, cache)[:, -1])

@@ -5,41 +5,11 @@ Weights are `nn.Linear`, `[out, in]`. On disk Coqui keeps Hugging Face's Conv1D 
 `[in, out]`; `xtts.gpt` turns them, and nobody else does.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-
-@dataclass
-class KeyValueCache:
-    """Keys and values of the positions already seen; storage is allocated once.
-
-    keys, values: [layers, batch, heads, capacity, head_width]; `length` positions are in use.
-    """
-
-    keys: Tensor
-    values: Tensor
-    length: int = 0
-
-    @staticmethod
-    def empty(
-        layers: int, batch: int, heads: int, capacity: int, head_width: int, like: Tensor
-    ) -> "KeyValueCache":
-        """A cache of `capacity` positions with the type and device of `like`."""
-        shape = (layers, batch, heads, capacity, head_width)
-        return KeyValueCache(like.new_zeros(shape), like.new_zeros(shape))
-
-    def extended(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Writes [batch, heads, new, head_width] behind the used part; returns all up to there.
-
-        `length` stays; the transformer moves it once after its last layer.
-        """
-        end = self.length + keys.shape[2]
-        self.keys[layer, :, :, self.length : end] = keys
-        self.values[layer, :, :, self.length : end] = values
-        return self.keys[layer, :, :, :end], self.values[layer, :, :, :end]
+from xtts.cache import Cache, KeyValueCache
 
 
 class Attention(nn.Module):
@@ -53,18 +23,16 @@ class Attention(nn.Module):
         self.c_proj = nn.Linear(width, width)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, cache: KeyValueCache | None, layer: int) -> Tensor:
+    def forward(self, x: Tensor, cache: Cache | None, layer: int) -> Tensor:
         batch, time, width = x.shape
         queries, keys, values = (
             part.view(batch, time, self.heads, -1).transpose(1, 2)
             for part in self.c_attn(x).split(width, dim=2)
         )
-        if cache is not None:
-            keys, values = cache.extended(layer, keys, values)
-        # With a cache, one new position sees everything: no mask. Several see what is before them,
-        # which `is_causal` says only when the cache was empty.
-        causal = time > 1
-        mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=causal)
+        if cache is None:
+            mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+        else:
+            mixed = cache.attend(layer, queries, keys, values)
         mixed = mixed.transpose(1, 2).reshape(batch, time, width)
         return self.dropout(self.c_proj(mixed))
 
@@ -92,7 +60,7 @@ class Block(nn.Module):
         self.ln_2 = nn.LayerNorm(width)
         self.mlp = FeedForward(width, dropout)
 
-    def forward(self, x: Tensor, cache: KeyValueCache | None, layer: int) -> Tensor:
+    def forward(self, x: Tensor, cache: Cache | None, layer: int) -> Tensor:
         x = x + self.attn(self.ln_1(x), cache, layer)
         return x + self.mlp(self.ln_2(x))
 
@@ -113,19 +81,16 @@ class Transformer(nn.Module):
         self.h = nn.ModuleList(Block(width, heads, dropout) for _ in range(layers))
         self.ln_f = nn.LayerNorm(width)
 
-    def forward(self, x: Tensor, cache: KeyValueCache | None = None) -> Tensor:
+    def forward(self, x: Tensor, cache: Cache | None = None) -> Tensor:
         """[batch, time, width] -> the same shape, every position seeing itself and what is before.
 
-        With a cache, `x` are the positions behind `cache.length`: any number into an empty cache,
-        afterwards one at a time. The cache grows by them.
+        With a cache, `x` are the positions behind those in it, and it grows by them.
         """
-        if cache is not None and cache.length and x.shape[1] != 1:
-            raise ValueError(f"{x.shape[1]} positions at once behind {cache.length} cached ones")
         x = self.dropout(x)
         for layer, block in enumerate(self.h):
             x = block(x, cache, layer)
         if cache is not None:
-            cache.length += x.shape[1]
+            cache.advance(x.shape[1])
         return self.ln_f(x)
 
     def new_cache(self, batch: int, capacity: int) -> KeyValueCache:

@@ -8,7 +8,7 @@ from tests.peers.coqui import FULL, SMALL, coqui_gpt, ours_from
 from xtts.gpt import to_coqui
 from xtts.rows import Rows, pack
 from xtts.sizes import GPTShape
-from xtts.transformer import KeyValueCache
+from xtts.cache import KeyValueCache
 
 
 def a_batch(shape: GPTShape, seconds: list[float]) -> dict:

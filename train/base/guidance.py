@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from xtts.cache import Cache
 from xtts.gpt import GPT
 from xtts.rows import Rows
-from xtts.transformer import Attention, KeyValueCache
+from xtts.transformer import Attention
 
 GUIDED_LAYERS, GUIDED_HEADS = (1, 2), 2
 # Width of the diagonal, as a share of the sentence.
@@ -24,7 +25,7 @@ class QuickAttention(Attention):
     watched = False
     shares: Tensor
 
-    def forward(self, x: Tensor, cache: KeyValueCache | None, layer: int) -> Tensor:
+    def forward(self, x: Tensor, cache: Cache | None, layer: int) -> Tensor:
         if cache is not None:
             return super().forward(x, cache, layer)
         rows, length, width = x.shape

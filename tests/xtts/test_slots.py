@@ -1,0 +1,128 @@
+"""Many utterances in one model: each the same, bit for bit, whoever else is there."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from xtts.cache import StaticCaches
+from xtts.conditioning import NUM_LATENTS
+from xtts.decoding import Decoded, DecodingError, Utterance, begin, decode
+from xtts.gpt import GPT, new_gpt
+from xtts.sizes import Decoding, GPTShape
+from xtts.slots import NoFreeSlotError, Slots
+
+SHAPE = GPTShape(
+    text_ids=40, text_start=39, layers=3, width=64, heads=4, audio_ids=66, audio_start=64,
+    audio_stop=65, max_text_tokens=40, max_audio_tokens=60,
+)  # fmt: skip
+RULES = Decoding(temperature=1.2, top_k=30, top_p=0.9, repetition_penalty=2.0)
+
+
+@pytest.fixture(scope="module")
+def gpt() -> GPT:
+    found = new_gpt(SHAPE, seed=3).eval().requires_grad_(False)
+    # A random model's logits are all alike; these are not, and STOP comes now and then.
+    found.mel_head.weight.mul_(8.0)
+    return found
+
+
+def asked(number: int) -> tuple[Tensor, Tensor]:
+    """(latents, text) of one request; no two are alike."""
+    generator = torch.Generator().manual_seed(number)
+    latents = torch.randn(1, NUM_LATENTS, SHAPE.width, generator=generator)
+    return latents, torch.randint(1, 38, (3 + number % 11,), generator=generator)
+
+
+def utterance(gpt: GPT, number: int, max_codes: int | None = None) -> Utterance:
+    return Utterance(gpt, RULES, torch.Generator().manual_seed(number), max_codes)
+
+
+def alone(gpt: GPT, number: int, count: int) -> Decoded:
+    slots = Slots(gpt, count)
+    slot = slots.enter(*asked(number), utterance(gpt, number))
+    while slots.step():
+        pass
+    return slots.leave(slot)
+
+
+def crowd(gpt: GPT, count: int, requests: list[int]) -> Iterator[tuple[int, Decoded]]:
+    """Requests come and go at random; yields each with what it said."""
+    draw = random.Random(7)
+    slots, speaking = Slots(gpt, count), dict[int, int]()
+    while requests or speaking:
+        while requests and slots.free and draw.random() < 0.4:
+            number = requests.pop()
+            speaking[slots.enter(*asked(number), utterance(gpt, number))] = number
+        slots.step()
+        for slot in [slot for slot in speaking if slots.utterances[slot].done]:
+            yield speaking.pop(slot), slots.leave(slot)
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_a_crowd_changes_no_bit(gpt: GPT, count: int) -> None:
+    lengths = set()
+    for number, said in crowd(gpt, count, list(range(14))):
+        wanted = alone(gpt, number, count)
+        assert torch.equal(said.codes, wanted.codes)
+        assert torch.equal(said.latents, wanted.latents)
+        lengths.add(len(said.codes))
+    assert len(lengths) > 3  # they did not all end together
+
+
+def test_slots_say_what_the_plain_loop_says(gpt: GPT) -> None:
+    for number in range(6):
+        latents, text = asked(number)
+        plain = decode(gpt, latents, text, RULES, torch.Generator().manual_seed(number))
+        said = alone(gpt, number, 3)
+        assert torch.equal(said.codes, plain.codes) and said.stopped == plain.stopped
+        assert torch.allclose(said.latents, plain.latents, atol=1e-5)
+
+
+def test_whoever_leaves_early_frees_the_slot_and_disturbs_nobody(gpt: GPT) -> None:
+    slots = Slots(gpt, 2)
+    stays = slots.enter(*asked(1), utterance(gpt, 1))
+    goes = slots.enter(*asked(2), utterance(gpt, 2))
+    with pytest.raises(NoFreeSlotError, match="All 2 slots speak"):
+        slots.enter(*asked(3), utterance(gpt, 3))
+    slots.step()
+    assert len(slots.leave(goes).codes) <= 2
+    assert slots.free == 1
+    while slots.step():
+        pass
+    assert torch.equal(slots.leave(stays).codes, alone(gpt, 1, 2).codes)
+
+
+def test_one_that_says_no_number_is_done_and_the_other_goes_on(gpt: GPT) -> None:
+    slots = Slots(gpt, 2)
+    sound = slots.enter(*asked(1), utterance(gpt, 1))
+    sick = slots.enter(*asked(2), utterance(gpt, 2, max_codes=50))
+    with torch.inference_mode():
+        slots._caches.rows[sick].values[:, :, :, :5] = torch.nan
+    while slots.step():
+        pass
+    assert isinstance(slots.utterances[sick].error, DecodingError)
+    assert slots.utterances[sick].done
+    assert torch.equal(slots.leave(sound).codes, alone(gpt, 1, 2).codes)
+
+
+def test_static_caches_say_the_same_as_those_that_grow(gpt: GPT) -> None:
+    """What a CUDA graph replays: masked attention over the whole capacity."""
+    one, two = utterance(gpt, 4), utterance(gpt, 5)
+    caches = [begin(gpt, *asked(4), one), begin(gpt, *asked(5), two)]
+    layers, _, heads, _, head_width = caches[0].keys.shape
+    shape = (layers, 2, heads, max(cache.keys.shape[3] for cache in caches), head_width)
+    static = StaticCaches(torch.zeros(shape), torch.zeros(shape), torch.zeros(2, dtype=torch.long))
+    for slot, cache in enumerate(caches):
+        static.enter(slot, cache)
+    for position in range(1, 6):
+        codes = torch.tensor([position, 2 * position])
+        with torch.inference_mode():
+            together, _ = gpt.step(gpt.audio_input(codes, torch.full_like(codes, position)), static)
+            apart = [
+                gpt.step(gpt.audio_input(codes[row : row + 1], position), caches[row])[0]
+                for row in range(2)
+            ]
+        assert torch.allclose(together, torch.cat(apart), atol=1e-5)

@@ -1,0 +1,81 @@
+"""A stream is the whole, in time; pieces of a long text join without a click."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from xtts.audio import VOCODER_RATE
+from xtts.model import Model, load
+from xtts.sizes import Decoding
+from xtts.synthesis import FADE_SECONDS, faded, faded_stream, speak, speak_pieces, stream
+from xtts.voice import Voice, from_reference
+
+RULES = Decoding(temperature=0.9, top_k=20, top_p=1.0, repetition_penalty=2.0)
+LONG = "the tin hat and the inner thin tent. " * 24
+
+
+@pytest.fixture(scope="module")
+def model(base_folder: Path) -> Model:
+    found = load(base_folder)
+    # Random weights stop at once or never: these say a few seconds.
+    found.gpt.mel_head.bias[found.gpt.shape.audio_stop] -= 1.5
+    return found
+
+
+@pytest.fixture(scope="module")
+def voice(model: Model) -> Voice:
+    return from_reference(model, torch.sin(torch.arange(66_150) / 20))
+
+
+@pytest.mark.parametrize("text", ["a thin tin", LONG], ids=["one piece", "pieces"])
+def test_a_stream_joined_is_what_speak_says(model: Model, voice: Voice, text: str) -> None:
+    whole = speak(model, voice, text, "en", decoding=RULES, seed=3)
+    chunks = list(stream(model, voice, text, "en", decoding=RULES, seed=3))
+    joined = torch.cat(chunks)
+    assert len(chunks) > 2 and len(joined) == len(whole)
+    assert float((joined - whole).norm() / whole.norm()) < 1e-3
+
+
+def test_a_stream_speaks_before_the_model_has_finished(model: Model, voice: Voice) -> None:
+    steps = 0
+    step = model.gpt.step
+
+    def counted(*arguments):
+        nonlocal steps
+        steps += 1
+        return step(*arguments)
+
+    model.gpt.step = counted
+    try:
+        chunks = stream(model, voice, "a thin tin", "en", decoding=RULES, seed=3)
+        first = next(chunks)
+        heard_after = steps
+        for _ in chunks:
+            pass
+    finally:
+        del model.gpt.step
+    assert len(first) < 0.8 * VOCODER_RATE
+    assert heard_after < 20 and steps > 2 * heard_after
+
+
+def test_a_chunk_is_not_larger_for_being_late(model: Model, voice: Voice) -> None:
+    sizes = [len(chunk) for chunk in stream(model, voice, "a thin tin", "en", decoding=RULES)]
+    assert sizes[0] < sizes[1]
+    assert max(sizes) < 12 * VOCODER_RATE
+
+
+def test_pieces_join_at_silence(model: Model, voice: Voice) -> None:
+    pieces = list(speak_pieces(model, voice, LONG, "en", decoding=RULES))
+    assert len(pieces) > 1
+    for piece in pieces:
+        assert piece[0] == 0.0 and piece[-1] == 0.0
+
+
+@pytest.mark.parametrize("cuts", [[5], [100, 101, 3000], [1] * 300, [119, 120, 121, 122]])
+def test_fading_a_stream_is_fading_the_whole(cuts: list[int]) -> None:
+    wave = torch.randn(sum(cuts) + 7, generator=torch.Generator().manual_seed(1))
+    joined = torch.cat(list(faded_stream(iter(wave.split([*cuts, 7])))))
+    if len(wave) > 2 * int(FADE_SECONDS * VOCODER_RATE):
+        torch.testing.assert_close(joined, faded(wave))
+    assert len(joined) == len(wave) and joined[0] == 0 and joined[-1] == 0

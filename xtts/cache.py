@@ -1,0 +1,114 @@
+"""Keys and values of positions already seen, so that one step of the transformer costs one
+position: for one row of the batch, or for slots that enter and leave on their own.
+
+`xtts.transformer.Attention` hands its queries, keys and values to `attend`; nobody else does.
+"""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+class Cache(Protocol):
+    """What the transformer asks of a cache. Tensors are [batch, heads, time, head_width]."""
+
+    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Remembers keys and values; each position sees itself and all before it."""
+
+    def advance(self, time: int) -> None:
+        """Counts `time` new positions, behind the last layer."""
+
+
+@dataclass
+class KeyValueCache:
+    """Storage is allocated once; `length` positions of it are in use.
+
+    keys, values: [layers, batch, heads, capacity, head_width].
+    """
+
+    keys: Tensor
+    values: Tensor
+    length: int = 0
+
+    @staticmethod
+    def empty(
+        layers: int, batch: int, heads: int, capacity: int, head_width: int, like: Tensor
+    ) -> "KeyValueCache":
+        """A cache of `capacity` positions with the type and device of `like`."""
+        shape = (layers, batch, heads, capacity, head_width)
+        return KeyValueCache(like.new_zeros(shape), like.new_zeros(shape))
+
+    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Any number of positions into an empty cache, afterwards one at a time."""
+        time = keys.shape[2]
+        if self.length and time != 1:
+            raise ValueError(f"{time} positions at once behind {self.length} cached ones")
+        end = self.length + time
+        self.keys[layer, :, :, self.length : end] = keys
+        self.values[layer, :, :, self.length : end] = values
+        seen, said = self.keys[layer, :, :, :end], self.values[layer, :, :, :end]
+        # One new position sees everything: no mask. Several see what is before them, which
+        # `is_causal` says only when the cache was empty.
+        return F.scaled_dot_product_attention(queries, seen, said, is_causal=time > 1)
+
+    def advance(self, time: int) -> None:
+        self.length += time
+
+
+@dataclass
+class SlotCaches:
+    """One cache a row; a row without one is an empty slot, computed and thrown away.
+
+    Each row attends by itself, over its own length: what a slot says does not depend, in any bit,
+    on who else is there.
+    """
+
+    rows: list[KeyValueCache | None] = field(default_factory=list)
+
+    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        mixed = torch.zeros_like(queries)
+        for row, cache in enumerate(self.rows):
+            if cache is not None:
+                own = slice(row, row + 1)
+                mixed[own] = cache.attend(layer, queries[own], keys[own], values[own])
+        return mixed
+
+    def advance(self, time: int) -> None:
+        for cache in self.rows:
+            if cache is not None:
+                cache.advance(time)
+
+
+@dataclass
+class StaticCaches:
+    """Slots whose shapes and addresses never change, as a CUDA graph needs them.
+
+    keys, values: [layers, slots, heads, capacity, head_width]; lengths: [slots], on the device.
+    Every slot attends over the whole capacity, with what is not in use masked.
+    """
+
+    keys: Tensor
+    values: Tensor
+    lengths: Tensor
+
+    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        slots = torch.arange(len(self.lengths), device=self.lengths.device)
+        self.keys[layer][slots, :, self.lengths] = keys[:, :, 0]
+        self.values[layer][slots, :, self.lengths] = values[:, :, 0]
+        places = torch.arange(self.keys.shape[3], device=self.lengths.device)
+        seen = (places[None] <= self.lengths[:, None])[:, None, None]
+        return F.scaled_dot_product_attention(
+            queries, self.keys[layer], self.values[layer], attn_mask=seen
+        )
+
+    def advance(self, time: int) -> None:
+        self.lengths += time
+
+    def enter(self, slot: int, filled: KeyValueCache) -> None:
+        """Takes over what one row has seen, into `slot`."""
+        self.keys[:, slot, :, : filled.length] = filled.keys[:, 0, :, : filled.length]
+        self.values[:, slot, :, : filled.length] = filled.values[:, 0, :, : filled.length]
+        self.lengths[slot] = filled.length

@@ -1,0 +1,98 @@
+"""Many utterances through one model, step by step: each step computes one code for every slot, and
+between two steps utterances enter and leave ("continuous batching", Orca, OSDI 2022).
+
+The weights are read once a step whoever speaks, and reading them is what a step costs. The number
+of rows never changes, so an utterance is the same, bit for bit, in a full house and in an empty
+one; `tests/xtts/test_slots.py` holds it.
+"""
+
+import torch
+from torch import Tensor
+
+from xtts.cache import SlotCaches
+from xtts.decoding import Decoded, DecodingError, Utterance, begin
+from xtts.errors import SotaqueError
+from xtts.gpt import GPT
+
+
+class NoFreeSlotError(SotaqueError):
+    """Every slot speaks; the caller is to wait."""
+
+
+class Slots:
+    """A fixed number of places to speak from; used by one thread."""
+
+    def __init__(self, gpt: GPT, count: int) -> None:
+        self.gpt = gpt
+        self.utterances: list[Utterance | None] = [None] * count
+        self._caches = SlotCaches([None] * count)
+
+    @property
+    def free(self) -> int:
+        """How many more may enter."""
+        return self.utterances.count(None)
+
+    @property
+    def speaking(self) -> list[int]:
+        """The slots with an utterance that is not done."""
+        return [
+            slot
+            for slot, utterance in enumerate(self.utterances)
+            if utterance is not None and not utterance.done
+        ]
+
+    def enter(self, latents: Tensor, text: Tensor, utterance: Utterance) -> int:
+        """Reads text ids `[n]` and conditioning latents `[1, 32, width]`, and takes the first code.
+
+        Raises NoFreeSlotError.
+        """
+        if not self.free:
+            count = len(self.utterances)
+            raise NoFreeSlotError(f"All {count} slots speak. Try again when one has finished.")
+        slot = self.utterances.index(None)
+        # The prefix is read by itself: its length differs from everybody else's.
+        self._caches.rows[slot] = begin(self.gpt, latents, text, utterance)
+        self.utterances[slot] = utterance
+        return slot
+
+    @torch.inference_mode()
+    def step(self) -> list[int]:
+        """One more code for every slot that speaks; returns those slots.
+
+        An utterance whose logits are not finite is done, keeps its `error`, and hurts no other.
+        """
+        speaking = self.speaking
+        if not speaking:
+            return []
+        codes = torch.zeros(len(self.utterances), dtype=torch.long, device=self._device)
+        positions = torch.zeros_like(codes)
+        rows = list(self._caches.rows)
+        for slot, utterance in enumerate(self.utterances):
+            if slot in speaking and utterance is not None:
+                codes[slot], positions[slot] = utterance.code[0], utterance.position
+            else:
+                self._caches.rows[slot] = None
+        try:
+            latents, logits = self.gpt.step(self.gpt.audio_input(codes, positions), self._caches)
+        finally:
+            self._caches.rows[:] = rows
+        for slot in speaking:
+            utterance = self.utterances[slot]
+            assert utterance is not None
+            try:
+                utterance.take(latents[slot], logits[slot])
+            except DecodingError as error:
+                utterance.error = error
+        return speaking
+
+    def leave(self, slot: int) -> Decoded:
+        """Frees a slot, done or not, and its memory; returns what was said."""
+        utterance = self.utterances[slot]
+        if utterance is None:
+            raise ValueError(f"slot {slot} is empty")
+        self.utterances[slot] = self._caches.rows[slot] = None
+        return utterance.decoded()
+
+    @property
+    def _device(self) -> torch.device:
+        return self.gpt.mel_head.weight.device
