@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks voice", description=__doc__)
     parser.add_argument("--bundle", default="demo", help="demo, a bundle, a checkpoint, or source")
-    parser.add_argument("--speak-as", default="awb,rms,slt", help="whose reference it is given")
+    parser.add_argument("--speak-as", default="slt,rms,awb", help="whose reference it is given")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--sentences", type=int, default=None, help="only the first so many")
     parser.add_argument("--json", action="store_true")

@@ -24,6 +24,10 @@ COMMITMENT = 0.25
 STEPS_BETWEEN_REVIVALS = 50
 # A code that fewer than this share of an even use would come to is dead.
 DEAD_SHARE = 0.05
+# Bands are moved by at most this share of their number.
+STRETCH = 0.08
+# In standard deviations of the bands: the loudness first, then slower and faster ripples.
+FILTER = (0.25, 0.3, 0.25, 0.2, 0.15, 0.15, 0.1, 0.1)
 # A band hardly used would be blown up by a smaller divisor.
 SMALLEST_SCALE = 1.0
 
@@ -42,8 +46,9 @@ def scales(mels: Sequence[Tensor]) -> Tensor:
 def learn(recipe: BaseRecipe, speech: Speech, folder: Path, device: torch.device) -> None:
     """Writes `mel_stats.pt` and `codec.pt` (the DVAE with its decoder) into `folder`."""
     torch.manual_seed(recipe.seed)
-    draw = random.Random(f"codec/{recipe.seed}")
-    chosen = draw.sample(range(len(speech.clips)), min(recipe.codec_clips, len(speech.clips)))
+    # The first clips are as good as any, pseudo-speakers are drawn for each: later ones may still be
+    # spoken.
+    chosen = range(min(recipe.codec_clips, len(speech.clips)))
     raw = [mel_of(speech, index, torch.ones(MEL_BANDS)).half() for index in chosen]
     mel_stats = scales(raw)
     mels = [(mel.float() / mel_stats[:, None]).half() for mel in raw]
@@ -58,8 +63,10 @@ def learn(recipe: BaseRecipe, speech: Speech, folder: Path, device: torch.device
     _quantise(dvae, recipe, mels, folder, device)
 
 
-def _segments(mels: Sequence[Tensor], step: int, count: int, device: torch.device) -> Tensor:
-    """[count, 80, FRAMES] from random places, the same for the same step."""
+def _segments(
+    mels: Sequence[Tensor], step: int, count: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """(heard, wanted), each [count, 80, FRAMES], from random places, the same for the same step."""
     draw = random.Random(f"segments/{step}")
     cut = []
     for mel in draw.choices(mels, k=count):
@@ -68,7 +75,33 @@ def _segments(mels: Sequence[Tensor], step: int, count: int, device: torch.devic
             mel = F.pad(mel.float(), (0, FRAMES - mel.shape[1]), mode="replicate")
         start = draw.randint(0, mel.shape[1] - FRAMES)
         cut.append(mel[:, start : start + FRAMES].float())
-    return torch.stack(cut).to(device)
+    generator = torch.Generator().manual_seed(step + 1_000_000)
+    wanted = _stretched(torch.stack(cut), generator)
+    return _filtered(wanted, generator).to(device), wanted.to(device)
+
+
+def _stretched(mels: Tensor, generator: torch.Generator) -> Tensor:
+    """Half of [count, 80, frames] as if another throat had made them, pitch and all: the bands are
+    stretched (https://arxiv.org/abs/1301.5143). A voice that no teacher has must find codes too."""
+    half, bands, frames = len(mels) // 2, mels.shape[1], mels.shape[2]
+    stretch = 1 + STRETCH * (2 * torch.rand(half, 1, generator=generator) - 1)
+    source = ((torch.linspace(-1, 1, bands) + 1) * stretch - 1).clamp(max=1)
+    across = torch.linspace(-1, 1, frames).expand(half, bands, frames)
+    grid = torch.stack((across, source[:, :, None].expand_as(across)), dim=-1)
+    moved = F.grid_sample(mels[:half, None], grid, padding_mode="border", align_corners=True)
+    return torch.cat((moved[:, 0], mels[half:]))
+
+
+def _filtered(mels: Tensor, generator: torch.Generator) -> Tensor:
+    """Every second of [count, 80, frames] as another microphone would have heard it. The codes are
+    to say what it would be without: who speaks is left to the vocoder, and the timbre of a voice
+    that no teacher has (awb's bands lie up to 1.3 deviations off slt's) takes no codes of its own.
+    """
+    bands = mels.shape[1]
+    waves = torch.cos(torch.arange(len(FILTER))[:, None] * torch.pi * torch.arange(bands) / bands)
+    gains = torch.randn(len(mels), len(FILTER), generator=generator) * torch.tensor(FILTER)
+    gains[1::2] = 0.0
+    return mels + (gains @ waves)[:, :, None]
 
 
 def _decoded(dvae: Any, latents: Tensor) -> Tensor:
@@ -87,10 +120,10 @@ def _autoencode(
         folder / "autoencoder.pt", stage, parts, [optimizer], lambda _: _told(losses)
     )
     for step in counter:
-        mel = _segments(mels, step, stage.batch, device)
+        heard, wanted = _segments(mels, step, stage.batch, device)
         with pace.low_precision(device):
-            latents = dvae.encoder(mel)
-            loss = F.l1_loss(_decoded(dvae, latents), mel) + 1e-3 * latents.float().square().mean()
+            latents = dvae.encoder(heard)
+            loss = F.l1_loss(_decoded(dvae, latents), wanted) + 1e-3 * latents.float().square().mean()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
@@ -106,7 +139,7 @@ def _told(losses: list[float]) -> str:
 def _start_codebook(dvae: Any, mels: Sequence[Tensor], batch: int, device: torch.device) -> None:
     """k-means (Lloyd's, 15 rounds) on the autoencoder's latents."""
     width = dvae.codebook.dim
-    batches = [_segments(mels, -1 - index, batch, device) for index in range(32)]
+    batches = [_segments(mels, -1 - index, batch, device)[1] for index in range(32)]
     points = torch.cat(
         [dvae.encoder(batch).transpose(1, 2).reshape(-1, width) for batch in batches]
     )
@@ -144,13 +177,13 @@ def _quantise(
         lambda _: f"{_told(losses)}, {_in_use(dvae)} codes in use",
     )  # fmt: skip
     for step in counter:
-        mel = _segments(mels, step, stage.batch, device)
+        heard, wanted = _segments(mels, step, stage.batch, device)
         with pace.low_precision(device):
-            latents = dvae.encoder(mel).transpose(1, 2).float()
+            latents = dvae.encoder(heard).transpose(1, 2).float()
         quantised, _, commitment = dvae.codebook(latents)
         with pace.low_precision(device):
             found = _decoded(dvae, quantised.transpose(1, 2))
-        distance = F.l1_loss(found, mel)
+        distance = F.l1_loss(found, wanted)
         optimizer.zero_grad(set_to_none=True)
         (distance + COMMITMENT * commitment).backward()
         optimizer.step()

@@ -19,7 +19,7 @@ from xtts.rows import Rows, pack
 REFERENCES_PER_MANNER = 40
 REFERENCE_FRAMES = (80, 160)
 # Longer clips are left out: a step costs as much as its longest rows.
-MOST_CODES = 70
+MOST_CODES = 80
 # Batches are drawn from within a half of the pseudo-speakers, and sorted in such windows.
 FAMILIES = 2
 WINDOW_BATCHES = 24

@@ -16,7 +16,7 @@ from xtts.gpt import GPT, to_coqui
 # Training never touches the decoder, and the running sums are for learning the codebook.
 _LEFT_OUT = ("decoder.", "discrete_loss.", "codebook.embed_avg", "codebook.cluster_size")
 LICENCE = (
-    "MIT, like Sotaque; learned from flite's voices awb, rms and kal16 (free licences), "
+    "MIT, like Sotaque; learned from flite's voices slt, rms and kal16 (free licences), "
     "WordNet and the CMU Pronouncing Dictionary"
 )
 

@@ -7,7 +7,7 @@ dropped when the voice is packed. Called by `train.base.__main__`.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,29 +76,40 @@ def learn(
     gpt = new_gpt(recipe.gpt, recipe.seed)
     pupil = Pupil(gpt).to(device)
     guide = Guide(gpt)
-    optimizer = torch.optim.AdamW(
-        pupil.parameters(),
-        lr=stage.learning_rate,
-        betas=(0.9, 0.96),
-        weight_decay=0.01,
-        fused=True,
-    )
-    parts: dict[str, pace.Stateful] = {"pupil": pupil, "optimizer": optimizer}
+    optimizers = _optimizers(pupil, stage.learning_rate)
+    parts: dict[str, pace.Stateful] = {"pupil": pupil, **optimizers}
     heard = references(speech, mel_stats, recipe.pretrained)
     lessons = Lessons(targets, heard, recipe)
     told: list[tuple[float, ...]] = []
     path = folder / "pretraining.pt"
-    counter = pace.steps(path, stage, parts, [optimizer], lambda _: _told(told, pupil, lessons))
+    both = list(optimizers.values())
+    counter = pace.steps(path, stage, parts, both, lambda _: _told(told, pupil, lessons))
     waiting: Iterator[Lesson] | None = None
     for step in counter:
         waiting = waiting or lessons.training(step)
-        told.append(_step(pupil, guide, optimizer, next(waiting), step, recipe, device))
+        told.append(_step(pupil, guide, both, next(waiting), step, recipe, device))
+
+
+def _optimizers(pupil: Pupil, rate: float) -> dict[str, torch.optim.Optimizer]:
+    """Muon (https://kellerjordan.github.io/posts/muon) for the transformer's matrices, which learn
+    with it in fewer steps; AdamW for everything else. One learning rate fits both."""
+    matrices = [weight for weight in pupil.gpt.gpt.parameters() if weight.ndim == 2]
+    ours = {id(weight) for weight in matrices}
+    others = [weight for weight in pupil.parameters() if id(weight) not in ours]
+    return {
+        "muon": torch.optim.Muon(
+            matrices, lr=rate, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"
+        ),
+        "optimizer": torch.optim.AdamW(
+            others, lr=rate, betas=(0.9, 0.96), weight_decay=0.01, fused=True
+        ),
+    }
 
 
 def _step(
     pupil: Pupil,
     guide: Guide,
-    optimizer: torch.optim.Optimizer,
+    optimizers: Sequence[torch.optim.Optimizer],
     lesson: Lesson,
     step: int,
     recipe: BaseRecipe,
@@ -119,10 +130,11 @@ def _step(
         + MEL_WEIGHT * losses["mel"]
         + GUIDE_WEIGHT * fade * losses["guide"]
     )
-    optimizer.zero_grad(set_to_none=True)
+    pupil.zero_grad(set_to_none=True)
     total.backward()
     nn.utils.clip_grad_norm_(pupil.parameters(), 1.0)
-    optimizer.step()
+    for optimizer in optimizers:
+        optimizer.step()
     return tuple(float(losses[name].detach()) for name in ("audio", "text", "mel", "guide"))
 
 

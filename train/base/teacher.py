@@ -26,7 +26,7 @@ from xtts.errors import SotaqueError
 
 RATE = SPEAKER_RATE
 CLIPS_PER_SHARD = 500
-HELD_OUT_VOICE = "slt"
+HELD_OUT_VOICE = "awb"
 
 
 class TeacherError(SotaqueError):
@@ -45,23 +45,22 @@ class Manner:
     weight: float = 1.0
 
 
-# Medians in Hz: awb 127, rms 103, kal16 91, each times its shift; slt, held out, has 167 with a
-# shorter vocal tract, so shifts of 9/8 to 5/4 matter most. rms has no pitch setting.
+# Medians in Hz: slt 172, rms 104, kal16 90, each times its shift and its pitch setting (rms has
+# none). awb, held out, has 128: what lies round it, from above and from below, matters most.
 MANNERS = (
-    Manner("awb", "awb", Fraction(1), (), 24.0),
+    Manner("slt", "slt", Fraction(1), (), 24.0),
     Manner("rms", "rms", Fraction(1), (), 24.0),
-    Manner("kal16", "kal16", Fraction(1), (), 8.0),
-    Manner("awb-low", "awb", Fraction(7, 8), ("f0_shift=0.8",), 3.0),
-    Manner("awb-high", "awb", Fraction(1), ("f0_shift=1.3",), 6.0),
-    Manner("awb-small", "awb", Fraction(9, 8), ("f0_shift=1.2",), 8.0),
-    Manner("awb-smaller", "awb", Fraction(6, 5), ("f0_shift=1.1",), 6.0),
-    Manner("awb-tiny", "awb", Fraction(5, 4), ("f0_shift=1.35",), 3.0),
-    Manner("rms-low", "rms", Fraction(7, 8), (), 2.0),
-    Manner("rms-small", "rms", Fraction(9, 8), (), 5.0),
-    Manner("rms-smaller", "rms", Fraction(5, 4), (), 5.0),
+    Manner("kal16", "kal16", Fraction(1), (), 5.0),
+    Manner("slt-low", "slt", Fraction(7, 8), ("f0_shift=0.85",), 9.0),
+    Manner("slt-lower", "slt", Fraction(4, 5), ("f0_shift=0.95",), 7.0),
+    Manner("slt-deep", "slt", Fraction(1), ("f0_shift=0.7",), 4.0),
+    Manner("slt-high", "slt", Fraction(9, 8), ("f0_shift=1.2",), 3.0),
+    Manner("rms-low", "rms", Fraction(7, 8), (), 3.0),
+    Manner("rms-small", "rms", Fraction(9, 8), (), 9.0),
+    Manner("rms-smaller", "rms", Fraction(5, 4), (), 7.0),
     Manner("rms-tiny", "rms", Fraction(7, 5), (), 2.0),
-    Manner("kal16-small", "kal16", Fraction(9, 8), ("int_f0_target_mean=145",), 4.0),
-    Manner("kal16-tiny", "kal16", Fraction(6, 5), ("int_f0_target_mean=190",), 2.0),
+    Manner("kal16-small", "kal16", Fraction(9, 8), ("int_f0_target_mean=120",), 3.0),
+    Manner("kal16-tiny", "kal16", Fraction(6, 5), ("int_f0_target_mean=190",), 1.0),
 )
 
 

@@ -2,7 +2,7 @@
 
     python -m train.data.make_demo
 
-Every row of demo/metadata.csv is spoken by flite's voice `slt` (Debian package `flite`) and kept as
+Every row of demo/metadata.csv is spoken by flite's voice `awb` (Debian package `flite`) and kept as
 FLAC at the 16 kHz that flite speaks at. flite draws nothing at random: the same version makes the
 same samples.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 import soundfile
 
 DEMO = Path(__file__).with_name("demo")
-VOICE = "slt"
+VOICE = "awb"
 RATE = 16_000
 
 

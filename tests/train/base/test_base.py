@@ -13,6 +13,7 @@ from train.base.__main__ import STAGES, Making
 from train.base.lexicon import Lexicon, WordNetMissingError
 from train.base.recipe import CHARACTERS, SHORT, Stage
 from train.base.teacher import Manner
+from train.data import make_demo
 from xtts.model import load
 from xtts.synthesis import speak
 from xtts.voice import from_reference
@@ -31,7 +32,7 @@ def humming(text: str, manner: Manner) -> np.ndarray:
     """A teacher for machines without flite: a hum whose pitch is the voice's."""
     seconds = 1.2 + 0.02 * len(text)
     time = np.arange(int(seconds * teacher.RATE)) / teacher.RATE
-    pitch = 90 * float(manner.shift) + 40 * ("awb" in manner.name)
+    pitch = 90 * float(manner.shift) + 40 * ("slt" in manner.name)
     wave = sum(np.sin(2 * np.pi * pitch * n * time) / n for n in range(1, 9))
     return (wave * np.sin(7 * time) * 3000).astype(np.int16)
 
@@ -121,9 +122,24 @@ def test_a_stopped_teacher_goes_on(tmp_path: Path) -> None:
     np.testing.assert_allclose(speech.samples(1).numpy(), wanted)
 
 
-def test_slt_is_held_out() -> None:
+def test_the_demo_datasets_voice_is_held_out() -> None:
+    assert teacher.HELD_OUT_VOICE == make_demo.VOICE
     assert teacher.HELD_OUT_VOICE not in {manner.voice for manner in teacher.MANNERS}
     assert all(manner.shift > Fraction(1, 2) for manner in teacher.MANNERS)
+
+
+def test_codec_learns_from_other_throats_and_other_microphones() -> None:
+    rising = [torch.arange(80.0)[:, None].expand(80, 200)] * 3
+    heard, wanted = codec._segments(rising, 3, 8, torch.device("cpu"))
+    again = codec._segments(rising, 3, 8, torch.device("cpu"))
+    assert torch.equal(again[0], heard) and torch.equal(again[1], wanted)
+    # Half are stretched, and are wanted so; every second is filtered, and not wanted so.
+    moved = (wanted - rising[0][:, : codec.FRAMES]).abs()
+    assert torch.equal(moved.amax((1, 2)) > 0.01, torch.tensor([True] * 4 + [False] * 4))
+    assert moved.max() < 80 * codec.STRETCH + 1
+    assert moved[:4, 40:].mean() > moved[:4, :20].mean()  # the stretch begins at the lowest band
+    filtered = (heard - wanted).abs().amax((1, 2))
+    assert torch.equal(filtered > 0.05, torch.tensor([True, False] * 4))
 
 
 def test_dead_codes_are_revived() -> None:
