@@ -4,7 +4,6 @@ What has come lies beside it as `NAME.part`, whatever ends the transfer, and the
 behind it. What an answer means is decided in `xtts.replies`.
 """
 
-import contextlib
 import errno
 import hashlib
 import http.client
@@ -70,22 +69,24 @@ class _Transfer:
         self.opener = urllib.request.build_opener(Redirects)
         self.received = 0
         self.hash = hashlib.sha256()
+        self.farthest = 0
         # Whether all of it came in one answer: if it is wrong then, a second time would be in vain.
         self.in_one_piece = False
+        self.misfitted = False
         self.progress = Pace(target.name, expected.bytes, patience.told_every_seconds)
 
     def run(self) -> None:
         require_space(self.target.parent, self.expected.bytes - _size(self.part), self.target.name)
-        farthest = fruitless = 0
+        fruitless = 0
         with self.part.open("ab", buffering=0) as file:
             self._read_back(file)
-            farthest = self.received
+            self.farthest = self.received
             for _ in range(self.patience.tries):
                 step = self._attempt(file)
                 if step.act is Act.DONE:
                     break
-                fruitless = 0 if self.received > farthest else fruitless + 1
-                farthest = max(farthest, self.received)
+                fruitless = 0 if self.received > self.farthest else fruitless + 1
+                self.farthest = max(self.farthest, self.received)
                 if step.act is Act.REFUSE or fruitless >= self.patience.fruitless:
                     raise self._failed(step, fruitless)
                 seconds = self.patience.seconds_before(fruitless, step.wait_seconds)
@@ -133,8 +134,7 @@ class _Transfer:
                 self.in_one_piece = self.received == 0
                 self._note(reply.etag)
                 self._receive(response, file, more_may_come=reply.length is None)
-        except (urllib.error.URLError, http.client.HTTPException, OSError, RedirectRefused,
-                ValueError) as error:  # fmt: skip
+        except (OSError, http.client.HTTPException, RedirectRefused, ValueError) as error:
             return of_fault(error)
         if self.received < self.expected.bytes:
             return Step(Act.RETRY, f"the connection ended behind {_megabytes(self.received)}")
@@ -170,8 +170,9 @@ class _Transfer:
         if (size, found) == (self.expected.bytes, self.expected.sha256):
             return Step(Act.DONE)
         self._drop(file)
-        if not fresh:
-            return Step(Act.RETRY, "what was kept of an earlier try does not fit")
+        if not fresh and not self.misfitted:
+            self.misfitted, self.farthest = True, 0
+            return Step(Act.RETRY, "what came in several tries does not fit together")
         if size > self.expected.bytes:
             return Step(Act.REFUSE, f"it sends more than the {self.expected.bytes:,} bytes of it")
         return Step(
@@ -199,17 +200,13 @@ class _Transfer:
         crash_point("downloaded", self.target)
         os.replace(self.part, self.target)
         sync_folder(self.target.parent)
-        self._forget(self.etag_file)
+        self.etag_file.unlink(missing_ok=True)
         log.info("%s: %s, SHA-256 as published.", self.target.name, _megabytes(self.received))
-
-    def _forget(self, *paths: Path) -> None:
-        for path in paths:
-            with contextlib.suppress(OSError):
-                path.unlink()
 
     def _failed(self, step: Step, tries: int) -> DownloadError:
         if not _size(self.part):
-            self._forget(self.part, self.etag_file)
+            self.part.unlink(missing_ok=True)
+            self.etag_file.unlink(missing_ok=True)
         often = f" ({tries} tries)" if tries > 1 and step.act is not Act.REFUSE else ""
         return DownloadError(
             f"{self.target.name} could not be downloaded from {self.url}: {step.reason}{often}. "

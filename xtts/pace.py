@@ -34,9 +34,9 @@ class Pace:
         self.told_at, self.told_bytes = time.monotonic(), -1
 
     def tell(self, received: int) -> None:
+        if self.told_bytes < 0:  # the clock starts when something comes
+            self.told_at, self.told_bytes = time.monotonic(), received
         seconds = time.monotonic() - self.told_at
-        if self.told_bytes < 0:
-            self.told_bytes = received
         if seconds < self.every_seconds or received >= self.total:
             return
         speed = max(1.0, (received - self.told_bytes) / max(seconds, 1e-3))

@@ -169,6 +169,19 @@ def test_a_damaged_part_of_an_earlier_start_is_found_out(get, server, tmp_path):
     assert server.ranges(PATH) == ["bytes=1000000-", ""]
 
 
+def test_a_damaged_part_does_not_use_up_the_patience(get, server, tmp_path):
+    part_of(tmp_path / "model.pth").write_bytes(bytes(2_900_000))
+    whole(get(Bad(), *[Bad(cut_after=400_000)] * 6))
+
+
+def test_wrong_bytes_in_pieces_are_not_fetched_for_ever(get, server, tmp_path):
+    wrong = bytes(len(CONTENT))
+    with pytest.raises(DownloadError, match="another file"):
+        get(*[Bad(body=wrong, cut_after=1_000_000)] * 99)
+    assert len(server.asked) == 6
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_part_that_is_too_long_is_thrown_away(get, server, tmp_path):
     part_of(tmp_path / "model.pth").write_bytes(bytes(3_000_001))
     whole(get())
