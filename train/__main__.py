@@ -15,6 +15,7 @@ from pathlib import Path
 
 from train.settings import TrainSettings, load
 from xtts.errors import SotaqueError
+from xtts.faults import leave
 from xtts.threads import wait_asleep
 
 log = logging.getLogger("train")
@@ -110,4 +111,4 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

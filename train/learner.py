@@ -5,6 +5,7 @@ Weights are kept in float32, products run in bfloat16 where the machine has it.
 """
 
 import hashlib
+import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,8 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from train.batches import Batch
+from xtts import faults
 from xtts.errors import SotaqueError
-from xtts.gpt import GPT, from_coqui, to_coqui
+from xtts.gpt import GPT, Losses, from_coqui, to_coqui
+
+log = logging.getLogger("train")
 
 # AdamW as in Coqui's recipe (recipes/ljspeech/xtts_v2/train_gpt_xtts.py).
 ADAM_BETAS = (0.9, 0.96)
@@ -93,12 +97,7 @@ class Learner:
         """
         self.gpt.train()
         rate = self._set_rate()
-        # Dropout draws from (seed, step) alone: whatever ran between two steps changes nothing.
-        torch.manual_seed(_mixed(self.recipe.seed, self.step))
-        with self._precision():
-            losses = self.gpt.losses(batch.rows.to(self.device))
-        loss = self._weighted(losses.text, losses.audio)
-        self.scaler.scale(loss).backward()
+        losses, loss = self._gradients(batch)
         self.scaler.unscale_(self.optimizer)
         norm = nn.utils.clip_grad_norm_(self.gpt.parameters(), self.recipe.gradient_clip)
         text, audio, total, length = torch.stack(
@@ -156,6 +155,29 @@ class Learner:
         self.scaler.load_state_dict(trainer_state["scaler"])
         self.non_finite_in_a_row = trainer_state["non_finite_in_a_row"]
         self.num_non_finite = trainer_state["num_non_finite"]
+
+    def _gradients(self, batch: Batch) -> tuple[Losses, Tensor]:
+        """Losses, and their gradients in the weights. Memory that is short gets one more try."""
+        try:
+            return self._backward(batch)
+        except Exception as error:
+            found = faults.classify(error)
+            if found is None or not found.transient:
+                raise
+        # Behind the `except`: the error held the tensors that are to go.
+        log.warning("Step %d once more, after: %s", self.step, found.words)
+        self.optimizer.zero_grad(set_to_none=True)
+        faults.clear(str(self.device))
+        return self._backward(batch)
+
+    def _backward(self, batch: Batch) -> tuple[Losses, Tensor]:
+        # Dropout draws from (seed, step) alone: whatever ran between two steps changes nothing.
+        torch.manual_seed(_mixed(self.recipe.seed, self.step))
+        with self._precision():
+            losses = self.gpt.losses(batch.rows.to(self.device))
+        loss = self._weighted(losses.text, losses.audio)
+        self.scaler.scale(loss).backward()
+        return losses, loss
 
     def _set_rate(self) -> float:
         rate = self.recipe.learning_rate * schedule(self.step, self.recipe.warmup_steps)

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from train import sampling
+from train import placement, sampling
 from train.run import look
 from train.samples import Sidecar, reference_of
 from train.sampling import Sampler
@@ -15,7 +15,7 @@ def run(settings: TrainSettings, *, epoch: int | None) -> int:
     folder = RunFolder(settings.output_dir)
     found = _chosen(folder, epoch)
     looked = look(settings)
-    plan = sampling.plan(looked.machine, settings.sample_device, looked.device.value)
+    plan = placement.plan(looked.machine, settings.sample_device, looked.device.value)
     if plan.mode == "skipped":
         raise RunError(f"Nothing is spoken with {plan.reason}. Set SAMPLE_DEVICE=auto.")
     told: list[Sidecar] = []
@@ -23,7 +23,7 @@ def run(settings: TrainSettings, *, epoch: int | None) -> int:
         plan, folder, reference_of(settings, looked.data),
         partial(sampling.new_worker, base=looked.base, machine=looked.machine),
         seed=settings.seed,
-        in_process=sampling.in_process(plan, looked.base),
+        in_process=sampling.in_process(looked.base),
         heard=lambda _epoch, sidecar: told.append(sidecar),
     ) as sampler:  # fmt: skip
         sampler.sample(found.epoch, found.checkpoint, found.sha256)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from train import dataset, features, recipe, sampling, tensorboard
+from train import dataset, features, placement, recipe, sampling, tensorboard
 from train.batches import Batches, Conditions
 from train.checkpoints import Checkpoints
 from train.dataset import Dataset
@@ -21,7 +21,9 @@ from train.fingerprint import Fingerprint
 from train.heartbeat import Heartbeat
 from train.learner import Learner, Recipe
 from train.logs import Logs
+from train.machine import MachineFigures
 from train.loop import fine_tune
+from train.lost_gpu import lost_gpu
 from train.parts import Parts, Start
 from train.resume import Resumed
 from train.samples import reference_of
@@ -60,6 +62,7 @@ def run(settings: TrainSettings) -> int:
     with ExitStack() as closing:
         closing.enter_context(lock(folder))
         stop = closing.enter_context(stop_on_signals(settings.stop_seconds))
+        closing.enter_context(lost_gpu(looked.device.value))
         parts = _assemble(settings, looked, folder, stop, closing)
         parts.sample_missing()
         if parts.start.epoch > parts.num_epochs:
@@ -73,8 +76,8 @@ def run(settings: TrainSettings) -> int:
 def look(settings: TrainSettings) -> Looked:
     """Looks at machine, base model and dataset; raises their errors."""
     machine = environment.look()
-    _use_threads(settings, machine)
     device = environment.choose_device(machine, settings.device)
+    _use(settings, machine, device.value)
     precision = environment.choose_precision(machine, device.value, settings.precision)
     base = bundle.locate_base(
         settings.base_model, Source.of(settings), tos_agreed=settings.coqui_tos_agreed
@@ -122,10 +125,11 @@ def _assemble(
             steps_per_epoch=len(batches.plan(start.epoch)),
             first_step=learner.step,
             log_every=settings.log_every,
+            machine=closing.enter_context(MachineFigures()),
             tensorboard=tensorboard.of_run(settings, in_container=looked.machine.in_container),
         )
     )
-    chosen = sampling.plan(looked.machine, settings.sample_device, looked.device.value)
+    chosen = placement.plan(looked.machine, settings.sample_device, looked.device.value)
     sampler = closing.enter_context(
         Sampler(
             chosen,
@@ -133,7 +137,7 @@ def _assemble(
             reference_of(settings, data),
             partial(sampling.new_worker, base=looked.base, machine=looked.machine),
             seed=settings.seed,
-            in_process=sampling.in_process(chosen, looked.base),
+            in_process=sampling.in_process(looked.base),
             heard=logs.sample,
             interrupted=lambda: stop.requested,
         )
@@ -158,26 +162,25 @@ def _batches(
     settings: TrainSettings, looked: Looked, resumed: Resumed | None
 ) -> tuple[Batches, Batches | None]:
     data, config = looked.data, looked.config
-    seconds = [data.clips[i].seconds for i in data.train]
+    found = _features(settings, looked)
+    train, held_out = found.present(data.train), found.present(data.validation)
+    seconds = [data.clips[i].seconds for i in train]
     kept = (resumed.trainer_state or {}).get("batch_seconds") if resumed else None
     budget = recipe.batch_seconds(
         settings.batch_seconds, config.training, kept, device=looked.device.value,
         total_seconds=sum(seconds), longest_seconds=max(seconds),
     )  # fmt: skip
     log.info("Batches: %g s of audio (%s)", budget.value, budget.reason)
-    found = _features(settings, looked)
     common: dict[str, Any] = {
         "seed": settings.seed,
         "batch_seconds": budget.value,
         "stop_input": config.stop_input_trained,
-        "conditions": Conditions(settings.conditioning, data.train),
+        "conditions": Conditions(settings.conditioning, train),
     }
-    training = Batches(
-        data.clips, data.train, found, config.gpt, prefetch=settings.prefetch, **common
-    )
-    if not data.validation:
+    training = Batches(data.clips, train, found, config.gpt, prefetch=settings.prefetch, **common)
+    if not held_out:
         return training, None
-    return training, Batches(data.clips, data.validation, found, config.gpt, fixed=True, **common)
+    return training, Batches(data.clips, held_out, found, config.gpt, fixed=True, **common)
 
 
 def _features(settings: TrainSettings, looked: Looked) -> features.Features:
@@ -230,14 +233,16 @@ def _provenance(
     }
 
 
-def _use_threads(settings: TrainSettings, machine: Environment) -> None:
+def _use(settings: TrainSettings, machine: Environment, device: str) -> None:
     torch.set_num_threads(settings.num_threads or machine.cpu_count)
+    cudnn = environment.uses_cudnn(machine, device)
+    torch.backends.cudnn.enabled = cudnn.value == "on"
+    if cudnn.reason:
+        log.warning("cuDNN: %s (%s)", cudnn.value, cudnn.reason)
 
 
 def _tell_weights(settings: TrainSettings, config: ModelConfig) -> None:
     log.info("Base model: %s; licence of its weights: %s", settings.base_model, config.licence)
     if config.weights == "random":
-        log.warning(
-            "BASE_MODEL=%s has random weights: it learns, but what it speaks is noise.",
-            settings.base_model,
-        )
+        told = "BASE_MODEL=%s has random weights: it learns, but what it speaks is noise."
+        log.warning(told, settings.base_model)

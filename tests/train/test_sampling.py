@@ -5,7 +5,6 @@ import json
 import random
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,77 +17,22 @@ import torch
 from train import listening, sampling
 from train.checkpoints import Checkpoints
 from train.dataset import Clip, Dataset
+from train.placement import Plan
 from train.samples import Reference, Sidecar, missing, reference_of
-from train.sampling import Plan, Sampler, after_fault, plan
+from train.sampling import Sampler
 from train.settings import TrainSettings
-from xtts import audio, model
+from xtts import audio, faults, model
 from xtts.atomic import sha256_of
-from xtts.environment import Environment
-from xtts.probe import Gpu
+from xtts.faults import GpuLost
 from xtts.runs import RunError, RunFolder
 from xtts.speaking import SpeakRequest, Spoken
-from xtts.worker import Worker, WorkerFailed
+from xtts.worker import Worker
 
 QUICK = (sys.executable, "-m", "tests.xtts.quick_worker")
-SOUND = Gpu(0, "RTX 3090", (8, 6), 24 << 30)
-BROKEN = Gpu(0, "RTX 3090", (8, 6), 24 << 30, "fft: CUFFT_INVALID_SIZE")
 CPU = Plan("cpu_subprocess", "cpu", "no GPU on this machine")
-IN_PROCESS = Plan("in_process", "cuda:0", "RTX 3090 passed the check")
-
-
-def machine(*gpus: Gpu, hint: str = "") -> Environment:
-    return Environment(4, False, 8 << 30, False, gpus, hint)
-
-
-@pytest.mark.parametrize(
-    ("gpus", "wish", "training", "mode", "device", "overlap", "words"),
-    [
-        ((), "auto", "cpu", "cpu_subprocess", "cpu", False, "no GPU"),
-        ((), "gpu", "cpu", "cpu_subprocess", "cpu", False, "SAMPLE_DEVICE=gpu, but no GPU"),
-        ((), "off", "cpu", "skipped", "none", False, "SAMPLE_DEVICE=off"),
-        ((SOUND,), "auto", "cuda:0", "in_process", "cuda:0", False, "RTX 3090 passed"),
-        ((SOUND,), "gpu", "cuda:0", "in_process", "cuda:0", False, "RTX 3090 passed"),
-        ((SOUND,), "cpu", "cuda:0", "cpu_subprocess", "cpu", True, "SAMPLE_DEVICE=cpu"),
-        ((SOUND,), "off", "cuda:0", "skipped", "none", False, "SAMPLE_DEVICE=off"),
-        ((SOUND,), "auto", "cpu", "gpu_subprocess", "cuda:0", False, "training runs on the CPU"),
-        ((BROKEN,), "auto", "cpu", "cpu_subprocess", "cpu", False, "CUFFT_INVALID_SIZE"),
-        ((BROKEN,), "gpu", "cpu", "cpu_subprocess", "cpu", False, "SAMPLE_DEVICE=gpu, but"),
-    ],
+IN_PROCESS = Plan(
+    "in_process", "cuda:0", "RTX 3090 passed the check", mel_device="cuda:0", beside_gpu=True
 )
-def test_plan(
-    gpus: tuple[Gpu, ...], wish: str, training: str, mode: str, device: str, overlap: bool,
-    words: str,
-) -> None:  # fmt: skip
-    found = plan(machine(*gpus), wish, training)
-    assert (found.mode, found.device, found.overlap) == (mode, device, overlap)
-    assert words in found.reason
-
-
-def test_a_container_without_its_gpu_says_how_to_get_it() -> None:
-    assert plan(machine(hint="Write DOCKER_RUNTIME=nvidia"), "auto", "cpu").reason.endswith(
-        "DOCKER_RUNTIME=nvidia"
-    )
-
-
-@pytest.mark.parametrize(
-    ("chosen", "error", "mode", "overlap"),
-    [
-        (IN_PROCESS, RuntimeError("cuFFT error: CUFFT_INVALID_SIZE"), "cpu_subprocess", True),
-        (IN_PROCESS, torch.OutOfMemoryError("CUDA out of memory"), "cpu_subprocess", True),
-        (IN_PROCESS, audio.AudioError("The reference is gone."), None, False),
-        (Plan("gpu_subprocess", "cuda:0", ""), WorkerFailed("hang", "…"), "cpu_subprocess", False),
-        (Plan("gpu_subprocess", "cuda:0", ""), WorkerFailed("refused", "…"), None, False),
-        (CPU, WorkerFailed("crashed", "…"), None, False),
-    ],
-)
-def test_where_to_speak_after_a_fault(
-    chosen: Plan, error: Exception, mode: str | None, overlap: bool
-) -> None:
-    found = after_fault(chosen, error)
-    assert (found.mode if found else None) == mode
-    if found:
-        assert found.device == "cpu" and found.overlap == overlap
-        assert str(error) in found.reason and chosen.mode in found.reason
 
 
 @pytest.fixture
@@ -108,9 +52,11 @@ class Heard:
         self.run = RunFolder(folder / "output")
         self.told: list[Sidecar] = []
         self.workers: list[Plan] = []
+        self.surprises: list[tuple[str, str]] = []
         self.sampler = Sampler(
             chosen, self.run, reference, self._worker,
-            heard=lambda _epoch, told: self.told.append(told), **options,
+            heard=lambda _epoch, told: self.told.append(told),
+            report=lambda *told: self.surprises.append(told), **options,
         )  # fmt: skip
 
     def _worker(self, chosen: Plan) -> Worker:
@@ -146,7 +92,13 @@ def test_a_sample_is_two_wavs_and_a_sidecar_as_promised(
 
 
 @pytest.mark.parametrize(
-    ("fault", "code"), [("SIGKILL", "killed"), ("SIGSEGV", "crashed"), ("memory", "out_of_memory")]
+    ("fault", "code"),
+    [
+        ("SIGKILL", "killed"),
+        ("SIGSEGV", "crashed"),
+        ("memory", "out_of_memory"),
+        ("cuFFT error: CUFFT_INVALID_SIZE", "gpu_fault"),
+    ],
 )
 def test_a_fault_is_told_and_the_run_goes_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reference: Reference, fault: str, code: str
@@ -237,19 +189,110 @@ def test_a_stop_gives_the_sample_up_and_leaves_it_for_the_next_start(
     assert heard.told == [] and missing(heard.run, 1, "one")
 
 
-def test_a_gpu_that_fails_while_speaking_is_replaced_by_the_cpu(
-    tmp_path: Path, reference: Reference
-) -> None:
-    def fail(_request: SpeakRequest) -> Spoken:
-        raise RuntimeError("cuFFT error: CUFFT_INVALID_SIZE")
+@pytest.fixture
+def no_gpu_is_asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the GPU that is not there says when it is asked whether it still computes."""
+    says = [""]
+    monkeypatch.setattr(faults, "poisoned", lambda _device: says[0])
+    monkeypatch.setattr(faults, "clear", lambda _device: None)
+    return says
 
-    heard = Heard(tmp_path, reference, IN_PROCESS, in_process=fail)
+
+class Fails:
+    """Speaks in process by a list: an error is raised, None is spoken."""
+
+    def __init__(self, *ends: Exception | None) -> None:
+        self.ends = list(ends)
+        self.plans: list[Plan] = []
+
+    def __call__(self, request: SpeakRequest, chosen: Plan) -> Spoken:
+        self.plans.append(chosen)
+        end = self.ends.pop(0)
+        if end:
+            raise end
+        return Spoken(0.1, 0.2, chosen.device, None)
+
+
+def test_a_bad_fft_moves_the_mel_and_nothing_else(
+    tmp_path: Path, reference: Reference, no_gpu_is_asked: list[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    fails = Fails(RuntimeError("cuFFT error: CUFFT_INVALID_SIZE"), None, None)
+    heard = Heard(tmp_path, reference, IN_PROCESS, in_process=fails)
+    with heard.sampler as sampler:
+        for epoch in (1, 2):
+            sampler.sample(epoch, tmp_path / "1.pt", "one")
+    assert [plan.mel_device for plan in fails.plans] == ["cuda:0", "cpu", "cpu"]
+    for epoch in (1, 2):
+        told = heard.sidecar(epoch)
+        assert (told["mode"], told["device"]) == ("in_process", "cuda:0")
+        assert "CUFFT_INVALID_SIZE; the speaker's mel is on the CPU" in told["reason"]
+    assert heard.surprises == [("cuda:0", "cuFFT error: CUFFT_INVALID_SIZE")]
+    assert any("CUFFT_INVALID_SIZE" in message for message in caplog.messages)
+
+
+def test_a_gpu_that_fails_while_speaking_is_left_a_step_at_a_time(
+    tmp_path: Path, reference: Reference, no_gpu_is_asked: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    heard = Heard(tmp_path, reference, IN_PROCESS, in_process=Fails(ValueError("wrong shape")))
     with heard.sampler as sampler:
         sampler.sample(1, tmp_path / "1.pt", "one")
-    told = heard.sidecar(1)
-    assert (told["mode"], told["device"]) == ("cpu_subprocess", "cpu")
-    assert "cuda:0 (in_process) failed: cuFFT error: CUFFT_INVALID_SIZE" in told["reason"]
+        told = heard.sidecar(1)
+        assert (told["mode"], told["device"]) == ("gpu_subprocess", "cuda:0")
+        assert "cuda:0 (in_process) failed: wrong shape" in told["reason"]
+        monkeypatch.setenv("SOTAQUE_WORKER_FAULT", "SIGSEGV")
+        sampler.worker.close()  # it was started without the fault
+        sampler.sample(2, tmp_path / "2.pt", "two")
+    told = heard.sidecar(2)  # on the CPU it dies as well: the sidecar tells of both
+    assert told["mode"] == "skipped" and told["reason"].startswith("crashed: The worker ended by")
+    assert "Before that, speaking on cuda:0 (gpu_subprocess) failed" in told["reason"]
+    assert [plan.mode for plan in heard.workers[-2:]] == ["gpu_subprocess", "cpu_subprocess"]
     assert heard.workers[-1].overlap  # training is still on the GPU
+    assert len(heard.surprises) == 2
+
+
+def test_short_memory_is_tried_once_more_in_the_same_place(
+    tmp_path: Path, reference: Reference, no_gpu_is_asked: list[str]
+) -> None:
+    full = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+    fails = Fails(full, None, full, full)
+    heard = Heard(tmp_path, reference, IN_PROCESS, in_process=fails)
+    with heard.sampler as sampler:
+        sampler.sample(1, tmp_path / "1.pt", "one")
+        assert heard.sidecar(1)["mode"] == "in_process"
+        assert heard.sidecar(1)["reason"] == IN_PROCESS.reason
+        sampler.sample(2, tmp_path / "1.pt", "one")
+    assert len(fails.plans) == 4
+    assert heard.sidecar(2)["mode"] == "cpu_subprocess"
+    assert "CUDA out of memory" in heard.sidecar(2)["reason"]
+    assert heard.surprises == []  # a full GPU says nothing of how it computes
+
+
+@pytest.mark.parametrize("code", [700, 710])
+def test_a_dead_context_ends_the_run_and_is_never_asked_again(
+    tmp_path: Path, reference: Reference, no_gpu_is_asked: list[str], code: int
+) -> None:
+    error = torch.AcceleratorError("CUDA error: the words of tomorrow\nmore lines")
+    error.error_code = code  # type: ignore[attr-defined]
+    fails = Fails(error)
+    heard = Heard(tmp_path, reference, IN_PROCESS, in_process=fails)
+    with heard.sampler as sampler, pytest.raises(GpuLost, match="tomorrow") as lost:
+        sampler.sample(1, tmp_path / "1.pt", "one")
+    assert lost.value.exit_code == 70 and "Give the same command again" in str(lost.value)
+    assert len(fails.plans) == 1
+    told = heard.sidecar(1)
+    assert told["mode"] == "skipped" and "words of tomorrow" in told["reason"]
+    assert heard.surprises == [("cuda:0", "CUDA error: the words of tomorrow")]
+
+
+def test_any_error_that_leaves_the_gpu_dead_ends_the_run(
+    tmp_path: Path, reference: Reference, no_gpu_is_asked: list[str]
+) -> None:
+    no_gpu_is_asked[0] = "CUDA error: unspecified launch failure"
+    heard = Heard(tmp_path, reference, IN_PROCESS, in_process=Fails(KeyError("gpt.x")))
+    with heard.sampler as sampler, pytest.raises(GpuLost):
+        sampler.sample(1, tmp_path / "1.pt", "one")
 
 
 def clip(name: str, seconds: float) -> Clip:
@@ -298,7 +341,7 @@ def test_speaking_in_process_changes_no_bit_of_training_and_speaks_the_checkpoin
     learning = model.load(base_folder).gpt.requires_grad_(True).train()
     sum(parameter.sum() for parameter in learning.parameters()).backward()
     before = state_of(learning)
-    speak: Callable[[SpeakRequest], Spoken] = sampling.in_process(chosen, base_folder)
+    speak = sampling.in_process(base_folder)
     heard = Heard(tmp_path, reference, chosen, in_process=speak, seed=3)
     with heard.sampler as sampler:
         for epoch, path in enumerate(paths, start=1):
