@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
 from xtts.audio import CODE_RATE, MEL_BANDS, SAMPLES_PER_CODE, VOCODER_RATE, speaker_mel
+from xtts.channels_last import lay_out, widened
 from xtts.config import ConfigError, ModelConfig
 from xtts.sizes import DVAEShape, VocoderShape
 
@@ -41,6 +42,7 @@ class Vocoder(nn.Module):
             inference_padding=0, cond_channels=speaker_width, conv_pre_weight_norm=False,
             conv_post_weight_norm=False, conv_post_bias=False, cond_in_each_up_layer=True,
         )  # fmt: skip
+        self._laid_out_as: torch.dtype | None = None
 
     def forward(self, latents: Tensor, speaker: Tensor) -> Tensor:
         """Latents `[batch, codes, width]`, speaker `[batch, 512, 1]` -> `[batch, samples]`."""
@@ -59,8 +61,19 @@ class Vocoder(nn.Module):
 
     def sound(self, steps: Tensor, speaker: Tensor) -> Tensor:
         """Steps `[batch, width, steps]`, speaker `[batch, 512, 1]` -> `[batch, steps * 256]`."""
-        waveform: Tensor = self.waveform_decoder(steps, g=speaker)
-        return waveform[:, 0]
+        if self._laid_out_as is None:
+            waveform: Tensor = self.waveform_decoder(steps, g=speaker)
+            return waveform[:, 0]
+        steps, speaker = (widened(part, self._laid_out_as) for part in (steps, speaker))
+        waveform = self.waveform_decoder(steps, g=speaker)
+        return waveform[:, 0, 0].float()
+
+    def lay_out(self, dtype: torch.dtype) -> None:
+        """Speaks in the layout and type that are fastest here, from now on; weight norm is folded
+        before. Not for learning, and not to be saved."""
+        lay_out(self.waveform_decoder)
+        self.waveform_decoder.to(dtype)
+        self._laid_out_as = dtype
 
 
 def load_vocoder(state: Mapping[str, Tensor], config: ModelConfig) -> Vocoder:

@@ -123,7 +123,9 @@ def _autoencode(
         heard, wanted = _segments(mels, step, stage.batch, device)
         with pace.low_precision(device):
             latents = dvae.encoder(heard)
-            loss = F.l1_loss(_decoded(dvae, latents), wanted) + 1e-3 * latents.float().square().mean()
+            loss = (
+                F.l1_loss(_decoded(dvae, latents), wanted) + 1e-3 * latents.float().square().mean()
+            )
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()

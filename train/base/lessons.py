@@ -20,8 +20,8 @@ REFERENCES_PER_MANNER = 40
 REFERENCE_FRAMES = (80, 160)
 # Longer clips are left out: a step costs as much as its longest rows.
 MOST_CODES = 80
-# Batches are drawn from within a half of the pseudo-speakers, and sorted in such windows.
-FAMILIES = 2
+# Batches are drawn from within a quarter of the pseudo-speakers, and sorted in such windows.
+FAMILIES = 4
 WINDOW_BATCHES = 24
 VALIDATION_CLIPS = 96
 
