@@ -18,6 +18,7 @@ import torch
 
 from train.batches import Batch
 from train.learner import StepResult, Validation
+from train.machine import MachineFigures
 from train.pictures import spectrogram
 from train.samples import Sidecar
 from train.tensorboard import TensorBoard
@@ -29,7 +30,8 @@ log = logging.getLogger("train")
 
 
 class Logs:
-    """What a run says. steps_per_epoch and num_epochs make the time that is left."""
+    """What a run says. steps_per_epoch and num_epochs make the time that is left; machine: what is
+    told of GPU, CPU and RAM with each console line."""
 
     def __init__(
         self,
@@ -41,6 +43,7 @@ class Logs:
         first_step: int,
         log_every: int,
         tensorboard: TensorBoard | None = None,
+        machine: MachineFigures | None = None,
     ) -> None:
         # 0.4 s, and without TensorFlow where that is installed too: a run logs, `check` need not.
         from torch.utils.tensorboard import SummaryWriter
@@ -50,6 +53,7 @@ class Logs:
         self.steps_per_epoch = steps_per_epoch
         self.log_every = log_every
         self.tensorboard = tensorboard
+        self.machine = machine
         self._told_fault = False
         self._first_step = first_step
         self._started = time.monotonic()
@@ -95,9 +99,12 @@ class Logs:
                 ", ".join(names),
             )  # fmt: skip
             record["skipped_clips"] = names
-        self._record("train", record)
         last = number == self.steps_per_epoch
-        if step == self._first_step + 1 or step % self.log_every == 0 or last:
+        telling = step == self._first_step + 1 or step % self.log_every == 0 or last
+        if telling and self.machine and (figures := self.machine.take()):
+            record["machine"] = figures
+        self._record("train", record)
+        if telling:
             log.info(
                 "epoch %d/%d  step %d/%d  audio loss %.3f  text loss %.3f  rate %.1e  "
                 "%.1f audio-s/s  left %s", epoch, self.num_epochs, number, self.steps_per_epoch,
@@ -140,6 +147,8 @@ class Logs:
             for name, value in plain.items():
                 if isinstance(value, int | float) and name not in ("step", "epoch"):
                     self._writer.add_scalar(f"{kind}/{name}", value, record["step"])
+            for name, value in record.get("machine", {}).items():
+                self._writer.add_scalar(f"machine/{name}", value, record["step"])
 
     @contextmanager
     def _forgiving(self) -> Iterator[None]:

@@ -24,6 +24,7 @@ from train.logs import Logs
 from train.machine import MachineFigures
 from train.loop import fine_tune
 from train.lost_gpu import lost_gpu
+from train.machine import MachineFigures
 from train.parts import Parts, Start
 from train.resume import Resumed
 from train.samples import reference_of
@@ -125,6 +126,7 @@ def _assemble(
             steps_per_epoch=len(batches.plan(start.epoch)),
             first_step=learner.step,
             log_every=settings.log_every,
+            machine=closing.enter_context(MachineFigures()),
             machine=closing.enter_context(MachineFigures()),
             tensorboard=tensorboard.of_run(settings, in_container=looked.machine.in_container),
         )

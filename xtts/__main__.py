@@ -1,6 +1,7 @@
 """`python -m xtts`: speak with a voice on disk, ask what is wrong with this machine, watch it."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +14,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one verb; prints the sentence of a fault and returns its exit code."""
     wait_asleep()
     arguments = _parser().parse_args(argv)
-    verb = {"speak": _speak, "doctor": _doctor}[arguments.verb]
+    verb = {"speak": _speak, "doctor": _doctor, "monitor": _monitor}[arguments.verb]
     try:
         return verb(arguments)
+    except BrokenPipeError:
+        # `… | head` has seen enough; what is still in the buffer has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except SotaqueError as error:
         print(error, file=sys.stderr)
         return error.exit_code
@@ -40,7 +45,26 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--deep", action="store_true", help="speak a sentence on each device too")
     doctor.add_argument("--no-cache", action="store_true", help="look at everything again")
     doctor.add_argument("--fix-hints", action="store_true", help="only the lines that mend")
+    monitor = verbs.add_parser("monitor", help="GPU, CPU and RAM, a line each interval")
+    monitor.add_argument("--log", type=Path, help="a CSV file, gone on with where it exists")
+    monitor.add_argument("--duration", type=_seconds, help="seconds; without it, until Ctrl-C")
+    monitor.add_argument("--interval", type=_seconds, default=2.0, help="seconds, 2 by default")
     return parser
+
+
+def _seconds(text: str) -> float:
+    found = float(text)
+    if not 0.1 <= found < 1e9:
+        raise argparse.ArgumentTypeError(f"{text}: 0.1 seconds or more are needed")
+    return found
+
+
+def _monitor(arguments: argparse.Namespace) -> int:
+    from xtts import monitor
+    from xtts.settings import SharedSettings, load
+
+    settings, _ = load(SharedSettings)
+    return monitor.run(arguments.log, arguments.duration, arguments.interval, settings.output_dir)
 
 
 def _doctor(arguments: argparse.Namespace) -> int:

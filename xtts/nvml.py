@@ -56,7 +56,7 @@ class Nvml:
         try:
             self._library = library or ctypes.CDLL(LIBRARY)
         except OSError as error:
-            raise NvmlError(f"{LIBRARY}: {error}") from error
+            raise NvmlError(str(error)) from error
         self._call("nvmlInit_v2")
         count = ctypes.c_uint()
         self._call("nvmlDeviceGetCount_v2", ctypes.byref(count))
