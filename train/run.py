@@ -21,7 +21,6 @@ from train.fingerprint import Fingerprint
 from train.heartbeat import Heartbeat
 from train.learner import Learner, Recipe
 from train.logs import Logs
-from train.machine import MachineFigures
 from train.loop import fine_tune
 from train.lost_gpu import lost_gpu
 from train.machine import MachineFigures
@@ -126,7 +125,6 @@ def _assemble(
             steps_per_epoch=len(batches.plan(start.epoch)),
             first_step=learner.step,
             log_every=settings.log_every,
-            machine=closing.enter_context(MachineFigures()),
             machine=closing.enter_context(MachineFigures()),
             tensorboard=tensorboard.of_run(settings, in_container=looked.machine.in_container),
         )
