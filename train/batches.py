@@ -5,6 +5,7 @@ clips), shuffle the batches. The conditioning of each clip is drawn from (seed, 
 from a global random state: so prefetching, resuming and sampling change no batch.
 """
 
+import logging
 import random
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +18,11 @@ from torch import Tensor
 
 from train.dataset import Clip
 from xtts.audio import CODE_RATE
+from xtts.errors import SotaqueError
 from xtts.rows import Rows, pack
 from xtts.sizes import GPTShape
+
+log = logging.getLogger("train")
 
 # Coqui's GPTArgs: 66,150 to 132,300 samples of the conditioning clip.
 CONDITIONING_SECONDS = (3.0, 6.0)
@@ -29,6 +33,12 @@ MELS_PER_CODE = 4
 WINDOW_BATCHES = 16
 # At most this share of a clip may be its own conditioning, when its speaker has no other clip.
 LARGEST_OWN_SHARE = 1 / 3
+# Reading may fail once, over a network; what fails so often is broken.
+MOST_TRIES = 3
+
+
+class BatchError(SotaqueError):
+    """A batch that cannot be made; the sentence names its clips and the reason."""
 
 
 class Features(Protocol):
@@ -95,18 +105,37 @@ class Batches:
         """The batches of `epoch`, from batch number `first` on."""
         planned = self.plan(epoch)[first:]
         if not self.prefetch:
-            yield from (self.batch(epoch, group) for group in planned)
+            yield from (self._made(epoch, group) for group in planned)
             return
         # One batch ahead is enough: from memory-mapped features a batch takes milliseconds.
         with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as ahead:
             waiting = None
             for group in planned:
-                coming = ahead.submit(self.batch, epoch, group)
+                coming = ahead.submit(self._made, epoch, group)
                 if waiting is not None:
                     yield waiting.result()
                 waiting = coming
             if waiting is not None:
                 yield waiting.result()
+
+    def _made(self, epoch: int, group: Sequence[int]) -> Batch:
+        """A batch, tried again when it fails: nothing in it depends on how often it was made."""
+        for number in range(1, MOST_TRIES + 1):
+            try:
+                return self.batch(epoch, group)
+            except SotaqueError:
+                raise
+            except Exception as error:
+                names = ", ".join(self.clips[clip].name for clip in group)
+                words = f"{type(error).__name__}: {error}"
+                if number == MOST_TRIES:
+                    raise BatchError(
+                        f"The batch of the clips {names} could not be made in {MOST_TRIES} tries "
+                        f"({words}). Look at the disk of CACHE_DIR, or delete that folder: it is "
+                        "made anew. The same command goes on from the last checkpoint."
+                    ) from error
+                log.warning("The batch of the clips %s failed (%s); once more.", names, words)
+        raise AssertionError
 
     def plan(self, epoch: int) -> list[tuple[int, ...]]:
         """Which clips go together, in order; every clip once."""

@@ -5,6 +5,7 @@ trainer state, manifest, best.json, then what is superseded goes. A kill between
 leaves either the epoch before or this one as the newest that is whole.
 """
 
+import logging
 import math
 import time
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from train.fingerprint import Fingerprint
-from train.pruning import prune, remove
+from train.pruning import drop_corrupt, prune, remove
 from train.resume import Resumed, resume
 from xtts.atomic import (
     WriteError,
@@ -30,6 +31,8 @@ from xtts.atomic import (
 from xtts.errors import SotaqueError
 from xtts.manifests import Manifest, remember, write_manifest
 from xtts.runs import CHECKPOINT_SCHEMA, RunFolder
+
+log = logging.getLogger(__name__)
 
 
 class NonFiniteWeights(SotaqueError):
@@ -79,6 +82,14 @@ class Checkpoints:
             self.run, setting, fingerprint, learning_rate=learning_rate, runs_dir=runs_dir
         )
         self.started_from = found.provenance.get("started_from") if found else None
+        before = self.run.read_best()
+        self.publish_best()
+        if self.run.read_best() != before:
+            log.warning(
+                "%s was missing, damaged or older than its checkpoints; it is written anew.",
+                self.run.best_file,
+            )
+        drop_corrupt(self.run)
         return found
 
     def save_epoch(

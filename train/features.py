@@ -8,28 +8,35 @@ again at every step decode each clip twice and run two mel front-ends and a DVAE
 
 The key holds the hash of DVAE and mel statistics and the version of this code; new clips add
 shards. A shard's JSON is written behind its data, so a build may be killed at any time, and two
-trainers may build at once: what both made is there twice and equal.
+trainers may build at once: what both made is there twice and equal. Every record is held against
+its hash before a run learns from it (a day of audio: 1.2 GB, read once in any case).
 """
 
 import hashlib
 import itertools
-import json
 import logging
-import os
 import time
 import uuid
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import torch
 
 from train.dataset import Clip, Dataset
 from train.progress import counted
-from xtts.atomic import replace_file, sha256_of, write_json
-from xtts.audio import CODE_RATE, MEL_BANDS, SAMPLES_PER_CODE, conditioning_mel, dvae_mel, read
+from train.records import Record, forget, read_records
+from xtts.atomic import STALE_SECONDS, remove_stale, replace_file, sha256_of, write_json
+from xtts.audio import (
+    CODE_RATE,
+    MEL_BANDS,
+    SAMPLES_PER_CODE,
+    AudioError,
+    conditioning_mel,
+    dvae_mel,
+    read,
+)
 from xtts.config import ModelConfig
 from xtts.errors import SotaqueError
 from xtts.model import mel_stats, read_tensors
@@ -39,26 +46,12 @@ log = logging.getLogger("train")
 
 VERSION = 1
 CLIPS_PER_SHARD = 256
+# Of all clips, so many may have become unreadable since they were judged; more is no accident.
+LARGEST_LOST_SHARE = 0.01
 
 
 class FeaturesError(SotaqueError):
     """The feature cache is damaged; the sentence says how to mend it."""
-
-
-@dataclass(frozen=True)
-class Record:
-    """Where the features of one recording stand. offset in bytes; codes and frames in numbers."""
-
-    shard: Path
-    offset: int
-    codes: int
-    frames: int
-    sha256: str
-
-    @property
-    def bytes(self) -> int:
-        """Length of the record: int16 codes and float16 mel."""
-        return 2 * self.codes + 2 * MEL_BANDS * self.frames
 
 
 class Features:
@@ -87,8 +80,12 @@ class Features:
         """Names of the clips that have no record yet; `build` computes them."""
         return [clip.name for clip in self._clips if clip.audio_sha256 not in self.records]
 
+    def present(self, indices: Sequence[int]) -> tuple[int, ...]:
+        """Those of the clips that have a record; `build` leaves out what cannot be decoded."""
+        return tuple(i for i in indices if self._clips[i].audio_sha256 in self.records)
+
     def damaged(self) -> list[str]:
-        """Names of the clips whose record is not what was written; `repair` computes them."""
+        """Names of the clips whose record is not what was written; `build` computes them."""
         return [
             clip.name
             for clip in self._clips
@@ -114,26 +111,34 @@ class Features:
 
 
 def build(dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path) -> Features:
-    """The features of every clip; computes and adds those that are not there yet."""
+    """The features of every clip; computes those that are not there or not what was written.
+
+    A clip that can no longer be decoded is told and left out (`Features.present`); raises
+    FeaturesError when they are more than one in a hundred.
+    """
     folder = folder_of(base, cache_dir)
-    known = read_records(folder)
+    remove_stale(folder, older_than_seconds=STALE_SECONDS)
+    found = Features(dataset.clips, folder)
+    if damaged := found.damaged():
+        log.warning(
+            "%d records in %s are damaged: their SHA-256 is not what was written. They are "
+            "computed again. Clips: %s.", len(damaged), folder, ", ".join(sorted(damaged)[:20]),
+        )  # fmt: skip
+        bad = {clip.audio_sha256 for clip in dataset.clips if clip.name in damaged}
+        for index in sorted(folder.glob("*.json")):
+            forget(index, bad)
+        found = Features(dataset.clips, folder)
     wanted = {clip.audio_sha256: clip for clip in dataset.clips}
-    missing = [clip for sha, clip in wanted.items() if sha not in known]
+    missing = [clip for sha, clip in wanted.items() if sha not in found.records]
     if missing:
-        _compute(missing, base, config, folder)
-    return Features(dataset.clips, folder)
+        _compute(missing, base, config, folder, most_lost=int(LARGEST_LOST_SHARE * len(wanted)))
+        found = Features(dataset.clips, folder)
+    return found
 
 
 def repair(dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path) -> list[str]:
-    """Computes damaged records again; returns the names of their clips."""
-    folder = folder_of(base, cache_dir)
-    found = build(dataset, base, config, cache_dir)
-    damaged = set(found.damaged())
-    if not damaged:
-        return []
-    bad = {clip.audio_sha256 for clip in dataset.clips if clip.name in damaged}
-    for index in sorted(folder.glob("*.json")):
-        _forget(index, bad)
+    """Computes damaged records again, as every start does; the names of their clips."""
+    damaged = Features(dataset.clips, folder_of(base, cache_dir)).damaged()
     build(dataset, base, config, cache_dir)
     return sorted(damaged)
 
@@ -145,51 +150,43 @@ def folder_of(base: Path, cache_dir: Path) -> Path:
     return cache_dir / f"features-{hashlib.sha256('|'.join(parts).encode()).hexdigest()[:16]}"
 
 
-def read_records(folder: Path) -> dict[str, Record]:
-    """Every record of a cache folder; a shard whose index cannot be read does not count."""
-    found: dict[str, Record] = {}
-    for index in sorted(folder.glob("*.json")):
-        shard = index.with_suffix(".bin")
-        try:
-            size = shard.stat().st_size
-            for sha, entry in _index(index).items():
-                record = Record(shard, *entry)
-                if record.offset + record.bytes > size:
-                    raise ValueError(f"{shard.name} holds only {size} bytes")
-                found[sha] = record
-        except (OSError, ValueError, TypeError) as error:
-            log.warning("%s is damaged; its clips are computed again (%s).", index, error)
-    return found
-
-
-def _index(path: Path) -> dict[str, list[Any]]:
-    """The content of a shard's JSON. Raises OSError or ValueError."""
-    entries = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(entries, dict):
-        raise ValueError(f"{type(entries).__name__} instead of an object")
-    return entries
-
-
-def _compute(clips: Sequence[Clip], base: Path, config: ModelConfig, folder: Path) -> None:
+def _compute(
+    clips: Sequence[Clip], base: Path, config: ModelConfig, folder: Path, most_lost: int
+) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     dvae = load_dvae(base, config)
     stats = mel_stats(base, read_tensors(base / "model.pth"))
     log.info("Computing features of %d clips, once.", len(clips))
-    rest = counted(clips, len(clips), "Features")
+    rest = _decoded(counted(clips, len(clips), "Features"), dvae, stats, most_lost)
     for _ in range(0, len(clips), CLIPS_PER_SHARD):
         stem = folder / f"{time.time_ns()}-{uuid.uuid4().hex[:8]}"
-        _write_shard(stem, itertools.islice(rest, CLIPS_PER_SHARD), dvae, stats)
+        _write_shard(stem, itertools.islice(rest, CLIPS_PER_SHARD))
 
 
-def _write_shard(
-    stem: Path, clips: Iterable[Clip], dvae: torch.nn.Module, stats: torch.Tensor
-) -> None:
+def _decoded(
+    clips: Iterable[Clip], dvae: torch.nn.Module, stats: torch.Tensor, most_lost: int
+) -> Iterator[tuple[Clip, np.ndarray, np.ndarray]]:
+    """(clip, codes, mel) of what can be decoded; the dataset judged each clip, some time ago."""
+    lost = 0
+    for clip in clips:
+        try:
+            yield clip, *of_recording(clip.path, dvae, stats)
+        except AudioError as error:
+            lost += 1
+            if lost > most_lost:
+                raise FeaturesError(
+                    f"{error} Of all clips, {lost} can no longer be decoded; at most {most_lost} "
+                    "(one in a hundred) would be left out. Mend the files or remove their rows."
+                ) from error
+            log.warning("%s is left out of this run: %s", clip.name, error)
+
+
+def _write_shard(stem: Path, clips: Iterable[tuple[Clip, np.ndarray, np.ndarray]]) -> None:
     index: dict[str, list[int | str]] = {}
 
     def write(file: BinaryIO) -> None:
         offset = 0
-        for clip in clips:
-            codes, mel = of_recording(clip.path, dvae, stats)
+        for clip, codes, mel in clips:
             data = codes.tobytes() + mel.tobytes()
             file.write(data)
             digest = hashlib.sha256(data).hexdigest()
@@ -210,14 +207,3 @@ def of_recording(
     codes = dvae.get_codebook_indices(dvae_mel(waveform, stats))[0, :count]  # type: ignore[operator]
     mel = conditioning_mel(waveform, stats)[0]
     return codes.numpy().astype(np.int16), mel.numpy().astype(np.float16)
-
-
-def _forget(index: Path, bad: set[str]) -> None:
-    try:
-        entries = _index(index)
-    except (OSError, ValueError):
-        os.replace(index, index.with_suffix(".corrupt"))
-        return
-    kept = {sha: entry for sha, entry in entries.items() if sha not in bad}
-    if len(kept) != len(entries):
-        write_json(index, kept)

@@ -5,12 +5,12 @@ and used. Called by the loop at the start; compared by `train.resume`.
 """
 
 import hashlib
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from xtts.atomic import sha256_of, write_json
+from train.remembered import Remembered
+from xtts.atomic import sha256_of
 from xtts.sizes import GPTShape
 
 SCHEMA = 1
@@ -66,13 +66,12 @@ def remembered_sha256(path: Path, cache_dir: Path) -> str:
     found = path.stat()
     facts = (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, path.resolve())
     key = hashlib.sha256(repr(facts).encode()).hexdigest()
-    memory = cache_dir / "base_sha256" / f"{key}.json"
-    try:
-        return str(json.loads(memory.read_text(encoding="utf-8"))["sha256"])
-    except (OSError, ValueError, KeyError, TypeError):
-        sha256 = sha256_of(path)
-    memory.parent.mkdir(parents=True, exist_ok=True)
-    write_json(memory, {"sha256": sha256})
+    memory = Remembered(cache_dir / "base_sha256" / f"{key}.json")
+    if known := memory.get("sha256"):
+        return str(known)
+    sha256 = sha256_of(path)
+    memory.put("sha256", sha256)
+    memory.save()
     return sha256
 
 

@@ -178,14 +178,24 @@ def cut_back(path: Path, step: int) -> None:
     """Removes what a killed run wrote behind its last checkpoint, and a half-written line."""
     if not path.is_file():
         return
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
-    kept = [line for line in lines if line.endswith("\n") and _step_of(line) <= step]
-    if len(kept) != len(lines):
-        replace_file(path, lambda file: file.write("".join(kept).encode()))
+    lines = path.read_bytes().split(b"\n")
+    rest, steps = lines.pop(), [_step_of(line) for line in lines]
+    kept = [line for line, at in zip(lines, steps, strict=True) if at is not None and at <= step]
+    if (damaged := steps.count(None) + bool(rest)) > 0:
+        log.warning(
+            "%s: %d lines are cut off or damaged and are removed; the run was killed while it "
+            "wrote, or the disk was full.", path, damaged,
+        )  # fmt: skip
+    if len(kept) != len(lines) or rest:
+        replace_file(path, lambda file: file.write(b"".join(line + b"\n" for line in kept)))
+    last = max((at for at in steps if at is not None and at <= step), default=0)
+    if kept and last < step:
+        log.warning("%s: steps %d to %d are missing; they were learned.", path, last + 1, step)
 
 
-def _step_of(line: str) -> float:
+def _step_of(line: bytes) -> int | None:
+    """None for a line that is no record, or no text."""
     try:
-        return float(json.loads(line)["step"])
+        return int(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):
-        return math.inf
+        return None

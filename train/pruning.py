@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 
 # With two, a damaged newest epoch still leaves one to go on from exactly.
 KEPT_TRAINER_STATES = 2
+# Damaged epochs are kept for whoever wants to know why; so many, since each takes gigabytes.
+KEPT_CORRUPT_FILES = 3
 
 
 def prune(run: RunFolder, keep: int | None) -> None:
@@ -46,8 +48,16 @@ def to_prune(
     return [epoch for epoch in epochs if epoch not in kept]
 
 
+def drop_corrupt(run: RunFolder) -> None:
+    """Removes what was set aside as `<name>.corrupt`, but for the newest files."""
+    found = [path for path in run.checkpoints.glob("*.corrupt") if path.is_file()]
+    oldest_first = sorted(found, key=lambda path: path.stat().st_mtime_ns)
+    remove(run, oldest_first[:-KEPT_CORRUPT_FILES])
+
+
 def remove(run: RunFolder, paths: Iterable[Path]) -> None:
     """Removes files of `run.checkpoints` in this order, up to the first that will not go."""
+    paths = list(paths)
     for path in paths:
         try:
             path.unlink()
@@ -57,7 +67,8 @@ def remove(run: RunFolder, paths: Iterable[Path]) -> None:
         except OSError as error:
             log.warning("%s could not be removed (%s); it stays.", path, error.strerror)
             break
-    sync_folder(run.checkpoints)
+    if paths:
+        sync_folder(run.checkpoints)
 
 
 def _drop_state(run: RunFolder, epoch: int) -> None:

@@ -1,8 +1,11 @@
 """What was found out about files and texts, kept between starts in one JSON file of the cache.
 
 A damaged or unwritable file costs time and nothing else: everything in it can be found out again.
+A seal over the content tells a damaged one: a flipped bit in a clip's length is still a number, and
+would change the order of the batches.
 """
 
+import hashlib
 import json
 import logging
 import threading
@@ -40,7 +43,7 @@ class Remembered:
             return
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(self.path, self._known)
+            write_json(self.path, {"seal": _seal(self._known), "known": self._known})
         except (OSError, WriteError) as error:
             log.warning("%s cannot be written; the next start looks again. %s", self.path, error)
 
@@ -48,9 +51,17 @@ class Remembered:
 def _loaded(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
+        known: dict[str, Any] = found["known"]
+        if found["seal"] != _seal(known):
+            raise ValueError("its seal does not fit its content")
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         log.warning("%s is damaged and is made again (%s).", path, error)
         return {}
-    return found if isinstance(found, dict) else {}
+    return known
+
+
+def _seal(known: dict[str, Any]) -> str:
+    text = json.dumps(known, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -129,6 +129,8 @@ def _interrupted(run: RunFolder) -> Resumed | None:
     try:
         manifest = read_manifest(run.interrupted_manifest)
         fault = fault_of(manifest, run.checkpoints, fresh=True)
+        if run.interrupted.name not in manifest.files:
+            fault = f"{run.interrupted_manifest} is the manifest of another file."
     except ManifestError as error:
         fault = str(error)
     if fault:

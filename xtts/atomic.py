@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ _TEMPORARY = re.compile(r"^\..+\.\d+\.sotaque-part$")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # What a write may need beyond its size: metadata, and whatever else writes meanwhile.
 SPACE_MARGIN = 1.2
+# A temporary file of that age belongs to no writer that still lives: the largest takes minutes.
+STALE_SECONDS = 24 * 3600.0
 
 
 class WriteError(SotaqueError):
@@ -67,6 +70,15 @@ def replace_file(path: Path, writer: Callable[[BinaryIO], object]) -> Written:
     return written
 
 
+def make_folder(folder: Path) -> None:
+    """Makes a folder, and those above it, where it is missing. Raises DiskFull or WriteError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        above = next(path for path in folder.parents if path.exists())
+        raise _explained(error, above / folder.name, 0) from error
+
+
 def write_json(path: Path, value: dict[str, Any]) -> Written:
     """`value` as readable JSON, atomically. Values that are no numbers must not be in it."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
@@ -87,13 +99,18 @@ def require_space(folder: Path, num_bytes: int, what: str) -> None:
         raise DiskFull(_full_sentence(what, folder, needed, free))
 
 
-def remove_stale(folder: Path) -> list[Path]:
-    """Removes what killed writers left in `folder`. Only for whoever holds the run's lock."""
-    stale = [path for path in _entries(folder) if _TEMPORARY.match(path.name)]
-    for path in stale:
+def remove_stale(folder: Path, *, older_than_seconds: float | None = None) -> list[Path]:
+    """Removes what killed writers left in `folder`; returns what went.
+
+    For whoever holds the run's lock; where several may write at once, only what is old enough.
+    """
+    gone = []
+    for path in _entries(folder):
         with contextlib.suppress(OSError):
-            path.unlink()
-    return stale
+            if _TEMPORARY.match(path.name) and _older(path, older_than_seconds):
+                path.unlink()
+                gone.append(path)
+    return gone
 
 
 def sync_folder(folder: Path) -> None:
@@ -195,6 +212,10 @@ def _full_sentence(what: str, folder: Path, needed_bytes: int, free_bytes: int) 
         f"{folder}. "
         "Everything saved before is intact. Free space and give the same command again."
     )
+
+
+def _older(path: Path, seconds: float | None) -> bool:
+    return seconds is None or time.time() - path.stat().st_mtime > seconds
 
 
 def _entries(folder: Path) -> list[Path]:

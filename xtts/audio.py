@@ -5,7 +5,7 @@ Files are read with soundfile (its wheel brings libsndfile), so no FFmpeg is nee
 ours, held against Coqui's in `tests/peers`: Coqui's `TorchMelSpectrogram` drags transformers in.
 """
 
-import os
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from xtts.atomic import make_folder, replace_file
 from xtts.errors import SotaqueError
 
 CODE_RATE = 22_050
@@ -133,18 +134,18 @@ def resample(waveform: Tensor, from_rate: int, to_rate: int) -> Tensor:
 
 
 def write_wav(path: Path, waveform: Tensor, rate: int = VOCODER_RATE) -> None:
-    """Writes `[samples]` as 16-bit PCM; the file is whole or absent."""
+    """Writes `[samples]` as 16-bit PCM; the file is whole or absent, also after a power cut.
+
+    Raises DiskFull (exit 74), or WriteError for a folder that cannot be written.
+    """
     import soundfile
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     samples = waveform.detach().cpu().float().clamp(-1.0, 1.0).numpy()
-    try:
-        soundfile.write(str(temporary), samples, rate, subtype="PCM_16", format="WAV")
-        os.replace(temporary, path)
-    except (soundfile.SoundFileError, OSError) as error:
-        temporary.unlink(missing_ok=True)
-        raise AudioError(f"{path} cannot be written ({_first_line(error)}).") from error
+    # In memory first (48 kB a second): libsndfile goes back to its header when it closes a file.
+    whole = io.BytesIO()
+    soundfile.write(whole, samples, rate, subtype="PCM_16", format="WAV")
+    make_folder(path.parent)
+    replace_file(path, lambda file: file.write(whole.getbuffer()))
 
 
 def dvae_mel(waveform: Tensor, mel_stats: Tensor) -> Tensor:

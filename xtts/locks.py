@@ -37,8 +37,9 @@ def lock(run: RunFolder) -> Iterator[None]:
     _held.add(descriptor)
     try:
         _take(descriptor, run.folder)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # a full disk: the name is for people, the lock holds
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         for folder in (run.folder, run.checkpoints, run.samples):
             for path in remove_stale(folder):
                 log.info("Removed %s, left by a run that was killed while writing.", path.name)

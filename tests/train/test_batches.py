@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from train.batches import Batch, Batches, Conditions, cut
+from train.batches import Batch, BatchError, Batches, Conditions, cut
 from train.clips import Clip
 from xtts.sizes import GPTShape
 
@@ -192,6 +192,41 @@ def test_an_epoch_goes_on_from_any_batch(prefetch: bool):
         assert all_same(list(batches.epoch(2, first)), whole[first:])
 
 
+@pytest.mark.parametrize("prefetch", [True, False])
+@pytest.mark.parametrize(("faults", "told"), [(2, ""), (3, "clip-0 could not be made in 3 tries")])
+def test_reading_that_fails_is_tried_again_and_makes_the_same_batch(
+    caplog: pytest.LogCaptureFixture, prefetch: bool, faults: int, told: str
+):
+    class Failing(Made):
+        left = faults
+
+        def codes(self, clip: int) -> np.ndarray:
+            if clip == 0 and self.left:
+                self.left -= 1
+                raise OSError("the disk is away")
+            return super().codes(clip)
+
+    clips = some_clips(5)
+    sources: list[Made] = [Made(clips), Failing(clips)]
+    whole, failing = (
+        Batches(
+            clips, (1, 2, 3, 0), source, SHAPE, seed=0, batch_seconds=1.0, stop_input=False,
+            conditions=Conditions("same_clip", (0, 1, 2, 3)), prefetch=prefetch,
+        )
+        for source in sources
+    )  # fmt: skip
+    if told:
+        with pytest.raises(BatchError, match=rf"{told} \(OSError: the disk is away\)") as raised:
+            list(failing.epoch(1))
+        assert raised.value.exit_code == 2
+        return
+    for one, other in zip(whole.epoch(1), failing.epoch(1), strict=True):
+        assert one.clips == other.clips
+        assert torch.equal(one.rows.text, other.rows.text)
+        assert torch.equal(one.rows.conditioning, other.rows.conditioning)
+    assert caplog.text.count("once more") == 2
+
+
 def test_prefetching_works_ahead_and_hands_faults_on():
     class Slow(Made):
         def codes(self, clip: int) -> np.ndarray:
@@ -205,7 +240,7 @@ def test_prefetching_works_ahead_and_hands_faults_on():
         clips, (1, 2, 3, 0), Slow(clips), SHAPE, seed=0, batch_seconds=1.0, stop_input=False,
         conditions=Conditions("same_clip", (0, 1, 2, 3)), prefetch=True,
     )  # fmt: skip
-    with pytest.raises(OSError, match="the disk is gone"):
+    with pytest.raises(BatchError, match="the disk is gone"):
         list(batches.epoch(1))
     before_the_fault = batches.plan(1).index((0,))
     found = batches.epoch(1)

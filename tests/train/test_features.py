@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import torch
 
 from tests.datasets import make_dataset
 from tests.models import tiny_base
+from tests.train.test_damage import DAMAGES, Damage, grown, missing
 from train import dataset, features
 from train.dataset import Dataset
 from train.settings import TrainSettings
@@ -64,6 +66,11 @@ def equal(one: features.Features, other: features.Features, clips: int) -> bool:
         np.array_equal(one.codes(i), other.codes(i)) and np.array_equal(one.mel(i), other.mel(i))
         for i in range(clips)
     )
+
+
+def contents(found: features.Features) -> list[bytes]:
+    """Copies: a map shows what becomes of its file."""
+    return [found.codes(i).tobytes() + found.mel(i).tobytes() for i in range(5)]
 
 
 def never(*_args, **_kwargs):
@@ -143,17 +150,24 @@ def damage_middle(shard: Path, record: features.Record) -> None:
     shard.write_bytes(content)
 
 
-def test_one_flipped_bit_is_found_and_mended(place: Place):
+def damaged_names(place: Place) -> list[str]:
+    return features.Features(place.data.clips, place.folder).damaged()
+
+
+def test_one_flipped_bit_is_found_and_mended_by_the_next_start(place: Place, caplog):
     whole = place.build()
+    name = place.data.clips[3].name
     record = whole.records[place.data.clips[3].audio_sha256]
     kept = [whole.codes(i).copy() for i in range(5)]
     damage_middle(record.shard, record)
-    damaged = place.build()
-    assert damaged.damaged() == [place.data.clips[3].name]
-    assert place.repair() == [place.data.clips[3].name]
+    assert damaged_names(place) == [name]
     mended = place.build()
+    assert "SHA-256 is not what was written" in caplog.text and name in caplog.text
     assert mended.damaged() == []
     assert all(np.array_equal(mended.codes(i), kept[i]) for i in range(5))
+    damage_middle(mended.records[place.data.clips[3].audio_sha256].shard,
+                  mended.records[place.data.clips[3].audio_sha256])  # fmt: skip
+    assert place.repair() == [name]
     assert place.repair() == []
 
 
@@ -187,7 +201,7 @@ def test_a_wrong_number_in_an_index_is_found(place: Place):
     sha = place.data.clips[0].audio_sha256
     entries[sha][1] -= 1
     index.write_text(json.dumps(entries))
-    assert place.build().damaged() == [place.data.clips[0].name]
+    assert damaged_names(place) == [place.data.clips[0].name]
     assert place.repair() == [place.data.clips[0].name]
     np.testing.assert_array_equal(place.build().codes(1), found.codes(1))
 
@@ -263,3 +277,61 @@ def test_a_bar_only_where_somebody_watches(place: Place, capsys, monkeypatch: py
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     place.build()
     assert "Features: 100%" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", DAMAGES[:-1])
+@pytest.mark.parametrize("suffix", [".bin", ".json"])
+def test_every_damage_is_found_and_mended(
+    place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture, suffix: str, damage: Damage
+):
+    kept = contents(place.build())
+    folder = place.folder
+    path = place.shards()[0].with_suffix(suffix)
+    for number, what in enumerate(damage(path)):
+        place.cache = tmp_path / f"cache-{number}"
+        shutil.copytree(folder, place.folder)
+        caplog.clear()
+        assert contents(place.build()) == kept, what
+        # A byte behind the last record harms none; without its index a shard is as if it never was.
+        assert damage in (grown, missing) or "damaged" in caplog.text, what
+
+
+def test_shards_that_were_swapped_are_found_and_mended(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(features, "CLIPS_PER_SHARD", 2)
+    kept = contents(place.build())
+    one, other, _ = place.shards()
+    one.rename(place.folder / "aside")
+    other.rename(one)
+    (place.folder / "aside").rename(other)
+    assert contents(place.build()) == kept
+    assert "damaged" in caplog.text
+
+
+# A clip that was whole when it was judged and is not any more
+
+
+def test_one_clip_in_a_hundred_may_be_lost(place: Place, caplog, monkeypatch):
+    monkeypatch.setattr(features, "LARGEST_LOST_SHARE", 0.2)
+    place.data.clips[3].path.write_bytes(b"no sound")
+    found = place.build()
+    assert found.present((4, 3, 0)) == (4, 0)
+    assert f"{place.data.clips[3].name} is left out of this run" in caplog.text
+    assert "cannot be decoded" in caplog.text
+
+
+def test_more_lost_clips_stop_the_run_and_are_named(place: Place):
+    place.data.clips[3].path.unlink()
+    with pytest.raises(features.FeaturesError, match=r"clip-3\.wav does not exist.*one in a hund"):
+        place.build()
+
+
+def test_what_killed_builds_left_goes_after_a_day(place: Place):
+    place.build()
+    old, new = (place.folder / f".{n}.bin.{n}.sotaque-part" for n in (1, 2))
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, (1, 1))
+    place.build()
+    assert not old.exists() and new.exists()  # another trainer may be writing it

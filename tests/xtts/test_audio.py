@@ -1,5 +1,7 @@
 """Reading and writing sound; the mels themselves are compared with Coqui's in tests/peers."""
 
+import errno
+import os
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,9 @@ import torch
 
 from tests.bad_audio import encoded
 from tests.datasets import a_sound
+from tests.xtts.test_atomic import full_after
 from xtts import audio
+from xtts.atomic import DiskFull, WriteError
 from xtts.audio import CODE_RATE, VOCODER_RATE, AudioError
 
 RATE = 22_050
@@ -126,13 +130,41 @@ def test_a_written_wav_says_24000_hz_and_is_whole_or_absent(
     before = path.read_bytes()
 
     def fails(*_args, **_kwargs):
-        raise OSError("no space")
+        raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr("os.replace", fails)
-    with pytest.raises(AudioError, match="cannot be written"):
+    with pytest.raises(WriteError, match="could not be written"):
         audio.write_wav(path, torch.ones(4))
     assert path.read_bytes() == before
     assert [p.name for p in path.parent.iterdir()] == ["sample.wav"]
+
+
+@pytest.mark.parametrize("taken", [0, 1, 43, 44, 45, 4000])
+def test_a_wav_for_which_no_space_is_left_is_told_with_74(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: int
+):
+    full_after(monkeypatch, taken)
+    with pytest.raises(DiskFull, match=r"48,044 bytes needed") as raised:
+        audio.write_wav(tmp_path / "sample.wav", torch.zeros(24_000))
+    assert raised.value.exit_code == 74
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wav_outlives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    calls = []
+    for name in ("fsync", "replace"):
+        real = getattr(os, name)
+        monkeypatch.setattr(
+            os, name, lambda *args, name=name, real=real: calls.append(name) or real(*args)
+        )
+    audio.write_wav(tmp_path / "sample.wav", torch.zeros(10))
+    assert calls == ["fsync", "replace", "fsync"]
+
+
+def test_a_place_for_a_wav_that_is_none(tmp_path: Path):
+    (tmp_path / "file").touch()
+    with pytest.raises(WriteError, match="Not a directory"):
+        audio.write_wav(tmp_path / "file" / "deep" / "sample.wav", torch.zeros(10))
 
 
 def test_mels_have_one_frame_per_hop():
