@@ -28,14 +28,13 @@ def lost_gpu(device: str, report: Callable[[str, str], None] = report_surprise) 
     except Exception as error:
         found, poison = faults.classify(error), faults.poisoned(device)
         words = found.words if found else poison
-        if poison or (found and found.sticky):
-            report(device, words)
-            raise gone(device, words) from error
-        if found is None or not device.startswith("cuda") or found.outcome is Outcome.DATA:
+        dead, on_gpu = bool(poison) or (found is not None and found.sticky), device != "cpu"
+        if not dead and (found is None or found.outcome is Outcome.DATA or not on_gpu):
             raise
-        if found.transient:
+        if found and found.transient and not dead:
             raise out_of_memory(device, words) from error
-        report(device, words)
+        if on_gpu:
+            report(device, words)
         raise gone(device, words) from error
 
 
