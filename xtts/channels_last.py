@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from xtts.empty import without_weights
+
 
 def lay_out(module: nn.Module) -> None:
     """Replaces every 1-D convolution inside `module`; it takes [batch, channels, 1, time] then."""
@@ -38,7 +40,7 @@ def _two_dimensional(conv: nn.Conv1d | nn.ConvTranspose1d) -> nn.Module:
     kind: type[nn.Conv2d | nn.ConvTranspose2d] = nn.Conv2d
     if isinstance(conv, nn.ConvTranspose1d):
         kind, options["output_padding"] = nn.ConvTranspose2d, (0, conv.output_padding[0])
-    with torch.device("meta"):
+    with without_weights():
         found = kind(conv.in_channels, conv.out_channels, (1, conv.kernel_size[0]), **options)
     weight = conv.weight.detach()[:, :, None].contiguous(memory_format=torch.channels_last)
     found.weight = nn.Parameter(weight, requires_grad=False)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from xtts import quantised
 from xtts.config import ConfigError, ModelConfig
 from xtts.empty import without_weights
 from xtts.gpt import GPT, from_coqui
@@ -42,46 +43,81 @@ class Model:
     vocoder: Vocoder
     speaker_encoder: SpeakerEncoder
     mel_stats: Tensor
+    kind: str = "fp32"
 
     def load_gpt(self, state: Mapping[str, Tensor]) -> None:
         """Takes the learning part out of `state` (names as in `model.pth`); the rest stays.
 
         Raises ConfigError when the tensors are not this model's.
         """
-        fill_gpt(self.gpt, state, "the checkpoint")
+        gpt = load_gpt(
+            state, self.config, kind=self.kind, device=self.device, source="the checkpoint"
+        )
+        self.gpt = gpt.eval().requires_grad_(False)
+
+    def let_gpt_go(self) -> None:
+        """Gives its memory back; `load_gpt` is needed before the next word."""
+        with without_weights():
+            self.gpt = GPT(self.config.gpt).eval()
 
 
 def load(
-    folder: Path, device: torch.device | str = "cpu", mel_device: torch.device | str = "cpu"
+    folder: Path,
+    device: torch.device | str = "cpu",
+    mel_device: torch.device | str = "cpu",
+    *,
+    kind: str = "fp32",
 ) -> Model:
-    """Loads a model folder onto `device`; mel_device: where the speaker's mel is taken.
+    """Loads a model folder onto `device`; mel_device: where the speaker's mel is taken; kind: the
+    type of the transformer's weights, fp32, int8 or int4 (`xtts.quantised`; a CPU's).
 
     Raises ConfigError when a file is missing or does not belong to the others.
     """
     device = torch.device(device)
     config = ModelConfig.read(folder)
     state = read_tensors(folder / "model.pth")
+    gpt = load_gpt(state, config, kind=kind, device=device)
     return Model(
+        kind=kind,
         config=config,
         device=device,
         tokenizer=Tokenizer(config, folder),
-        gpt=load_gpt(state, config).eval().requires_grad_(False).to(device),
+        gpt=gpt.eval().requires_grad_(False),
         vocoder=load_vocoder(state, config).to(device),
         speaker_encoder=load_speaker_encoder(state, config, mel_device).to(device),
         mel_stats=mel_stats(folder, state),
     )
 
 
-def load_gpt(state: Mapping[str, Tensor], config: ModelConfig, dropout: float = 0.0) -> GPT:
-    """The learning part alone, in float32 on the CPU, its gradients on."""
+def load_gpt(
+    state: Mapping[str, Tensor],
+    config: ModelConfig,
+    dropout: float = 0.0,
+    *,
+    kind: str = "fp32",
+    device: torch.device | str = "cpu",
+    source: str = "model.pth",
+) -> GPT:
+    """The learning part alone, in float32, its gradients on; or its matrices of another kind.
+
+    Raises ConfigError, naming `source`, when the tensors of `state` are not this model's.
+    """
     with without_weights():
         gpt = GPT(config.gpt, dropout)
-    fill_gpt(gpt, state, "model.pth")
+    found = _belonging(gpt, state, source)
+    if kind != "fp32":
+        _quantise(gpt, found, kind)
+    # A copy, always: the source is memory-mapped, and training must not write into it.
+    placed = {
+        name: torch.empty(tensor.shape, device=device).copy_(found[name])
+        for name, tensor in gpt.state_dict().items()
+    }
+    gpt.load_state_dict(placed, assign=True)
     return gpt.requires_grad_(True)
 
 
-def fill_gpt(gpt: GPT, state: Mapping[str, Tensor], source: str) -> None:
-    """Puts the tensors of `state` in the place of the GPT's own, as float32."""
+def _belonging(gpt: GPT, state: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
+    """The GPT's tensors out of `state`, under its own names."""
     own = gpt.state_dict()
     found = from_coqui(state)
     missing = sorted(own.keys() - found.keys())
@@ -93,14 +129,17 @@ def fill_gpt(gpt: GPT, state: Mapping[str, Tensor], source: str) -> None:
                 f"{source}: gpt.{name} is {list(found[name].shape)}, and config.json with "
                 f"vocab.json ask for {list(tensor.shape)}. Take files that belong together."
             )
-    device = next(gpt.parameters()).device
-    target = torch.device("cpu") if device.type == "meta" else device
-    # A copy, always: the source is memory-mapped, and training must not write into it.
-    placed = {
-        name: torch.empty(tensor.shape, device=target).copy_(found[name])
-        for name, tensor in own.items()
-    }
-    gpt.load_state_dict(placed, assign=True)
+    return found
+
+
+def _quantise(gpt: GPT, found: dict[str, Tensor], kind: str) -> None:
+    """Puts the transformer's matrices in their place one by one, so that never more than one of
+    them is there in float32."""
+    for name, module in list(gpt.gpt.named_modules()):
+        if isinstance(module, nn.Linear):
+            weight, bias = found.pop(f"gpt.{name}.weight"), found.pop(f"gpt.{name}.bias")
+            parent, _, own = name.rpartition(".")
+            setattr(gpt.gpt.get_submodule(parent), own, quantised.linear(kind, weight, bias))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -106,5 +106,5 @@ class Speaker:
 
     def _let_go(self) -> None:
         if not self.keep_weights and self.device == "cpu":
-            self._model.gpt.to("meta")
+            self._model.let_gpt_go()
             self._loaded = None

@@ -1,0 +1,88 @@
+"""Fewer bits: how far off, and when chosen."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from xtts import quantised
+from xtts.model import load, read_tensors
+from xtts.quantised import Int4Linear, Int8Linear, choose, linear
+from xtts.synthesis import speak
+from xtts.voice import from_reference
+
+# Relative to the norm of float32's result, for normal weights and inputs.
+WORST = {"fp32": 1e-6, "int8": 0.012, "int4": 0.12}
+
+
+@pytest.mark.parametrize("kind", WORST)
+@pytest.mark.parametrize("shape", [(1, 64), (2, 5, 64)])
+def test_a_layer_is_as_far_off_as_its_bits_allow(kind: str, shape: tuple[int, ...]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    plain = nn.Linear(64, 96)
+    plain.weight.data.normal_(0, 0.1, generator=generator)
+    plain.bias.data.normal_(0, 0.1, generator=generator)
+    x = torch.randn(shape, generator=generator)
+    with torch.inference_mode():
+        wanted, found = plain(x), linear(kind, plain.weight, plain.bias)(x)
+    assert found.shape == wanted.shape and found.dtype == torch.float32
+    error = float((found - wanted).norm() / wanted.norm())
+    assert error < WORST[kind]
+    assert kind == "fp32" or error > WORST[kind] / 20  # it is really rounded
+
+
+@pytest.mark.parametrize("kind", ["int8", "int4"])
+def test_a_row_of_zeros_and_an_outlier_do_no_harm(kind: str) -> None:
+    weight = torch.zeros(16, 64)
+    weight[1, 3] = 50.0
+    with torch.inference_mode():
+        found = linear(kind, weight, torch.ones(16))(torch.eye(64)[3][None])
+    torch.testing.assert_close(
+        found, torch.tensor([[1.0, 51.0, *[1.0] * 14]]), rtol=0.02, atol=0.02
+    )
+
+
+def test_int4_refuses_a_width_that_its_groups_do_not_divide() -> None:
+    with pytest.raises(ValueError, match="40 columns are no multiple of 32"):
+        Int4Linear(torch.zeros(8, 40), torch.zeros(8))
+
+
+@pytest.mark.parametrize(
+    ("times", "width", "value", "why"),
+    [
+        ({"fp32": 3.0, "int8": 1.0}, 1024, "int8", "3.0 times as fast"),
+        ({"fp32": 1.1, "int8": 1.0}, 1024, "fp32", "not worth rounding"),
+        ({"fp32": 1.0, "int8": 2.0}, 1024, "fp32", "0.5 times"),
+        ({}, 256, "fp32", "not bound by memory"),
+    ],
+)
+def test_what_is_chosen(times: dict[str, float], width: int, value: str, why: str) -> None:
+    choice = choose(times, width)
+    assert choice.value == value and why in choice.reason
+
+
+def test_the_measurement_measures_both() -> None:
+    seconds = quantised.measured(512, layers=1)
+    assert seconds.keys() == {"fp32", "int8"} and min(seconds.values()) > 0
+    assert quantised.fastest(256).value == "fp32"
+
+
+def test_a_model_speaks_with_int8_and_takes_other_weights(base_folder: Path) -> None:
+    plain, small = load(base_folder), load(base_folder, kind="int8")
+    kinds = [type(module) for module in small.gpt.gpt.modules()]
+    assert kinds.count(Int8Linear) == 4 * len(small.gpt.gpt.h) and nn.Linear not in kinds
+    voice = from_reference(plain, torch.sin(torch.arange(44_100) / 20))
+    ids = torch.randint(3, 40, (9,))
+    with torch.inference_mode():
+        wanted, found = (
+            model.gpt.step(model.gpt.prefix(voice.latents, ids), model.gpt.gpt.new_cache(1, 60))[0]
+            for model in (plain, small)
+        )
+    assert float((found - wanted).norm() / wanted.norm()) < 0.05
+    before = speak(small, voice, "a thin hat", "en", seed=1)
+    small.let_gpt_go()
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        speak(small, voice, "a thin hat", "en", seed=1)
+    small.load_gpt(read_tensors(base_folder / "model.pth"))
+    assert torch.equal(speak(small, voice, "a thin hat", "en", seed=1), before)
