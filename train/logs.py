@@ -4,7 +4,6 @@ The three tell the same: whatever a curve shows can be read from the file again,
 no step stands there twice.
 """
 
-import json
 import logging
 import math
 import resource
@@ -12,18 +11,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 
 from train.batches import Batch
+from train.curves import Curves
 from train.learner import StepResult, Validation
 from train.machine import MachineFigures
-from train.pictures import spectrogram
+from train.metrics import Metrics
 from train.samples import Sidecar
 from train.tensorboard import TensorBoard
 from xtts import audio
-from xtts.atomic import replace_file
 from xtts.runs import RunFolder
 
 log = logging.getLogger("train")
@@ -45,31 +44,25 @@ class Logs:
         tensorboard: TensorBoard | None = None,
         machine: MachineFigures | None = None,
     ) -> None:
-        # 0.4 s, and without TensorFlow where that is installed too: a run logs, `check` need not.
-        from torch.utils.tensorboard import SummaryWriter
-
         self.run = run
         self.num_epochs = num_epochs
         self.steps_per_epoch = steps_per_epoch
         self.log_every = log_every
         self.tensorboard = tensorboard
         self.machine = machine
-        self._told_fault = False
+        self._told: set[str] = set()
         self._first_step = first_step
         self._started = time.monotonic()
-        cut_back(run.metrics, first_step)
-        run.folder.mkdir(parents=True, exist_ok=True)
-        self._file: IO[str] = run.metrics.open("a", encoding="utf-8")
-        self._writer: Any = SummaryWriter(str(runs_dir), purge_step=first_step + 1, flush_secs=5)
+        self._metrics = Metrics(run.metrics, first_step)
+        self._curves = Curves(runs_dir, first_step)
 
     def __enter__(self) -> "Logs":
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._forgiving():
-            self._writer.close()
-        with self._forgiving():
-            self._file.close()
+        with self._forgiving("The curves"):
+            self._curves.close()
+        self._metrics.close()
         if self.tensorboard:
             self.tensorboard.close()
             log.info("`make tensorboard` shows the curves again.")
@@ -130,35 +123,33 @@ class Logs:
             if told.mode == "skipped" or not path.is_file():
                 continue
             waveform = audio.read(path, audio.VOCODER_RATE)
-            self._writer.add_audio(f"sample/{what}", waveform, epoch, audio.VOCODER_RATE)
-            self._writer.add_image(f"sample/{what}", spectrogram(waveform), epoch)
+            with self._forgiving("The curves"):
+                self._curves.sound(f"sample/{what}", waveform, epoch)
         if told.similarity is not None:
-            self._writer.add_scalar("sample/similarity", told.similarity, epoch)
-        self._writer.flush()
+            with self._forgiving("The curves"):
+                self._curves.numbers("sample", {"similarity": told.similarity}, epoch)
 
     def _record(self, kind: str, record: dict[str, Any]) -> None:
         plain = {
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in record.items()
         }
-        with self._forgiving():
-            self._file.write(json.dumps({"kind": kind, **plain}) + "\n")
-            self._file.flush()
-            for name, value in plain.items():
-                if isinstance(value, int | float) and name not in ("step", "epoch"):
-                    self._writer.add_scalar(f"{kind}/{name}", value, record["step"])
-            for name, value in record.get("machine", {}).items():
-                self._writer.add_scalar(f"machine/{name}", value, record["step"])
+        with self._forgiving("metrics.jsonl"):
+            self._metrics.write({"kind": kind, **plain})
+        with self._forgiving("The curves"):
+            self._curves.numbers(kind, plain, record["step"])
+            self._curves.numbers("machine", record.get("machine", {}), record["step"])
 
     @contextmanager
-    def _forgiving(self) -> Iterator[None]:
+    def _forgiving(self, what: str) -> Iterator[None]:
         """A full disk costs curves; the next checkpoint decides whether training goes on."""
         try:
             yield
+            self._told.discard(what)
         except OSError as error:
-            if not self._told_fault:
-                log.warning("The logs cannot be written (%s). Training goes on.", error)
-            self._told_fault = True
+            if what not in self._told:
+                log.warning("%s cannot be written (%s). Training goes on.", what, error)
+            self._told.add(what)
 
     def _left(self, epoch: int, number: int, step: int) -> str:
         done = step - self._first_step
@@ -172,30 +163,3 @@ def memory_bytes() -> int:
     if torch.cuda.is_initialized():
         return int(torch.cuda.max_memory_allocated())
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def cut_back(path: Path, step: int) -> None:
-    """Removes what a killed run wrote behind its last checkpoint, and a half-written line."""
-    if not path.is_file():
-        return
-    lines = path.read_bytes().split(b"\n")
-    rest, steps = lines.pop(), [_step_of(line) for line in lines]
-    kept = [line for line, at in zip(lines, steps, strict=True) if at is not None and at <= step]
-    if (damaged := steps.count(None) + bool(rest)) > 0:
-        log.warning(
-            "%s: %d lines are cut off or damaged and are removed; the run was killed while it "
-            "wrote, or the disk was full.", path, damaged,
-        )  # fmt: skip
-    if len(kept) != len(lines) or rest:
-        replace_file(path, lambda file: file.write(b"".join(line + b"\n" for line in kept)))
-    last = max((at for at in steps if at is not None and at <= step), default=0)
-    if kept and last < step:
-        log.warning("%s: steps %d to %d are missing; they were learned.", path, last + 1, step)
-
-
-def _step_of(line: bytes) -> int | None:
-    """None for a line that is no record, or no text."""
-    try:
-        return int(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
-        return None

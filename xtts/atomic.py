@@ -14,7 +14,8 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -72,11 +73,18 @@ def replace_file(path: Path, writer: Callable[[BinaryIO], object]) -> Written:
 
 def make_folder(folder: Path) -> None:
     """Makes a folder, and those above it, where it is missing. Raises DiskFull or WriteError."""
-    try:
+    above = next((path for path in folder.parents if path.exists()), folder.parent)
+    with refused(above / folder.name):
         folder.mkdir(parents=True, exist_ok=True)
+
+
+@contextmanager
+def refused(path: Path) -> Iterator[None]:
+    """Raises DiskFull or WriteError, with its sentence, for an OSError about `path` inside."""
+    try:
+        yield
     except OSError as error:
-        above = next(path for path in folder.parents if path.exists())
-        raise _explained(error, above / folder.name, 0) from error
+        raise _explained(error, path, 0) from error
 
 
 def write_json(path: Path, value: dict[str, Any]) -> Written:

@@ -16,7 +16,7 @@ import torch
 
 from tests.train.saving import FINGERPRINT, provenance
 from train.checkpoints import Checkpoints
-from train.logs import cut_back
+from train.metrics import cut_back
 from xtts.runs import RunFolder
 
 REGION = 64 * 1024

@@ -16,20 +16,23 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from tests.xtts.test_atomic import full_after
 from tests.xtts.test_worker import gone
 from train.batches import Batch
 from train.learner import StepResult, Validation
-from train.logs import Logs, cut_back
+from train.logs import Logs
+from train.metrics import cut_back
 from train.pictures import spectrogram
 from train.samples import Sidecar
 from train.tensorboard import TensorBoard, free_port
 from xtts import audio
+from xtts.atomic import WriteError
 from xtts.runs import RunFolder
 
 NUM_EPOCHS, STEPS_PER_EPOCH = 2, 4
@@ -144,21 +147,46 @@ def test_cutting_back_leaves_a_sound_file_alone(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_costs_records_and_not_the_run(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Full:
-        def write(self, _text: str) -> None:
+    with logs(tmp_path) as found:
+        train(found, 1, 1)
+        with monkeypatch.context() as patched:
+            full_after(patched, 20)
+            train(found, 2, 3)
+        train(found, 4, 4)
+    told = [message for message in caplog.messages if "No space left" in message]
+    assert len(told) == 1 and told[0].startswith("metrics.jsonl") and "Training goes on" in told[0]
+    # Half a line is taken back: what was written before and after it can be read.
+    assert [record["step"] for record in records(tmp_path)] == [1, 4]
+
+
+def test_curves_come_back_with_the_space(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("train.curves.STEPS_BEFORE_ANOTHER", 3)
+    with logs(tmp_path) as found:
+        train(found, 1, 1)
+
+        def full(*_: Any) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        def close(self) -> None:
-            self.write("")
-
-    with logs(tmp_path) as found:
-        found._file.close()
-        found._file = cast(Any, Full())
-        train(found, 1, 3)
+        monkeypatch.setattr(found._curves._writer, "add_scalar", full)
+        train(found, 2, 2)
+        assert found._curves._writer is None
+        train(found, 3, 6)
     told = [message for message in caplog.messages if "No space left" in message]
-    assert len(told) == 1 and "Training goes on" in told[0]
+    assert len(told) == 1 and told[0].startswith("The curves")
+    assert [record["step"] for record in records(tmp_path)] == [1, 2, 3, 4, 5, 6]
+    assert curves(tmp_path).Scalars("train/loss")[-1].step == 6
+
+
+@pytest.mark.parametrize("where", ["output", "runs"])
+def test_a_place_that_cannot_be_written_is_told_at_the_start(tmp_path: Path, where: str) -> None:
+    (tmp_path / where).touch()
+    with pytest.raises(WriteError, match="could not be written") as raised:
+        logs(tmp_path)
+    assert raised.value.exit_code == 2
 
 
 def test_a_sample_is_heard_and_seen(tmp_path: Path) -> None:
