@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
 
 def measure(base: str, folder: Path) -> dict[str, float | int | str]:
     """Runs `python -m train` on `base` with 8 clips of 3 to 9 s for one epoch."""
-    _dataset(folder / "data")
+    dataset(folder / "data")
     settings = {
         "base-model": base, "dataset-dir": folder / "data", "output-dir": folder / "output",
         "runs-dir": folder / "runs", "cache-dir": folder / "cache", "num-epochs": 1,
@@ -88,7 +88,8 @@ def pss_bytes(pid: int) -> int:
     return 0
 
 
-def _dataset(folder: Path) -> None:
+def dataset(folder: Path) -> None:
+    """Eight clips of 3 to 9 s, a hum in noise, in LJSpeech's layout."""
     (folder / "wavs").mkdir(parents=True)
     generator = np.random.default_rng(0)
     rows = []
