@@ -111,9 +111,14 @@ def choose_device(
 
 def choose_precision(machine: Environment, device: str, wish: str) -> Choice:
     """PRECISION: auto is bf16 where the hardware multiplies it and multiplied it right, else fp16
-    where that was right, else fp32."""
+    where that was right, else fp32. Raises DeviceError for fp16 on a CPU."""
     gpu = gpu_at(machine, device)
     failed = gpu.failed - gpu.without_cudnn if gpu else frozenset()
+    if wish == "fp16" and gpu is None:
+        raise DeviceError(
+            "PRECISION=fp16 is for GPUs; this run is on the CPU, where fp16 is slower than fp32 and "
+            "less exact. Set PRECISION=auto."
+        )
     if wish != "auto":
         bad = f", although the check found attention_{wish} bad" * (f"attention_{wish}" in failed)
         return Choice(wish, f"PRECISION={wish}{bad}")

@@ -94,6 +94,73 @@ def test_the_third_in_a_row_stops_with_65():
     assert raised.value.exit_code == 65
 
 
+# fp16: on the CPU here, where the settings refuse it, so that its scaler is tested without a GPU.
+
+
+def overflowing(learner: Learner) -> None:
+    """Gradients that are too large at every scale, as of a model that has left fp16's range."""
+    for parameter in learner.gpt.parameters():
+        parameter.register_hook(lambda gradient: gradient * torch.inf)
+
+
+def test_fp16_looks_for_its_scale_without_blaming_the_data():
+    learner = a_learner(precision="fp16")
+    overflowing(learner)
+    before = weights(learner)
+    scales = [learner.scaler.get_scale()]
+    for _ in range(5):
+        assert not learner.learn(a_batch()).finite
+        scales.append(learner.scaler.get_scale())
+    assert scales == [65536.0 / 2**number for number in range(6)]
+    assert learner.non_finite_in_a_row == learner.num_non_finite == 0
+    assert same(before, weights(learner))
+
+
+def test_at_scale_1_overflow_is_a_fault_of_data_or_rate():
+    learner = a_learner(precision="fp16")
+    overflowing(learner)
+    with pytest.raises(NonFiniteError, match="3 steps in a row"):
+        for _ in range(30):
+            learner.learn(a_batch())
+    assert learner.scaler.get_scale() == 0.125
+
+
+def test_a_scale_that_stays_below_1_stops_with_65():
+    """Each step finite, and none with room left: as after an overflow now and then."""
+    learner = a_learner(precision="fp16")
+    learner.scaler.load_state_dict({**learner.scaler.state_dict(), "scale": 0.5})
+    for _ in range(9):
+        assert learner.learn(a_batch()).finite
+    with pytest.raises(NonFiniteError, match=r"below 1 in 10 steps.*PRECISION=bf16") as raised:
+        learner.learn(a_batch())
+    assert raised.value.exit_code == 65
+
+
+def test_the_scaler_goes_on_where_it_was():
+    first, second = a_learner(precision="fp16"), a_learner(precision="fp16")
+    state = {**first.scaler.state_dict(), "scale": 0.5, "_growth_tracker": 7}
+    first.scaler.load_state_dict(state)
+    for _ in range(4):
+        first.learn(a_batch())
+    second.resume(first.model_state(), first.trainer_state(), first.step)
+    assert second.scaler.state_dict() == first.scaler.state_dict()
+    assert second.scaler.state_dict()["_growth_tracker"] == 11
+    assert second.low_scale_in_a_row == 4
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_every_value_that_is_no_number_is_seen_in_loss_and_gradient(value: float):
+    learner = a_learner()
+    before = weights(learner)
+    handle = learner.gpt.text_head.weight.register_hook(
+        lambda gradient: torch.full_like(gradient, value)
+    )
+    assert not learner.learn(a_batch()).finite  # the loss is fine, its gradient is not
+    handle.remove()
+    assert same(before, weights(learner))
+    assert learner.learn(a_batch()).finite
+
+
 def test_a_resumed_learner_goes_on_bit_for_bit():
     straight, first = a_learner(), a_learner()
     for seed in range(4):

@@ -185,3 +185,9 @@ def test_a_containers_limits_count(
     assert found.cpu_count == (cores or 16)
     assert found.memory_bytes == (memory_bytes or everything.memory_bytes)
     assert oom_kills() == kills
+
+
+def test_fp16_on_a_cpu_is_refused() -> None:
+    with pytest.raises(DeviceError, match=r"PRECISION=fp16 is for GPUs.*Set PRECISION=auto"):
+        choose_precision(machine(bf16=True), "cpu", "fp16")
+    assert choose_precision(machine(SOUND), "cuda:0", "fp16").value == "fp16"
