@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -106,3 +107,20 @@ def test_deep_hears_the_demo_voice(tmp_path: Path) -> None:
     found = {one["id"]: one for one in json.loads(done.stdout)["findings"]}
     assert found["speech_cpu"]["status"] == "ok", found["speech_cpu"]
     assert "s of speech" in found["speech_cpu"]["observed"]
+
+
+@pytest.mark.slow
+def test_a_library_that_is_put_before_torchs_own_is_seen(tmp_path: Path) -> None:
+    """With LD_PRELOAD: torch 2.11 looks into its own folder before LD_LIBRARY_PATH (RPATH)."""
+    own = sorted(Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/lib/libcufft.so.*"))
+    if not own:
+        pytest.skip("torch is a build without CUDA here")
+    other = tmp_path / own[0].name
+    try:
+        other.hardlink_to(own[0])
+    except OSError:
+        shutil.copy(own[0], other)
+    done, _ = doctor("--json", HOME=str(tmp_path), PATH=os.defpath, LD_PRELOAD=str(other))
+    found = {one["id"]: one for one in json.loads(done.stdout)["findings"]}["library_path"]
+    assert found["status"] == "warn" and str(other) in found["evidence"]
+    assert found["fix"].startswith("env -u LD_LIBRARY_PATH -u LD_PRELOAD")
