@@ -116,7 +116,7 @@ def choose_precision(machine: Environment, device: str, wish: str) -> Choice:
     failed = gpu.failed - gpu.without_cudnn if gpu else frozenset()
     if wish == "fp16" and gpu is None:
         raise DeviceError(
-            "PRECISION=fp16 is for GPUs; this run is on the CPU, where fp16 is slower than fp32 and "
+            "PRECISION=fp16 is for GPUs; this run is on the CPU, where it is slower than fp32 and "
             "less exact. Set PRECISION=auto."
         )
     if wish != "auto":
