@@ -6,7 +6,6 @@ refused FFT  `benchmarks/cufft_shim.c` in front of libcufft: the check, and a wh
 """
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -86,7 +85,11 @@ def low_memory(device: str) -> dict[str, Any]:
 def refused_fft(device: str, folder: Path) -> dict[str, Any]:
     """What the check and a whole run make of a libcufft that refuses every plan."""
     library = build_shim(folder)
-    environ = {**os.environ, "LD_PRELOAD": str(library), "XDG_CACHE_HOME": str(folder / "cache")}
+    environ = {
+        **probe.Child().environment,
+        "LD_PRELOAD": str(library),
+        "XDG_CACHE_HOME": str(folder / "cache"),
+    }
     index = int(device.partition(":")[2] or 0)
     gpus = probe.probe(cache=folder / "gpus.json", child=probe.Child(environ=environ))
     return {
@@ -129,7 +132,7 @@ def run_of_one_epoch(folder: Path, environ: Mapping[str, str], device: str) -> d
 def sound_run(device: str) -> dict[str, Any]:
     """The same run with nothing in front of libcufft: its sample is spoken in process."""
     with tempfile.TemporaryDirectory() as name:
-        environ = {**os.environ, "XDG_CACHE_HOME": name}
+        environ = {**probe.Child().environment, "XDG_CACHE_HOME": name}
         return run_of_one_epoch(Path(name) / "run", environ, device)
 
 

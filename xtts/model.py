@@ -66,24 +66,29 @@ def load(
     device: torch.device | str = "cpu",
     mel_device: torch.device | str = "cpu",
     *,
-    kind: str = "fp32",
+    precision: str = "fp32",
 ) -> Model:
-    """Loads a model folder onto `device`; mel_device: where the speaker's mel is taken; kind: the
-    type of the transformer's weights, fp32, int8 or int4 (`xtts.quantised`; a CPU's).
+    """Loads a model folder onto `device`; mel_device: where the speaker's mel is taken; precision:
+    fp32 is exact, int8 and int4 are the transformer's weights on a CPU, auto what is fastest here
+    (`xtts.quantised`).
 
     Raises ConfigError when a file is missing or does not belong to the others.
     """
     device = torch.device(device)
     config = ModelConfig.read(folder)
     state = read_tensors(folder / "model.pth")
+    kind, vocoder_type = quantised.resolved(precision, device.type, config.gpt.width)
     gpt = load_gpt(state, config, kind=kind, device=device)
+    vocoder = load_vocoder(state, config).to(device)
+    if vocoder_type is not None:
+        vocoder.lay_out(vocoder_type)
     return Model(
         kind=kind,
         config=config,
         device=device,
         tokenizer=Tokenizer(config, folder),
         gpt=gpt.eval().requires_grad_(False),
-        vocoder=load_vocoder(state, config).to(device),
+        vocoder=vocoder,
         speaker_encoder=load_speaker_encoder(state, config, mel_device).to(device),
         mel_stats=mel_stats(folder, state),
     )

@@ -91,6 +91,16 @@ def linear(kind: str, weight: Tensor, bias: Tensor) -> nn.Module:
     return found
 
 
+def resolved(precision: str, device: str, width: int) -> tuple[str, torch.dtype | None]:
+    """What a precision means on this machine: the kind of the transformer's weights, and the type
+    of the vocoder, None for the published layout in float32."""
+    if precision == "fp32" or device != "cpu":
+        return "fp32", None
+    # bfloat16 only where it is multiplied as such; another layout is faster anywhere.
+    vocoder_type = torch.bfloat16 if torch.cpu._is_amx_tile_supported() else torch.float32
+    return (fastest(width).value if precision == "auto" else precision), vocoder_type
+
+
 def choose(seconds: Mapping[str, float], width: int) -> Choice:
     """Which kind to speak with, from what one row took in each. Four bits are never chosen unasked:
     they are heard (docs/benchmarks.md)."""

@@ -28,14 +28,18 @@ def speak(
     *,
     decoding: Decoding | None = None,
     seed: int = 0,
+    max_codes: int | None = None,
 ) -> Tensor:
     """Speaks `text`: a waveform `[samples]` in float32 at 24,000 Hz, on the CPU.
 
-    The same seed speaks the same waveform. Raises TextError for text that cannot be spoken and
+    The same seed speaks the same waveform. max_codes: the most that each piece may take, 46 ms
+    each. Raises TextError for text that cannot be spoken and
     DecodingError when the model says what is no number.
     """
-    pieces = list(speak_pieces(model, voice, text, language, decoding=decoding, seed=seed))
-    return torch.cat(pieces)
+    pieces = speak_pieces(
+        model, voice, text, language, decoding=decoding, seed=seed, max_codes=max_codes
+    )
+    return torch.cat(list(pieces))
 
 
 @torch.inference_mode()
@@ -47,11 +51,16 @@ def speak_pieces(
     *,
     decoding: Decoding | None = None,
     seed: int = 0,
+    max_codes: int | None = None,
 ) -> Iterator[Tensor]:
     """As `speak`, one waveform for each piece that fits the model's token budget."""
+    rules = decoding or model.config.decoding
     pieces = model.tokenizer.split(text, language)
-    for chunks in _pieces(model, voice, pieces, language, decoding, seed, whole=True):
-        waveform = torch.cat(list(chunks))
+    for steps in _pieces(model, voice, pieces, language, rules, seed, max_codes):
+        vocoder = _vocoder(model, voice)
+        for latent in steps:
+            vocoder.add(latent)
+        waveform = checked(torch.cat(list(vocoder.rest())))
         yield faded(waveform) if len(pieces) > 1 else waveform
 
 
@@ -64,13 +73,16 @@ def stream(
     *,
     decoding: Decoding | None = None,
     seed: int = 0,
+    max_codes: int | None = None,
 ) -> Iterator[Tensor]:
     """As `speak`, in chunks as soon as they can be spoken: a small one first, then larger ones.
 
     Joined they are what `speak` says, within rounding.
     """
+    rules = decoding or model.config.decoding
     pieces = model.tokenizer.split(text, language)
-    for chunks in _pieces(model, voice, pieces, language, decoding, seed, whole=False):
+    for steps in _pieces(model, voice, pieces, language, rules, seed, max_codes):
+        chunks = (checked(chunk) for chunk in _chunks(_vocoder(model, voice), steps))
         yield from faded_stream(chunks) if len(pieces) > 1 else chunks
 
 
@@ -79,37 +91,32 @@ def _pieces(
     voice: Voice,
     pieces: list[str],
     language: str,
-    decoding: Decoding | None,
+    rules: Decoding,
     seed: int,
-    *,
-    whole: bool,
+    max_codes: int | None,
 ) -> Iterator[Iterator[Tensor]]:
-    """The chunks of each piece of text; `whole`: spoken when all its codes are there."""
+    """For each piece of text its latents `[1, width]`, as they are made."""
     generator = torch.Generator(model.device).manual_seed(seed)
     for piece in pieces:
         ids = torch.tensor(model.tokenizer.encode(piece, language), device=model.device)
-        utterance = Utterance(model.gpt, decoding or model.config.decoding, generator)
+        utterance = Utterance(model.gpt, rules, generator, max_codes)
         steps = codes_one_by_one(model.gpt, voice.latents, ids, utterance)
-        yield (checked(chunk) for chunk in _chunks(model, voice, utterance, steps, whole=whole))
+        yield (said.latents[-1][None] for said in steps)
 
 
-def _chunks(
-    model: Model,
-    voice: Voice,
-    utterance: Utterance,
-    steps: Iterator[Utterance],
-    *,
-    whole: bool,
-) -> Iterator[Tensor]:
-    vocoder = ChunkedVocoder(model.vocoder, model.config.vocoder, voice.speaker)
+def _chunks(vocoder: ChunkedVocoder, latents: Iterator[Tensor]) -> Iterator[Tensor]:
     sizes = chunk_codes()
     wanted = next(sizes)
-    for _ in steps:
-        vocoder.add(utterance.latents[-1][None])
-        if not whole and not utterance.done and vocoder.ready_codes() >= wanted:
+    for latent in latents:
+        vocoder.add(latent)
+        if vocoder.ready_codes() >= wanted:
             yield vocoder.speak()
             wanted = next(sizes)
     yield from vocoder.rest()
+
+
+def _vocoder(model: Model, voice: Voice) -> ChunkedVocoder:
+    return ChunkedVocoder(model.vocoder, model.config.vocoder, voice.speaker)
 
 
 def checked(waveform: Tensor) -> Tensor:

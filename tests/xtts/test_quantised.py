@@ -69,7 +69,7 @@ def test_the_measurement_measures_both() -> None:
 
 
 def test_a_model_speaks_with_int8_and_takes_other_weights(base_folder: Path) -> None:
-    plain, small = load(base_folder), load(base_folder, kind="int8")
+    plain, small = load(base_folder), load(base_folder, precision="int8")
     kinds = [type(module) for module in small.gpt.gpt.modules()]
     assert kinds.count(Int8Linear) == 4 * len(small.gpt.gpt.h) and nn.Linear not in kinds
     voice = from_reference(plain, torch.sin(torch.arange(44_100) / 20))
