@@ -112,7 +112,7 @@ def injected_fault(kind: str) -> None:
 
 
 def _no_number(module: Any, _given: Any, found: Any) -> Any:
-    return found * float("nan") if type(module).__name__ == "Vocoder" else None
+    return found * float("nan") if type(module).__name__ == "HifiganGenerator" else None
 
 
 def _speaker(arguments: argparse.Namespace) -> Speaks:

@@ -27,12 +27,17 @@ class WorkerFailed(SotaqueError):
 
 
 def answer_of(error: Exception, device: str) -> dict[str, Any] | None:
-    """What the child answers to an error: a sentence, a fault of its device; None for others."""
-    if isinstance(error, faults.NotFinite):
-        return {"ok": False, "reason_code": "not_finite", "reason": str(error)}
-    if isinstance(error, SotaqueError):
-        return {"ok": False, "reason_code": "refused", "reason": str(error)}
+    """What the child answers to an error: a sentence, a fault of its device; None for others.
+
+    Whatever the error was, a device that computes no more is what is told.
+    """
     found = faults.classify(error, faults.free_bytes(device))
+    if poison := faults.poisoned(device):
+        number = found.code if found and found.sticky else None
+        found = Fault(Outcome.STICKY, "context", number, poison)
+    elif isinstance(error, SotaqueError):
+        code = "not_finite" if isinstance(error, faults.NotFinite) else "refused"
+        return {"ok": False, "reason_code": code, "reason": str(error)}
     if found is None:
         return None
     if found.part.startswith("memory"):

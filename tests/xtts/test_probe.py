@@ -5,6 +5,7 @@
 
 import json
 import os
+import signal
 import sys
 import time
 from dataclasses import replace
@@ -188,6 +189,23 @@ def test_what_a_hanging_child_started_ends_with_it(tmp_path: Path) -> None:
     )
     run((sys.executable, "-c", code), os.environ, 2.0)
     assert gone(int(left.read_text()))
+
+
+def test_a_child_that_cannot_be_killed_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In a driver's call (state D) SIGKILL does nothing: stood for by one that does nothing."""
+    left = tmp_path / "pid"
+    code = f"import os, time; open({str(left)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    with monkeypatch.context() as patched:
+        patched.setattr("os.killpg", lambda *_: None)
+        patched.setattr("xtts.probe.REAP_SECONDS", 0.2)
+        begun = time.monotonic()
+        _, ending = run((sys.executable, "-c", code), os.environ, 1.0)
+        assert time.monotonic() - begun < 10
+    assert ending.hung and of_ending(ending, "")[0] is Outcome.HANG
+    assert "it hangs in a driver call" in caplog.text
+    os.kill(int(left.read_text()), signal.SIGKILL)
 
 
 def test_the_child_has_no_stdin_and_a_group_of_its_own_and_asks_nvml(tmp_path: Path) -> None:

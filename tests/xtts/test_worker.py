@@ -1,5 +1,6 @@
 """The worker may crash, hang or run out of memory; its parent always gets an answer or a reason."""
 
+import json
 import os
 import signal
 import subprocess
@@ -13,12 +14,13 @@ import pytest
 import soundfile
 import torch
 
-from xtts import audio, model, worker_child
+from xtts import audio, faults, model, worker_child
 from xtts.atomic import sha256_of
+from xtts.errors import SotaqueError
 from xtts.speaking import SpeakRequest
 from xtts.verdicts import Outcome
 from xtts.worker import Worker
-from xtts.worker_faults import WorkerFailed, death
+from xtts.worker_faults import WorkerFailed, answer_of, death, failed
 
 QUICK = (sys.executable, "-m", "tests.xtts.quick_worker")
 
@@ -109,6 +111,19 @@ def test_injected_faults(
     assert worker.pid is None  # its context is not asked again
     monkeypatch.delenv("SOTAQUE_WORKER_FAULT")
     assert worker.speak(request(tmp_path), 30).audio_seconds == 0.1
+
+
+def test_a_refusal_by_a_dead_gpu_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    says = [""]
+    monkeypatch.setattr(faults, "poisoned", lambda _device: says[0])
+    error = SotaqueError("The reference is silent.")
+    for says[0], code in (("", "refused"), ("CUDA error: unspecified launch failure", "gpu_fault")):
+        answer = answer_of(error, "cuda:0")
+        assert answer is not None and answer["reason_code"] == code
+    told = failed(json.loads(json.dumps(answer)))
+    assert told.fault is not None and told.fault.sticky and "launch failure" in str(told)
+    says[0] = ""
+    assert answer_of(KeyError("a mistake of ours"), "cpu") is None
 
 
 def test_how_a_child_is_to_compute_is_passed_on(
