@@ -4,7 +4,6 @@ Only the GPT with its conditioning learns; DVAE, vocoder and speaker encoder are
 Weights are kept in float32, products run in bfloat16 where the machine has it.
 """
 
-import hashlib
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,20 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from train.batches import Batch
+from train.optimizer import ADAM_BETAS, ADAM_EPSILON, mixed, schedule, weight_groups
 from xtts import faults
 from xtts.errors import SotaqueError
 from xtts.gpt import GPT, Losses, from_coqui, to_coqui
 
 log = logging.getLogger("train")
 
-# AdamW as in Coqui's recipe (recipes/ljspeech/xtts_v2/train_gpt_xtts.py).
-ADAM_BETAS = (0.9, 0.96)
-ADAM_EPSILON = 1e-8
-# XTTS-v2's learning rate there; small models name their own in config.json.
-XTTS_LEARNING_RATE = 5e-6
-# Behind the warm-up the rate holds for so many steps, then falls with 1/sqrt(step). It depends on
-# the step alone, so that a longer NUM_EPOCHS continues a run instead of changing it.
-HOLD_STEPS = 1000
 MAX_NON_FINITE_IN_A_ROW = 3
 # A scale below 1 means that gradients overflow fp16 unscaled: it only gets worse from there.
 MAX_LOW_SCALE_IN_A_ROW = 10
@@ -89,7 +81,7 @@ class Learner:
             self.device.type, enabled=recipe.precision == "fp16"
         )
         self.optimizer = torch.optim.AdamW(
-            _weight_groups(self.gpt, recipe.weight_decay), lr=recipe.learning_rate,
+            weight_groups(self.gpt, recipe.weight_decay), lr=recipe.learning_rate,
             betas=ADAM_BETAS, eps=ADAM_EPSILON, fused=True,
         )  # fmt: skip
 
@@ -179,7 +171,7 @@ class Learner:
 
     def _backward(self, batch: Batch) -> tuple[Losses, Tensor]:
         # Dropout draws from (seed, step) alone: whatever ran between two steps changes nothing.
-        torch.manual_seed(_mixed(self.recipe.seed, self.step))
+        torch.manual_seed(mixed(self.recipe.seed, self.step))
         with self._precision():
             losses = self.gpt.losses(batch.rows.to(self.device))
         loss = self._weighted(losses.text, losses.audio)
@@ -225,35 +217,3 @@ class Learner:
         kind = kinds.get(self.recipe.precision)
         with torch.autocast(self.device.type, dtype=kind, enabled=kind is not None):
             yield
-
-
-def schedule(step: int, warmup_steps: int) -> float:
-    """The share of the peak rate at `step` (from 0): linear warm-up, hold, inverse square root."""
-    warm = min(1.0, (step + 1) / max(1, warmup_steps))
-    hold = max(HOLD_STEPS, warmup_steps)
-    return warm * min(1.0, (hold / (step + 1)) ** 0.5)
-
-
-def _weight_groups(gpt: GPT, weight_decay: float) -> list[dict[str, Any]]:
-    """Weight decay on matrices only; not on biases, norms and embeddings, as in Coqui's recipe."""
-    spared = {
-        id(parameter)
-        for module in gpt.modules()
-        if isinstance(module, nn.Embedding | nn.LayerNorm | nn.GroupNorm)
-        for parameter in module.parameters()
-    }
-    decayed: list[nn.Parameter] = []
-    kept: list[nn.Parameter] = []
-    for name, parameter in gpt.named_parameters():
-        matrix = parameter.dim() > 1 and id(parameter) not in spared and "latents" not in name
-        (decayed if matrix else kept).append(parameter)
-    return [
-        {"params": decayed, "weight_decay": weight_decay},
-        {"params": kept, "weight_decay": 0.0},
-    ]
-
-
-def _mixed(seed: int, step: int) -> int:
-    """One 63-bit number from both, so that neighbouring seeds share no step."""
-    digest = hashlib.sha256(f"{seed}/{step}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1

@@ -5,7 +5,7 @@ Each returns its value with the reason, which is printed before the run.
 
 from dataclasses import dataclass
 
-from train.learner import XTTS_LEARNING_RATE
+from train.optimizer import XTTS_LEARNING_RATE
 from xtts.sizes import TrainingAdvice
 
 DEFAULT_EPOCHS = 10

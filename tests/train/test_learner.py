@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from train.batches import Batch
-from train.learner import Learner, NonFiniteError, Recipe, schedule
+from train.learner import Learner, NonFiniteError, Recipe
+from train.optimizer import schedule
 from xtts.gpt import new_gpt
 from xtts.rows import pack
 from xtts.sizes import GPTShape
