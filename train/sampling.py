@@ -16,7 +16,7 @@ from train import lost_gpu
 from train.placement import Failure, Plan, after_fault, failure_of, surprising
 from train.samples import Reference, Sidecar
 from xtts import audio, faults
-from xtts.atomic import write_json
+from xtts.atomic import crash_point, write_json
 from xtts.environment import Environment
 from xtts.probe import report_surprise
 from xtts.runs import RunFolder
@@ -109,6 +109,7 @@ class Sampler:
         if self._stopping():
             log.info("The sample of epoch %d is left for the next start.", epoch)
             return
+        crash_point("mid-sample")
         try:
             if told.mode == "skipped":  # an older attempt's wav is not of these weights
                 out.unlink(missing_ok=True)
