@@ -13,7 +13,18 @@ from pydantic import SecretStr, model_validator
 from pydantic.dataclasses import dataclass as settings_class
 
 from xtts import settings as shared
-from xtts.setting_types import CONFIG, Means, Place, Port, Switch, Text
+from xtts.setting_types import (
+    CONFIG,
+    AutoCount,
+    Count,
+    Folder,
+    Means,
+    Place,
+    Port,
+    Positive,
+    Switch,
+    Text,
+)
 from xtts.settings import Report, SharedSettings
 
 
@@ -34,7 +45,19 @@ class ApiSettings(SharedSettings):
     backend: Annotated[Literal["torch", "onnx"], Means("torch or onnx", words=True)] = "torch"
     """What computes."""
     low_memory: Switch = False
-    """Takes less memory and more time."""
+    """Takes less memory and more time: one or two speak at once, in 8-bit weights on a CPU."""
+    voices_dir: Folder = Path("voices")
+    """Where uploaded voices and the promoted epoch are kept. Replicas share it."""
+    api_slots: AutoCount = None
+    """How many requests speak at once. auto is 4 on a CPU, 16 on a GPU."""
+    api_queue: Count = 32
+    """How many more may wait. Who comes then is told to come back later (503)."""
+    api_deadline_seconds: Count = 30
+    """How long a request may wait for its turn. One that cannot be in time is refused at once."""
+    api_requests_per_minute: Annotated[
+        Positive | None, Means("a whole number from 1, or off", none="off")
+    ] = 600
+    """How much one key, or one address, may ask to be spoken (429 beyond that)."""
 
     @model_validator(mode="after")
     def _key_beyond_this_machine(self) -> "ApiSettings":

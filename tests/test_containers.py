@@ -38,6 +38,7 @@ FIXED = {
     },
     API: {
         "OUTPUT_DIR": "/data/output",
+        "VOICES_DIR": "/data/voices",
         "XTTS_V2_DIR": "/data/xtts_v2",
         "API_HOST": "0.0.0.0",
         "API_PORT": "8005",
@@ -160,6 +161,7 @@ def test_each_folder_of_the_settings_is_mounted_where_the_container_looks_for_it
         "RUNS_DIR": "train/runs",
         "CACHE_DIR": "train/cache",
         "XTTS_V2_DIR": "train/xtts_v2",
+        "VOICES_DIR": "voices",
     }
     for key, inside in FIXED[name].items():
         if key in defaults:
@@ -171,7 +173,7 @@ def test_each_folder_of_the_settings_is_mounted_where_the_container_looks_for_it
 def test_what_is_the_users_own_is_mounted_read_only(name: str) -> None:
     writable = [mount for mount in program(name)["volumes"] if not mount.get("read_only")]
     kept = {"/data/output", "/data/runs", "/data/cache", "/data/xtts_v2"}
-    assert {mount["target"] for mount in writable} == (kept if name == TRAINING else set())
+    assert {mount["target"] for mount in writable} == (kept if name == TRAINING else {"/data/voices"})
     # The short form would take `my-clips` for the name of a volume and train on an empty folder.
     assert {mount["type"] for mount in program(name)["volumes"]} == {"bind"}
 

@@ -20,13 +20,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from xtts.errors import SotaqueError
 from xtts.manifests import Manifest, ManifestError, fault_of, read_manifest, zip_fault
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Verified:
 class Checkpoint:
     """model: `gpt.*` in Coqui's names and orientation, float32; memory-mapped: only to be read."""
 
-    model: dict[str, Tensor]
+    model: "dict[str, Tensor]"
     provenance: dict[str, Any]
 
 
@@ -221,6 +221,8 @@ def load_verified(path: Path, *, manifest: Path | None = None, mmap: bool = True
         raise RunError(f"{path} does not exist. Name a checkpoint file that is there.")
     if fault := _fault_before_loading(path, manifest or path.with_suffix(".json")):
         raise RunError(fault)
+    import torch  # who lists a run, as the API does, needs none of it
+
     try:
         found = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception as error:
