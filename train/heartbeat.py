@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +52,8 @@ class Heartbeat:
         self.stall_seconds = stall_seconds
         self._child: subprocess.Popen[bytes] | None = None
         self._beats: int | None = None
+        # By what is done: a step of validation is shorter than one that learns.
+        self._steps: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_REMEMBERED_STEPS))
 
     def __enter__(self) -> "Heartbeat":
         if self.stall_seconds is not None:
@@ -77,7 +79,7 @@ class Heartbeat:
 
     def watch(self, items: Iterable[T], doing: str) -> Iterator[T]:
         """The items; a sign of life whenever the next one is asked for."""
-        steps: deque[float] = deque(maxlen=_REMEMBERED_STEPS)
+        steps = self._steps[doing]
         stall = self.stall_seconds or 0.0
         began = time.monotonic()
         self._sign(allowed_seconds(steps, stall), doing)

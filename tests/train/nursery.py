@@ -1,8 +1,9 @@
 """Trainers that start at once: a process with torch imported, which forks a true one for each.
 
 `python -m tests.train.nursery` reads a line of JSON a trainer, `{"words": [...], "environ": {...},
-"told": path}`; answers with its process id, then, when it has ended, with its exit code. Whoever
-asked may kill it meanwhile. A new interpreter would import for seconds before it could be killed.
+"poison": name, "told": path}`; answers with its process id, then, when it has ended, with its exit
+code. Whoever asked may kill it meanwhile. A new interpreter would import for seconds before it
+could be killed. poison: a function of `tests.train.poisons` that spoils something first.
 """
 
 import importlib
@@ -14,6 +15,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.datasets import make_dataset
+from tests.models import tiny_base
+
+EPOCHS, STEPS_PER_EPOCH = 2, 3
 # What a run imports when it comes to it.
 _LATER = (
     "train.run", "torch.utils.tensorboard", "soundfile", "torchaudio.functional", "tqdm",
@@ -38,7 +43,8 @@ def main() -> None:
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 
 
-def _train(words: list[str], environ: dict[str, str], told: str) -> int:
+def _train(words: list[str], environ: dict[str, str], poison: str, told: str) -> int:
+    from tests.train import poisons
     from train.__main__ import main as train
 
     os.setsid()
@@ -48,6 +54,9 @@ def _train(words: list[str], environ: dict[str, str], told: str) -> int:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.environ.update(environ)
     try:
+        if poison:
+            name, _, argument = poison.partition(" ")
+            getattr(poisons, name)(*argument.split())
         return train(words)
     except BaseException:
         import traceback
@@ -68,10 +77,11 @@ class Nursery:
         self.running = False
         self._answer()
 
-    def start(self, words: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
+    def start(self, words: Sequence[str], environ: Mapping[str, str], poison: str = "") -> int:
         """Starts a trainer; its process id, which is also its process group's."""
         assert self._server.stdin is not None and not self.running
-        asked = {"words": list(words), "environ": dict(environ or {}), "told": str(self.told)}
+        asked = {"words": list(words), "environ": dict(environ), "poison": poison,
+                 "told": str(self.told)}  # fmt: skip
         self._server.stdin.write(json.dumps(asked) + "\n")
         self._server.stdin.flush()
         self.running = True
@@ -91,6 +101,46 @@ class Nursery:
     def _answer(self) -> Any:
         assert self._server.stdout is not None
         return self._server.stdout.readline().strip()
+
+
+class Ground:
+    """A base, a dataset and a nursery; runs of two epochs of three steps, 0.6 s each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.nursery = Nursery(folder)
+        self.base = tiny_base(folder / "base", layers=1, width=32)
+        self.dataset = make_dataset(folder / "data", clips=9, seconds=0.6)
+        self._told_before = 0
+
+    def words(self, name: str, **settings: object) -> list[str]:
+        """The command line of the run in the folder `name`."""
+        own = {
+            "BASE_MODEL": self.base, "DATASET_DIR": self.dataset,
+            "CACHE_DIR": self.folder / "cache", "OUTPUT_DIR": self.folder / name,
+            "RUNS_DIR": self.folder / name / "events", "NUM_EPOCHS": EPOCHS, "SEED": 5,
+            "BATCH_SECONDS": 2.2, "NUM_THREADS": 1, "DEVICE": "cpu", "SAMPLE_DEVICE": "off",
+            "TENSORBOARD": "off",
+        }  # fmt: skip
+        return [
+            f"--{key.lower().replace('_', '-')}={value}" for key, value in (own | settings).items()
+        ]
+
+    def start(self, name: str, crash_at: str = "", poison: str = "", **settings: object) -> int:
+        """Starts a trainer; its process id. `nursery.end` waits for it."""
+        if self.nursery.told.exists():
+            self._told_before = self.nursery.told.stat().st_size
+        environ = {"SOTAQUE_CRASH_AT": crash_at}
+        return self.nursery.start(self.words(name, **settings), environ, poison)
+
+    def run(self, name: str, crash_at: str = "", poison: str = "", **settings: object) -> int:
+        """A trainer to its end; its exit code."""
+        self.start(name, crash_at, poison, **settings)
+        return self.nursery.end()
+
+    def told(self) -> str:
+        """What the latest trainer has written on its console."""
+        return self.nursery.told.read_bytes()[self._told_before :].decode(errors="replace")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import os
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,15 +63,24 @@ def train(output_dir: Path, last_epoch: int, keep: int | None = 1) -> None:
 def train_in_child(
     output_dir: Path, last_epoch: int, keep: int | None = 1, crash_at: str = ""
 ) -> int:
-    """`train` in a process of its own; returns its exit code, -9 when it was killed.
+    """`train` in a process of its own; returns its exit code, -9 when it was killed."""
+    return in_child(lambda: train(output_dir, last_epoch, keep), crash_at)
 
-    Forked, since a new interpreter would import torch for every point at which one is killed.
-    """
+
+def stop_in_child(output_dir: Path, epoch: int, crash_at: str) -> int:
+    """A stop inside `epoch`, in a process of its own; returns its exit code."""
+    return in_child(
+        lambda: interrupt(Checkpoints(RunFolder(output_dir), 1), epoch, batch=4), crash_at
+    )
+
+
+def in_child(work: Callable[[], object], crash_at: str) -> int:
+    """Forked, since a new interpreter would import torch for every point at which one is killed."""
     child = os.fork()
     if not child:
         os.environ["SOTAQUE_CRASH_AT"] = crash_at
         try:
-            train(output_dir, last_epoch, keep)
+            work()
             os._exit(0)
         except BaseException:
             traceback.print_exc()

@@ -15,6 +15,7 @@ from tests.train.saving import (
     model,
     provenance,
     save,
+    stop_in_child,
     train_in_child,
     trainer,
 )
@@ -475,6 +476,28 @@ def test_killed_while_an_old_trainer_state_goes(point, two_epochs, tmp_path):
     assert run.newest_verified().epoch == 3
     Checkpoints(run, keep=3).prune()
     assert run.state_epochs() == [2, 3]
+
+
+INSIDE_A_STOP = [
+    *((f"{point}:interrupted.pt", 2) for point in ("part opened", "half written", "after fsync")),
+    ("mid-prune:interrupted.json", 2),  # the older stop's, so that it is not held against the new
+    ("after replace:interrupted.pt", 2),
+    *((f"{point}:interrupted.json", 2) for point in ("part opened", "half written", "after fsync")),
+    ("after replace:interrupted.json", 2.5),
+]
+
+
+@pytest.mark.parametrize(("point", "expected"), INSIDE_A_STOP)
+def test_killed_inside_a_stop(point, expected, two_epochs, tmp_path):
+    """The stop inside the third epoch is whole, or the second epoch is the furthest."""
+    run = RunFolder(tmp_path / "output")
+    shutil.copytree(two_epochs.folder, run.folder)
+    if "mid-prune" in point:
+        interrupt(Checkpoints(run, keep=1), 3, batch=2)
+    assert stop_in_child(run.folder, 3, crash_at=point) == -9, "the point was never reached"
+    found = Checkpoints(run, keep=1).resume("auto", FINGERPRINT)
+    assert found.model_state["gpt.a"][0] == expected
+    assert (found.epoch, found.batch) == ((2, 4) if expected == 2.5 else (2, 0))
 
 
 @pytest.mark.parametrize("point", ["half written:checkpoint_epoch_3.pt", "mid-prune", "after best"])

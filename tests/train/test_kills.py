@@ -13,72 +13,19 @@ import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import soundfile
 import torch
 
-from tests.datasets import make_dataset
-from tests.models import tiny_base
-from tests.train.nursery import Nursery
-from tests.train.test_run import alive, assert_same_end, losses
+from tests.train.nursery import EPOCHS, Ground
+from tests.train.test_run import alive, assert_same_end
 from tests.xtts.test_worker import gone
 from train.tensorboard import free_port
 from xtts.runs import RunFolder
 
-EPOCHS, STEPS_PER_EPOCH = 2, 3
 PART = re.compile(r"^\..+\.\d+\.sotaque-part$")
-
-
-class Ground:
-    """A base, a dataset and a nursery; runs of two epochs of three steps, 0.6 s each."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.nursery = Nursery(folder)
-        self.base = tiny_base(folder / "base", layers=1, width=32)
-        self.dataset = make_dataset(folder / "data", clips=9, seconds=0.6)
-
-    def words(self, name: str, **settings: str) -> list[str]:
-        own = {
-            "BASE_MODEL": self.base, "DATASET_DIR": self.dataset,
-            "CACHE_DIR": self.folder / "cache", "OUTPUT_DIR": self.folder / name,
-            "RUNS_DIR": self.folder / name / "events", "NUM_EPOCHS": EPOCHS, "SEED": 5,
-            "BATCH_SECONDS": 2.2, "NUM_THREADS": 1, "DEVICE": "cpu", "SAMPLE_DEVICE": "off",
-            "TENSORBOARD": "off",
-        }  # fmt: skip
-        return [
-            f"--{key.lower().replace('_', '-')}={value}" for key, value in (own | settings).items()
-        ]
-
-    def start(self, name: str, crash_at: str = "", **settings: str) -> int:
-        environ = {"SOTAQUE_CRASH_AT": crash_at}
-        return self.nursery.start(self.words(name, **settings), environ)
-
-    def run(self, name: str, crash_at: str = "", **settings: str) -> int:
-        self.start(name, crash_at, **settings)
-        return self.nursery.end()
-
-    def told(self) -> str:
-        return self.nursery.told.read_text(errors="replace")
-
-
-@pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    found = Ground(tmp_path_factory.mktemp("kills"))
-    yield found
-    found.nursery.close()
-
-
-@pytest.fixture(scope="module")
-def whole(ground: Ground) -> RunFolder:
-    """The run that nobody kills."""
-    assert ground.run("whole") == 0, ground.told()
-    run = RunFolder(ground.folder / "whole")
-    assert len(losses(run)) == EPOCHS * (STEPS_PER_EPOCH + 1)
-    return run
 
 
 def assert_readable(folder: Path) -> None:

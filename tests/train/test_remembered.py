@@ -34,6 +34,16 @@ def test_a_damaged_file_is_made_again(tmp_path: Path, damage: bytes):
     assert Remembered(path).get("a") == 1
 
 
+def test_a_flipped_bit_is_not_believed(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    path = tmp_path / "memory.json"
+    memory = Remembered(path)
+    memory.put("clip", 1.25)
+    memory.save()
+    path.write_text(path.read_text().replace("1.25", "1.35"))
+    assert Remembered(path).get("clip") is None
+    assert "seal does not fit" in caplog.text and path.name in caplog.text
+
+
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     (tmp_path / "file").touch()
     memory = Remembered(tmp_path / "file" / "memory.json")

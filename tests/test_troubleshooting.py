@@ -1,0 +1,44 @@
+"""docs/troubleshooting.md promises nothing that no test holds."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+TABLES = PAGE[PAGE.index("## When something fails") :]
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in TABLES.splitlines()
+    if line.startswith("| ") and not line.startswith("| Fault")
+]
+
+
+def source(name: str) -> str:
+    """The text of `tests/**/name.py`, benchmarks apart: they measure and promise nothing."""
+    found = [
+        path for path in (ROOT / "tests").rglob(f"{name}.py") if "benchmarks" not in path.parts
+    ]
+    assert len(found) < 2, f"{name} may be any of {found}"
+    return found[0].read_text(encoding="utf-8") if found else ""
+
+
+def test_there_are_rows() -> None:
+    assert len(ROWS) > 50
+    assert all(len(row) == 3 for row in ROWS)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0][:40])
+def test_every_promise_has_its_tests(row: list[str]) -> None:
+    fault, promise, tests = row
+    assert fault and promise
+    module = ""
+    found = 0
+    for name in re.findall(r"`(test_[a-z0-9_]+)(?:\[[^`]*\])?`", tests):
+        if there := source(name):
+            module = there
+        else:
+            assert re.search(rf"^def {name}\(", module, re.MULTILINE), f"{fault}: no {name}"
+            found += 1
+    assert found

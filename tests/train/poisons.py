@@ -1,0 +1,189 @@
+"""What may happen to a trainer, done to one from inside: the nursery calls one of these first."""
+
+import errno
+import os
+import resource
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+# A hang for a test; nobody waits for its end.
+LONG_SECONDS = 600.0
+
+
+def around(owner: Any, name: str, new: Callable[..., Any]) -> None:
+    """Replaces `owner.name` by `new(old, *arguments)`."""
+    old = getattr(owner, name)
+    setattr(owner, name, lambda *args, **kwargs: new(old, *args, **kwargs))
+
+
+def hanging_loader(epoch: str) -> None:
+    """The thread that makes batches gets no answer from the disk."""
+    from train.batches import Batches
+
+    def batch(old: Any, self: Any, number: int, group: Any) -> Any:
+        if number == int(epoch) and not self.fixed:
+            time.sleep(LONG_SECONDS)
+        return old(self, number, group)
+
+    around(Batches, "batch", batch)
+
+
+def dying_loader(epoch: str) -> None:
+    """The disk of the cache is gone."""
+    from train.batches import Batches
+
+    def batch(old: Any, self: Any, number: int, group: Any) -> Any:
+        if number == int(epoch) and not self.fixed:
+            raise OSError(errno.EIO, "Input/output error")
+        return old(self, number, group)
+
+    around(Batches, "batch", batch)
+
+
+def no_numbers(clip: str, first_epoch: str, value: str) -> None:
+    """Batches with this clip (`all`: every batch) have a loss of `value`, from an epoch on."""
+    from train.batches import Batches
+
+    def batch(old: Any, self: Any, number: int, group: Any) -> Any:
+        found = old(self, number, group)
+        names = [self.clips[index].name for index in group]
+        hit = clip == "all" or any(clip in name for name in names)
+        if hit and number >= int(first_epoch) and not self.fixed:
+            found.rows.conditioning.fill_(float(value))
+        return found
+
+    around(Batches, "batch", batch)
+
+
+def validation_without_numbers() -> None:
+    """The validation clips have a loss that is no number."""
+    from train.batches import Batches
+
+    def batch(old: Any, self: Any, number: int, group: Any) -> Any:
+        found = old(self, number, group)
+        if self.fixed:
+            found.rows.conditioning.fill_(float("nan"))
+        return found
+
+    around(Batches, "batch", batch)
+
+
+def slow_disk(seconds: str) -> None:
+    """Each fsync takes so long."""
+    around(os, "fsync", lambda old, descriptor: (time.sleep(float(seconds)), old(descriptor))[1])
+
+
+def signals_while_saving(number: str, count: str) -> None:
+    """As many signals, one after the other, in the middle of the second epoch's weights."""
+    from xtts import atomic
+
+    def point(old: Any, name: str, path: Any = None) -> None:
+        if name == "half written" and path.name == "checkpoint_epoch_2.pt" and not sent:
+            for _ in range(int(count)):
+                sent.append(number)
+                os.kill(os.getpid(), int(number))
+                time.sleep(0.2)  # the watching thread takes them one by one
+        old(name, path)
+
+    sent: list[str] = []
+    around(atomic, "crash_point", point)
+
+
+def signal_while_sampling(number: str) -> None:
+    """In the middle of the first sample."""
+    from train.sampling import Sampler
+
+    def speak(old: Any, self: Any, *arguments: Any) -> Any:
+        threading.Timer(0.3, os.kill, (os.getpid(), int(number))).start()
+        return old(self, *arguments)
+
+    around(Sampler, "_spoken", speak)
+
+
+def signal_before_the_first_step(number: str) -> None:
+    """While features are computed."""
+    from train import features
+
+    def build(old: Any, *arguments: Any) -> Any:
+        os.kill(os.getpid(), int(number))
+        time.sleep(LONG_SECONDS)
+        return old(*arguments)
+
+    around(features, "build", build)
+
+
+def full_after(num_bytes: str) -> None:
+    """The disk takes so many bytes of everything, then none."""
+    left = [int(num_bytes)]
+
+    def write(old: Any, descriptor: int, data: Any) -> int:
+        if descriptor <= 2 or len(data) < 40:  # the console, a heartbeat
+            return int(old(descriptor, data))
+        if not left[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = int(old(descriptor, data[: left[0]]))
+        left[0] -= written
+        return written
+
+    around(os, "write", write)
+
+
+def small_files(num_bytes: str) -> None:
+    """`ulimit -f`, for real."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(num_bytes), int(num_bytes)))
+
+
+def space_unasked() -> None:
+    """Nobody looks ahead: the disk itself says that it is full."""
+    from train import checkpoints
+
+    around(checkpoints, "require_space", lambda old, *arguments: None)
+
+
+def undeletable() -> None:
+    """Whatever is to be removed stays (a folder of another owner)."""
+    from pathlib import Path
+
+    def unlink(old: Any, self: Path, missing_ok: bool = False) -> None:
+        if self.suffix in (".pt", ".json"):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        old(self, missing_ok=missing_ok)
+
+    around(Path, "unlink", unlink)
+
+
+def held_gil(step: str) -> None:
+    """C code that waits for ever with the GIL, inside a step."""
+    from tests.train.hanging import deadlock_with_the_gil
+    from train.learner import Learner
+
+    def learn(old: Any, self: Any, batch: Any) -> Any:
+        if self.step == int(step):
+            deadlock_with_the_gil()
+        return old(self, batch)
+
+    around(Learner, "learn", learn)
+
+
+def slow_steps(seconds: str) -> None:
+    """Each step takes longer."""
+    from train.learner import Learner
+
+    def learn(old: Any, self: Any, batch: Any) -> Any:
+        time.sleep(float(seconds))
+        return old(self, batch)
+
+    around(Learner, "learn", learn)
+
+
+def numbers(state: dict[str, Any]) -> bool:
+    """Whether every tensor in nested dictionaries is finite."""
+    return all(
+        numbers(value) if isinstance(value, dict) else bool(torch.isfinite(value).all())
+        for value in state.values()
+        if isinstance(value, dict | torch.Tensor)
+    )

@@ -1,0 +1,313 @@
+"""What may happen to a run, done to a true one: what it says, how it exits, what is left, and that
+the next start ends where a run ends to which nothing happened.
+
+Each row of docs/troubleshooting.md names its test. Kills have a file of their own (test_kills.py),
+so have damaged files (test_damage.py) and the watchdog (test_watchdog.py).
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.train import poisons
+from tests.train.nursery import EPOCHS, STEPS_PER_EPOCH, Ground
+from tests.train.test_kills import PART, assert_readable, descendants
+from tests.train.test_run import alive, assert_same_end, content, losses
+from tests.xtts.test_worker import gone
+from xtts.runs import RunFolder
+
+
+def assert_goes_on(ground: Ground, whole: RunFolder, name: str, clean: bool = True) -> None:
+    """The same command, with nothing in its way, ends like a run to which nothing happened.
+
+    clean: whether the run could still remove what it had half written.
+    """
+    run = RunFolder(ground.folder / name)
+    assert_readable(run.folder)
+    assert not clean or not left_half(run)
+    assert ground.run(name) == 0, ground.told()
+    assert not left_half(run)
+    assert_same_end(run, whole, EPOCHS)
+
+
+def left_half(run: RunFolder) -> list[Path]:
+    return [path for path in run.folder.rglob("*") if PART.match(path.name)]
+
+
+def wait_for(run: RunFolder, count: int, pid: int) -> None:
+    """Until the run has told of so many steps."""
+    while not run.metrics.exists() or run.metrics.read_text().count('"train"') < count:
+        assert alive(pid)
+        time.sleep(0.005)
+
+
+# Hanging
+
+
+@pytest.mark.parametrize("poison", ["hanging_loader 2", "held_gil 4"])
+def test_a_run_that_hangs_ends_with_75(ground: Ground, whole: RunFolder, poison: str) -> None:
+    name = poison.replace(" ", "-")
+    assert ground.run(name, poison=poison, STALL_SECONDS=1.5) == 75
+    told = ground.told()
+    assert "Nothing was heard from the training" in told and "while learning" in told
+    # All threads: the one that hangs stands there with its line.
+    assert poison.split()[0].replace("held_gil", "deadlock_with_the_gil") in told or (
+        "poisons.py" in told and "Thread" in told
+    )
+    assert RunFolder(ground.folder / name).newest_verified(fresh=True).epoch == 1
+    assert_goes_on(ground, whole, name)
+
+
+def test_a_stopped_run_ends_with_75(ground: Ground, whole: RunFolder) -> None:
+    run = RunFolder(ground.folder / "stopped")
+    pid = ground.start("stopped", poison="slow_steps 0.1", STALL_SECONDS=1.0)
+    wait_for(run, 4, pid)
+    os.kill(pid, signal.SIGSTOP)
+    assert ground.nursery.end() == 75
+    assert_goes_on(ground, whole, "stopped", clean=False)
+
+
+def test_no_slow_disk_is_taken_for_a_hang(ground: Ground, whole: RunFolder) -> None:
+    """A save of 16 fsyncs takes six times what a step may."""
+    assert ground.run("slow-disk", poison="slow_disk 0.2", STALL_SECONDS=0.5) == 0, ground.told()
+    assert_same_end(RunFolder(ground.folder / "slow-disk"), whole, EPOCHS)
+
+
+# Data
+
+
+def test_a_cache_that_cannot_be_read_stops_the_run_and_names_the_clips(
+    ground: Ground, whole: RunFolder
+) -> None:
+    assert ground.run("dying", poison="dying_loader 2") == 2
+    told = ground.told()
+    assert told.count("once more") >= 2
+    assert "could not be made in 3 tries (OSError: [Errno 5] Input/output error)" in told
+    assert "clip-" in told and "Traceback" not in told
+    assert_goes_on(ground, whole, "dying")
+
+
+# Numbers
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_a_clip_without_numbers_costs_its_step_and_is_named(ground: Ground, value: str) -> None:
+    run = RunFolder(ground.folder / f"poisoned{value}")
+    assert ground.run(run.folder.name, poison=f"no_numbers clip-3 1 {value}") == 0, ground.told()
+    records = [json.loads(line) for line in run.metrics.read_text().splitlines()]
+    skipped = [record for record in records if "skipped_clips" in record]
+    assert len(skipped) == EPOCHS  # once in each epoch, and in no other step
+    assert all("clip-3" in record["skipped_clips"] and record["loss"] is None for record in skipped)
+    assert ground.told().count("is skipped: its loss or gradient is no number") == EPOCHS
+    assert poisons.numbers(content(run.checkpoint_path(EPOCHS))["model"])
+    state = content(run.state_path(EPOCHS))["trainer"]
+    assert poisons.numbers(state) and state["num_non_finite"] == EPOCHS
+
+
+def test_three_steps_without_numbers_end_the_run_with_65_and_save_nothing(
+    ground: Ground, whole: RunFolder
+) -> None:
+    assert ground.run("sick", poison="no_numbers all 2 nan") == 65
+    run = RunFolder(ground.folder / "sick")
+    assert "no number in 3 steps in a row" in ground.told()
+    assert run.epochs() == [1] and not run.interrupted.exists()
+    assert run.read_best()["epoch"] == 1
+    assert_goes_on(ground, whole, "sick")
+
+
+def test_a_run_that_is_sick_from_its_first_step_saves_nothing(ground: Ground) -> None:
+    assert ground.run("born-sick", poison="no_numbers all 1 nan") == 65
+    run = RunFolder(ground.folder / "born-sick")
+    assert run.epochs() == [] and run.read_best() is None
+
+
+def test_a_validation_without_numbers_is_never_the_best(ground: Ground) -> None:
+    assert ground.run("blind", poison="validation_without_numbers") == 0, ground.told()
+    run = RunFolder(ground.folder / "blind")
+    assert run.epochs() == [1, 2] and run.read_best() is None and run.best() is None
+    validations = [loss for kind, _, _, loss, _ in losses(run) if kind == "validation"]
+    assert validations == [None, None]
+
+
+# Signals
+
+
+EVERY_STEP = [
+    pytest.param(number, step, marks=() if step == 2 + number % 4 else pytest.mark.slow)
+    for number in (signal.SIGTERM, signal.SIGINT)
+    for step in range(1, EPOCHS * STEPS_PER_EPOCH)
+]
+
+
+@pytest.mark.parametrize(("number", "step"), EVERY_STEP)
+def test_a_signal_at_any_step(ground: Ground, whole: RunFolder, number: int, step: int) -> None:
+    name = f"signal-{number}-{step}"
+    run = RunFolder(ground.folder / name)
+    pid = ground.start(name, poison="slow_steps 0.1")
+    wait_for(run, step, pid)
+    os.kill(pid, number)
+    assert ground.nursery.end() == 128 + number, ground.told()
+    assert run.interrupted.exists() or run.epochs()
+    assert_goes_on(ground, whole, name)
+
+
+def test_a_signal_inside_a_save_lets_it_end(ground: Ground, whole: RunFolder) -> None:
+    assert ground.run("in-save", poison="signals_while_saving 15 1", NUM_EPOCHS=3) == 143
+    run = RunFolder(ground.folder / "in-save")
+    assert run.newest_verified(fresh=True).epoch == 2
+    assert_same_end(run, whole, EPOCHS)
+
+
+def test_a_second_signal_inside_a_save_ends_it(ground: Ground, whole: RunFolder) -> None:
+    assert ground.run("in-save-2", poison="signals_while_saving 15 2") == 143
+    assert "Second signal: exiting at once" in ground.told()
+    run = RunFolder(ground.folder / "in-save-2")
+    assert run.newest_verified(fresh=True).epoch == 1
+    assert_readable(run.folder)
+    assert ground.run("in-save-2") == 0, ground.told()
+    assert_same_end(run, whole, EPOCHS)
+
+
+def test_a_signal_while_a_sample_is_spoken_gives_the_sample_up(
+    ground: Ground, whole: RunFolder
+) -> None:
+    heard = {"SAMPLE_DEVICE": "cpu", "SAMPLE_TEXT": "One."}
+    began = time.monotonic()
+    assert ground.run("in-sample", poison="signal_while_sampling 15", **heard) == 143
+    assert time.monotonic() - began < 8 + 2  # STOP_SECONDS
+    run = RunFolder(ground.folder / "in-sample")
+    assert "left for the next start" in ground.told()
+    assert run.newest_verified(fresh=True).epoch == 1
+    assert list(run.samples.glob("*_output*")) == []
+    assert_goes_on(ground, whole, "in-sample")
+
+
+def test_a_signal_before_the_first_step_ends_at_once(ground: Ground, whole: RunFolder) -> None:
+    assert ground.run("early", poison="signal_before_the_first_step 15") == 143
+    assert "there is nothing to save" in ground.told()
+    assert_goes_on(ground, whole, "early")
+
+
+# Disks
+
+
+@pytest.mark.parametrize("num_bytes", [947_000, 2_000_000, 3_500_000])
+def test_a_disk_that_gets_full_ends_the_run_with_74(
+    ground: Ground, whole: RunFolder, num_bytes: int
+) -> None:
+    name = f"full-{num_bytes}"
+    assert ground.run(name, poison=f"full_after {num_bytes}") == 74
+    told = ground.told()
+    assert "bytes needed" in told and "Everything saved before is intact" in told
+    saved = num_bytes // 2_860_000  # an epoch: weights, trainer state, manifest, best.json
+    run = RunFolder(ground.folder / name)
+    assert [epoch for epoch in run.epochs() if run.verify(epoch, fresh=True) is None] == list(
+        range(1, saved + 1)
+    )
+    assert_goes_on(ground, whole, name)
+
+
+def test_a_limit_on_file_sizes_ends_the_run_with_74(ground: Ground, whole: RunFolder) -> None:
+    """The weights fit, the optimizer's state does not."""
+    assert ground.run("limited", poison="small_files 1500000") == 74
+    assert "more than a file may have here (ulimit -f)" in ground.told()
+    assert_goes_on(ground, whole, "limited")
+
+
+@pytest.fixture
+def small_disk(ground: Ground) -> Iterator[Path]:
+    """A disk of 32 MB of its own, where the tests may mount one."""
+    place = ground.folder / "disk"
+    place.mkdir(exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=32m", "none", str(place)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("the tests may not mount a disk here")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_true_disk_that_is_full(
+    ground: Ground, whole: RunFolder, small_disk: Path, asked: bool
+) -> None:
+    """Told by looking ahead, and by the disk itself; curves and metrics are on it too."""
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(27 << 20))  # room for one epoch of 2.9 MB
+    poison = "" if asked else "space_unasked"
+    assert ground.run("disk/run", poison=poison) == 74, ground.told()
+    assert "bytes needed" in ground.told()
+    run = RunFolder(small_disk / "run")
+    assert run.newest_verified(fresh=True).epoch == 1
+    filler.unlink()
+    assert ground.run("disk/run") == 0, ground.told()
+    assert_same_end(run, whole, EPOCHS)
+
+
+def test_a_full_disk_under_the_curves_ends_nothing(
+    ground: Ground, whole: RunFolder, small_disk: Path
+) -> None:
+    (small_disk / "filler").write_bytes(bytes((32 << 20) - (24 << 10)))
+    assert ground.run("curveless", RUNS_DIR=small_disk / "runs", SEED=5) == 0, ground.told()
+    assert_same_end(RunFolder(ground.folder / "curveless"), whole, EPOCHS)
+
+
+def test_a_folder_that_cannot_be_written_is_told_at_the_start(
+    ground: Ground, small_disk: Path
+) -> None:
+    remount = ["mount", "-o", "remount,ro", str(small_disk)]
+    subprocess.run(remount, check=True)
+    for settings in ({"OUTPUT_DIR": small_disk / "run"}, {"RUNS_DIR": small_disk / "runs"}):
+        assert ground.run("read-only", **settings) == 2
+        told = ground.told()
+        assert str(small_disk) in told and "Read-only file system" in told
+        assert "Make it writable" in told and "Traceback" not in told
+
+
+# Folders and children
+
+
+def test_pruning_that_fails_does_not_end_the_run(ground: Ground, whole: RunFolder) -> None:
+    assert ground.run("stuck", poison="undeletable", KEEP_CHECKPOINTS=1) == 0, ground.told()
+    assert "could not be removed (Permission denied); it stays" in ground.told()
+    run = RunFolder(ground.folder / "stuck")
+    assert run.epochs() == [1, 2]
+    assert_same_end(run, whole, EPOCHS)
+
+
+def test_a_folder_that_was_moved_goes_on(ground: Ground, whole: RunFolder) -> None:
+    pid = ground.start("here", poison="slow_steps 0.1")
+    wait_for(RunFolder(ground.folder / "here"), 4, pid)
+    os.kill(pid, signal.SIGTERM)
+    assert ground.nursery.end() == 143
+    (ground.folder / "elsewhere").mkdir()
+    shutil.move(ground.folder / "here", ground.folder / "elsewhere/there")
+    assert_goes_on(ground, whole, "elsewhere/there")
+    names = (ground.folder / "elsewhere/there").rglob("*.json")
+    assert not any(str(ground.folder / "here") in path.read_text() for path in names)
+
+
+def test_children_inherit_no_lock_and_no_port(ground: Ground) -> None:
+    """A child that outlives its trainer would keep the folder locked, or the port taken."""
+    run = RunFolder(ground.folder / "children")
+    pid = ground.start(
+        "children", poison="slow_steps 0.2", NUM_EPOCHS=200, SAMPLE_DEVICE="cpu", SAMPLE_EVERY=200,
+        TENSORBOARD="on", TENSORBOARD_PORT=26_200,
+    )  # fmt: skip
+    wait_for(run, 2, pid)
+    children = descendants(pid)
+    assert len(children) >= 3  # watchdog, worker, TensorBoard
+    for child in children:
+        held = [os.readlink(path) for path in Path(f"/proc/{child}/fd").iterdir()]
+        assert not [name for name in held if str(run.folder) in name and "events" not in name]
+    os.kill(pid, signal.SIGKILL)
+    assert ground.nursery.end() == -9
+    assert all(gone(child) for child in children)
+    # Nobody holds the folder: the next trainer has it at once.
+    assert ground.run("children", NUM_EPOCHS=1) == 0, ground.told()
