@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--speak-as", default="slt,rms,awb", help="whose reference it is given")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--sentences", type=int, default=None, help="only the first so many")
+    parser.add_argument("--precision", default="fp32", help="fp32, int8, int4 or auto")
     parser.add_argument("--json", action="store_true")
     return parser
 
@@ -86,7 +87,9 @@ def measured(arguments: argparse.Namespace, voice: str, sentences: Sequence[str]
     own = judges.word_errors(sentences, [judges.words_heard(clip) for clip in source])
     seeds = [
         figures(spoken, source, sentences, judge)
-        for spoken in _spoken(arguments.bundle, voice, sentences, arguments.seeds)
+        for spoken in _spoken(
+            arguments.bundle, voice, sentences, arguments.seeds, arguments.precision
+        )
     ]
     columns = [asdict(seed) for seed in seeds]
     names = [name for name in columns[0] if name != "lengths"]
@@ -125,7 +128,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def _spoken(
-    bundle: str, voice: str, sentences: Sequence[str], seeds: int
+    bundle: str, voice: str, sentences: Sequence[str], seeds: int, precision: str
 ) -> Iterator[list[Tensor]]:
     """The sentences of each seed in turn, at 16 kHz; `source` gives flite's own, once."""
     if bundle == "source":
@@ -135,7 +138,7 @@ def _spoken(
     from xtts.synthesis import speak
     from xtts.voice import from_reference
 
-    model = open_voice(bundle).model
+    model = open_voice(bundle, precision=precision).model
     reference = resample(judges.teacher(voice, REFERENCE_TEXT), SPEAKER_RATE, CODE_RATE)
     heard = from_reference(model, reference)
     for seed in range(seeds):

@@ -1,7 +1,5 @@
 """`python -m train sample`: speaks a saved epoch again, perhaps another text or elsewhere."""
 
-from functools import partial
-
 from train import placement, sampling
 from train.run import look
 from train.samples import Sidecar, reference_of
@@ -21,7 +19,7 @@ def run(settings: TrainSettings, *, epoch: int | None) -> int:
     told: list[Sidecar] = []
     with Sampler(
         plan, folder, reference_of(settings, looked.data),
-        partial(sampling.new_worker, base=looked.base, machine=looked.machine),
+        sampling.workers(looked.base, looked.machine, settings.speak_precision),
         seed=settings.seed,
         in_process=sampling.in_process(looked.base),
         heard=lambda _epoch, sidecar: told.append(sidecar),

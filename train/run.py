@@ -7,7 +7,6 @@ model: a mistake is told in seconds, before anything is written.
 import logging
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +134,7 @@ def _assemble(
             chosen,
             folder,
             reference_of(settings, data),
-            partial(sampling.new_worker, base=looked.base, machine=looked.machine),
+            sampling.workers(looked.base, looked.machine, settings.speak_precision),
             seed=settings.seed,
             in_process=sampling.in_process(looked.base),
             heard=logs.sample,

@@ -203,12 +203,18 @@ class Sampler:
         )  # fmt: skip
 
 
-def new_worker(chosen: Plan, base: Path, machine: Environment) -> Worker:
+def workers(base: Path, machine: Environment, precision: str) -> Callable[[Plan], Worker]:
+    """What makes the worker of each plan; precision: SPEAK_PRECISION."""
+    return lambda chosen: new_worker(chosen, base, machine, precision)
+
+
+def new_worker(chosen: Plan, base: Path, machine: Environment, precision: str = "auto") -> Worker:
     """The worker that a plan asks for: all cores when training waits, all but one beside it."""
     return Worker(
         base,
         device=chosen.device if chosen.device != "none" else "cpu",
         mel_device=chosen.mel_device,
+        precision=precision,
         cudnn=chosen.cudnn,
         clean_libraries=chosen.clean_libraries,
         threads=max(1, machine.cpu_count - 1) if chosen.overlap else machine.cpu_count,

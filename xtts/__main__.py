@@ -36,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     speak.add_argument("--language", default="en")
     speak.add_argument("--seed", type=int, default=0)
     speak.add_argument("--device", default="cpu")
+    speak.add_argument("--precision", choices=("auto", "fp32", "int8", "int4"), default="auto")
     what = speak.add_mutually_exclusive_group(required=True)
     what.add_argument("--text")
     what.add_argument("--lines", type=Path, help="a sentence a line; --out is then a folder")
@@ -80,7 +81,9 @@ def _speak(arguments: argparse.Namespace) -> int:
     from xtts import audio, bundle, synthesis, voice
 
     lines = _lines(arguments)
-    opened = bundle.open_voice(arguments.voice, base=arguments.base, device=arguments.device)
+    opened = bundle.open_voice(
+        arguments.voice, base=arguments.base, device=arguments.device, precision=arguments.precision
+    )
     reference = arguments.reference or opened.reference
     if reference is None:
         raise SotaqueError(

@@ -78,38 +78,41 @@ def verify(folder: Path) -> str | None:
     return fault_of(Manifest(epoch=bundle.epoch, step=0, files=bundle.files), folder)
 
 
-def open_voice(name: str, *, base: str | None = None, device: str = "cpu") -> OpenedVoice:
+def open_voice(
+    name: str, *, base: str | None = None, device: str = "cpu", precision: str = "fp32"
+) -> OpenedVoice:
     """Opens `demo`, a bundle's or base model's folder, or a checkpoint, verified.
 
     base: the folder of a checkpoint's base model, where the checkpoint's own word for it is no
-    longer right. Raises BundleError, ConfigError or RunError.
+    longer right. precision: as `xtts.model.load`. Raises BundleError, ConfigError or RunError.
     """
     path = DEMO if name == "demo" else Path(name).expanduser()
     if path.is_dir():
-        return _open_folder(path, device)
+        return _open_folder(path, device, precision)
     if path.is_file():
-        return _open_checkpoint(path, base, device)
+        return _open_checkpoint(path, base, device, precision)
     raise BundleError(
         f"There is no voice at {name}. Allowed are demo, the folder of a bundle, or a "
         "checkpoint_epoch_N.pt out of OUTPUT_DIR/checkpoints."
     )
 
 
-def _open_folder(folder: Path, device: str) -> OpenedVoice:
+def _open_folder(folder: Path, device: str, precision: str) -> OpenedVoice:
     from xtts import model
 
     if (folder / "bundle.json").is_file() and (fault := verify(folder)):
         raise BundleError(f"{fault} Export or copy the voice again.")
     reference = folder / "reference.wav"
-    return OpenedVoice(model.load(folder, device), reference if reference.is_file() else None)
+    opened = model.load(folder, device, precision=precision)
+    return OpenedVoice(opened, reference if reference.is_file() else None)
 
 
-def _open_checkpoint(path: Path, base: str | None, device: str) -> OpenedVoice:
+def _open_checkpoint(path: Path, base: str | None, device: str, precision: str) -> OpenedVoice:
     from xtts import model
     from xtts.runs import read_checkpoint, reference_beside
 
     checkpoint = read_checkpoint(path)
     folder = base_of(path, checkpoint.provenance, Path(base) if base else None)
-    opened = model.load(folder, device)
+    opened = model.load(folder, device, precision=precision)
     opened.load_gpt(checkpoint.model)
     return OpenedVoice(opened, reference_beside(path))

@@ -10,7 +10,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import StringConstraints, ValidationError
 from pydantic.dataclasses import dataclass as settings_class
@@ -58,6 +58,11 @@ class SharedSettings:
         Means("auto, cpu, cuda or cuda:N", words=True),
     ] = "auto"
     """Where to compute. auto is the GPU where it works, else the CPU; the log has the reason."""
+    speak_precision: Annotated[
+        Literal["auto", "fp32", "int8", "int4"], Means("auto, fp32, int8 or int4", words=True)
+    ] = "auto"
+    """What speaking on a CPU computes in. auto is what is fastest here without being heard; fp32
+    is exact; int4 is faster still, and rounds."""
     output_dir: Folder = Path("train/output")
     """The run folder: checkpoints, samples, metrics. The API finds its voices there."""
     num_threads: AutoCount = None

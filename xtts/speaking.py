@@ -41,7 +41,7 @@ class Speaker:
 
     keep_weights: False lets the learning part go between requests (1.8 GB at full size), for
     whoever asks for other weights each time. mel_device: where the speaker's mel is taken, the only
-    FFT of speaking: `device` where its FFT passed the check.
+    FFT of speaking: `device` where its FFT passed the check. precision: as `xtts.model.load`.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class Speaker:
         *,
         keep_weights: bool = True,
         mel_device: str = "cpu",
+        precision: str = "auto",
     ) -> None:
         import torch
 
@@ -62,7 +63,7 @@ class Speaker:
         self.device = device
         self.base = base
         self.keep_weights = keep_weights
-        self._model: Model = model.load(base, device, mel_device)
+        self._model: Model = model.load(base, device, mel_device, precision=precision)
         self._loaded: tuple[str, int] | None = ("", 0)
         self._let_go()
 

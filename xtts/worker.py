@@ -47,6 +47,7 @@ class Worker:
         *,
         device: str = "cpu",
         mel_device: str = "cpu",
+        precision: str = "auto",
         cudnn: bool = True,
         clean_libraries: bool = False,
         threads: int | None = None,
@@ -58,6 +59,7 @@ class Worker:
         self.base_folder = base_folder
         self.device = device
         self.mel_device = mel_device
+        self.precision = precision
         self.cudnn = cudnn
         self.clean_libraries = clean_libraries
         self.threads = threads
@@ -85,8 +87,8 @@ class Worker:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         options = [
             "--base", str(self.base_folder), "--device", self.device,
-            "--mel-device", self.mel_device, "--parent", str(os.getpid()),
-            "--nice", str(self.niceness),
+            "--mel-device", self.mel_device, "--precision", self.precision,
+            "--parent", str(os.getpid()), "--nice", str(self.niceness),
         ]  # fmt: skip
         if self.threads:
             options += ["--threads", str(self.threads)]

@@ -123,7 +123,7 @@ def _speaker(arguments: argparse.Namespace) -> Speaks:
     torch.backends.cudnn.enabled = arguments.cudnn
     return Speaker(
         arguments.base, arguments.device, arguments.threads, keep_weights=arguments.keep_weights,
-        mel_device=arguments.mel_device,
+        mel_device=arguments.mel_device, precision=arguments.precision,
     )  # fmt: skip
 
 
@@ -137,6 +137,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--base", type=Path, required=True)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--mel-device", default="cpu")
+    parser.add_argument("--precision", default="auto")
     parser.add_argument("--no-cudnn", dest="cudnn", action="store_false")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--nice", type=int, default=0)

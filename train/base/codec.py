@@ -46,8 +46,7 @@ def scales(mels: Sequence[Tensor]) -> Tensor:
 def learn(recipe: BaseRecipe, speech: Speech, folder: Path, device: torch.device) -> None:
     """Writes `mel_stats.pt` and `codec.pt` (the DVAE with its decoder) into `folder`."""
     torch.manual_seed(recipe.seed)
-    # The first clips are as good as any, pseudo-speakers are drawn for each: later ones may still be
-    # spoken.
+    # The first are as good as any: later clips may still be spoken.
     chosen = range(min(recipe.codec_clips, len(speech.clips)))
     raw = [mel_of(speech, index, torch.ones(MEL_BANDS)).half() for index in chosen]
     mel_stats = scales(raw)

@@ -60,7 +60,7 @@ FULL = BaseRecipe(
     autoencoder=Stage(1500, 24, 1e-3),
     codec=Stage(10_000, 32, 5e-4),
     listener=Stage(500, 16, 1e-3),
-    pretraining=Stage(10_000, 16, 1e-3),
+    pretraining=Stage(8_500, 16, 1e-3),
     guided_steps=800,
     pretrained=(
         "slt",
@@ -78,7 +78,7 @@ FULL = BaseRecipe(
         "kal16-tiny",
     ),
     vocoder=Stage(2_500, 4, 1e-3),
-    tuning=Stage(3_500, 4, 8e-4),
+    tuning=Stage(6_500, 4, 8e-4),
     gpt=_gpt(layers=4, width=256, heads=4),
     dvae=DVAEShape(
         num_codes=1024, codebook_dim=128, hidden_dim=128, num_resnet_blocks=3, num_layers=2
