@@ -8,6 +8,7 @@ export   write a voice: --checkpoint PATH --to DIR [--base DIR]
 """
 
 import argparse
+import faulthandler
 import logging
 import sys
 from collections.abc import Callable, Sequence
@@ -54,6 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(settings: TrainSettings, _own: argparse.Namespace) -> int:
     from train.run import run
+
+    if not faulthandler.is_enabled():
+        faulthandler.enable()  # a crash in C tells its place too
 
     return run(settings)
 
