@@ -1,0 +1,177 @@
+// The desk: one epoch's output and its reference under each other, on one clock.
+
+import { complain, find, make, say } from "./elements.js";
+import { bytes } from "./server.js";
+import { decoded, keep, RATE } from "./sound.js";
+import { ticks } from "./scales.js";
+import { clear, marks, paint } from "./spectrogram.js";
+import { Transport } from "./transport.js";
+import { clock, fileName, spokenTime, told } from "./wording.js";
+
+const TRACKS = ["output", "reference"];
+const NAMES = { output: "output", reference: "reference" };
+const STEP_SECONDS = 0.25;
+
+export class Desk {
+  #buffers = {};
+  #wav = null;
+  #shown = "";
+  #loading = null;
+
+  constructor() {
+    this.transport = new Transport(() => this.#refresh());
+    for (const track of TRACKS) {
+      find(`play-${track}`).addEventListener("click", () => this.#press(track));
+    }
+    this.slider = find("position");
+    this.slider.addEventListener("input", () => this.transport.seek(Number(this.slider.value)));
+    this.slider.addEventListener("keydown", (event) => this.#step(event));
+    find("switch").addEventListener("click", () => this.transport.other());
+    find("loop").addEventListener("change", (event) => (this.transport.looping = event.target.checked));
+    find("match").addEventListener("change", (event) => this.transport.match(event.target.checked));
+    find("scale").addEventListener("change", () => this.draw());
+    find("keep-output").addEventListener("click", () => this.#keep());
+    find("desk").addEventListener("keydown", (event) => this.#key(event));
+    new ResizeObserver(() => this.draw()).observe(find("desk-works"));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+  }
+
+  get playing() {
+    return this.transport.playing;
+  }
+
+  /** epoch: one of a run's epochs, or null. Loads its wavs where they are other ones. */
+  async show(run, epoch) {
+    const sample = epoch?.sample ?? null;
+    say(find("desk-title"), epoch ? `Epoch ${epoch.epoch}` : "Listening");
+    say(find("desk-text"), sample?.text ?? "");
+    say(find("desk-told"), told(sample));
+    const key = epoch ? JSON.stringify([run, epoch.epoch, sample?.output, sample?.seconds]) : "";
+    if (key === this.#shown) return;
+    this.#shown = key;
+    this.epoch = epoch?.epoch ?? null;
+    this.transport.load({});
+    find("desk-works").hidden = true;
+    complain(find("desk-fault"), null);
+    const silent = epoch && !sample?.output;
+    find("desk-empty").hidden = Boolean(epoch) && !silent;
+    if (silent) say(find("desk-empty"), "This epoch has no sample to hear.");
+    if (sample?.output) await this.#load(run, epoch, key);
+  }
+
+  async #load(run, epoch, key) {
+    this.#loading = key;
+    const results = await Promise.allSettled(TRACKS.map(async (track) => {
+      if (!epoch.sample[track]) return null;
+      const wav = await bytes(epoch.sample[track]);
+      if (track === "output") this.#wav = { bytes: wav.slice(0), name: fileName(run, "epoch", epoch.epoch, "output.wav") };
+      return decoded(wav);
+    }));
+    if (this.#loading !== key || this.#shown !== key) return;
+    const failed = results.find((result) => result.status === "rejected");
+    complain(find("desk-fault"), failed?.reason ?? null);
+    this.#buffers = Object.fromEntries(results.map((result, i) => [TRACKS[i], result.value ?? null]));
+    find("desk-works").hidden = TRACKS.every((track) => !this.#buffers[track]);
+    this.transport.load(this.#buffers);
+    rule(this.transport.duration);
+    this.draw();
+  }
+
+  /** The spectrograms, in the colours and sizes of now. */
+  draw() {
+    if (find("desk-works").hidden) return;
+    const scale = find("scale").value;
+    for (const track of TRACKS) {
+      const canvas = find(`sheet-${track}`);
+      const buffer = this.#buffers[track];
+      if (!buffer) {
+        clear(canvas);
+        continue;
+      }
+      paint(canvas, buffer.getChannelData(0), RATE, { scale, share: buffer.duration / this.transport.duration });
+      canvas.setAttribute("aria-label",
+        `Spectrogram of the ${NAMES[track]}, ${spokenTime(buffer.duration)}, ${scale} scale`);
+      label(canvas.nextElementSibling, scale);
+    }
+  }
+
+  #press(track) {
+    const { transport } = this;
+    if (transport.audible === track) return transport.toggle();
+    transport.hear(track);
+    return transport.play();
+  }
+
+  #step(event) {
+    const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -8, PageUp: 8 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    this.transport.seek(this.transport.position + by * STEP_SECONDS);
+  }
+
+  // Only with the focus in here: a letter alone must do nothing elsewhere (WCAG 2.1.4).
+  #key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || find("desk-works").hidden) return;
+    if (event.key.toLowerCase() === "x" && event.target.tagName !== "SELECT") this.transport.other();
+    else if (event.key === " " && [find("desk"), this.slider].includes(event.target)) this.transport.toggle();
+    else return;
+    event.preventDefault();
+  }
+
+  #keep() {
+    if (this.#wav) keep(new Blob([this.#wav.bytes], { type: "audio/wav" }), this.#wav.name);
+  }
+
+  #refresh() {
+    const { transport } = this;
+    for (const track of TRACKS) {
+      const heard = transport.audible === track;
+      const button = find(`play-${track}`);
+      const lane = button.closest(".lane");
+      lane.classList.toggle("heard", heard);
+      button.classList.toggle("playing", heard && transport.playing);
+      button.disabled = !transport.names.includes(track);
+      button.setAttribute("aria-label", `${heard && transport.playing ? "Pause" : "Play"} ${NAMES[track]}`);
+      const seconds = this.#buffers[track]?.duration;
+      say(find(`seconds-${track}`), seconds ? `${seconds.toFixed(1)} s` : "");
+    }
+    const other = transport.names.find((name) => name !== transport.audible);
+    find("switch").disabled = !other;
+    find("switch").firstChild.textContent = `Switch to ${NAMES[other] ?? "the other"} `;
+    say(find("length"), clock(transport.duration));
+    this.slider.max = String(transport.duration || 1);
+    this.#frame();
+  }
+
+  #frame() {
+    const { transport } = this;
+    transport.tick();
+    const { position, duration } = transport;
+    this.slider.value = String(position);
+    this.slider.setAttribute("aria-valuetext",
+      `${spokenTime(position)} of ${spokenTime(duration)}, ${NAMES[transport.audible]}`);
+    say(find("now"), clock(position));
+    find("playhead").style.left = `${duration ? (100 * position) / duration : 0}%`;
+    cancelAnimationFrame(this.waiting);
+    if (transport.playing) this.waiting = requestAnimationFrame(() => this.#frame());
+  }
+}
+
+/** Seconds under the lanes. */
+function rule(duration) {
+  find("ruler").replaceChildren(...ticks(0, duration * 0.97, 6).map((seconds) => {
+    const mark = make("span", { text: `${seconds} s` });
+    mark.style.left = `${(100 * seconds) / duration}%`;
+    return mark;
+  }));
+}
+
+function label(axis, scale) {
+  if (axis.dataset.scale === scale) return;
+  axis.dataset.scale = scale;
+  axis.replaceChildren(...marks(scale).map(({ hertz, place }) => {
+    const mark = make("span", { text: hertz >= 1000 ? `${hertz / 1000} kHz` : `${hertz} Hz` });
+    mark.style.bottom = `${100 * place}%`;
+    return mark;
+  }));
+}

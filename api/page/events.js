@@ -1,0 +1,78 @@
+// What is new on the server, as it happens: SSE, and polling while there is none.
+//
+// Read with fetch and not with EventSource, which cannot send a key.
+
+import { request } from "./server.js";
+
+const POLL_MILLISECONDS = 3000;
+const LONGEST_WAIT_MILLISECONDS = 15000;
+// The server sends a comment now and then; silence this long means a connection that is dead.
+const SILENCE_MILLISECONDS = 45000;
+
+/** One block of an event stream -> {event, data}; null for a comment. Pure. */
+export function parsed(block) {
+  let event = "message";
+  const data = [];
+  for (const line of block.split("\n")) {
+    const [, field, value] = /^([^:]*)(?:: ?(.*))?$/.exec(line) ?? [];
+    if (field === "event") event = value ?? "";
+    if (field === "data") data.push(value ?? "");
+  }
+  return data.length ? { event, data: data.join("\n") } : null;
+}
+
+/**
+ * heard({event, data}) at every event; poll() where events do not come; connected(boolean) when
+ * that changes. Never ends.
+ */
+export async function listen({ heard, poll, connected }) {
+  let wait = 1000;
+  let open = false;
+  setInterval(() => !open && !document.hidden && poll(), POLL_MILLISECONDS);
+  const tell = (now) => {
+    if (open !== now) connected((open = now));
+  };
+  for (;;) {
+    try {
+      await follow((event) => {
+        wait = 1000;
+        heard(event);
+      }, () => tell(true));
+    } catch (error) {
+      // 404: a server without events; polling does it. Anything else: try again.
+      if (error.status === 404) return;
+    }
+    tell(false);
+    await new Promise((resolve) => setTimeout(resolve, wait));
+    wait = Math.min(wait * 2, LONGEST_WAIT_MILLISECONDS);
+  }
+}
+
+async function follow(heard, opened) {
+  const giveUp = new AbortController();
+  let silence = null;
+  const alive = () => {
+    clearTimeout(silence);
+    silence = setTimeout(() => giveUp.abort(), SILENCE_MILLISECONDS);
+  };
+  alive();
+  try {
+    const answer = await request("/events", {
+      headers: { Accept: "text/event-stream" },
+      signal: giveUp.signal,
+    });
+    opened();
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      alive();
+      const blocks = (rest + value).replaceAll("\r\n", "\n").split("\n\n");
+      rest = blocks.pop();
+      blocks.map(parsed).filter(Boolean).forEach(heard);
+    }
+  } finally {
+    clearTimeout(silence);
+  }
+}

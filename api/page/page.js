@@ -1,0 +1,167 @@
+// The page: what is known, who shows it, and what happens at a click. Start reading here.
+
+import { Curves } from "./curves.js";
+import { Desk } from "./desk.js";
+import { announce, calmly, complain, find, say } from "./elements.js";
+import { EpochsTable, showRuns, showServed } from "./epochs.js";
+import { listen } from "./events.js";
+import { askForKey } from "./key.js";
+import { joined } from "./scales.js";
+import { epochPath, onKeyWanted, read, runPath, send } from "./server.js";
+import { SpeakBox } from "./speak.js";
+import { showConnection, showStatus } from "./status.js";
+import { Voices } from "./voices.js";
+
+// The server's news may come many times a second; a person reads slower.
+const NEWS_MILLISECONDS = 1000;
+
+const known = { runs: [], served: null, promoted: false, records: new Map(), next: new Map() };
+// epoch null: the newest one that can be heard, until the person chooses.
+const chosen = { run: "current", epoch: null, busy: null };
+
+const desk = new Desk();
+const curves = new Curves();
+const voices = new Voices();
+const epochs = new EpochsTable({
+  chosen: (epoch) => {
+    chosen.epoch = epoch;
+    show();
+  },
+  promoted: (epoch) => promote(epoch),
+});
+new SpeakBox();
+onKeyWanted(askForKey);
+
+const run = () => known.runs.find((one) => one.id === chosen.run) ?? known.runs[0] ?? null;
+
+function selected() {
+  const of = run()?.epochs ?? [];
+  return of.find((one) => one.epoch === chosen.epoch) ?? newestHeard(of);
+}
+
+function newestHeard(list) {
+  const newest = [...list].sort((a, b) => b.epoch - a.epoch);
+  const found = newest.find((one) => one.sample?.output) ?? newest[0] ?? null;
+  // What is being listened to is not taken away by a new epoch.
+  return (desk.playing && newest.find((one) => one.epoch === desk.epoch)) || found;
+}
+
+function show() {
+  const [now, epoch] = [run(), selected()];
+  showRuns(known.runs, now?.id);
+  showServed(known);
+  epochs.show(now, epoch?.epoch ?? null, chosen);
+  desk.show(now?.id, epoch);
+  curves.show(known.records.get(now?.id) ?? [], now?.epochs ?? [], epoch?.epoch);
+  const served = known.served ? `epoch ${known.served.epoch}` : find("fact-voice").textContent;
+  say(find("speaks-with"), served && served !== "–" ? `with ${served}` : "");
+}
+
+async function refreshStatus() {
+  showStatus(await read("/status"));
+}
+
+async function refreshRuns() {
+  const before = new Set(heardEpochs());
+  const hadAny = known.runs.length > 0;
+  const { runs, served, promoted } = await read("/v1/runs");
+  Object.assign(known, { runs: runs ?? [], served: served ?? null, promoted });
+  const fresh = heardEpochs().filter((epoch) => !before.has(epoch));
+  if (hadAny && fresh.length) announce(`Epoch ${fresh[fresh.length - 1]} can be heard.`);
+  show();
+}
+
+function heardEpochs() {
+  return (run()?.epochs ?? []).filter((one) => one.sample?.output).map((one) => one.epoch);
+}
+
+/** Reads what is new of the run's metrics; all of it where the file was cut back. */
+async function refreshMetrics() {
+  const id = run()?.id;
+  if (!id) return;
+  const since = known.next.get(id) ?? 0;
+  const { records = [], next } = await read(`${runPath(id)}/metrics?since=${since}`);
+  if (next < since) {
+    known.next.delete(id);
+    known.records.delete(id);
+    await refreshMetrics();
+    return;
+  }
+  known.next.set(id, next);
+  known.records.set(id, joined(known.records.get(id) ?? [], records));
+  // An answer holds only so much: a long run is told in several.
+  if (records.length) await refreshMetrics();
+  else show();
+}
+
+async function promote(epoch) {
+  const id = run().id;
+  chosen.busy = epoch;
+  show();
+  await changeServed(() => send("POST", `${epochPath(id, epoch)}/promote`), `Epoch ${epoch} is served.`);
+}
+
+async function follow() {
+  await changeServed(() => send("DELETE", "/v1/promotion"), "The newest epoch is served.");
+}
+
+async function changeServed(act, sentence) {
+  try {
+    await act();
+    complain(find("epochs-fault"), null);
+    announce(sentence);
+  } catch (error) {
+    complain(find("epochs-fault"), error);
+  }
+  chosen.busy = null;
+  await attempt(refreshRuns);
+  await attempt(refreshStatus);
+}
+
+/** Does it; a fault is shown at the top, and goes when something succeeds again. */
+async function attempt(act) {
+  try {
+    await act();
+    complain(find("fault"), null);
+  } catch (error) {
+    complain(find("fault"), error);
+    if (error.status === 0) showConnection("lost");
+  }
+}
+
+const runsSoon = calmly(() => attempt(refreshRuns), NEWS_MILLISECONDS);
+const metricsSoon = calmly(() => attempt(refreshMetrics), NEWS_MILLISECONDS);
+const statusSoon = calmly(() => attempt(refreshStatus), NEWS_MILLISECONDS);
+
+function everything() {
+  statusSoon();
+  runsSoon();
+  metricsSoon();
+}
+
+function heard({ event }) {
+  if (event === "status") statusSoon();
+  if (event === "epoch") runsSoon();
+  if (event === "epoch" || event === "metrics") metricsSoon();
+}
+
+find("run").addEventListener("change", (event) => {
+  Object.assign(chosen, { run: event.target.value, epoch: null });
+  show();
+  metricsSoon();
+});
+find("follow").addEventListener("click", follow);
+
+await attempt(refreshStatus);
+await attempt(refreshRuns);
+await attempt(refreshMetrics);
+voices.refresh();
+listen({
+  heard,
+  poll: everything,
+  connected: (open) => {
+    showConnection(open ? "live" : "polling");
+    // Between two connections something may have happened.
+    everything();
+  },
+});

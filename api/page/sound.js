@@ -1,0 +1,87 @@
+// Sound in this browser: one audio context at the voices' own rate, decoding, loudness, wav.
+
+// The vocoder's rate: a context at it plays streamed pieces without resampling each one alone,
+// which would click at every seam.
+export const RATE = 24000;
+
+let context = null;
+
+/** The page's one AudioContext; call it from a click or key, or the browser keeps it silent. */
+export function sounding() {
+  context ??= new AudioContext({ sampleRate: RATE, latencyHint: "interactive" });
+  if (context.state !== "running") context.resume();
+  return context;
+}
+
+/** A wav's bytes -> AudioBuffer at RATE; works before any click. */
+export async function decoded(wav) {
+  return new OfflineAudioContext(1, 1, RATE).decodeAudioData(wav);
+}
+
+/** Root mean square of the parts that are not silence, so that pauses do not count. */
+export function loudness(samples, block = 1200) {
+  const powers = [];
+  for (let start = 0; start < samples.length; start += block) {
+    const end = Math.min(start + block, samples.length);
+    let sum = 0;
+    for (let i = start; i < end; i += 1) sum += samples[i] ** 2;
+    powers.push(sum / (end - start));
+  }
+  const loudest = powers.reduce((a, b) => Math.max(a, b), 0);
+  // 30 dB under the loudest block: a pause.
+  const speech = powers.filter((power) => power > loudest / 1000);
+  return speech.length ? Math.sqrt(speech.reduce((a, b) => a + b, 0) / speech.length) : 0;
+}
+
+/** Gains that make all as loud as the quietest: turned down only, so that nothing clips. */
+export function matchingGains(loudnesses) {
+  const quietest = Math.min(...loudnesses.filter((one) => one > 0));
+  return loudnesses.map((one) => (one > 0 ? quietest / one : 1));
+}
+
+/** s16le bytes -> samples in [-1, 1). */
+export function fromPcm(bytes) {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength & ~1);
+  return Float32Array.from({ length: view.byteLength / 2 }, (_, i) => view.getInt16(2 * i, true) / 32768);
+}
+
+/** s16le mono bytes with the 44 bytes that make them a wav file. */
+export function wavOf(pieces, rate = RATE) {
+  const size = pieces.reduce((sum, piece) => sum + piece.byteLength, 0);
+  const header = new DataView(new ArrayBuffer(44));
+  const words = (at, text) => [...text].forEach((c, i) => header.setUint8(at + i, c.charCodeAt(0)));
+  words(0, "RIFF");
+  header.setUint32(4, 36 + size, true);
+  words(8, "WAVEfmt ");
+  header.setUint32(16, 16, true);
+  header.setUint16(20, 1, true);
+  header.setUint16(22, 1, true);
+  header.setUint32(24, rate, true);
+  header.setUint32(28, rate * 2, true);
+  header.setUint16(32, 2, true);
+  header.setUint16(34, 16, true);
+  words(36, "data");
+  header.setUint32(40, size, true);
+  return new Blob([header.buffer, ...pieces], { type: "audio/wav" });
+}
+
+/** The s16le bytes inside a wav file, whatever chunks stand before them. */
+export function pcmOf(wav) {
+  const view = new DataView(wav.buffer, wav.byteOffset, wav.byteLength);
+  for (let at = 12; at + 8 <= view.byteLength; ) {
+    const size = view.getUint32(at + 4, true);
+    // "data", big-endian. A streamed wav may claim more than there is: subarray takes what is.
+    if (view.getUint32(at) === 0x64617461) return wav.subarray(at + 8, at + 8 + size);
+    at += 8 + size + (size % 2);
+  }
+  return new Uint8Array(0);
+}
+
+/** Lets the person keep a blob as a file. */
+export function keep(blob, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}

@@ -1,0 +1,50 @@
+// The strip at the top: what runs where, and why there.
+
+import { find, say } from "./elements.js";
+import { counted, device } from "./wording.js";
+
+const STATES = {
+  starting: "Starting",
+  ready: "Ready",
+  restarting: "Restarting",
+  degraded: "Ready, but not as asked",
+};
+
+/** status: the body of GET /status. */
+export function showStatus(status) {
+  const state = status.state ?? (status.ready ? "ready" : "starting");
+  find("status").dataset.state = state;
+  say(find("state"), STATES[state] ?? state);
+  say(find("fact-device"), device(status.device));
+  say(find("fact-provider"), provider(status));
+  say(find("fact-voice"), status.voice || "none yet");
+  say(find("fact-queue"), queue(status.queue));
+  const message = find("message");
+  say(message, status.message ?? "");
+  message.hidden = !status.message;
+  say(find("licence"), status.licence ? `Voice licence: ${status.licence}` : "");
+  say(find("version"), status.version ? `Sotaque ${status.version}` : "");
+}
+
+/** Whether news come as they happen, are asked for now and then, or do not come. */
+export function showConnection(kind) {
+  const words = { live: "Live", polling: "Asking every 3 s", lost: "" };
+  say(find("live"), words[kind]);
+  if (kind === "lost") {
+    find("status").dataset.state = "lost";
+    say(find("state"), "No answer");
+  }
+}
+
+function provider({ execution_provider: actual, requested_provider: asked }) {
+  if (!actual) return "–";
+  return asked && asked !== actual && asked !== "auto" ? `${actual}, asked for ${asked}` : actual;
+}
+
+function queue(found) {
+  if (!found) return "–";
+  const { waiting = 0, slots, speaking = 0 } = found;
+  if (!waiting && !speaking) return "none";
+  const busy = slots ? `${speaking} of ${slots} speaking` : `${speaking} speaking`;
+  return waiting ? `${busy}, ${counted(waiting, "request")} waiting` : busy;
+}

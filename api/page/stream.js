@@ -1,0 +1,110 @@
+// Speech played while it is still being spoken.
+
+import { fromPcm, RATE, sounding } from "./sound.js";
+
+// Heard from here on; after a gap the next start waits for more, so that it stutters once.
+const FIRST_SECONDS = 0.15;
+const AFTER_GAP_SECONDS = 0.6;
+const LEAD_SECONDS = 0.03;
+
+/** Plays pieces of s16le PCM one after another as they come. */
+export class Stream {
+  #next = 0;
+  #waiting = [];
+  #waitingSeconds = 0;
+  #needed = FIRST_SECONDS;
+  #odd = null;
+  #sources = new Set();
+  #ended = false;
+  #finish = null;
+
+  constructor() {
+    this.context = sounding();
+    this.pieces = [];
+    this.gaps = 0;
+    this.seconds = 0;
+    this.startedAt = null;
+    /** Settles when the last sample has sounded, or at stop(); `done` is then true. */
+    this.finished = new Promise((resolve) => (this.#finish = resolve));
+    this.done = false;
+    this.finished.then(() => (this.done = true));
+  }
+
+  /** How much has sounded, in seconds. */
+  get position() {
+    return this.startedAt === null ? 0 : Math.max(0, Math.min(this.context.currentTime - this.startedAt, this.seconds));
+  }
+
+  /** bytes: Uint8Array of any length; a sample cut in two is put together. */
+  push(bytes) {
+    let whole = bytes;
+    if (this.#odd !== null) {
+      whole = new Uint8Array(bytes.length + 1);
+      whole[0] = this.#odd;
+      whole.set(bytes, 1);
+    }
+    this.#odd = whole.length % 2 ? whole[whole.length - 1] : null;
+    const piece = whole.slice(0, whole.length & ~1);
+    if (!piece.length) return;
+    this.pieces.push(piece);
+    this.seconds += piece.length / 2 / RATE;
+    this.#waiting.push(fromPcm(piece));
+    this.#waitingSeconds += piece.length / 2 / RATE;
+    this.#play();
+  }
+
+  /** No more pieces will come. */
+  end() {
+    this.#ended = true;
+    this.#play();
+    if (!this.#sources.size) this.#finish();
+  }
+
+  stop() {
+    this.#ended = true;
+    this.#waiting = [];
+    for (const source of this.#sources) source.stop();
+    this.#finish();
+  }
+
+  /** Every sample so far. */
+  samples() {
+    const whole = new Float32Array(Math.round(this.seconds * RATE));
+    let at = 0;
+    for (const piece of this.pieces) {
+      whole.set(fromPcm(piece), at);
+      at += piece.length / 2;
+    }
+    return whole;
+  }
+
+  #play() {
+    const now = this.context.currentTime;
+    const ranDry = this.startedAt !== null && this.#next < now;
+    if (ranDry && this.#needed === 0) {
+      this.gaps += 1;
+      this.#needed = AFTER_GAP_SECONDS;
+    }
+    if (!this.#waiting.length || (this.#waitingSeconds < this.#needed && !this.#ended)) return;
+    this.#needed = 0;
+    if (this.startedAt === null || ranDry) this.#next = now + LEAD_SECONDS;
+    this.startedAt ??= this.#next;
+    for (const samples of this.#waiting) this.#schedule(samples);
+    this.#waiting = [];
+    this.#waitingSeconds = 0;
+  }
+
+  #schedule(samples) {
+    const buffer = new AudioBuffer({ length: samples.length, sampleRate: RATE });
+    buffer.copyToChannel(samples, 0);
+    const source = new AudioBufferSourceNode(this.context, { buffer });
+    source.connect(this.context.destination);
+    source.onended = () => {
+      this.#sources.delete(source);
+      if (this.#ended && !this.#sources.size && !this.#waiting.length) this.#finish();
+    };
+    this.#sources.add(source);
+    source.start(this.#next);
+    this.#next += buffer.duration;
+  }
+}

@@ -1,0 +1,153 @@
+// Two recordings on one clock: A/B switches which is heard, never where.
+//
+// Both play from the same sample on; the one that is not heard has gain 0. So a switch is a
+// crossfade of 12 ms and not a seek.
+
+import { loudness, matchingGains, sounding } from "./sound.js";
+
+const FADE_SECONDS = 0.012;
+// Enough for the context to wake without swallowing the first consonant.
+const LEAD_SECONDS = 0.04;
+
+export class Transport {
+  #buffers = {};
+  #gains = {};
+  #playing = null;
+  #offset = 0;
+  #audible = "output";
+
+  /** changed(): is called when it starts, stops, or another is heard. */
+  constructor(changed) {
+    this.changed = changed;
+    this.looping = false;
+    this.matching = true;
+  }
+
+  /** buffers: {output, reference}, AudioBuffers or null. Stops, and goes back to the start. */
+  load(buffers) {
+    this.pause();
+    this.#buffers = Object.fromEntries(Object.entries(buffers).filter(([, buffer]) => buffer));
+    this.#offset = 0;
+    const names = Object.keys(this.#buffers);
+    const gains = matchingGains(names.map((name) => loudness(this.#buffers[name].getChannelData(0))));
+    this.#gains = Object.fromEntries(names.map((name, i) => [name, gains[i]]));
+    if (!this.#buffers[this.#audible] && names.length) this.#audible = names[0];
+    this.changed();
+  }
+
+  get names() {
+    return Object.keys(this.#buffers);
+  }
+
+  get audible() {
+    return this.#audible;
+  }
+
+  get playing() {
+    return this.#playing !== null;
+  }
+
+  /** Of the longer one. */
+  get duration() {
+    return Math.max(0, ...Object.values(this.#buffers).map((buffer) => buffer.duration));
+  }
+
+  get position() {
+    if (!this.#playing) return this.#offset;
+    const { context, startedAt, from } = this.#playing;
+    const passed = Math.max(0, context.currentTime - startedAt);
+    return this.looping && this.duration
+      ? (from + passed) % this.duration
+      : Math.min(from + passed, this.duration);
+  }
+
+  play() {
+    if (this.playing || !this.names.length) return;
+    const context = sounding();
+    const from = this.#offset >= this.duration - 0.01 ? 0 : this.#offset;
+    const startedAt = context.currentTime + LEAD_SECONDS;
+    const sources = {};
+    for (const [name, buffer] of Object.entries(this.#buffers)) {
+      const source = new AudioBufferSourceNode(context, { buffer });
+      const gain = new GainNode(context, { gain: this.#gainOf(name) });
+      source.connect(gain).connect(context.destination);
+      if (from < buffer.duration) source.start(startedAt, from);
+      sources[name] = { source, gain, started: from < buffer.duration };
+    }
+    this.#playing = { context, startedAt, from, sources };
+    this.changed();
+  }
+
+  pause() {
+    if (!this.#playing) return;
+    this.#offset = this.position;
+    this.#end();
+    this.changed();
+  }
+
+  toggle() {
+    if (this.playing) this.pause();
+    else this.play();
+  }
+
+  seek(seconds) {
+    const playing = this.playing;
+    if (playing) this.#end();
+    this.#offset = Math.min(Math.max(0, seconds), this.duration);
+    if (playing) this.play();
+    else this.changed();
+  }
+
+  /** Which one is heard; the position stays. */
+  hear(name) {
+    if (!this.#buffers[name]) return;
+    this.#audible = name;
+    this.#setGains();
+    this.changed();
+  }
+
+  other() {
+    this.hear(this.names.find((name) => name !== this.#audible) ?? this.#audible);
+  }
+
+  /** matching: both as loud as the quieter one. */
+  match(on) {
+    this.matching = on;
+    this.#setGains();
+  }
+
+  /** To be called at each frame while it plays: the end, or the loop's next round. */
+  tick() {
+    if (!this.#playing) return;
+    const { context, startedAt, from } = this.#playing;
+    if (from + context.currentTime - startedAt < this.duration) return;
+    this.#end();
+    this.#offset = 0;
+    if (this.looping) this.play();
+    else {
+      this.#offset = this.duration;
+      this.changed();
+    }
+  }
+
+  #end() {
+    for (const { source, gain, started } of Object.values(this.#playing.sources)) {
+      if (started) source.stop();
+      gain.disconnect();
+    }
+    this.#playing = null;
+  }
+
+  #gainOf(name) {
+    if (name !== this.#audible) return 0;
+    return this.matching ? this.#gains[name] : 1;
+  }
+
+  #setGains() {
+    if (!this.#playing) return;
+    const { context, sources } = this.#playing;
+    for (const [name, { gain }] of Object.entries(sources)) {
+      gain.gain.setTargetAtTime(this.#gainOf(name), context.currentTime, FADE_SECONDS / 3);
+    }
+  }
+}

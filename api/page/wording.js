@@ -1,0 +1,68 @@
+// Numbers and states as a person reads them. Pure.
+
+/** 0:04.2; with hours 1:00:04.2. What is no time is an en dash. */
+export function clock(seconds, digits = 1) {
+  if (!Number.isFinite(seconds) || seconds < 0) return "–";
+  const unit = 10 ** digits;
+  const whole = Math.round(seconds * unit);
+  const rest = (whole % (60 * unit)) / unit;
+  const minutes = Math.floor(whole / (60 * unit)) % 60;
+  const hours = Math.floor(whole / (3600 * unit));
+  const tail = rest.toFixed(digits).padStart(digits ? 3 + digits : 2, "0");
+  return hours ? `${hours}:${String(minutes).padStart(2, "0")}:${tail}` : `${minutes}:${tail}`;
+}
+
+/** The same for a screen reader: "4.2 seconds", "1 minute 4 seconds". */
+export function spokenTime(seconds) {
+  if (!Number.isFinite(seconds) || seconds < 0) return "unknown";
+  if (seconds < 60) return counted(Number(seconds.toFixed(1)), "second");
+  const whole = Math.round(seconds);
+  return `${counted(Math.floor(whole / 60), "minute")} ${counted(whole % 60, "second")}`;
+}
+
+export function counted(number, noun) {
+  return `${number} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/** A figure of a table: fixed digits, an en dash for nothing. */
+export function figure(value, digits = 3) {
+  return Number.isFinite(value) ? value.toFixed(digits) : "–";
+}
+
+/** A tick of an axis: no trailing zeros, thousands as k. */
+export function tick(value) {
+  if (Math.abs(value) >= 10000) return `${Number((value / 1000).toFixed(1))}k`;
+  return String(Number(value.toPrecision(6)));
+}
+
+/** `cuda:0` and `cpu` as a person says them; what is not known stays as it is. */
+export function device(name) {
+  if (!name) return "no device yet";
+  if (name === "cpu") return "CPU";
+  return /^(cuda|gpu)/i.test(name) ? `GPU (${name})` : name;
+}
+
+/** An ISO time as this browser's reader writes it; unreadable ones stay as they are. */
+export function moment(iso) {
+  const time = new Date(iso);
+  if (!iso || Number.isNaN(time.getTime())) return iso ?? "";
+  return time.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+}
+
+export function runName(run) {
+  return run.id === "current" ? "Current run" : moment(run.created) || run.path_name || run.id;
+}
+
+/** How a sample came to be: "Spoken on the CPU in 2.1 s." and why there. */
+export function told(sample) {
+  if (!sample) return "";
+  if (sample.mode === "skipped") return sample.reason || "This sample was skipped.";
+  const where = sample.device ? ` on the ${device(sample.device)}` : "";
+  const took = Number.isFinite(sample.seconds) ? ` in ${sample.seconds.toFixed(1)} s` : "";
+  return `Spoken${where}${took}. ${sample.reason ?? ""}`.trim();
+}
+
+/** Which words may stand in a file name. */
+export function fileName(...parts) {
+  return parts.join("_").replace(/[^\w.-]+/g, "-").slice(0, 80);
+}

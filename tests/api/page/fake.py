@@ -1,0 +1,186 @@
+"""A server that says what the page may hear from the API: the shapes of its JSON.
+
+The page's fast double. What it says is data: a test changes `world` and sees what the page does.
+"""
+
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from tests.api.page.world import World, speech, wav
+
+PAGE = Path(__file__).parents[3] / "api" / "page"
+POLICY = "default-src 'self'; media-src 'self' blob:; img-src 'self' data:"
+TYPES = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+
+
+class Answers(BaseHTTPRequestHandler):
+    """One request. `self.server.world` is what it answers from."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        if path == "/" or path.startswith("/page/"):
+            return self.static("index.html" if path == "/" else path.removeprefix("/page/"))
+        if self.refused():
+            return None
+        if path == "/status":
+            return self.json(self.world.status())
+        if path == "/v1/runs":
+            return self.json(self.world.runs())
+        if path == "/v1/voices":
+            return self.json({"voices": self.world.voices})
+        if path == "/v1/models":
+            return self.json({"object": "list", "data": [{"id": "sotaque", "licence": "MIT"}]})
+        if path == "/events":
+            return self.events()
+        if path.endswith("/metrics"):
+            since = int(query.removeprefix("since=") or 0)
+            records = self.world.records
+            return self.json({"records": records[since:], "next": len(records)})
+        if found := re.fullmatch(r"/v1/runs/current/epochs/(\d+)/(output|reference)\.wav", path):
+            number, which = int(found[1]), found[2]
+            of = speech(3.0, 120 + 10 * number) if which == "output" else speech(3.6, 205, 0.6)
+            return self.body(wav(of), "audio/wav")
+        return self.problem(404, f"There is no {path}.")
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.refused():
+            return None
+        if found := re.fullmatch(r"/v1/runs/current/epochs/(\d+)/promote", self.path):
+            self.world.promoted = int(found[1])
+            return self.json({"served": self.world.served})
+        if self.path == "/v1/voices":
+            name = re.search(rb'name="name"\r\n\r\n(.*?)\r\n', body)[1].decode()
+            voice = {"id": f"v{len(self.world.voices)}", "name": name, "origin": "upload",
+                     "created": "2026-01-02T03:04:05Z", "duration_seconds": 7.25}  # fmt: skip
+            self.world.voices.append(voice)
+            return self.json(voice)
+        return self.speak(json.loads(body))
+
+    def do_DELETE(self) -> None:
+        if self.refused():
+            return None
+        if self.path == "/v1/promotion":
+            self.world.promoted = None
+        else:
+            gone = self.path.rpartition("/")[2]
+            self.world.voices = [one for one in self.world.voices if one["id"] != gone]
+        return self.body(b"", "application/json", status=204)
+
+    def speak(self, wanted: dict[str, Any]) -> None:
+        self.world.said.append(wanted)
+        if wanted["response_format"] not in self.world.formats:
+            return self.problem(400, f"response_format {wanted['response_format']!r} is not made.")
+        samples = speech(2.4, 150)
+        if wanted["response_format"] == "wav":
+            return self.body(wav(samples), "audio/wav")
+        pcm = (samples * 32767).astype("<i2").tobytes()
+        self.start(200, {"Content-Type": "audio/pcm", "Transfer-Encoding": "chunked"})
+        # Odd pieces: a sample is cut in two at nearly every seam.
+        for at in range(0, len(pcm), 9_601):
+            self.chunk(pcm[at : at + 9_601])
+            time.sleep(0.03)
+        return self.chunk(b"")
+
+    def events(self) -> None:
+        if not self.world.events:
+            return self.problem(404, "There are no events.")
+        self.start(200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
+        told = len(self.world.news)
+        while not self.server.closing:
+            with self.world.changed:
+                self.world.changed.wait(0.2)
+                new = self.world.news[told:]
+            told += len(new)
+            self.chunk(b": still here\n\n")
+            for event, data in new:
+                self.chunk(f"event: {event}\ndata: {data}\n\n".encode())
+        return self.chunk(b"")
+
+    def refused(self) -> bool:
+        if self.world.key and self.headers.get("Authorization") != f"Bearer {self.world.key}":
+            self.problem(401, "This key is not the server's.")
+            return True
+        if fault := self.world.fault:
+            self.problem(fault["status"], fault["detail"])
+        return bool(self.world.fault)
+
+    def static(self, name: str) -> None:
+        path = PAGE / name
+        if not path.is_file():
+            return self.problem(404, f"There is no {name}.")
+        return self.body(path.read_bytes(), TYPES[path.suffix])
+
+    def problem(self, status: int, detail: str) -> None:
+        told = {"type": "about:blank", "title": "refused", "status": status, "detail": detail}
+        self.body(json.dumps(told).encode(), "application/problem+json", status=status)
+
+    def json(self, found: Any) -> None:
+        self.body(json.dumps(found).encode(), "application/json")
+
+    def body(self, content: bytes, kind: str, *, status: int = 200) -> None:
+        self.start(status, {"Content-Type": kind, "Content-Length": str(len(content))})
+        self.wfile.write(content)
+
+    def start(self, status: int, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in (headers | {"Content-Security-Policy": POLICY}).items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def chunk(self, content: bytes) -> None:
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(content), content))
+        self.wfile.flush()
+
+    @property
+    def world(self) -> World:
+        return self.server.world
+
+    def handle(self) -> None:
+        try:
+            super().handle()
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # The page went away: that is its right.
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing: a test tells what it sees."""
+
+
+class Fake(ThreadingHTTPServer):
+    daemon_threads = True
+    closing = False
+
+    def __init__(self, world: World, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Answers)
+        self.world = world
+
+
+@contextmanager
+def serving(world: World | None = None) -> Iterator[tuple[str, World]]:
+    """A fake on a free port: its address, and the world it answers from."""
+    server = Fake(world or World())
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", server.world
+    finally:
+        server.closing = True
+        server.shutdown()
+        server.server_close()
+
+
+if __name__ == "__main__":
+    Fake(World(), 8006).serve_forever()
