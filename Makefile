@@ -6,13 +6,14 @@ BACKEND := $(or $(strip $(TORCH_BACKEND)),$(patsubst .venv/.installed-%,%,$(firs
 RUN := .venv/bin/python -m
 INSTALLED := .venv/.installed-$(BACKEND)
 
-.PHONY: train test test-slow test-system check bench doctor tensorboard demo-voice env-example install lock
+.PHONY: train test test-slow test-system check serve bench doctor tensorboard demo-voice env-example install lock
 
 train: $(INSTALLED); @$(RUN) train
 test: $(INSTALLED); $(RUN) pytest -q
 test-slow: $(INSTALLED); $(RUN) pytest -q -m slow --timeout 1800
 test-system: $(INSTALLED); $(RUN) pytest -q -m system --timeout 1800
 check: $(INSTALLED); $(RUN) ruff format --check . && $(RUN) ruff check . && $(RUN) mypy && $(RUN) pytest -q
+serve: $(INSTALLED); @$(RUN) api
 doctor: $(INSTALLED); @$(RUN) xtts doctor
 tensorboard: $(INSTALLED); @$(RUN) train.tensorboard
 demo-voice: $(INSTALLED); $(RUN) train.base

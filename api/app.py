@@ -1,0 +1,114 @@
+"""The service, put together: parts, routes, and what stands before them."""
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
+
+from api import errors, run_routes, speech_routes, status_routes, voice_routes
+from api.encoding import RATE
+from api.engine import Engine
+from api.events import Events
+from api.following import Follower
+from api.limits import Body, Gate, Rate, RequestId
+from api.metrics import Metrics
+from api.parts import PAGE, Parts
+from api.settings import ApiSettings
+from api.supervisor import Supervisor
+from api.voices import Voices
+from api.wishes import How, Limits
+
+log = logging.getLogger("api")
+
+
+def build(settings: ApiSettings, how: How | None = None, limits: Limits | None = None) -> FastAPI:
+    """The application. how, limits: others in tests."""
+    parts = _parts(settings, how or how_of(settings), limits or limits_of(settings))
+    app = FastAPI(
+        title="Sotaque", description="Speaks with a fine-tuned XTTS-v2.", version="1",
+        lifespan=_lifespan, redoc_url=None, docs_url=None,
+    )  # fmt: skip
+    app.state.parts = parts
+    for module in (speech_routes, voice_routes, run_routes, status_routes):
+        app.include_router(module.router)
+    app.mount("/page", StaticFiles(directory=PAGE, check_dir=False), name="page")
+    app.add_exception_handler(errors.Refusal, errors.answer_refusal)
+    app.add_exception_handler(HTTPException, errors.answer_http)
+    app.add_exception_handler(RequestValidationError, errors.answer_invalid)
+    app.add_exception_handler(Exception, errors.answer_fault)
+    # The last that is added is the first that is asked.
+    app.add_middleware(Body)
+    app.add_middleware(Gate, key=_key(settings))
+    app.add_middleware(RequestId)
+    return app
+
+
+def how_of(settings: ApiSettings) -> How:
+    """How the child is started."""
+    precision = "int8" if settings.low_memory else settings.speak_precision
+    return How(
+        device=settings.device, backend=settings.backend, precision=precision,
+        threads=settings.num_threads, latents=settings.voices_dir / "latents",
+    )  # fmt: skip
+
+
+def limits_of(settings: ApiSettings) -> Limits:
+    """Within which limits it speaks."""
+    found = Limits(
+        slots=settings.api_slots, queue=settings.api_queue,
+        deadline=float(settings.api_deadline_seconds),
+    )  # fmt: skip
+    return replace(found, slots=min(found.slots or 2, 2)) if settings.low_memory else found
+
+
+def _key(settings: ApiSettings) -> str | None:
+    return settings.api_key.get_secret_value() if settings.api_key else None
+
+
+def _parts(settings: ApiSettings, how: How, limits: Limits) -> Parts:
+    metrics, events = Metrics(), Events()
+    told: list[Parts] = []
+
+    def on_event(kind: str, **facts: Any) -> None:
+        if kind == "waited":
+            metrics.queue_wait.observe(facts["seconds"])
+        elif kind == "spoken" and not facts["spoken"].job.micro:
+            _measure(metrics, facts["spoken"])
+        elif kind == "fell_back":
+            metrics.fallbacks.labels(facts["before"], facts["after"], facts["code"]).inc()
+        if kind in ("status", "queue", "spoken") and events.heard:
+            events.tell("status", status_routes.status_of(told[0]))
+
+    engine = Engine(how, limits, on_event)
+    follower = Follower(settings, engine, events)
+    rate = Rate(settings.api_requests_per_minute)
+    voices = Voices(settings.voices_dir)
+    told.append(Parts(settings, engine, follower, voices, metrics, events, rate))
+    return told[0]
+
+
+def _measure(metrics: Metrics, spoken: Any) -> None:
+    seconds = spoken.bytes / 2 / RATE
+    metrics.audio_seconds.inc(seconds)
+    if seconds and spoken.seconds is not None:
+        metrics.rtf.set(spoken.seconds / seconds)
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    parts: Parts = app.state.parts
+    supervisor = Supervisor(parts.engine)
+    await parts.follower.first()
+    supervisor.start()
+    parts.follower.start()
+    try:
+        yield
+    finally:
+        await parts.follower.close()
+        await supervisor.close()

@@ -1,0 +1,153 @@
+"""PCM16 at 24 kHz -> the bytes of a format, as they come or as a whole.
+
+libsndfile encodes all of them (its wheel brings LAME, Opus and FLAC), so no FFmpeg is needed.
+"""
+
+import io
+import struct
+from typing import Any
+
+RATE = 24_000
+MEDIA_TYPES = {
+    "wav": "audio/wav",
+    "pcm": "audio/pcm",
+    "flac": "audio/flac",
+    "mp3": "audio/mpeg",
+    "opus": "audio/ogg",
+}
+# Their headers say how long the whole is: sent as a whole, unless a stream is asked for.
+SENT_WHOLE = frozenset({"wav", "flac"})
+_SOUNDFILE = {"flac": ("FLAC", "PCM_16"), "mp3": ("MP3", None), "opus": ("OGG", "OPUS")}
+_UNKNOWN = 0xFFFF_FFFF
+
+
+class Encoder:
+    """`add` and `end` return bytes to be sent at once."""
+
+    def __init__(self, form: str) -> None:
+        self.form = form
+        self._begun = False
+        self._file: Any = None
+        self._sink = _Sink()
+
+    def add(self, pcm: bytes) -> bytes:
+        """More sound."""
+        if self.form == "pcm":
+            return pcm
+        if self.form == "wav":
+            head = b"" if self._begun else wav_header(None)
+            self._begun = True
+            return head + pcm
+        self._open().buffer_write(pcm, dtype="int16")
+        return self._settled()
+
+    def end(self) -> bytes:
+        """No more sound."""
+        if self.form == "pcm":
+            return b""
+        if self.form == "wav":
+            return b"" if self._begun else wav_header(None)
+        self._open().close()
+        return self._settled()
+
+    def _settled(self) -> bytes:
+        found = self._sink.take()
+        if self.form == "mp3" and found and not self._begun:
+            self._begun = True
+            return without_length(found)
+        return found
+
+    def _open(self) -> Any:
+        if self._file is None:
+            import soundfile
+
+            kind, subtype = _SOUNDFILE[self.form]
+            self._file = soundfile.SoundFile(self._sink, "w", RATE, 1, subtype, format=kind)
+        return self._file
+
+
+def whole(form: str, pcm: bytes) -> bytes:
+    """A file with a header that says how long it is."""
+    if form == "wav":
+        return wav_header(len(pcm)) + pcm
+    if form == "pcm":
+        return pcm
+    import soundfile
+
+    out = io.BytesIO()
+    kind, subtype = _SOUNDFILE[form]
+    with soundfile.SoundFile(out, "w", RATE, 1, subtype, format=kind) as file:
+        file.buffer_write(pcm, dtype="int16")
+    return out.getvalue()
+
+
+def wav_header(pcm_bytes: int | None) -> bytes:
+    """44 bytes; None: of a stream whose end is not known, as OpenAI's and FFmpeg's are."""
+    size = _UNKNOWN if pcm_bytes is None else pcm_bytes
+    riff = _UNKNOWN if pcm_bytes is None else pcm_bytes + 36
+    return struct.pack(
+        "<4sI4s4sIHHIIHH4sI", b"RIFF", riff, b"WAVE", b"fmt ", 16, 1, 1, RATE, RATE * 2, 2, 16,
+        b"data", size,
+    )  # fmt: skip
+
+
+def without_length(mp3: bytes) -> bytes:
+    """An MP3 without its first frame where that tells the length of the whole (Xing, Info): in a
+    stream it was written before the length was known, and players believe it."""
+    if len(mp3) < 4 or mp3[0] != 0xFF or mp3[1] & 0xE6 != 0xE2:
+        return mp3
+    version_1, bitrate, rate = mp3[1] & 0x18 == 0x18, mp3[2] >> 4, (mp3[2] >> 2) & 3
+    if not 0 < bitrate < 15 or rate == 3:
+        return mp3
+    bits = (_BITRATES_1 if version_1 else _BITRATES_2)[bitrate - 1] * 1000
+    hertz = _RATES_1[rate] // (1 if version_1 else 2 if mp3[1] & 0x10 else 4)
+    length = (144 if version_1 else 72) * bits // hertz + ((mp3[2] >> 1) & 1)
+    head = mp3[:length]
+    return mp3[length:] if b"Xing" in head or b"Info" in head else mp3
+
+
+# kbit/s of Layer III, MPEG 1 and 2 (ISO 11172-3, 13818-3), and the rates of MPEG 1.
+_BITRATES_1 = (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320)
+_BITRATES_2 = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)
+_RATES_1 = (44_100, 48_000, 32_000)
+
+
+class _Sink(io.RawIOBase):
+    """A file that is only ever written at its end: what an encoder goes back to change (the length
+    in its header) has been sent already."""
+
+    def __init__(self) -> None:
+        self._at = 0
+        self._end = 0
+        self._kept = bytearray()
+
+    def take(self) -> bytes:
+        found, self._kept = bytes(self._kept), bytearray()
+        return found
+
+    def write(self, data: Any) -> int:
+        data = bytes(data)
+        if self._at == self._end:
+            self._kept += data
+            self._end += len(data)
+        self._at += len(data)
+        return len(data)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = offset + (0, self._at, self._end)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, _buffer: Any) -> int:
+        return 0
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True

@@ -1,0 +1,246 @@
+"""The parent of the speaking child: who speaks next, what is told to whom, and a new child when one
+has died. Lives in the event loop; computes nothing.
+"""
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from api import supervision
+from api.child import Child
+from api.errors import Refusal
+from api.speaking import Ask, Spoken, digest_of, no_refusal, refusal_of
+from api.supervision import Happened, Place
+from api.waiting import Job, Waiting
+from api.wishes import DEMO, How, Limits, Standing, Voice
+from xtts.worker_faults import WorkerFailed
+
+log = logging.getLogger("api")
+
+MICRO = Ask("Yes.", "", max_codes=12)
+
+
+class Engine:
+    """What routes ask of it; `api.supervisor` gives it a child."""
+
+    def __init__(self, how: How, limits: Limits, on_event: Callable[..., None]) -> None:
+        self.how = how
+        self.limits = limits
+        self.on_event = on_event
+        self.waiting = Waiting(limits.slots or 4, limits.queue)
+        self.wanted: Voice = DEMO
+        self.standing: Standing | None = None
+        self.place: Place | None = None
+        self.happened = Happened()
+        self.problem = ""
+        self.problem_code = ""
+        self.started_once = False
+        self.last_spoken: float | None = None
+        self.child: Child | None = None
+        self.spoken: dict[str, Spoken] = {}
+        self.closing = False
+        self._asked: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._names = itertools.count(1)
+
+    # ---- what routes ask ----
+
+    def speak(self, ask: Ask, recording: str | None = None) -> Spoken:
+        """Takes a request in. Raises Refusal when it cannot be in time, or is not welcome."""
+        now = time.monotonic()
+        if self.closing:
+            raise Refusal(503, "closing", "The service is being stopped.", retry_after=5)
+        digest = digest_of(ask, recording or "")
+        deadline = now + self.limits.deadline
+        if no := self.waiting.refused(digest, now, deadline):
+            raise no_refusal(no, self.limits)
+        return self._take_in(ask, recording, digest, now, deadline)
+
+    def cancel(self, spoken: Spoken) -> None:
+        """The caller has gone: out of the queue, or out of the child within one step."""
+        if spoken.over:
+            return
+        spoken.end(Refusal(503, "cancelled", "The caller has gone."))
+        if spoken.job.name in self.waiting.speaking:
+            if self.child:
+                self.child.send({"do": "cancel", "id": spoken.job.name})
+        else:
+            self.spoken.pop(spoken.job.name, None)
+            self.waiting.leave(spoken.job.name)
+        self.on_event("queue")
+
+    async def open(self, voice: Voice) -> Standing:
+        """Opens a voice beside the one that speaks, and speaks with it from then on. Raises Refusal
+        when it cannot be opened; the one before goes on then."""
+        if self.child is None or self.standing is None:
+            self.wanted = voice
+            raise Refusal(503, "starting", "The speaking process is being started.", retry_after=2)
+        key = f"v{next(self._names)}"
+        answer = await self.ask({"do": "open", "key": key, "voice": dict(voice.wanted)})
+        before, self.wanted = self.standing, voice
+        self.stand(key, voice, answer)
+        if self.child and before:
+            self.child.send({"do": "close", "key": before.key})
+        return self.standing
+
+    async def listen(self, recording: str) -> None:
+        """Has the child take a voice from a recording. Raises Refusal."""
+        if self.standing is None:
+            raise Refusal(503, "starting", "The speaking process is being started.", retry_after=2)
+        await self.ask({"do": "listen", "key": self.standing.key, "recording": recording})
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has really spoken within the last minute, and may take one more."""
+        if self.standing is None or self.last_spoken is None or self.closing:
+            return False
+        fresh = time.monotonic() - self.last_spoken <= self.limits.ready
+        return fresh and len(self.waiting.queue) < self.waiting.most
+
+    @property
+    def state(self) -> supervision.State:
+        return supervision.state(
+            standing=self.standing is not None, started_once=self.started_once,
+            found=self.place, problem=self.problem,
+        )  # fmt: skip
+
+    @property
+    def reason_code(self) -> str:
+        """Why it is not as asked for, as a word; "" when it is."""
+        if self.standing is None:
+            return self.happened.last_code or "starting"
+        placed = self.place.reason_code if self.place else ""
+        backend = "backend_missing" if self.how.backend != "torch" else ""
+        return self.problem_code or placed or backend
+
+    @property
+    def message(self) -> str:
+        return supervision.message(
+            self.place, self.how.backend, self.problem, self.standing is not None, self.happened
+        )
+
+    # ---- what the supervisor does with it ----
+
+    async def ask(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Sends a message that has one answer. Raises Refusal."""
+        assert self.child is not None
+        name = f"a{next(self._names)}"
+        future = self._asked[name] = asyncio.get_running_loop().create_future()
+        self.child.send({**message, "id": name})
+        try:
+            answer = await asyncio.wait_for(future, self.limits.start)
+        except TimeoutError:
+            raise Refusal(503, "hang", "The speaking process did not answer in time.") from None
+        finally:
+            self._asked.pop(name, None)
+        if answer["say"] == "failed":
+            raise refusal_of(answer)
+        return answer
+
+    def stand(self, key: str, voice: Voice, answer: Mapping[str, Any]) -> None:
+        """A voice stands ready."""
+        self.standing = Standing(
+            key, voice, answer["licence"], tuple(answer["languages"]), answer["sha256"],
+            answer["own_voice"], answer["precision"],
+        )  # fmt: skip
+        self.started_once = True
+        self.on_event("status")
+        self.dispatch()
+
+    def dispatch(self) -> None:
+        """Sends to the child whoever may speak now."""
+        while self.child and self.standing and (job := self.waiting.next(time.monotonic())):
+            spoken = self.spoken[job.name]
+            ask = asdict(spoken.ask)
+            ask["language"] = ask["language"] or self.standing.languages[0]
+            self.child.send({
+                "do": "speak", "id": job.name, "key": self.standing.key,
+                "recording": spoken.recording, "ask": ask,
+            })  # fmt: skip
+            if not job.micro:
+                self.on_event("waited", seconds=time.monotonic() - job.arrived)
+        self.on_event("queue")
+
+    def heard(self, header: dict[str, Any], body: bytes) -> None:
+        """One frame of the child."""
+        say, name = header["say"], header.get("id", "")
+        if (future := self._asked.get(name)) is not None:
+            if not future.done():
+                future.set_result(header)
+            return
+        spoken = self.spoken.get(name)
+        if say == "sound" and spoken is not None:
+            if not spoken.over:
+                spoken.put(body)
+        elif say in ("done", "failed", "cancelled"):
+            self._ended(header, spoken)
+
+    def lost(self, why: WorkerFailed) -> None:
+        """The child is gone: whoever spoke is told; whoever waits goes on waiting."""
+        now, device = time.monotonic(), self.place.device if self.place else "cpu"
+        self.happened = self.happened.died(device, str(why), why.reason_code, now)
+        self.child = self.standing = None
+        self.last_spoken = None
+        told = Refusal(503, why.reason_code, f"The speaking process ended: {why}", retry_after=5)
+        for job in self.waiting.died():
+            if (spoken := self.spoken.pop(job.name, None)) is not None:
+                spoken.end(told)
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(told)
+        self.on_event("status")
+
+    def expire(self) -> None:
+        """Drops those whose time is up before they began."""
+        for job in self.waiting.expired(time.monotonic()):
+            if (spoken := self.spoken.pop(job.name, None)) is not None:
+                text = f"It was not this request's turn within {self.limits.deadline:g} s."
+                spoken.end(Refusal(503, "deadline", text, retry_after=5))
+
+    def try_out(self) -> None:
+        """A word of its own, when nobody has spoken for a while."""
+        now = time.monotonic()
+        silent = self.last_spoken is None or now - self.last_spoken > self.limits.micro
+        trying = any(one.job.micro for one in self.spoken.values())
+        if self.standing is None or not silent or trying or self.waiting.speaking:
+            return
+        if self.standing.own_voice:
+            self._take_in(MICRO, None, "", now, now + self.limits.ready, micro=True)
+
+    def _take_in(
+        self, ask: Ask, recording: str | None, digest: str, now: float, deadline: float,
+        micro: bool = False,
+    ) -> Spoken:  # fmt: skip
+        job = Job(f"s{next(self._names)}", digest, now, deadline, micro)
+        spoken = self.spoken[job.name] = Spoken(job, ask, recording)
+        self.waiting.enter(job)
+        self.dispatch()
+        return spoken
+
+    def _ended(self, header: Mapping[str, Any], spoken: Spoken | None) -> None:
+        name = header["id"]
+        self.spoken.pop(name, None)
+        if header["say"] == "done":
+            self.waiting.said(name, time.monotonic())
+            self.last_spoken = time.monotonic()
+            self.happened = self.happened.spoke()
+            if spoken is not None:
+                spoken.seconds = header["seconds"]
+                spoken.end()
+                self.on_event("spoken", spoken=spoken)
+        else:
+            self.waiting.leave(name)
+            if spoken is not None and header["say"] == "failed":
+                spoken.end(refusal_of(dict(header)))
+                self._doubt(header, spoken)
+        self.dispatch()
+
+    def _doubt(self, header: Mapping[str, Any], spoken: Spoken) -> None:
+        """What is no number: one input, or the device? The service's own word tells."""
+        if header["reason_code"] == "not_finite":
+            self.last_spoken = None
+            if spoken.job.micro and self.child is not None:
+                asyncio.get_running_loop().create_task(self.child.kill())

@@ -1,0 +1,168 @@
+"""Every refusal as one RFC 9457 body; under /v1/audio/speech with OpenAI's `error` inside too.
+
+No path of this machine and no traceback ever stands in one: sentences of other modules go through
+`without_paths`.
+"""
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+log = logging.getLogger("api")
+
+PROBLEM = "application/problem+json"
+_TITLES = {
+    400: "This cannot be done",
+    401: "A key is needed",
+    403: "Not from there",
+    404: "There is no such thing",
+    405: "Not with this method",
+    406: "Not in that form",
+    408: "The body came too slowly",
+    409: "Not in this state",
+    411: "Too much",
+    413: "Too much",
+    415: "Not this kind of body",
+    416: "Not within the file",
+    422: "The request cannot be understood",
+    429: "Too many requests",
+    500: "A fault of the service",
+    503: "Not now",
+    507: "No space left",
+}
+# A slash that begins a word, and what follows it: /data/output/x.pt, C:\x stays.
+_PATH = re.compile(r"(?<![\w.:/])~?/[^\s'\"(),;]*[^\s'\"(),;.:]")
+
+
+class Refusal(Exception):
+    """Something that is not done, and why; becomes the response.
+
+    code: a word for programs, such as `queue_full`; retry_after: whole seconds; param: which field.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        retry_after: int | None = None,
+        param: str | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.retry_after = retry_after
+        self.param = param
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What belongs beside the body."""
+        found = {}
+        if self.retry_after is not None:
+            found["Retry-After"] = str(self.retry_after)
+        if self.status == 401:
+            found["WWW-Authenticate"] = "Bearer"
+        return found
+
+
+def problem(refusal: Refusal, request_id: str, *, speech: bool = False) -> dict[str, Any]:
+    """The body of a refusal. speech: also as OpenAI's clients read it."""
+    body: dict[str, Any] = {
+        "type": f"about:blank#{refusal.code}",
+        "title": _TITLES.get(refusal.status, "This is refused"),
+        "status": refusal.status,
+        "detail": without_paths(refusal.detail),
+        "code": refusal.code,
+        "request_id": request_id,
+    }
+    if refusal.param is not None:
+        body["param"] = refusal.param
+    if speech:
+        body["error"] = {
+            "message": body["detail"],
+            "type": _openai_type(refusal.status),
+            "code": refusal.code,
+            "param": refusal.param,
+        }
+    return body
+
+
+def response(refusal: Refusal, scope: Mapping[str, Any]) -> JSONResponse:
+    """The response of a refusal to the request of `scope`."""
+    request_id = scope.get("state", {}).get("request_id", "")
+    speech = str(scope.get("path", "")).startswith("/v1/audio/speech")
+    return JSONResponse(
+        problem(refusal, request_id, speech=speech),
+        refusal.status,
+        headers=refusal.headers,
+        media_type=PROBLEM,
+    )
+
+
+async def answer_refusal(request: Request, error: Exception) -> JSONResponse:
+    """FastAPI's handler of Refusal."""
+    assert isinstance(error, Refusal)
+    return response(error, request.scope)
+
+
+async def answer_http(request: Request, error: Exception) -> JSONResponse:
+    """What the framework refuses by itself: an unknown path or method."""
+    status = int(getattr(error, "status_code", 500))
+    detail = str(getattr(error, "detail", "")) or _TITLES.get(status, "")
+    if status == 404:
+        detail = "There is nothing at this address; /docs lists what there is."
+    found = response(Refusal(status, _TITLE_CODES.get(status, "refused"), detail), request.scope)
+    for name, value in (getattr(error, "headers", None) or {}).items():
+        found.headers[name] = value
+    return found
+
+
+async def answer_invalid(request: Request, error: Exception) -> JSONResponse:
+    """A body or parameter that is not what the schema asks for: the first fault, in words."""
+    faults: list[Any] = list(getattr(error, "errors", list)())
+    first = faults[0] if faults else {"loc": (), "msg": "it cannot be read", "type": "invalid"}
+    where = [str(part) for part in first["loc"][1:]]
+    param = ".".join(where) or None
+    if first["type"] == "unsupported":
+        status, code = 400, "unsupported"
+    elif first["type"] == "json_invalid":
+        status, code, param = 400, "invalid_json", None
+    else:
+        status, code = 422, "invalid_request"
+    said = str(first["msg"]).rstrip(".")
+    detail = f"{param}: {said}." if param else f"{said}."
+    return response(Refusal(status, code, detail, param=param), request.scope)
+
+
+async def answer_fault(request: Request, error: Exception) -> JSONResponse:
+    """A fault of ours: its traceback into the log, its number to the caller."""
+    request_id = request.scope.get("state", {}).get("request_id", "")
+    log.error("Request %s failed.", request_id, exc_info=error)
+    told = Refusal(500, "internal", "The service failed at this; its log tells more.")
+    return response(told, request.scope)
+
+
+def without_paths(text: str) -> str:
+    """A sentence with its paths cut down to the name of the file."""
+    return _PATH.sub(lambda found: found[0].rstrip("/").rsplit("/", 1)[-1] or "/", text)
+
+
+_TITLE_CODES = {
+    404: "not_found", 405: "method_not_allowed", 406: "not_acceptable", 413: "too_large",
+    415: "unsupported_media_type", 416: "range_not_satisfiable", 401: "unauthorized",
+    400: "bad_request",
+}  # fmt: skip
+
+
+def _openai_type(status: int) -> str:
+    if status == 401:
+        return "authentication_error"
+    if status == 429:
+        return "rate_limit_error"
+    return "server_error" if status >= 500 else "invalid_request_error"

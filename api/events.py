@@ -1,0 +1,55 @@
+"""Server-sent events: what happened, to whoever listens at /events."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from api.errors import Refusal
+
+MOST_LISTENERS = 64
+_MOST_WAITING = 256
+_COMMENT_SECONDS = 15.0
+
+
+class Events:
+    """One queue for each listener; one that does not read loses the oldest."""
+
+    def __init__(self) -> None:
+        self._listeners: set[asyncio.Queue[bytes]] = set()
+
+    def tell(self, name: str, data: dict[str, Any]) -> None:
+        """An event to everybody."""
+        text = f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+        for queue in self._listeners:
+            if queue.full():
+                queue.get_nowait()
+            queue.put_nowait(text)
+
+    @property
+    def heard(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._listeners)
+
+    async def listen(self, first: list[tuple[str, dict[str, Any]]]) -> AsyncIterator[bytes]:
+        """Everything from now on; a comment now and then keeps the connection known."""
+        if len(self._listeners) >= MOST_LISTENERS:
+            raise Refusal(503, "too_many_listeners", "Too many listen already.", retry_after=5)
+        queue: asyncio.Queue[bytes] = asyncio.Queue(_MOST_WAITING)
+        self._listeners.add(queue)
+        return self._from(queue, first)
+
+    async def _from(
+        self, queue: "asyncio.Queue[bytes]", first: list[tuple[str, dict[str, Any]]]
+    ) -> AsyncIterator[bytes]:
+        try:
+            yield b"retry: 2000\n\n"
+            for name, data in first:
+                yield f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+            while True:
+                try:
+                    yield await asyncio.wait_for(queue.get(), _COMMENT_SECONDS)
+                except TimeoutError:
+                    yield b": still here\n\n"
+        finally:
+            self._listeners.discard(queue)

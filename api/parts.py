@@ -1,0 +1,76 @@
+"""What the routes share: made once by `api.app`, found in every request by `parts_of`."""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from starlette.requests import HTTPConnection, Request
+
+from api import supervision
+from api.engine import Engine
+from api.errors import Refusal
+from api.events import Events
+from api.following import Follower
+from api.limits import Gate, Rate
+from api.metrics import Metrics
+from api.settings import ApiSettings
+from api.voices import Voices
+
+PAGE = Path(__file__).parent / "page"
+_DECODERS = 2
+
+
+@dataclass
+class Parts:
+    """The service, in pieces."""
+
+    settings: ApiSettings
+    engine: Engine
+    follower: Follower
+    voices: Voices
+    metrics: Metrics
+    events: Events
+    rate: Rate
+    started: float = field(default_factory=time.monotonic)
+    started_at: int = field(default_factory=lambda: int(time.time()))
+    decoding: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_DECODERS))
+
+    @property
+    def started_text(self) -> str:
+        """When this process began, as ISO 8601."""
+        return datetime.fromtimestamp(self.started_at, UTC).isoformat(timespec="seconds")
+
+    def gate(self, request: Request) -> Refusal | None:
+        """The key's refusal, for the one address that answers browsers without one."""
+        return Gate.refused(_key(self.settings), request.headers)
+
+    def check_rate(self, request: Request) -> None:
+        """Raises Refusal (429)."""
+        client = request.client.host if request.client else ""
+        caller = request.headers.get("authorization") or client
+        if seconds := self.rate.take(caller, time.monotonic()):
+            text = f"More than {self.rate.per_minute} requests a minute."
+            raise Refusal(429, "rate_limited", text, retry_after=int(seconds) + 1)
+
+    def measure(self) -> None:
+        """The gauges, as they are now."""
+        engine, metrics = self.engine, self.metrics
+        metrics.queue_depth.set(len(engine.waiting.queue))
+        metrics.restarts.set(engine.happened.restarts)
+        metrics.ready.set(engine.ready)
+        metrics.device.clear()
+        if engine.place is not None:
+            provider = supervision.provider(engine.place)
+            metrics.device.labels(engine.place.device, provider).set(1)
+
+
+def _key(settings: ApiSettings) -> str | None:
+    return settings.api_key.get_secret_value() if settings.api_key else None
+
+
+def parts_of(request: HTTPConnection) -> Parts:
+    """FastAPI's dependency."""
+    found: Parts = request.app.state.parts
+    return found

@@ -1,0 +1,97 @@
+"""Decodes one recording from stdin into a mono WAV on stdout, within limits of memory and time.
+
+Exit 3 with a sentence on stderr for what is no usable recording. It imports no torch: that alone
+would need more memory than it has.
+"""
+
+import io
+import resource
+import sys
+import wave
+
+_MEMORY_BYTES = 1 << 30
+_CPU_SECONDS = 5
+_RATES = range(8_000, 192_001, 25)
+_LEAST_SECONDS = 1.0
+_SILENT = 1e-3
+
+
+def main() -> int:
+    """Reads, judges, writes."""
+    most_seconds = float(sys.argv[1])
+    _limit()
+    try:
+        wav = decoded(sys.stdin.buffer.read(), most_seconds)
+    except ValueError as error:
+        sys.stderr.write(str(error))
+        return 3
+    sys.stdout.buffer.write(wav)
+    return 0
+
+
+def decoded(data: bytes, most_seconds: float) -> bytes:
+    """The recording as a WAV. Raises ValueError with a sentence."""
+    import numpy as np
+    import soundfile
+
+    try:
+        with soundfile.SoundFile(io.BytesIO(data)) as file:
+            rate, frames, channels = file.samplerate, file.frames, file.channels
+            _check(rate, frames, channels, most_seconds)
+            # One more than may be: a header may say less than there is.
+            most = int(most_seconds * rate)
+            sound = file.read(most + 1, dtype="float32", always_2d=True)
+    except (RuntimeError, OSError, TypeError) as error:
+        words = str(getattr(error, "error_string", error)).splitlines()[0:1]
+        raise ValueError(f"It cannot be decoded ({' '.join(words).rstrip('.')}).") from error
+    if len(sound) > most:
+        raise ValueError(f"It is longer than {most_seconds:g} s. Cut 5 to 30 s of clear speech.")
+    mono = sound.mean(axis=1, dtype=np.float32)
+    if not np.isfinite(mono).all():
+        raise ValueError("It holds values that are no numbers (NaN or infinite).")
+    if len(mono) < _LEAST_SECONDS * rate:
+        raise ValueError(
+            f"It is {len(mono) / rate:.2f} s long; a voice needs at least {_LEAST_SECONDS:g} s, "
+            "and 5 to 30 s are better."
+        )
+    if np.abs(mono).max() < _SILENT:
+        raise ValueError("It is silent: no sample is above -60 dB.")
+    return _wav((mono.clip(-1.0, 1.0) * 32767).round().astype("<i2").tobytes(), rate)
+
+
+def _check(rate: int, frames: int, channels: int, most_seconds: float) -> None:
+    """What the header says, before anything is decoded."""
+    if rate not in _RATES:
+        raise ValueError(
+            f"It has {rate} samples a second. Allowed are {_RATES[0]} to {_RATES[-1]} in steps of "
+            f"{_RATES.step}, such as 22050."
+        )
+    if channels > 8:
+        raise ValueError(f"It has {channels} channels; at most 8 are read.")
+    if frames > most_seconds * rate:
+        raise ValueError(
+            f"It is {frames / rate:,.0f} s long; at most {most_seconds:g} s are read. Cut 5 to "
+            "30 s of clear speech."
+        )
+
+
+def _wav(pcm: bytes, rate: int) -> bytes:
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(pcm)
+    return out.getvalue()
+
+
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS, _CPU_SECONDS))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # It writes to its pipes only.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""Runs, their epochs, samples and curves; which epoch speaks."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query
+from fastapi.responses import FileResponse
+
+from api import runs
+from api.errors import Refusal
+from api.parts import Parts, parts_of
+from api.replies import PROBLEMS, Metrics, Promoted, RunList
+from api.runs import Epoch, Run
+
+router = APIRouter(prefix="/v1", tags=["runs"], responses=PROBLEMS)
+Shared = Annotated[Parts, Depends(parts_of)]
+Since = Annotated[int, Query(ge=0, le=2**53, description="`next` of the answer before")]
+
+
+@router.get("/runs", response_model=RunList)
+async def list_runs(parts: Shared) -> dict[str, Any]:
+    """The current run and the archive."""
+    return parts.follower.listing()
+
+
+@router.get("/runs/{run_id}/metrics", response_model=Metrics)
+async def read_metrics(run_id: str, parts: Shared, since: Since = 0) -> dict[str, Any]:
+    """Rows of metrics.jsonl, from where the last answer ended."""
+    run = _run(parts, run_id)
+    records, end = await asyncio.to_thread(runs.records, run.folder.metrics, since)
+    return {"records": records, "next": end}
+
+
+@router.get(
+    "/runs/{run_id}/epochs/{epoch}/{which}.wav",
+    response_class=FileResponse,
+    responses={200: {"content": {"audio/wav": {}}}, 206: {"content": {"audio/wav": {}}}},
+)
+async def read_sample(
+    run_id: str, epoch: int, which: Literal["output", "reference"], parts: Shared
+) -> FileResponse:
+    """What an epoch said, or the recording beside it; ranges are served."""
+    found = _epoch(_run(parts, run_id), epoch)
+    path: Path | None = getattr(found, which)
+    if path is None or not path.is_file():
+        raise Refusal(404, "no_sample", f"Epoch {epoch} has no {which}.")
+    # Samples are written atomically and may be written again: the client asks each time.
+    return FileResponse(path, media_type="audio/wav", headers={"Cache-Control": "no-cache"})
+
+
+@router.post("/runs/{run_id}/epochs/{epoch}/promote", response_model=Promoted)
+async def promote(run_id: str, epoch: int, parts: Shared) -> dict[str, Any]:
+    """Speaks with this epoch from now on. Requests in flight finish with the voice before."""
+    found = _epoch(_run(parts, run_id), epoch)
+    if found.checkpoint is None:
+        raise Refusal(
+            409, "no_checkpoint", f"The checkpoint of epoch {epoch} was pruned; its sample stays. "
+            "KEEP_CHECKPOINTS says how many are kept."
+        )  # fmt: skip
+    await parts.follower.promote(run_id, found)
+    return {"served": parts.follower.served_epoch()}
+
+
+@router.delete("/promotion", response_model=Promoted)
+async def end_promotion(parts: Shared) -> dict[str, Any]:
+    """Follows VOICE again: the latest epoch, where nothing else is set."""
+    await parts.follower.demote()
+    return {"served": parts.follower.served_epoch()}
+
+
+def _run(parts: Parts, run_id: str) -> Run:
+    found = parts.follower.runs.get(run_id)
+    if found is None:
+        raise Refusal(404, "no_run", "There is no run of that name; /v1/runs lists them.")
+    return found
+
+
+def _epoch(run: Run, number: int) -> Epoch:
+    found = run.epochs.get(number)
+    if found is None:
+        raise Refusal(404, "no_epoch", "That run has no such epoch; /v1/runs lists them.")
+    return found

@@ -1,0 +1,93 @@
+"""One request as its route sees it: sound that comes, and how it ends."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from api.errors import Refusal
+from api.waiting import Job, No
+from api.wishes import Limits
+
+# What a child says, as it is told to the caller: status and code.
+_REASONS = {
+    "refused": (422, "refused"),
+    "no_reference": (409, "no_reference"),
+    "not_finite": (503, "not_finite"),
+}
+
+
+@dataclass(frozen=True)
+class Ask:
+    """As `xtts.speech.Ask`, without importing torch."""
+
+    text: str
+    language: str
+    seed: int = 0
+    temperature: float | None = None
+    speed: float = 1.0
+    max_codes: int | None = None
+
+
+def digest_of(ask: Ask, recording: str) -> str:
+    """What makes the sound of a request, as a hash: an input that kills is known by it."""
+    text = json.dumps([asdict(ask), recording], sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Spoken:
+    """The sound of one request, to be iterated once: PCM16 at 24 kHz, in chunks.
+
+    Raises Refusal where it ends otherwise than by being spoken.
+    """
+
+    def __init__(self, job: Job, ask: Ask, recording: str | None) -> None:
+        self.job = job
+        self.ask = ask
+        self.recording = recording
+        self.bytes = 0
+        self.seconds: float | None = None
+        self._queue: asyncio.Queue[bytes | Refusal | None] = asyncio.Queue()
+        self.over = False
+
+    def put(self, chunk: bytes) -> None:
+        """More sound."""
+        self.bytes += len(chunk)
+        self._queue.put_nowait(chunk)
+
+    def end(self, refusal: Refusal | None = None) -> None:
+        """No more sound, and why if it is not all."""
+        if not self.over:
+            self.over = True
+            self._queue.put_nowait(refusal)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            found = await self._queue.get()
+            if isinstance(found, Refusal):
+                raise found
+            if found is None:
+                return
+            yield found
+
+
+def refusal_of(answer: dict[str, Any]) -> Refusal:
+    """What a child's `failed` is to the caller."""
+    code = answer["reason_code"]
+    status, word = _REASONS.get(code, (503, code))
+    retry = 1 if status == 503 else None
+    return Refusal(status, word, answer["reason"], retry_after=retry)
+
+
+def no_refusal(no: No, limits: Limits) -> Refusal:
+    """Why a request is not taken in."""
+    if no.code == "deadly_input":
+        text = "This input has ended the speaking process twice and is not spoken any more."
+        return Refusal(422, no.code, text, param="input")
+    if no.code == "too_late":
+        text = f"There are too many in front for a turn within {limits.deadline:g} s."
+    else:
+        text = f"{limits.queue} requests wait already."
+    return Refusal(503, no.code, text, retry_after=no.retry_seconds)

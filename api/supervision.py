@@ -1,0 +1,139 @@
+"""Where the next child computes, how soon it is started, and what the service says of itself.
+
+Pure: a machine that was looked at, what has happened so far, and the time come in; a decision with
+its reason goes out.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from xtts.environment import DeviceError, Environment, choose_device, gpu_at, uses_cudnn
+from xtts.verdicts import Gpu
+
+State = Literal["starting", "ready", "restarting", "degraded"]
+WINDOW_SECONDS = 600.0
+MOST_ON_GPU = 3
+# Before the first, second, … start in a row that came to nothing.
+BACK_OFF_SECONDS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a child computes. reason_code: "" where it is what was asked for."""
+
+    device: str
+    reason: str
+    reason_code: str = ""
+    mel_device: str = "cpu"
+    cudnn: bool = True
+    clean_libraries: bool = False
+
+
+@dataclass(frozen=True)
+class Happened:
+    """What children came to. gpu_deaths: when; in_a_row: deaths since somebody last spoke; last:
+    what the last one died of, and its code."""
+
+    gpu_deaths: tuple[float, ...] = ()
+    in_a_row: int = 0
+    last: str = ""
+    last_code: str = ""
+    restarts: int = 0
+
+    def died(self, device: str, reason: str, code: str, now: float) -> "Happened":
+        """A child has died; deaths on a GPU that are ten minutes old count no more."""
+        deaths = tuple(at for at in self.gpu_deaths if now - at < WINDOW_SECONDS)
+        if device != "cpu":
+            deaths += (now,)
+        return replace(
+            self, gpu_deaths=deaths, in_a_row=self.in_a_row + 1, last=reason, last_code=code,
+            restarts=self.restarts + 1,
+        )  # fmt: skip
+
+    def spoke(self) -> "Happened":
+        """A child has spoken."""
+        return replace(self, in_a_row=0)
+
+
+def back_off(happened: Happened) -> float:
+    """Seconds to wait before the next start."""
+    return BACK_OFF_SECONDS[min(happened.in_a_row, len(BACK_OFF_SECONDS) - 1)]
+
+
+def place(machine: Environment, wish: str, happened: Happened, now: float) -> Place:
+    """Where the next child computes: the GPU while it is good and has not died there too often."""
+    recent = [at for at in happened.gpu_deaths if now - at < WINDOW_SECONDS]
+    if len(recent) > MOST_ON_GPU and wish != "cpu":
+        minutes = int(WINDOW_SECONDS // 60)
+        return Place(
+            "cpu", f"The GPU failed {len(recent)} times in {minutes} minutes; the last time: "
+            f"{happened.last}", happened.last_code or "gpu_fault",
+        )  # fmt: skip
+    try:
+        choice = choose_device(machine, wish, _fit)
+    except DeviceError as error:
+        return Place("cpu", str(error), "device_refused")
+    gpu = gpu_at(machine, choice.value)
+    if gpu is None:
+        return Place("cpu", choice.reason, _code(machine, wish))
+    clean = not gpu.speaks()
+    return Place(
+        choice.value,
+        choice.reason,
+        mel_device="cpu" if "fft" in gpu.failed and not clean else choice.value,
+        cudnn=clean or uses_cudnn(machine, choice.value).value == "on",
+        clean_libraries=clean,
+    )
+
+
+def _fit(gpu: Gpu) -> bool:
+    return gpu.speaks() or gpu.with_clean_libraries
+
+
+def _code(machine: Environment, wish: str) -> str:
+    """Why the CPU, as a word; "" where the CPU is all there is, or was asked for."""
+    if wish == "cpu":
+        return ""
+    if machine.gpus:
+        return "gpu_failed_check"
+    return "gpu_out_of_reach" if machine.gpu_hint else ""
+
+
+def requested(wish: str, backend: str, found: Place) -> str:
+    """What was asked for, in the words of `provider`. auto asks for the GPU where there is one."""
+    device = "cpu" if wish == "cpu" else "cuda"
+    if wish == "auto" and found.device == "cpu" and not found.reason_code:
+        device = "cpu"
+    return f"{backend}:{device}"
+
+
+def provider(found: Place) -> str:
+    """What computes: the library, and on what."""
+    return "torch:" + ("cpu" if found.device == "cpu" else "cuda")
+
+
+def state(*, standing: bool, started_once: bool, found: Place | None, problem: str) -> State:
+    """standing: a voice stands ready; started_once: one did before; problem: what is not as asked
+    for, although it speaks."""
+    if not standing:
+        return "restarting" if started_once else "starting"
+    return "degraded" if problem or (found is not None and found.reason_code) else "ready"
+
+
+def message(
+    found: Place | None, backend: str, problem: str, standing: bool, happened: Happened
+) -> str:
+    """What an operator reads: what runs where and why."""
+    parts = []
+    if not standing:
+        parts.append("The speaking process is being started.")
+        if happened.last:
+            parts.append(f"The one before ended: {happened.last}")
+    if problem:
+        parts.append(problem)
+    if backend == "onnx":
+        parts.append("BACKEND=onnx is not part of this version; torch computes.")
+    if found is not None:
+        where = "CPU" if found.device == "cpu" else f"GPU ({found.device})"
+        parts.append(f"Speaks on the {where}: {found.reason.rstrip('.')}.")
+    return " ".join(parts)

@@ -1,0 +1,86 @@
+"""Voices: the served one, and those that were uploaded."""
+
+import asyncio
+import unicodedata
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, File, Form, Request, UploadFile
+from starlette.responses import Response
+
+from api import recordings
+from api.errors import Refusal
+from api.parts import Parts, parts_of
+from api.recordings import MOST_BYTES
+from api.replies import PROBLEMS, VoiceList, VoiceRow
+
+router = APIRouter(prefix="/v1/voices", tags=["voices"], responses=PROBLEMS)
+Shared = Annotated[Parts, Depends(parts_of)]
+_MOST_NAME = 100
+
+
+def _served(parts: Parts) -> dict[str, Any]:
+    standing = parts.engine.standing
+    name = standing.voice.name if standing else parts.engine.wanted.name
+    return {
+        "id": "default", "name": name, "created": parts.started_text,
+        "duration_seconds": None, "origin": "served",
+    }  # fmt: skip
+
+
+@router.get("", response_model=VoiceList)
+async def list_voices(parts: Shared) -> dict[str, Any]:
+    """The served voice first."""
+    uploaded = await asyncio.to_thread(parts.voices.all)
+    return {"voices": [_served(parts), *(voice.row() for voice in uploaded)]}
+
+
+@router.post("", response_model=VoiceRow, status_code=201)
+async def add_voice(
+    parts: Shared,
+    request: Request,
+    file: Annotated[UploadFile, File(description="WAV, FLAC or OGG, 1 to 60 s")],
+    name: Annotated[str, Form(min_length=1, max_length=_MOST_NAME)],
+) -> dict[str, Any]:
+    """A voice from a recording. Clone a voice only with its owner's consent."""
+    parts.check_rate(request)
+    shown = _shown(name)
+    data = await file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise Refusal(413, "too_large", f"The file has more than {MOST_BYTES:,} bytes.")
+    async with parts.decoding:
+        recording = await recordings.decoded(data)
+    voice = await asyncio.to_thread(parts.voices.add, shown, recording.wav, recording.seconds)
+    try:
+        await parts.engine.listen(str(parts.voices.recording(voice)))
+    except Refusal as refusal:
+        # 503: the process is being started; latents are made when the voice is first asked for.
+        if refusal.status != 503:
+            parts.voices.remove(voice)
+            raise
+    return voice.row()
+
+
+@router.get("/{voice_id}", response_model=VoiceRow)
+async def read_voice(voice_id: str, parts: Shared) -> dict[str, Any]:
+    """One voice."""
+    if voice_id == "default":
+        return _served(parts)
+    return parts.voices.find(voice_id).row()
+
+
+@router.delete("/{voice_id}", status_code=204, response_class=Response)
+async def remove_voice(voice_id: str, parts: Shared) -> Response:
+    """Forgets an uploaded voice; whoever speaks with it now finishes."""
+    if voice_id == "default":
+        raise Refusal(409, "served_voice", "The served voice is chosen by VOICE, or by promotion.")
+    parts.voices.remove(parts.voices.find(voice_id))
+    return Response(status_code=204)
+
+
+def _shown(name: str) -> str:
+    """The name without what cannot be seen. Raises Refusal when nothing is left."""
+    kept = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in name)
+    found = " ".join(kept.split())
+    if not found:
+        raise Refusal(422, "no_name", "The name holds nothing that can be seen.", param="name")
+    return found

@@ -1,0 +1,123 @@
+"""Who speaks next: a bounded queue with deadlines, and inputs that killed a child. Pure: the time
+is given, nothing is waited for.
+"""
+
+import math
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+
+# What a request takes before any has been seen, in seconds.
+FIRST_GUESS_SECONDS = 2.0
+_FORGETTING = 0.2
+_KEPT_SUSPECTS = 1024
+DEADLY = 2
+
+
+@dataclass(eq=False)
+class Job:
+    """One request. digest: of all that makes its sound; micro: the service's own try-out."""
+
+    name: str
+    digest: str
+    arrived: float
+    deadline: float
+    micro: bool = False
+    began: float | None = None
+
+
+@dataclass(frozen=True)
+class No:
+    """Why a job may not come in. code: queue_full, too_late, deadly_input."""
+
+    code: str
+    retry_seconds: int = 0
+
+
+@dataclass
+class Waiting:
+    """slots: how many speak at once; most: how many more may wait."""
+
+    slots: int
+    most: int
+    queue: deque[Job] = field(default_factory=deque)
+    speaking: dict[str, Job] = field(default_factory=dict)
+    deaths: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    mean_seconds: float = FIRST_GUESS_SECONDS
+
+    def refused(self, digest: str, now: float, deadline: float) -> No | None:
+        """Whether somebody who comes now would be in time, and welcome."""
+        if self.deaths.get(digest, 0) >= DEADLY:
+            return No("deadly_input")
+        wait = self.expected_wait()
+        if len(self.queue) >= self.most:
+            return No("queue_full", math.ceil(max(1.0, wait)))
+        if now + wait > deadline:
+            return No("too_late", math.ceil(max(1.0, wait)))
+        return None
+
+    def expected_wait(self) -> float:
+        """Seconds until somebody who comes now begins to speak: those in front of him, a round of
+        slots at a time."""
+        ahead = len(self.queue) + len(self.speaking) + 1 - self.slots
+        return max(0, math.ceil(ahead / self.slots)) * self.mean_seconds
+
+    def enter(self, job: Job) -> None:
+        """To the end of the queue; a try-out to its front."""
+        if job.micro:
+            self.queue.appendleft(job)
+        else:
+            self.queue.append(job)
+
+    def expired(self, now: float) -> list[Job]:
+        """Takes out those whose time is up; they are never begun."""
+        late = [job for job in self.queue if now >= job.deadline]
+        for job in late:
+            self.queue.remove(job)
+        return late
+
+    def next(self, now: float) -> Job | None:
+        """Who begins now, if anybody may. Whoever was there when a child died speaks alone, so that
+        the next death names one input."""
+        if not self.queue or len(self.speaking) >= self.slots:
+            return None
+        job = self.queue[0]
+        alone = self.suspect(job) or any(map(self.suspect, self.speaking.values()))
+        if alone and self.speaking:
+            return None
+        self.queue.popleft()
+        job.began = now
+        self.speaking[job.name] = job
+        return job
+
+    def suspect(self, job: Job) -> bool:
+        """Whether a child died while this input was spoken."""
+        return self.deaths.get(job.digest, 0) > 0
+
+    def leave(self, name: str) -> Job | None:
+        """Takes somebody out, waiting or speaking, for whatever reason."""
+        if (job := self.speaking.pop(name, None)) is not None:
+            return job
+        for job in self.queue:
+            if job.name == name:
+                self.queue.remove(job)
+                return job
+        return None
+
+    def said(self, name: str, now: float) -> Job | None:
+        """Somebody has spoken to the end: no suspect any more, and a measure for those who wait."""
+        job = self.leave(name)
+        if job is not None and not job.micro and job.began is not None:
+            self.deaths.pop(job.digest, None)
+            self.mean_seconds += _FORGETTING * (now - job.began - self.mean_seconds)
+        return job
+
+    def died(self) -> list[Job]:
+        """The child has died: everybody who spoke is out, and remembered."""
+        out = list(self.speaking.values())
+        self.speaking.clear()
+        for job in out:
+            if not job.micro:
+                self.deaths[job.digest] = self.deaths.pop(job.digest, 0) + 1
+        while len(self.deaths) > _KEPT_SUSPECTS:
+            self.deaths.popitem(last=False)
+        return out

@@ -1,0 +1,60 @@
+"""What an engine is asked to be: within which limits, started how, speaking as whom."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from api import child as children
+from xtts.environment import Environment, look
+
+
+@dataclass(frozen=True)
+class Limits:
+    """In seconds, but for the first two. ready: how fresh the last word must be; micro: after how
+    much silence the service tries itself."""
+
+    slots: int | None = None
+    queue: int = 32
+    deadline: float = 30.0
+    hang: float = 30.0
+    start: float = 180.0
+    ready: float = 60.0
+    micro: float = 20.0
+
+
+@dataclass(frozen=True)
+class How:
+    """What a child is started with. command and look: others in tests."""
+
+    device: str = "auto"
+    backend: str = "torch"
+    precision: str = "auto"
+    threads: int | None = None
+    latents: Path | None = None
+    command: tuple[str, ...] = children.COMMAND
+    look: Callable[[], Environment] = field(default=lambda: look(use_cache=False))
+
+
+@dataclass(frozen=True)
+class Voice:
+    """A voice on disk, as `xtts.stage.Wanted` takes it, and the name it goes by."""
+
+    name: str
+    wanted: Mapping[str, Any]
+
+
+DEMO = Voice("demo", {"name": "demo"})
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The voice that speaks, and what the child said of it."""
+
+    key: str
+    voice: Voice
+    licence: str = ""
+    languages: tuple[str, ...] = ()
+    sha256: str = ""
+    own_voice: bool = True
+    precision: str = ""

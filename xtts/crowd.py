@@ -1,0 +1,80 @@
+"""Many speeches through one model, step by step; used by one thread.
+
+Between two steps speeches come and go. What one says does not depend, in any bit, on who else is
+there (`xtts.slots`), nor on when it came: its chunks are cut by its own codes alone.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from xtts.decoding import DecodingError
+from xtts.model import Model
+from xtts.slots import NoFreeSlotError, Slots
+from xtts.speech import Ask, Speech
+from xtts.voice import Voice
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a step brought for one speech: chunks of sound; done with the last of them, or `error`
+    in their place."""
+
+    name: str
+    chunks: tuple[Tensor, ...] = ()
+    done: bool = False
+    codes: int = 0
+    error: DecodingError | None = None
+
+
+class Crowd:
+    """The speeches of one model, at most `count` at once."""
+
+    def __init__(self, model: Model, count: int) -> None:
+        self.model = model
+        self._slots = Slots(model.gpt, count)
+        self._speeches: dict[str, Speech] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Whether anybody speaks."""
+        return bool(self._speeches)
+
+    @property
+    def free(self) -> int:
+        """How many more may come."""
+        return len(self._slots.utterances) - len(self._speeches)
+
+    def enter(self, name: str, voice: Voice, ask: Ask) -> None:
+        """Begins a speech; its first sound comes with the steps.
+
+        Raises NoFreeSlotError, TextError, and DecodingError for a first code that is no number.
+        """
+        if not self.free:
+            raise NoFreeSlotError(f"All {len(self._speeches)} slots speak. Try again later.")
+        speech = Speech(self.model, voice, ask)
+        speech.enter(self._slots)
+        self._speeches[name] = speech
+
+    def leave(self, name: str) -> bool:
+        """Ends a speech in the middle; whether there was one."""
+        speech = self._speeches.pop(name, None)
+        if speech is not None:
+            speech.leave(self._slots)
+        return speech is not None
+
+    def step(self) -> list[Said]:
+        """One more code for everybody, and what is settled by it."""
+        self._slots.step()
+        return [self._took(name) for name in list(self._speeches)]
+
+    def _took(self, name: str) -> Said:
+        speech = self._speeches[name]
+        try:
+            chunks = tuple(speech.take(self._slots))
+        except DecodingError as error:
+            self.leave(name)
+            return Said(name, done=True, codes=speech.codes, error=error)
+        if speech.done:
+            del self._speeches[name]
+        return Said(name, chunks, done=speech.done, codes=speech.codes)

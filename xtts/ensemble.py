@@ -1,0 +1,202 @@
+"""What the speaking child does with each message: open a voice, speak, hush, listen.
+
+One thread steps the crowds; one other opens voices and reads recordings, so that nobody who speaks
+waits for a file of 2 GB. Messages and answers are described in `xtts.serving_child`.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from xtts import faults, latents, stage
+from xtts.crowd import Crowd, Said
+from xtts.errors import SotaqueError
+from xtts.frames import packed
+from xtts.speech import Ask
+from xtts.stage import Computing, Standing, Wanted
+from xtts.voice import Voice
+from xtts.worker_faults import answer_of
+
+_KEPT_VOICES = 64
+
+
+@dataclass
+class Pending:
+    """Something the other thread is doing: what it is for, and what is to be said then."""
+
+    message: Mapping[str, Any]
+    future: "Future[Any]"
+
+
+class Ensemble:
+    """The voices that stand, and everybody who speaks with one of them."""
+
+    def __init__(self, where: Computing, slots: int, threads: int | None = None) -> None:
+        if threads:
+            torch.set_num_threads(threads)
+        self.device = where.device
+        self._where = where
+        self._slots = slots
+        self._standing: dict[str, Standing] = {}
+        self._crowds: dict[str, Crowd] = {}
+        self._closing: set[str] = set()
+        self._voices: OrderedDict[tuple[str, str], Voice] = OrderedDict()
+        self._pending: list[Pending] = []
+        self._began: dict[str, float] = {}
+        self._other = ThreadPoolExecutor(1, thread_name_prefix="opening")
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is something to do without another message."""
+        return any(crowd.busy for crowd in self._crowds.values())
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the other thread is at something."""
+        return bool(self._pending)
+
+    def take(self, message: Mapping[str, Any], _body: bytes) -> Iterator[bytes]:
+        """Does what a message asks, as far as that can be done at once."""
+        doing = {
+            "open": self._open, "close": self._close, "speak": self._speak,
+            "cancel": self._cancel, "listen": self._listen,
+        }  # fmt: skip
+        yield from doing[message["do"]](message)
+
+    def step(self) -> Iterator[bytes]:
+        """Takes what the other thread has done, and one step of every crowd."""
+        yield from self._settle()
+        for crowd in list(self._crowds.values()):
+            if crowd.busy:
+                for said in crowd.step():
+                    yield from self._told(said)
+        for key in list(self._closing):
+            self._close({"key": key})
+
+    def _open(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+        wanted = Wanted(**message["voice"])
+        others = dict(self._standing)
+        self._later(message, stage.stand, wanted, self._where, others)
+        yield from ()
+
+    def _close(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+        key = message["key"]
+        needed = any(one.message.get("key") == key for one in self._pending)
+        if key in self._crowds and (needed or self._crowds[key].busy):
+            self._closing.add(key)
+        else:
+            self._closing.discard(key)
+            self._crowds.pop(key, None)
+            self._standing.pop(key, None)
+            for known in [known for known in self._voices if known[0] == key]:
+                del self._voices[known]
+            faults.clear(self.device)
+        return iter(())
+
+    def _speak(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+        recording = message.get("recording")
+        standing = self._standing[message["key"]]
+        if recording is None:
+            yield from self._enter(message, standing.own)
+        elif (found := self._voices.get((message["key"], recording))) is not None:
+            yield from self._enter(message, found)
+        else:
+            self._later(message, self._voice, message["key"], recording)
+
+    def _listen(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+        self._later(message, self._voice, message["key"], message["recording"])
+        yield from ()
+
+    def _cancel(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+        name = message["id"]
+        waiting = [one for one in self._pending if one.message.get("id") == name]
+        self._pending = [one for one in self._pending if one not in waiting]
+        left = [crowd.leave(name) for crowd in self._crowds.values()]
+        if waiting or any(left):
+            yield packed({"say": "cancelled", "id": name})
+
+    def _enter(self, message: Mapping[str, Any], voice: Voice | None) -> Iterator[bytes]:
+        name = message["id"]
+        if voice is None:
+            reason = "This voice holds no recording of its own. Ask for an uploaded voice."
+            yield _failed(name, "no_reference", reason)
+            return
+        try:
+            self._began[name] = time.perf_counter()
+            self._crowds[message["key"]].enter(name, voice, Ask(**message["ask"]))
+        except SotaqueError as error:
+            yield from self._refused(name, error)
+
+    def _refused(self, name: str, error: Exception) -> Iterator[bytes]:
+        """A refusal is an answer to one; a fault of the device is raised, and ends the child."""
+        told = answer_of(error, self.device)
+        if told is None or "fault" in told:
+            raise error
+        yield _failed(name, told["reason_code"], told["reason"])
+
+    def _told(self, said: Said) -> Iterator[bytes]:
+        for chunk in said.chunks:
+            yield packed({"say": "sound", "id": said.name}, pcm16(chunk))
+        if said.error is not None:
+            yield from self._refused(said.name, said.error)
+        elif said.done:
+            seconds = time.perf_counter() - self._began.pop(said.name, 0.0)
+            yield packed({"say": "done", "id": said.name, "codes": said.codes, "seconds": seconds})
+
+    def _later(self, message: Mapping[str, Any], function: Any, *given: Any) -> None:
+        self._pending.append(Pending(message, self._other.submit(function, *given)))
+
+    def _settle(self) -> Iterator[bytes]:
+        done = [one for one in self._pending if one.future.done()]
+        self._pending = [one for one in self._pending if one not in done]
+        for one in done:
+            yield from self._settled(one.message, one.future)
+
+    def _settled(self, message: Mapping[str, Any], future: "Future[Any]") -> Iterator[bytes]:
+        name, key = message.get("id", ""), message["key"]
+        try:
+            found = future.result()
+        except SotaqueError as error:
+            told = answer_of(error, self.device)
+            if told is None or "fault" in told:
+                raise
+            header = {"say": "failed", "id": name, "key": key}
+            yield packed({**header, "reason_code": told["reason_code"], "reason": told["reason"]})
+            return
+        if message["do"] == "open":
+            self._standing[key] = found
+            self._crowds[key] = Crowd(found.model, self._slots)
+            yield packed({"say": "opened", "id": name, "key": key, **found.told()})
+        elif message["do"] == "listen":
+            yield packed({"say": "heard", "id": name})
+        else:
+            yield from self._enter(message, found)
+
+    def _voice(self, key: str, recording: str) -> Voice:
+        """In the other thread: the voice of an uploaded recording."""
+        standing = self._standing[key]
+        path = Path(recording)
+        found = latents.of_recording(
+            standing.model, standing.weights, path, self._where.latents_folder
+        )
+        self._voices[(key, recording)] = found
+        while len(self._voices) > _KEPT_VOICES:
+            self._voices.popitem(last=False)
+        return found
+
+
+def pcm16(chunk: torch.Tensor) -> bytes:
+    """Samples `[n]` in -1..1 as 16-bit little-endian PCM."""
+    scaled = (chunk.clamp(-1.0, 1.0) * 32767.0).round().to(torch.int16)
+    found: bytes = scaled.numpy().astype("<i2").tobytes()
+    return found
+
+
+def _failed(name: str, code: str, reason: str) -> bytes:
+    return packed({"say": "failed", "id": name, "reason_code": code, "reason": reason})

@@ -1,0 +1,159 @@
+"""The process that speaks for a service: owns the models, and does what its parent asks.
+
+Frames (`xtts.frames`) on stdin:
+    {do: open, id, key, voice: {name, base, …}}        -> opened (licence, languages, …) | failed
+    {do: close, key}                                   when nobody speaks with it any more
+    {do: speak, id, key, recording | null, ask: {text, language, seed, …}}
+                                                       -> sound …, done | failed | cancelled
+    {do: listen, id, key, recording}                   -> heard | failed
+    {do: cancel, id}                                   -> cancelled, unless it is over
+and on stdout, besides those: {say: ready} once, {say: alive} every second, and {say: fault} as the
+last word before exit 70 when the device computes no more. stdin's end ends it; so does its
+parent's death. Other libraries' prints go to stderr.
+"""
+
+import argparse
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from xtts import frames
+from xtts.errors import SotaqueError
+from xtts.faults import GpuLost, leave
+from xtts.threads import wait_asleep
+from xtts.worker_child import die_with
+from xtts.worker_faults import answer_of
+
+ALIVE_SECONDS = 1.0
+# How soon an opened voice, or a read recording, is seen while nobody speaks.
+_LOOK_SECONDS = 0.01
+
+
+class Speaks(Protocol):
+    """What `serve` asks of `xtts.ensemble.Ensemble`."""
+
+    device: str
+
+    @property
+    def busy(self) -> bool: ...
+    @property
+    def waiting(self) -> bool: ...
+    def take(self, message: Mapping[str, Any], body: bytes) -> Iterator[bytes]: ...
+    def step(self) -> Iterator[bytes]: ...
+
+
+def main(new_speaker: Callable[[argparse.Namespace], Speaks] | None = None) -> int:
+    """Speaks until stdin is closed; exit 70 after a fault of the device."""
+    arguments = _arguments()
+    die_with(arguments.parent)
+    wait_asleep()
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    inbox: queue.SimpleQueue[tuple[dict[str, Any], bytes] | None] = queue.SimpleQueue()
+    requests = os.fdopen(os.dup(0), "rb")
+    threading.Thread(target=_pump, args=(requests, inbox), name="requests", daemon=True).start()
+    device = arguments.device
+    try:
+        speaker = (new_speaker or _ensemble)(arguments)
+        device = speaker.device
+        answers.write(frames.packed({"say": "ready", "pid": os.getpid()}))
+        answers.flush()
+        serve(speaker, inbox, answers)
+    except BrokenPipeError:  # the parent has gone
+        return 0
+    except Exception as error:
+        return _last_word(answers, error, device)
+    return 0
+
+
+def serve(
+    speaker: Speaks,
+    inbox: "queue.SimpleQueue[tuple[dict[str, Any], bytes] | None]",
+    answers: BinaryIO,
+) -> None:
+    """Messages between two steps, until the end of the inbox."""
+    told = 0.0
+    while True:
+        for arrived in _arrived(inbox, _patience(speaker)):
+            if arrived is None:
+                return
+            for frame in speaker.take(*arrived):
+                answers.write(frame)
+        for frame in speaker.step():
+            answers.write(frame)
+        if time.monotonic() - told >= ALIVE_SECONDS:
+            answers.write(frames.packed({"say": "alive"}))
+            told = time.monotonic()
+        answers.flush()
+
+
+def _patience(speaker: Speaks) -> float:
+    """How long a message is waited for before the next step."""
+    if speaker.busy:
+        return 0.0
+    return _LOOK_SECONDS if speaker.waiting else ALIVE_SECONDS
+
+
+def _arrived(
+    inbox: "queue.SimpleQueue[tuple[dict[str, Any], bytes] | None]", patience: float
+) -> Iterator[tuple[dict[str, Any], bytes] | None]:
+    """What is there now; the first is waited for as long as `patience`."""
+    try:
+        yield inbox.get(block=patience > 0, timeout=patience or None)
+        while True:
+            yield inbox.get_nowait()
+    except queue.Empty:
+        return
+
+
+def _pump(
+    requests: BinaryIO, inbox: "queue.SimpleQueue[tuple[dict[str, Any], bytes] | None]"
+) -> None:
+    try:
+        while (found := frames.read(requests)) is not None:
+            inbox.put(found)
+    finally:
+        inbox.put(None)
+
+
+def _last_word(answers: BinaryIO, error: Exception, device: str) -> int:
+    """Tells a fault of the device and ends with its code; any other error is a crash."""
+    told = answer_of(error, device)
+    if told is None:
+        raise error
+    answers.write(frames.packed({"say": "fault", **told}))
+    answers.flush()
+    return error.exit_code if isinstance(error, SotaqueError) else GpuLost.exit_code
+
+
+def _ensemble(arguments: argparse.Namespace) -> Speaks:
+    import torch
+
+    from xtts.ensemble import Ensemble
+    from xtts.stage import Computing
+
+    torch.backends.cudnn.enabled = not arguments.no_cudnn
+    folder = arguments.latents
+    where = Computing(arguments.device, arguments.mel_device, arguments.precision, folder)
+    return Ensemble(where, arguments.slots, arguments.threads)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Speaks for a service; not for people.")
+    parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--mel-device", default="cpu")
+    parser.add_argument("--precision", default="auto")
+    parser.add_argument("--slots", type=int, default=4)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--latents", type=Path)
+    parser.add_argument("--no-cudnn", action="store_true")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    leave(main())

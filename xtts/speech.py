@@ -1,0 +1,140 @@
+"""One request while it is spoken in a crowd: pieces of text behind each other, sound in chunks.
+
+The same as `xtts.synthesis.stream`, turned round: there the sound is pulled, here each step of the
+crowd pushes a latent in, and what is settled comes out.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from xtts.audio import VOCODER_RATE
+from xtts.chunks import ChunkedVocoder, chunk_codes
+from xtts.decoding import Utterance
+from xtts.model import Model
+from xtts.slots import Slots
+from xtts.synthesis import FADE_SECONDS, checked, faded
+from xtts.tempo import Tempo
+from xtts.voice import Voice
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What is to be spoken. temperature: None is the model's own, 0 the likeliest code each time;
+    max_codes: the most that each piece may take."""
+
+    text: str
+    language: str
+    seed: int = 0
+    temperature: float | None = None
+    speed: float = 1.0
+    max_codes: int | None = None
+
+
+class Speech:
+    """Raises TextError when it is made from text that cannot be spoken."""
+
+    def __init__(self, model: Model, voice: Voice, ask: Ask) -> None:
+        self.model = model
+        self.voice = voice
+        self.ask = ask
+        rules = model.config.decoding
+        if ask.temperature is not None:
+            greedy = ask.temperature == 0
+            rules = replace(rules, temperature=ask.temperature, greedy=greedy)
+        self._rules = rules
+        self._generator = torch.Generator(model.device).manual_seed(ask.seed)
+        pieces = model.tokenizer.split(ask.text, ask.language)
+        self._pieces = [model.tokenizer.encode(piece, ask.language) for piece in pieces]
+        self._several = len(self._pieces) > 1
+        self.codes = 0
+        self.slot: int | None = None
+
+    def enter(self, slots: Slots) -> None:
+        """Begins the next piece."""
+        ids = torch.tensor(self._pieces.pop(0), device=self.model.device)
+        self._utterance = Utterance(
+            self.model.gpt, self._rules, self._generator, self.ask.max_codes
+        )
+        self._taken = 0
+        self._tempo = Tempo(self.ask.speed)
+        self._vocoder = ChunkedVocoder(
+            self.model.vocoder, self.model.config.vocoder, self.voice.speaker
+        )
+        self._sizes = chunk_codes()
+        self._wanted = next(self._sizes)
+        self._fade = Fade() if self._several else None
+        self.slot = slots.enter(self.voice.latents, ids, self._utterance)
+
+    @torch.inference_mode()
+    def take(self, slots: Slots) -> list[Tensor]:
+        """The sound that is settled after a step, as float32 on the CPU; enters the next piece when
+        this one is done. Raises DecodingError when the model says what is no number."""
+        if self._utterance.error is not None:
+            raise self._utterance.error
+        found = []
+        for latent in self._utterance.latents[self._taken :]:
+            self._vocoder.add(self._tempo.add(latent))
+            if self._vocoder.ready_codes() >= self._wanted:
+                found.append(self._pushed(self._vocoder.speak()))
+                self._wanted = next(self._sizes)
+        self._taken = len(self._utterance.latents)
+        if self._utterance.done:
+            found += self._ended(slots)
+        return [chunk for chunk in found if len(chunk)]
+
+    def leave(self, slots: Slots) -> None:
+        """Gives the slot back, said or not."""
+        if self.slot is not None:
+            slots.leave(self.slot)
+            self.slot = None
+
+    @property
+    def done(self) -> bool:
+        """Whether every piece was spoken."""
+        return self.slot is None and not self._pieces
+
+    def _ended(self, slots: Slots) -> list[Tensor]:
+        self.codes += len(self._utterance.codes)
+        self.leave(slots)
+        rest = self._tempo.rest()
+        if len(rest):
+            self._vocoder.add(rest)
+        found = [self._pushed(chunk) for chunk in self._vocoder.rest()]
+        if self._fade is not None:
+            found.append(self._fade.end())
+        if self._pieces:
+            self.enter(slots)
+        return found
+
+    def _pushed(self, chunk: Tensor) -> Tensor:
+        chunk = checked(chunk)
+        return chunk if self._fade is None else self._fade.push(chunk)
+
+
+class Fade:
+    """As `xtts.synthesis.faded_stream`, of chunks that are pushed: 5 ms at both ends of a piece."""
+
+    def __init__(self) -> None:
+        self._length = int(FADE_SECONDS * VOCODER_RATE)
+        self._held = torch.zeros(0)
+        self._begun = False
+
+    def push(self, chunk: Tensor) -> Tensor:
+        """What can be said; the last 5 ms are held back."""
+        self._held = torch.cat((self._held, chunk))
+        if len(self._held) <= 2 * self._length:
+            return torch.zeros(0)
+        said, self._held = self._held[: -self._length], self._held[-self._length :].clone()
+        if not self._begun:
+            said = said.clone()
+            said[: self._length] *= torch.linspace(0.0, 1.0, self._length)
+            self._begun = True
+        return said
+
+    def end(self) -> Tensor:
+        """The held end of the piece, faded out."""
+        if not self._begun:
+            return faded(self._held)
+        return self._held * torch.linspace(1.0, 0.0, self._length)

@@ -1,0 +1,122 @@
+"""Which voice stands ready to speak: opened from disk, verified, with its own recording's latents.
+
+A checkpoint of a base that is loaded already takes only the learning part: the old voice and the
+new one share vocoder, speaker encoder and tokenizer, and both can speak until the old one is done.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from xtts import bundle, latents
+from xtts.atomic import sha256_of
+from xtts.bases import DEMO, BundleError, base_of, locate_base
+from xtts.model import Model, load
+from xtts.voice import Voice
+
+
+@dataclass(frozen=True)
+class Computing:
+    """Where a voice computes, and where what it may keep is kept."""
+
+    device: str = "cpu"
+    mel_device: str = "cpu"
+    precision: str = "auto"
+    latents_folder: Path | None = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A voice on disk. name: `demo`, a folder or a checkpoint; base: the folder of a checkpoint's
+    base model where it has moved; xtts_v2: where XTTS-v2 lies; tos_agreed: its licence was."""
+
+    name: str
+    base: str | None = None
+    xtts_v2: str = "train/xtts_v2"
+    tos_agreed: bool = False
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A voice that can speak. own: of its own recording, None without one; weights: SHA-256 of the
+    learning part's file; folder: its base."""
+
+    model: Model
+    own: Voice | None
+    weights: str
+    folder: Path
+    licence: str
+
+    def told(self) -> dict[str, Any]:
+        """What its parent needs to know."""
+        return {
+            "licence": self.licence,
+            "languages": list(self.model.config.languages),
+            "sha256": self.weights,
+            "own_voice": self.own is not None,
+            "precision": self.model.kind,
+        }
+
+
+def stand(wanted: Wanted, where: Computing, others: Mapping[str, Standing]) -> Standing:
+    """Opens a voice. others: those that stand already.
+
+    Raises BundleError, ConfigError, RunError, FilesError, AudioError or VoiceError.
+    """
+    path = DEMO if wanted.name == "demo" else Path(wanted.name).expanduser()
+    if path.is_dir():
+        return _of_folder(path, wanted, where)
+    if path.is_file():
+        return _of_checkpoint(path, wanted, where, others)
+    raise BundleError(
+        f"There is no voice at {wanted.name}. Allowed are demo, the folder of a bundle, or a "
+        "checkpoint_epoch_N.pt out of OUTPUT_DIR/checkpoints."
+    )
+
+
+def _of_folder(folder: Path, wanted: Wanted, where: Computing) -> Standing:
+    licence = None
+    if (folder / "bundle.json").is_file():
+        if fault := bundle.verify(folder):
+            raise BundleError(f"{fault} Export or copy the voice again.")
+        licence = bundle.read(folder).licence
+    elif folder != DEMO:
+        locate_base(str(folder), tos_agreed=wanted.tos_agreed)
+    model = _loaded(folder, where)
+    weights = sha256_of(folder / "model.pth")
+    reference = folder / "reference.wav"
+    return _standing(model, weights, folder, licence, reference, where)
+
+
+def _of_checkpoint(
+    path: Path, wanted: Wanted, where: Computing, others: Mapping[str, Standing]
+) -> Standing:
+    from xtts.runs import read_checkpoint, reference_beside
+
+    checkpoint = read_checkpoint(path)
+    base = Path(wanted.base) if wanted.base else None
+    folder = base_of(path, checkpoint.provenance, base, Path(wanted.xtts_v2))
+    same = next((one.model for one in others.values() if one.folder == folder), None)
+    model = replace(same) if same else _loaded(folder, where)
+    model.load_gpt(checkpoint.model)
+    weights = sha256_of(path)
+    return _standing(model, weights, folder, None, reference_beside(path), where)
+
+
+def _loaded(folder: Path, where: Computing) -> Model:
+    return load(folder, where.device, where.mel_device, precision=where.precision)
+
+
+def _standing(
+    model: Model,
+    weights: str,
+    folder: Path,
+    licence: str | None,
+    reference: Path | None,
+    where: Computing,
+) -> Standing:
+    own = None
+    if reference is not None and reference.is_file():
+        own = latents.of_recording(model, weights, reference, where.latents_folder)
+    return Standing(model, own, weights, folder, licence or model.config.licence)

@@ -1,0 +1,50 @@
+"""Speaking faster or slower: the vocoder's latents are interpolated, as Coqui does for its `speed`.
+
+The pitch stays: a latent says what is heard, not for how long. Equal to
+`torch.nn.functional.interpolate(mode="linear", scale_factor=1 / speed)` over the whole, but taking
+latents as they come.
+"""
+
+import torch
+from torch import Tensor
+
+
+class Tempo:
+    """The latents of one utterance at another speed; speed 1 passes them on, bit for bit."""
+
+    def __init__(self, speed: float) -> None:
+        self.speed = speed
+        self._kept: list[Tensor] = []
+        self._made = 0
+
+    def add(self, latent: Tensor) -> Tensor:
+        """Takes one latent `[width]`; returns those that are settled now, `[n, width]`."""
+        if self.speed == 1.0:
+            return latent[None]
+        self._kept.append(latent)
+        ready = self._made
+        # Latent i lies between two of the given ones; the right one must be there.
+        while int(self._place(ready)) + 1 < len(self._kept):
+            ready += 1
+        return self._take(ready)
+
+    def rest(self) -> Tensor:
+        """What is left when no more latents come, `[n, width]`; n may be 0."""
+        if self.speed == 1.0 or not self._kept:
+            return torch.zeros(0, 0)
+        return self._take(max(1, int(len(self._kept) / self.speed)))
+
+    def _place(self, number: int) -> float:
+        """Where latent `number` lies among the given ones."""
+        return max(0.0, (number + 0.5) * self.speed - 0.5)
+
+    def _take(self, end: int) -> Tensor:
+        last, found = len(self._kept) - 1, []
+        for number in range(self._made, end):
+            place = self._place(number)
+            left = min(int(place), last)
+            share = min(place, last) - left
+            right = self._kept[min(left + 1, last)]
+            found.append(self._kept[left] * (1 - share) + right * share)
+        self._made = max(self._made, end)
+        return torch.stack(found) if found else self._kept[0].new_zeros(0, len(self._kept[0]))
