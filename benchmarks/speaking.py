@@ -99,7 +99,7 @@ def compared(folder: Path, codes: int, rounds: int, precisions: Sequence[str]) -
 def _coqui(folder: Path, codes: int) -> Callable[[], tuple[float, float]]:
     xtts = coqui.load(folder)
     coqui.never_stop(xtts, codes)
-    latents, speaker = _whose(xtts.config.model_args.gpt_n_model_channels)
+    latents, speaker = whose(xtts.config.model_args.gpt_n_model_channels)
 
     def speaks() -> tuple[float, float]:
         torch.manual_seed(0)
@@ -114,20 +114,21 @@ def _coqui(folder: Path, codes: int) -> Callable[[], tuple[float, float]]:
 def _ours(folder: Path, codes: int, precision: str) -> Callable[[], tuple[float, float]]:
     loaded = model.load(folder, precision=precision)
     loaded.gpt.mel_head.bias.data[loaded.gpt.shape.audio_stop] = -1e4
-    whose = voice.Voice(*_whose(loaded.config.gpt.width))
+    speaker = voice.Voice(*whose(loaded.config.gpt.width))
 
     def speaks() -> tuple[float, float]:
         started = time.perf_counter()
-        speak(loaded, whose, TEXT, "en", max_codes=codes)
+        speak(loaded, speaker, TEXT, "en", max_codes=codes)
         seconds = time.perf_counter() - started
         started = time.perf_counter()
-        next(stream(loaded, whose, TEXT, "en", max_codes=codes))
+        next(stream(loaded, speaker, TEXT, "en", max_codes=codes))
         return seconds, time.perf_counter() - started
 
     return speaks
 
 
-def _whose(width: int) -> tuple[torch.Tensor, torch.Tensor]:
+def whose(width: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Latents and speaker embedding that both sides are given; drawn, as the weights are."""
     generator = torch.Generator().manual_seed(0)
     speaker = torch.randn(1, 512, 1, generator=generator)
     latents = torch.randn(1, 32, width, generator=generator)
