@@ -114,6 +114,7 @@ async function changeServed(act, sentence) {
     complain(find("epochs-fault"), error);
   }
   chosen.busy = null;
+  show();
   await attempt(refreshRuns);
   await attempt(refreshStatus);
 }

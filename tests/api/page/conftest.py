@@ -1,0 +1,95 @@
+"""Chromium, driven by Playwright; and a page that may neither complain nor leave its host."""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.api.page.fake import serving
+from tests.api.page.world import World
+
+# A loaded machine: what takes a second alone may take a minute beside a training.
+PATIENCE_MILLISECONDS = 120_000
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """Debian's Chromium; a machine without it fails, and says which package is missing."""
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.fail("chromium is not installed; on Debian: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # The sandbox wants user namespaces, which a container rarely has. Sound needs no device.
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
+    """open_page(address, **context): the page, once its epochs are shown or known to be none.
+
+    `page.complaints` takes what the console says; a test that provokes some clears it. At the end
+    nothing may be left there, and no request may have gone to another host.
+    """
+    contexts = []
+
+    def opened(address: str, *, ready: str = "#state", **options: Any) -> Any:
+        context = chromium.new_context(**options)
+        context.set_default_timeout(PATIENCE_MILLISECONDS)
+        page = context.new_page()
+        page.complaints, page.hosts = [], set()
+        page.on("console", lambda told: page.complaints.append(f"{told.type}: {told.text}"))
+        page.on("pageerror", lambda error: page.complaints.append(str(error)))
+        page.on("request", lambda asked: page.hosts.add(urlsplit(asked.url).netloc))
+        contexts.append((context, page, urlsplit(address).netloc))
+        page.goto(address)
+        page.wait_for_selector(ready)
+        return page
+
+    yield opened
+    for context, page, host in contexts:
+        complaints, hosts = page.complaints, page.hosts - {""}
+        context.close()
+        assert complaints == []
+        assert hosts == {host}
+
+
+@pytest.fixture
+def world() -> World:
+    """What the fake server knows; tests change it before or while the page looks."""
+    return World()
+
+
+@pytest.fixture
+def address(world: World) -> Iterator[str]:
+    """The fake server's address."""
+    with serving(world) as (url, _):
+        yield url
+
+
+@pytest.fixture
+def page(address: str, open_page: Callable[..., Any]) -> Any:
+    """The page on the fake server, with the newest epoch on its desk."""
+    return open_page(address, ready="#desk-works:not([hidden])")
+
+
+def until(page: Any, expression: str) -> None:
+    """Waits until a JavaScript expression is true.
+
+    Asked from here: `page.wait_for_function` evaluates inside the page, whose policy forbids it.
+    """
+    end = time.monotonic() + PATIENCE_MILLISECONDS / 1000
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, f"never came true: {expression}"
+        page.wait_for_timeout(25)
+
+
+def position(page: Any) -> float:
+    """Where the desk plays, in seconds."""
+    return float(page.evaluate("document.getElementById('position').valueAsNumber"))

@@ -1,0 +1,185 @@
+"""The page for everybody: by keyboard, by ear, small, dark; and words that are only words."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.page.conftest import position, until
+from tests.api.page.world import World, epoch
+
+pytestmark = pytest.mark.system
+
+Open = Callable[..., Any]
+CHECKS = (Path(__file__).parent / "checks.js").read_text(encoding="utf-8")
+DESK = "#desk-works:not([hidden])"
+POSITION = "document.getElementById('position').valueAsNumber"
+FOCUSED = """(() => {
+  const at = document.activeElement;
+  const shown = at.closest(".seek") ?? at;
+  const style = getComputedStyle(shown);
+  return [at.id || at.getAttribute("aria-label") || at.name || at.textContent.trim() || at.localName,
+          style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2];
+})()"""
+
+
+def full(world: World) -> None:
+    """Everything that the page can show, at once."""
+    world.epochs = [epoch(1, checkpoint=False), epoch(2), epoch(3, verified=False), epoch(4)]
+    world.promoted, world.state = 2, "degraded"
+    world.message = "Asked for CUDA; there is no GPU, so the CPU speaks."
+    world.voices.append({"id": "v1", "name": "Anna", "origin": "upload", "created": "2026-01-02",
+                         "duration_seconds": 7.25})  # fmt: skip
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_names_headings_and_contrast(
+    world: World, address: str, open_page: Open, scheme: str
+) -> None:
+    full(world)
+    page = open_page(address, ready=DESK, color_scheme=scheme)
+    page.click("#numbers summary")
+    page.click("#speak summary")
+    page.fill("#text", "Good morning.")
+    page.click("#say")
+    until(page, "!document.getElementById('again').disabled")
+    world.fault = {"status": 503, "detail": "Busy."}
+    page.click("#follow")
+    page.wait_for_selector("#epochs-fault:not([hidden])")
+    found = page.evaluate(CHECKS)
+    assert found["faults"] == []
+    assert found["texts"] > 60  # It did look.
+    page.complaints.clear()
+
+
+def test_the_checks_find_what_is_wrong(page: Any) -> None:
+    page.evaluate("""() => {
+      document.getElementById("say").style.color = document.getElementById("say").style.backgroundColor = "#777";
+      document.getElementById("loop").parentElement.replaceWith(document.getElementById("loop"));
+      document.querySelector("#curves h2").outerHTML = "<h4>Curves</h4>";
+    }""")
+    faults = " ".join(page.evaluate(CHECKS)["faults"])
+    assert "contrast 1.00" in faults
+    assert "id=loop" in faults and "has no name" in faults
+    assert "Curves skips from level" in faults
+
+
+def test_the_question_for_the_key_has_names_and_contrast(
+    world: World, address: str, open_page: Open
+) -> None:
+    world.key = "k"
+    page = open_page(address, ready="#key-dialog[open]")
+    assert page.evaluate(CHECKS)["faults"] == []
+    page.complaints.clear()
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1280])
+def test_no_width_scrolls_sideways(world: World, address: str, open_page: Open, width: int) -> None:
+    full(world)
+    page = open_page(address, ready=DESK, viewport={"width": width, "height": 700})
+    page.click("#numbers summary")
+    page.click("#speak summary")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    outside = page.evaluate(f"""[...document.querySelectorAll("button, input, select, textarea")]
+      .filter((one) => one.checkVisibility() && one.getBoundingClientRect().right > {width})
+      .map((one) => one.id || one.textContent)""")
+    assert outside == []
+    # What is pressed is what is on top: the slider lies over the lanes, not over their buttons.
+    page.click("#play-output")
+    until(page, f"{POSITION} > 0.1")
+    page.click("#play-reference")
+    assert page.get_attribute("#play-reference", "aria-label") == "Pause reference"
+
+
+def test_all_of_it_by_keyboard(page: Any, world: World) -> None:
+    """Tab alone, from the top: everything is reached in the order of reading, and seen."""
+    seen = []
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        name, outlined = page.evaluate(FOCUSED)
+        if name in ("body", "BODY") or (seen and name == seen[0]):
+            break
+        assert outlined, f"the focus cannot be seen on {name}"
+        seen.append(name)
+    order = [
+        "Skip to listening", "Listen to epoch 3", "Listen to epoch 2", "Serve epoch 2",
+        "play-output", "play-reference", "position", "switch", "loop", "match", "scale",
+        "keep-output", "text", "voice", "language", "say", "file", "name",
+    ]  # fmt: skip
+    assert [name for name in seen if name in order] == order
+
+
+def test_a_person_without_a_mouse_listens_serves_and_speaks(page: Any, world: World) -> None:
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # The skip link.
+    assert page.evaluate("document.activeElement.id") == "desk"
+    page.keyboard.press("Space")
+    until(page, f"{POSITION} > 0.3")
+    page.keyboard.press("x")
+    assert page.get_attribute("#play-reference", "aria-label") == "Pause reference"
+    page.keyboard.press("Space")
+    page.focus("#position")
+    stood = position(page)
+    page.keyboard.press("ArrowRight")
+    assert position(page) == pytest.approx(stood + 0.25, abs=0.02)
+    assert "reference" in page.get_attribute("#position", "aria-valuetext")
+    page.keyboard.press("Home")
+    assert position(page) == 0
+    page.focus("tr[data-epoch='1'] .epoch")
+    page.keyboard.press("Enter")
+    until(page, "document.getElementById('desk-title').textContent === 'Epoch 1'")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    until(page, "document.querySelector('tr[data-epoch=\"1\"] .serving').textContent === 'Serving'")
+    assert world.promoted == 1
+    page.focus("#text")
+    page.keyboard.type("Good morning, x and space are letters here.")
+    page.keyboard.press("Control+Enter")
+    until(page, "!document.getElementById('again').disabled")
+    assert world.said[0]["input"] == "Good morning, x and space are letters here."
+
+
+def test_a_letter_outside_the_desk_does_nothing(page: Any) -> None:
+    page.focus("tr[data-epoch='2'] .epoch")
+    page.keyboard.press("x")
+    assert page.text_content("#switch").startswith("Switch to reference")
+
+
+def test_whoever_wants_no_motion_gets_none(address: str, open_page: Open) -> None:
+    page = open_page(address, ready=DESK, reduced_motion="reduce")
+    moving = "getComputedStyle(document.querySelector('.pulse')).animationName"
+    assert page.evaluate(moving) == "none"
+
+
+def test_words_are_only_words(world: World, address: str, open_page: Open) -> None:
+    """Markup in anything that the server says stays text; the policy would stop what did not."""
+    evil = "<img src=x onerror=\"document.title='taken'\"><b>bold</b>"
+    one = epoch(1)
+    one["sample"] |= {"text": evil, "reason": evil, "device": evil}
+    world.epochs, world.message = [one], evil
+    world.voices = [{"id": evil, "name": evil, "origin": "upload", "created": evil,
+                     "duration_seconds": None}]  # fmt: skip
+    page = open_page(address, ready=DESK)
+    page.wait_for_selector("#voice-list li")
+    assert page.text_content("#desk-text") == evil
+    assert page.text_content("#message") == evil
+    assert page.text_content("#voice-list .name") == evil
+    assert page.evaluate("document.querySelectorAll('img, b').length") == 0
+    assert page.title() == "Sotaque"
+
+
+def test_the_page_sets_no_markup_and_asks_nobody_else() -> None:
+    folder = Path(__file__).parents[3] / "api" / "page"
+    files = sorted(folder.iterdir())
+    assert len(files) > 15
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
+            assert word not in text, f"{file.name} uses {word}"
+        outside = text.replace("http://www.w3.org/2000/svg", "")
+        assert "http://" not in outside and "https://" not in outside, file.name
+        assert len(text.splitlines()) <= 300, f"{file.name} is long"
+        if file.suffix == ".html":
+            for word in ("<style", "style=", " onclick", " onload", "<script>"):
+                assert word not in text, f"{file.name} has {word}: the policy forbids it"

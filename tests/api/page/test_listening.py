@@ -1,0 +1,173 @@
+"""The desk: both recordings play, A/B keeps the position, and what cannot be heard is told."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.api.page.conftest import position, until
+from tests.api.page.world import TEXT, World, epoch
+
+pytestmark = pytest.mark.system
+
+POSITION = "document.getElementById('position').valueAsNumber"
+
+
+def test_the_newest_epoch_is_on_the_desk_with_what_it_says(page: Any) -> None:
+    assert page.text_content("#desk-title") == "Epoch 3"
+    assert page.text_content("#desk-text") == TEXT
+    assert page.text_content("#desk-told") == "Spoken on the CPU in 2.1 s. There is no GPU."
+    assert page.get_attribute("tr[data-epoch='3'] .epoch", "aria-pressed") == "true"
+
+
+@pytest.mark.parametrize("track", ["output", "reference"])
+def test_a_player_plays_and_pauses(page: Any, track: str) -> None:
+    page.click(f"#play-{track}")
+    until(page, f"{POSITION} > 0.3")
+    assert page.get_attribute(f"#play-{track}", "aria-label") == f"Pause {track}"
+    page.click(f"#play-{track}")
+    stood = position(page)
+    page.wait_for_timeout(300)
+    assert position(page) == stood
+    assert page.get_attribute(f"#play-{track}", "aria-label") == f"Play {track}"
+
+
+def test_switching_keeps_the_position_and_goes_on(page: Any) -> None:
+    page.click("#play-output")
+    until(page, f"{POSITION} > 0.4")
+    # Both within one task: whatever the machine is busy with, no time passes between.
+    before, after = page.evaluate(
+        f"(() => {{ const before = {POSITION}; document.getElementById('switch').click();"
+        f" return [before, {POSITION}]; }})()"
+    )
+    assert before - 0.011 <= after < before + 0.25
+    assert page.text_content("#switch").startswith("Switch to output")
+    until(page, f"{POSITION} > {after + 0.2}")
+    assert page.get_attribute("#play-reference", "aria-label") == "Pause reference"
+    assert page.get_attribute("#play-output", "aria-label") == "Play output"
+
+
+def test_it_ends_at_the_end_and_begins_again(page: Any) -> None:
+    page.evaluate("document.getElementById('position').value = 3.4")
+    page.dispatch_event("#position", "input")
+    page.click("#play-reference")
+    until(page, "document.getElementById('now').textContent === '0:03.6'")
+    until(page, "!document.getElementById('play-reference').classList.contains('playing')")
+    page.click("#play-reference")
+    until(page, f"{POSITION} > 0.1 && {POSITION} < 3")
+
+
+def test_a_loop_goes_round(page: Any) -> None:
+    page.check("#loop")
+    page.evaluate("document.getElementById('position').value = 3.3")
+    page.dispatch_event("#position", "input")
+    page.click("#play-output")
+    until(page, f"{POSITION} < 3")
+    assert page.get_attribute("#play-output", "aria-label") == "Pause output"
+
+
+def test_what_is_heard_is_the_gain_that_says_so(page: Any) -> None:
+    """The graph itself: the audible source has a gain, the other none."""
+    found = page.evaluate("""async () => {
+      const { Transport } = await import("/page/transport.js");
+      const rate = 24000;
+      const buffer = (level) => {
+        const made = new AudioBuffer({ length: rate, sampleRate: rate });
+        const tone = Float32Array.from({ length: rate }, (_, i) => level * Math.sin(i / 9));
+        made.copyToChannel(tone, 0);
+        return made;
+      };
+      const gains = [];
+      const Gain = window.GainNode;
+      window.GainNode = class extends Gain {
+        constructor(...given) { super(...given); gains.push(this); }
+      };
+      const transport = new Transport(() => {});
+      transport.load({ output: buffer(0.5), reference: buffer(0.1) });
+      transport.play();
+      const values = () => gains.slice(-2).map((node) => Number(node.gain.value.toFixed(2)));
+      const first = values();
+      transport.pause();
+      transport.hear("reference");
+      transport.play();
+      const second = values();
+      transport.pause();
+      transport.match(false);
+      transport.hear("output");
+      transport.play();
+      const third = values();
+      transport.pause();
+      return [first, second, third];
+    }""")
+    # The louder one is turned down to the quieter one's level; unmatched it is left alone.
+    assert found == [[0.2, 0], [0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize("track", ["output", "reference"])
+def test_a_spectrogram_shows_sound_where_there_is_sound(page: Any, track: str) -> None:
+    inks = page.evaluate(f"""(() => {{
+      const sheet = document.getElementById("sheet-{track}");
+      const {{ data }} = sheet.getContext("2d").getImageData(0, 0, sheet.width, sheet.height);
+      const seen = new Set();
+      for (let i = 0; i < data.length; i += 4) if (data[i + 3]) seen.add(data[i] >> 4);
+      return [seen.size, data[data.length - 1], sheet.getAttribute("aria-label")];
+    }})()""")
+    assert inks[0] > 6
+    # The output is the shorter one: its lane is empty where it has ended.
+    assert inks[1] == (0 if track == "output" else 255)
+    assert f"Spectrogram of the {track}, 3" in inks[2]
+
+
+def test_another_scale_is_another_picture(page: Any) -> None:
+    before = page.evaluate("document.getElementById('sheet-output').toDataURL()")
+    page.select_option("#scale", "linear")
+    assert page.evaluate("document.getElementById('sheet-output').toDataURL()") != before
+    assert "linear scale" in page.get_attribute("#sheet-output", "aria-label")
+
+
+def test_another_epoch_is_heard_at_a_click(page: Any) -> None:
+    with page.expect_response("**/epochs/1/output.wav"):
+        page.click("tr[data-epoch='1'] .epoch")
+    until(page, "document.getElementById('desk-title').textContent === 'Epoch 1'")
+    until(page, "!document.getElementById('desk-works').hidden")
+    assert position(page) == 0
+
+
+def test_a_skipped_sample_is_told_with_its_reason(
+    world: World, address: str, open_page: Callable[..., Any]
+) -> None:
+    skipped = epoch(4)
+    skipped["sample"] |= {"mode": "skipped", "reason": "SAMPLE_DEVICE=off.", "output": None}
+    world.epochs = [skipped]
+    page = open_page(address, ready="#epochs-table")
+    until(page, "document.getElementById('desk-told').textContent === 'SAMPLE_DEVICE=off.'")
+    assert page.text_content("#desk-empty") == "This epoch has no sample to hear."
+    assert page.is_hidden("#desk-works")
+
+
+def test_a_missing_reference_leaves_the_output_playable(
+    world: World, address: str, open_page: Callable[..., Any]
+) -> None:
+    world.epochs[-1]["sample"]["reference"] = None
+    page = open_page(address, ready="#desk-works:not([hidden])")
+    assert page.is_disabled("#play-reference")
+    assert page.is_disabled("#switch")
+    page.click("#play-output")
+    until(page, f"{POSITION} > 0.2")
+
+
+def test_no_run_is_told_with_what_to_type(
+    world: World, address: str, open_page: Callable[..., Any]
+) -> None:
+    world.epochs, world.records = [], []
+    page = open_page(address, ready="#epochs-empty:not([hidden])")
+    assert "make train" in page.text_content("#epochs-empty")
+    assert page.is_hidden("#epochs-table")
+    assert page.is_visible("#curves-empty")
+    assert page.is_visible("#say")
+
+
+def test_the_output_can_be_saved(page: Any) -> None:
+    with page.expect_download() as saved:
+        page.click("#keep-output")
+    assert saved.value.suggested_filename == "current_epoch_3_output.wav"

@@ -1,0 +1,154 @@
+"""The page while training runs: new epochs, curves, promotion, faults, and the key."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.api.page.conftest import until
+from tests.api.page.world import World, epoch
+
+pytestmark = pytest.mark.system
+
+Open = Callable[..., Any]
+
+
+def test_an_epoch_appears_when_the_server_tells_of_it(page: Any, world: World) -> None:
+    until(page, "document.getElementById('live').textContent === 'Live'")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.wait_for_timeout(4000)
+    assert [url for url in asked if "/v1/runs" in url] == []  # No polling beside the events.
+    page.focus("tr[data-epoch='2'] button")
+    world.add(epoch(4))
+    page.wait_for_selector("tr[data-epoch='4']")
+    until(page, "document.getElementById('desk-title').textContent === 'Epoch 4'")
+    until(page, "document.getElementById('announcement').textContent.includes('Epoch 4')")
+    # The focus stayed where the person was.
+    assert page.evaluate("document.activeElement.closest('tr')?.dataset.epoch") == "2"
+    until(page, "document.querySelector('#loss-chart svg').ariaLabel.includes('step 160')")
+
+
+def test_an_epoch_appears_without_events_too(world: World, address: str, open_page: Open) -> None:
+    world.events = False
+    page = open_page(address, ready="#epochs-table")
+    world.add(epoch(4))
+    page.wait_for_selector("tr[data-epoch='4']")
+    page.complaints.clear()  # The browser notes the 404 of /events.
+
+
+def test_a_chosen_epoch_stays_when_a_newer_one_appears(page: Any, world: World) -> None:
+    page.click("tr[data-epoch='2'] .epoch")
+    world.add(epoch(4))
+    page.wait_for_selector("tr[data-epoch='4']")
+    assert page.text_content("#desk-title") == "Epoch 2"
+
+
+def test_what_is_being_heard_is_not_taken_away(page: Any, world: World) -> None:
+    page.check("#loop")
+    page.click("#play-output")
+    world.add(epoch(4))
+    page.wait_for_selector("tr[data-epoch='4']")
+    assert page.text_content("#desk-title") == "Epoch 3"
+    assert page.get_attribute("#play-output", "aria-label") == "Pause output"
+
+
+def test_promoting_changes_what_is_served_and_can_be_taken_back(page: Any, world: World) -> None:
+    assert page.text_content("#served") == "Serving epoch 3; a newer one follows by itself."
+    assert page.is_hidden("#follow")
+    page.click("tr[data-epoch='1'] button:has-text('Serve')")
+    until(page, "document.querySelector('tr[data-epoch=\"1\"] .serving').textContent === 'Serving'")
+    assert world.promoted == 1
+    assert page.text_content("#served") == "Serving epoch 1, as you chose."
+    until(page, "document.getElementById('fact-voice').textContent === 'epoch 1'")
+    page.click("#follow")
+    until(page, "document.querySelector('tr[data-epoch=\"3\"] .serving').textContent === 'Serving'")
+    assert world.promoted is None
+
+
+def test_what_cannot_be_served_has_no_button_and_says_why(
+    world: World, address: str, open_page: Open
+) -> None:
+    world.epochs = [epoch(1, checkpoint=False), epoch(2, verified=False), epoch(3)]
+    page = open_page(address, ready="#epochs-table")
+    page.wait_for_selector("tr[data-epoch='3']")
+    for number, reason in ((1, "pruned"), (2, "damaged")):
+        row = page.locator(f"tr[data-epoch='{number}']")
+        assert row.locator(".serving").text_content() == reason
+        assert row.locator("button:has-text('Serve')").is_hidden()
+
+
+def test_the_strip_says_what_runs_where_and_why(
+    world: World, address: str, open_page: Open
+) -> None:
+    world.state, world.message = "degraded", "Asked for CUDA; there is no GPU, so the CPU speaks."
+    page = open_page(address, ready="#message:not([hidden])")
+    assert page.text_content("#state") == "Ready, but not as asked"
+    assert page.text_content("#fact-device") == "CPU"
+    assert page.text_content("#fact-provider") == "torch"
+    assert page.text_content("#message") == world.message
+    world.state, world.message = "ready", ""
+    world.tell("status")
+    until(page, "document.getElementById('state').textContent === 'Ready'")
+    assert page.is_hidden("#message")
+
+
+def test_the_curves_are_a_table_too(page: Any) -> None:
+    page.click("#numbers summary")
+    page.wait_for_selector("#numbers tbody tr")
+    rows = page.locator("#numbers tbody tr").all_text_contents()
+    assert len(rows) == 3
+    assert rows[0].startswith("140")  # Epoch 1, step 40.
+    assert "3.400" in rows[0] and "0.620" in rows[0]
+    label = page.get_attribute("#loss-chart svg", "aria-label")
+    assert "validation: from 3.400 at step 40 to 2.686 at step 120" in label
+
+
+def test_a_fault_is_told_as_its_sentence(page: Any, world: World) -> None:
+    world.fault = {"status": 503, "detail": "The voice is being changed; try again in 2 s."}
+    page.click("tr[data-epoch='1'] button:has-text('Serve')")
+    page.wait_for_selector("#epochs-fault:not([hidden])")
+    assert page.text_content("#epochs-fault") == world.fault["detail"]
+    assert "{" not in page.text_content("header")
+    world.fault = None
+    page.click("tr[data-epoch='1'] button:has-text('Serve')")
+    page.wait_for_selector("#epochs-fault", state="hidden")
+    page.complaints.clear()  # The browser notes every 503.
+
+
+def test_a_server_that_goes_away_is_told_and_found_again(page: Any, world: World) -> None:
+    until(page, "document.getElementById('live').textContent === 'Live'")
+    page.context.set_offline(True)
+    page.click("tr[data-epoch='1'] button:has-text('Serve')")
+    page.wait_for_selector("#fault:not([hidden])")
+    assert page.text_content("#fault").startswith("The server does not answer.")
+    assert page.text_content("#state") == "No answer"
+    page.context.set_offline(False)
+    world.tell("status")
+    world.tell("epoch")
+    until(page, "document.getElementById('state').textContent === 'Ready'")
+    page.wait_for_selector("#fault", state="hidden")
+    page.complaints.clear()
+
+
+def test_the_key_is_asked_for_kept_in_the_tab_and_sent(
+    world: World, address: str, open_page: Open
+) -> None:
+    world.key = "correct horse"
+    page = open_page(address, ready="#key-dialog[open]")
+    assert page.evaluate("document.activeElement.id") == "key"
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#key-dialog[open]")
+    page.fill("#key", "wrong")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#key-fault:not([hidden])")
+    assert page.text_content("#key-fault") == "This key is not the server's."
+    page.fill("#key", "correct horse")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("tr[data-epoch='3']")
+    page.wait_for_selector("#desk-works:not([hidden])")
+    assert page.evaluate("Object.keys(localStorage).length + document.cookie.length") == 0
+    page.reload()
+    page.wait_for_selector("tr[data-epoch='3']")
+    assert page.is_hidden("#key-dialog")
+    page.complaints.clear()  # The browser notes each 401.

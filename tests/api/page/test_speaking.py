@@ -1,0 +1,143 @@
+"""The speak box plays while it is spoken; voices come and go."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.page.conftest import until
+from tests.api.page.world import World, speech, wav
+
+pytestmark = pytest.mark.system
+
+SECONDS = "Number(document.getElementById('spoken-playhead').dataset.seconds)"
+DONE = "!document.getElementById('again').disabled"
+
+
+def say(page: Any, text: str) -> None:
+    page.fill("#text", text)
+    page.click("#say")
+
+
+def test_a_sentence_is_heard_while_it_is_still_spoken(page: Any, world: World) -> None:
+    say(page, "Good morning.")
+    until(page, f"{SECONDS} > 0.1")
+    assert page.text_content("#say") == "Stop"
+    until(page, DONE)
+    assert page.text_content("#say") == "Speak"
+    assert page.text_content("#spoken-told").startswith("First sound after ")
+    assert "2.4 s spoken in" in page.text_content("#spoken-told")
+    assert page.evaluate(SECONDS) == pytest.approx(2.4, abs=0.05)
+    (said,) = world.said
+    assert said == {
+        "model": "sotaque", "input": "Good morning.", "voice": "default",
+        "response_format": "pcm", "stream_format": "audio",
+    }  # fmt: skip
+
+
+def test_what_was_heard_is_what_was_sent(page: Any, tmp_path: Path) -> None:
+    """Pieces of odd length, put together: the saved wav is the server's, byte for byte."""
+    say(page, "Good morning.")
+    until(page, DONE)
+    with page.expect_download() as saved:
+        page.click("#keep-spoken")
+    assert saved.value.suggested_filename == "sotaque_Good-morning..wav"
+    saved.value.save_as(tmp_path / "heard.wav")
+    assert (tmp_path / "heard.wav").read_bytes() == wav(speech(2.4, 150))
+
+
+def test_it_plays_again(page: Any) -> None:
+    say(page, "Good morning.")
+    until(page, DONE)
+    page.click("#again")
+    until(page, f"{SECONDS} > 0.2 && {SECONDS} < 2.3")
+
+
+def test_it_stops_at_a_click(page: Any) -> None:
+    say(page, "Good morning.")
+    until(page, f"{SECONDS} > 0.1")
+    page.click("#say")
+    until(page, "document.getElementById('say').textContent === 'Speak'")
+    stood = page.evaluate(SECONDS)
+    page.wait_for_timeout(300)
+    assert page.evaluate(SECONDS) <= stood + 0.1
+    assert page.is_hidden("#speak-fault")
+
+
+def test_what_is_set_is_sent(page: Any, world: World) -> None:
+    page.click("#speak summary")
+    page.fill("[name=speed]", "1.5")
+    page.fill("[name=temperature]", "0.65")
+    page.fill("[name=seed]", "7")
+    page.select_option("#language", "pt")
+    say(page, "Bom dia.")
+    until(page, DONE)
+    (said,) = world.said
+    assert {name: said[name] for name in ("speed", "temperature", "seed", "language")} == {
+        "speed": 1.5, "temperature": 0.65, "seed": 7, "language": "pt",
+    }  # fmt: skip
+
+
+def test_a_server_without_pcm_is_asked_for_wav(page: Any, world: World) -> None:
+    world.formats = ("wav",)
+    say(page, "Good morning.")
+    until(page, DONE)
+    assert [said["response_format"] for said in world.said] == ["pcm", "wav"]
+    assert "2.4 s spoken in" in page.text_content("#spoken-told")
+    page.complaints.clear()  # The browser notes the 400.
+
+
+def test_what_cannot_be_spoken_is_told_as_the_servers_sentence(page: Any, world: World) -> None:
+    world.fault = {"status": 400, "detail": "temperature is 9.0; allowed is 0 to 2."}
+    say(page, "Good morning.")
+    page.wait_for_selector("#speak-fault:not([hidden])")
+    assert page.text_content("#speak-fault") == world.fault["detail"]
+    assert page.text_content("#say") == "Speak"
+    assert page.is_hidden("#spoken-works")
+    page.complaints.clear()
+
+
+def test_an_empty_text_is_not_sent(page: Any, world: World) -> None:
+    page.click("#say")
+    assert page.evaluate("document.activeElement.id") == "text"
+    assert world.said == []
+
+
+def test_a_voice_is_added_chosen_and_removed(page: Any, world: World, tmp_path: Path) -> None:
+    (tmp_path / "anna.wav").write_bytes(wav(speech(1, 200)))
+    page.set_input_files("[name=file]", str(tmp_path / "anna.wav"))
+    page.fill("#voice-form [name=name]", "Anna")
+    page.click("#voice-form button")
+    page.wait_for_selector("#voice-list li:has-text('Anna')")
+    assert page.input_value("#voice") == world.voices[-1]["id"]
+    say(page, "Good morning.")
+    until(page, DONE)
+    assert world.said[-1]["voice"] == world.voices[-1]["id"]
+    remove = page.locator("#voice-list li:has-text('Anna') button")
+    remove.click()
+    assert remove.text_content() == "Really remove"
+    assert len(world.voices) == 2
+    remove.click()
+    page.wait_for_selector("#voice-list li:has-text('Anna')", state="detached")
+    assert [voice["id"] for voice in world.voices] == ["default"]
+    assert page.evaluate("document.activeElement.id") == "voices"
+
+
+def test_the_served_voice_cannot_be_removed(page: Any) -> None:
+    assert page.locator("#voice-list li").count() == 1
+    assert page.locator("#voice-list button").count() == 0
+
+
+def test_a_refused_recording_is_told(
+    page: Any, world: World, tmp_path: Path, open_page: Callable[..., Any]
+) -> None:
+    (tmp_path / "song.wav").write_bytes(b"no sound")
+    page.set_input_files("[name=file]", str(tmp_path / "song.wav"))
+    page.fill("#voice-form [name=name]", "Song")
+    world.fault = {"status": 400, "detail": "song.wav is no recording that can be read."}
+    page.click("#voice-form button")
+    page.wait_for_selector("#voices-fault:not([hidden])")
+    assert page.text_content("#voices-fault") == world.fault["detail"]
+    assert page.input_value("#voice-form [name=name]") == "Song"  # Nothing typed is lost.
+    page.complaints.clear()
