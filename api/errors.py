@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
@@ -38,10 +39,11 @@ _TITLES = {
 _PATH = re.compile(r"(?<![\w.:/])~?/[^\s'\"(),;]*[^\s'\"(),;.:]")
 
 
-class Refusal(Exception):
+class Refusal(HTTPException):
     """Something that is not done, and why; becomes the response.
 
     code: a word for programs, such as `queue_full`; retry_after: whole seconds; param: which field.
+    An HTTPException, because FastAPI turns any other error while it reads a body into a 400.
     """
 
     def __init__(
@@ -53,22 +55,19 @@ class Refusal(Exception):
         retry_after: int | None = None,
         param: str | None = None,
     ) -> None:
-        super().__init__(detail)
+        headers = {}
+        if retry_after is not None:
+            headers["Retry-After"] = str(retry_after)
+        if status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        super().__init__(status, detail, headers)
         self.status = status
         self.code = code
-        self.detail = detail
         self.retry_after = retry_after
         self.param = param
 
-    @property
-    def headers(self) -> dict[str, str]:
-        """What belongs beside the body."""
-        found = {}
-        if self.retry_after is not None:
-            found["Retry-After"] = str(self.retry_after)
-        if self.status == 401:
-            found["WWW-Authenticate"] = "Bearer"
-        return found
+    def __str__(self) -> str:
+        return self.detail
 
 
 def problem(refusal: Refusal, request_id: str, *, speech: bool = False) -> dict[str, Any]:

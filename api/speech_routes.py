@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import logging
 import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
@@ -22,6 +23,7 @@ from api.speaking import Ask, Spoken
 router = APIRouter(tags=["speech"], responses=PROBLEMS)
 Shared = Annotated[Parts, Depends(parts_of)]
 OWN_MODEL = "sotaque"
+log = logging.getLogger("api")
 _SEND_SECONDS = 30.0
 _SOUND = {media: {"schema": {"type": "string", "format": "binary"}}
           for media in MEDIA_TYPES.values()}  # fmt: skip
@@ -99,8 +101,9 @@ class SpeechResponse(Response):
             await _sent(send, b"", more=False)
         except Refusal as refusal:
             if self.sent:
-                # The status has been said. A body that is cut off is no whole one to any client.
-                raise ConnectionAbortedError(refusal.detail) from None
+                # The status has been said. Without its end, the body is whole to no client.
+                log.warning("A stream was cut off: %s", refusal.detail)
+                return
             self.status = refusal.status
             await response(refusal, scope)(scope, receive, send)
 

@@ -65,9 +65,14 @@ class Supervisor:
     async def _started(self) -> Child:
         engine, how = self.engine, self.engine.how
         machine = await asyncio.to_thread(how.look)
+        before = engine.place
         engine.place = found = supervision.place(
             machine, how.device, engine.happened, time.monotonic()
         )
+        if before is not None and before.device != found.device:
+            engine.on_event(
+                "fell_back", before=before.device, after=found.device, code=found.reason_code
+            )
         slots = engine.limits.slots or (4 if found.device == "cpu" else 16)
         engine.waiting.slots = slots
         options = [

@@ -1,0 +1,104 @@
+"""A real uvicorn on a free port of loopback, with a fake child or the embedded voice."""
+
+import contextlib
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+from api.app import build, how_of
+from api.parts import Parts
+from api.settings import ApiSettings
+from api.wishes import How, Limits
+from xtts.environment import Environment
+
+FAKE = (sys.executable, "-m", "tests.api.fake_child")
+NO_GPU = Environment(2, False, 8 << 30, False)
+QUICK = Limits(slots=4, queue=8, deadline=5.0, hang=3.0, start=60.0, ready=60.0, micro=20.0)
+
+
+@dataclass
+class Running:
+    """A server that runs. client: of it, without a time-out."""
+
+    address: str
+    parts: Parts
+    client: httpx.Client
+
+    def wait_until(self, true: Callable[[], bool], seconds: float = 60.0) -> None:
+        end = time.monotonic() + seconds
+        while not true():
+            assert time.monotonic() < end, self.client.get("/status").text
+            time.sleep(0.01)
+
+    def wait_ready(self, seconds: float = 120.0) -> None:
+        self.wait_until(lambda: self.parts.engine.ready, seconds)
+
+    def say(self, text: str, **more: Any) -> httpx.Response:
+        form = more.pop("response_format", "wav")
+        return self.client.post(
+            "/v1/audio/speech", json={"input": text, "response_format": form, **more}
+        )
+
+
+@contextlib.contextmanager
+def running(
+    settings: ApiSettings, how: How | None = None, limits: Limits = QUICK
+) -> Iterator[Running]:
+    """The child dies with the thread that starts it: the server's, which ends here."""
+    how = how or How(command=FAKE, look=lambda: NO_GPU, latents=settings.voices_dir / "latents")
+    app = build(settings, how, limits)
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=2
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+        thread.start()
+        address = f"http://127.0.0.1:{port}"
+        end = time.monotonic() + 60
+        while not server.started:
+            assert thread.is_alive() and time.monotonic() < end
+            time.sleep(0.01)
+        try:
+            with httpx.Client(base_url=address, timeout=120.0, trust_env=False) as client:
+                yield Running(address, app.state.parts, client)
+        finally:
+            server.should_exit = True
+            thread.join(30)
+
+
+def settings_in(folder: Path, **more: Any) -> ApiSettings:
+    """Everything that is written, in `folder`; nobody is slowed down."""
+    given = {"output_dir": folder / "output", "voices_dir": folder / "voices",
+             "api_requests_per_minute": None, **more}  # fmt: skip
+    return ApiSettings(**given)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Running]:
+    """With a fake child; ready."""
+    with running(settings_in(tmp_path)) as found:
+        found.wait_ready()
+        yield found
+
+
+@pytest.fixture(scope="session")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """With the embedded voice, as on a fresh clone; one for the session."""
+    settings = settings_in(tmp_path_factory.mktemp("real"))
+    how = replace(how_of(settings), look=lambda: NO_GPU, threads=1)
+    limits = replace(QUICK, deadline=120.0, hang=60.0, queue=32)
+    with running(settings, how, limits) as found:
+        found.wait_ready()
+        yield found

@@ -1,0 +1,129 @@
+"""A speaking child without a model and without torch: the real loop and the real frames.
+
+The text of a request says what happens, at its third step. Anything else is "spoken": a chunk of
+20 ms for each character, one a step; its samples are made from text and seed.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from xtts import serving_child
+from xtts.frames import packed
+
+CHUNK = 480
+# What a step takes, in seconds.
+STEP = float(os.environ.get("FAKE_STEP", "0.002"))
+CUFFT = "cuFFT error: CUFFT_INVALID_SIZE"
+
+
+class AcceleratorError(RuntimeError):
+    """Known by its name and number, as torch's."""
+
+    error_code = 710
+
+
+class OutOfMemoryError(RuntimeError):
+    """Known by its name, as torch's."""
+
+
+def sound_of(text: str, seed: int, number: int) -> bytes:
+    """The chunk that step `number` says."""
+    value = zlib.crc32(f"{text}/{seed}/{number}".encode()) & 0x7FFF
+    return value.to_bytes(2, "little") * CHUNK
+
+
+class FakeEnsemble:
+    """Speaks numbers, or fails as asked."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.device = "cpu"
+        if os.environ.get("FAKE_BROKEN"):
+            raise RuntimeError("no such library")
+        self._speeches: dict[str, tuple[str, int, int]] = {}
+        self._slots = arguments.slots
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._speeches)
+
+    @property
+    def waiting(self) -> bool:
+        return False
+
+    def take(self, message: Mapping[str, Any], _body: bytes) -> Iterator[bytes]:
+        name = message.get("id", "")
+        if message["do"] == "open":
+            voice = message["voice"]["name"]
+            if "bad" in voice:
+                reason = f"{Path('/secret') / voice} is damaged."
+                yield packed({"say": "failed", "id": name, "reason_code": "refused",
+                              "reason": reason})  # fmt: skip
+                return
+            yield packed({"say": "opened", "id": name, "licence": "free", "languages": ["en", "pt"],
+                          "sha256": sha_of(voice), "own_voice": True,
+                          "precision": "fp32"})  # fmt: skip
+        elif message["do"] == "speak":
+            assert len(self._speeches) < self._slots
+            self._speeches[name] = (message["ask"]["text"], message["ask"]["seed"], 0)
+        elif message["do"] == "cancel":
+            if self._speeches.pop(name, None):
+                yield packed({"say": "cancelled", "id": name})
+        elif message["do"] == "listen":
+            yield packed({"say": "heard", "id": name})
+
+    def step(self) -> Iterator[bytes]:
+        if self._speeches:
+            time.sleep(STEP)
+        for name, (text, seed, number) in list(self._speeches.items()):
+            if number == 2:
+                yield from self._do(name, text)
+            if name not in self._speeches:
+                continue
+            yield packed({"say": "sound", "id": name}, sound_of(text, seed, number))
+            self._speeches[name] = (text, seed, number + 1)
+            if number + 1 >= len(text):
+                del self._speeches[name]
+                yield packed({"say": "done", "id": name, "codes": number + 1, "seconds": STEP})
+
+    def _do(self, name: str, text: str) -> Iterator[bytes]:
+        word, _, rest = text.partition(" ")
+        if word == "!cufft":
+            raise RuntimeError(CUFFT)
+        if word == "!710":
+            raise AcceleratorError("CUDA error: device-side assert triggered")
+        if word == "!memory":
+            raise OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        if word == "!signal":
+            os.kill(os.getpid(), signal.Signals[rest])
+            time.sleep(5)
+        if word == "!hang":
+            time.sleep(3600)
+        if word == "!garbage":
+            os.write(int(rest), b"\xff" * 64)
+        if word == "!nan":
+            del self._speeches[name]
+            yield packed({"say": "failed", "id": name, "reason_code": "not_finite",
+                          "reason": "The model's output is not a number."})  # fmt: skip
+        if word == "!refuse":
+            del self._speeches[name]
+            yield packed({"say": "failed", "id": name, "reason_code": "refused",
+                          "reason": "There is nothing to speak in /etc/passwd."})  # fmt: skip
+
+
+def sha_of(voice: str) -> str:
+    """The real hash of a checkpoint of the tests: their content is their own name."""
+    import hashlib
+
+    path = Path(voice)
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "0" * 64
+
+
+if __name__ == "__main__":
+    sys.exit(serving_child.main(FakeEnsemble))

@@ -1,0 +1,110 @@
+"""Where the next child computes: decided from a made-up machine and what happened."""
+
+from dataclasses import replace
+
+import pytest
+
+from api.supervision import Happened, Place, back_off, message, place, provider, requested, state
+from xtts.environment import Environment
+from xtts.verdicts import OperationVerdict, Outcome
+from xtts.verdicts import Gpu as GpuFound
+
+CPU = Environment(4, False, 8 << 30, False)
+GOOD = GpuFound(0, "RTX", (8, 9), 24 << 30)
+MACHINE = replace(CPU, gpus=(GOOD,))
+
+
+def dead(times: int, *, at: float = 100.0) -> Happened:
+    happened = Happened()
+    for _ in range(times):
+        happened = happened.died("cuda:0", "cuFFT error.", "gpu_fault", at)
+    return happened
+
+
+def test_a_good_gpu_is_used_until_it_died_four_times_in_ten_minutes() -> None:
+    for times in range(4):
+        assert place(MACHINE, "auto", dead(times), 200.0).device == "cuda:0"
+    found = place(MACHINE, "auto", dead(4), 200.0)
+    assert (found.device, found.reason_code) == ("cpu", "gpu_fault")
+    assert "4 times" in found.reason and "cuFFT" in found.reason
+    assert place(MACHINE, "auto", dead(4), 701.0).device == "cuda:0"
+
+
+def test_deaths_on_the_cpu_say_nothing_of_the_gpu() -> None:
+    happened = Happened()
+    for _ in range(9):
+        happened = happened.died("cpu", "killed", "killed", 1.0)
+    assert place(MACHINE, "auto", happened, 2.0).device == "cuda:0"
+
+
+def test_a_gpu_that_fails_the_check_is_not_used_and_the_reason_is_told() -> None:
+    bad = replace(
+        GOOD, outcome=Outcome.STICKY, reason="the context is dead.",
+        operations=(OperationVerdict("matrix_product", False, reason="dead"),),
+    )  # fmt: skip
+    found = place(replace(CPU, gpus=(bad,)), "auto", Happened(), 0.0)
+    assert (found.device, found.reason_code) == ("cpu", "gpu_failed_check")
+    assert requested("auto", "torch", found) == "torch:cuda"
+    assert "the context is dead" in message(found, "torch", "", True, Happened())
+
+
+def test_bad_ffts_leave_the_gpu_and_the_mel_goes_to_the_cpu() -> None:
+    bad = replace(
+        GOOD, outcome=Outcome.DEGRADED, reason="cuFFT fails.",
+        operations=(OperationVerdict("fft", False, reason="cuFFT fails."),),
+    )  # fmt: skip
+    found = place(replace(CPU, gpus=(bad,)), "auto", Happened(), 0.0)
+    assert (found.device, found.mel_device) == ("cuda:0", "cpu")
+
+
+def test_a_machine_without_a_gpu_has_what_was_asked_for() -> None:
+    found = place(CPU, "auto", Happened(), 0.0)
+    assert (found.device, found.reason_code) == ("cpu", "")
+    assert requested("auto", "torch", found) == provider(found) == "torch:cpu"
+
+
+@pytest.mark.parametrize("wish", ["cuda", "cuda:3"])
+def test_a_gpu_that_is_asked_for_and_not_there_is_told(wish: str) -> None:
+    found = place(CPU, wish, Happened(), 0.0)
+    assert (found.device, found.reason_code) == ("cpu", "device_refused")
+    assert requested(wish, "torch", found) == "torch:cuda" != provider(found)
+    assert message(found, "torch", "", True, Happened())
+
+
+def test_a_container_that_was_given_no_gpu_says_which_line_is_missing() -> None:
+    machine = replace(CPU, gpu_hint="Write DOCKER_RUNTIME=nvidia into .env.")
+    found = place(machine, "auto", Happened(), 0.0)
+    assert found.reason_code == "gpu_out_of_reach"
+    assert "DOCKER_RUNTIME=nvidia" in message(found, "torch", "", True, Happened())
+
+
+def test_starts_that_come_to_nothing_get_rarer_and_speaking_ends_that() -> None:
+    waits, happened = [], Happened()
+    for _ in range(9):
+        waits.append(back_off(happened))
+        happened = happened.died("cpu", "", "crashed", 0.0)
+    assert waits == sorted(waits) and waits[0] == 0.0 and waits[-1] == 30.0
+    assert sum(waits[:2]) < 1.0  # the first restart is at once: back within ten seconds
+    assert back_off(happened.spoke()) == 0.0
+    assert happened.spoke().restarts == 9
+
+
+@pytest.mark.parametrize(
+    ("standing", "once", "code", "problem", "wanted"),
+    [
+        (False, False, "", "", "starting"),
+        (False, True, "", "", "restarting"),
+        (True, True, "", "", "ready"),
+        (True, True, "gpu_fault", "", "degraded"),
+        (True, True, "", "The voice is damaged.", "degraded"),
+    ],
+)
+def test_the_state(standing: bool, once: bool, code: str, problem: str, wanted: str) -> None:
+    found = Place("cpu", "", code)
+    assert state(standing=standing, started_once=once, found=found, problem=problem) == wanted
+
+
+def test_another_backend_than_asked_for_is_told() -> None:
+    found = place(CPU, "auto", Happened(), 0.0)
+    assert "BACKEND=onnx" in message(found, "onnx", "", True, Happened())
+    assert requested("auto", "onnx", found) != provider(found)
