@@ -34,7 +34,7 @@ def test_an_epoch_appears_without_events_too(world: World, address: str, open_pa
     page = open_page(address, ready="#epochs-table")
     world.add(epoch(4))
     page.wait_for_selector("tr[data-epoch='4']")
-    page.complaints.clear()  # The browser notes the 404 of /events.
+    page.provoked.append("404")
 
 
 def test_a_chosen_epoch_stays_when_a_newer_one_appears(page: Any, world: World) -> None:
@@ -113,7 +113,7 @@ def test_a_fault_is_told_as_its_sentence(page: Any, world: World) -> None:
     world.fault = None
     page.click("tr[data-epoch='1'] button:has-text('Serve')")
     page.wait_for_selector("#epochs-fault", state="hidden")
-    page.complaints.clear()  # The browser notes every 503.
+    page.provoked.append("503")
 
 
 def test_a_server_that_goes_away_is_told_and_found_again(page: Any, world: World) -> None:
@@ -128,7 +128,7 @@ def test_a_server_that_goes_away_is_told_and_found_again(page: Any, world: World
     world.tell("epoch")
     until(page, "document.getElementById('state').textContent === 'Ready'")
     page.wait_for_selector("#fault", state="hidden")
-    page.complaints.clear()
+    page.provoked.append("ERR_INTERNET")
 
 
 def test_the_key_is_asked_for_kept_in_the_tab_and_sent(
@@ -151,4 +151,4 @@ def test_the_key_is_asked_for_kept_in_the_tab_and_sent(
     page.reload()
     page.wait_for_selector("tr[data-epoch='3']")
     assert page.is_hidden("#key-dialog")
-    page.complaints.clear()  # The browser notes each 401.
+    page.provoked.append("401")

@@ -1,0 +1,219 @@
+"""The page on the true service beside a true training: nothing of it is a double.
+
+`python -m train` learns the demo for two epochs, `python -m api` looks at the same folder, and the
+page was open before the first epoch.
+"""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.page.conftest import until
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(1800)]
+
+ROOT = Path(__file__).parents[3]
+POSITION = "document.getElementById('position').valueAsNumber"
+SECONDS = "Number(document.getElementById('spoken-playhead').dataset.seconds)"
+LONGEST_SECONDS = 900
+SHOWN = """[
+  ...[...document.querySelectorAll("tr[data-epoch]")].map((row) => `row ${row.dataset.epoch}`),
+  ...(document.getElementById("training").hidden ? [] : ["training"]),
+  ...(document.getElementById("charts").hidden ? [] : ["curves"]),
+]"""
+
+
+class Service:
+    """The API's process, its address, and the run folder that it looks at."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.folder = folder
+        self.address = f"http://127.0.0.1:{port}"
+        self.output = folder / "output"
+        self.api = self.started("api", f"--api-port={port}", f"--voices-dir={folder / 'voices'}")
+
+    def started(self, program: str, *options: str) -> "subprocess.Popen[bytes]":
+        log = (self.folder / f"{program}.log").open("wb")
+        command = [sys.executable, "-m", program, f"--output-dir={self.output}", *options]
+        clean = {
+            name: value for name, value in os.environ.items()
+            if name in ("PATH", "HOME", "LANG", "OMP_WAIT_POLICY", "OMP_NUM_THREADS")
+        }  # fmt: skip
+        return subprocess.Popen(command, cwd=ROOT, env=clean, stdout=log, stderr=subprocess.STDOUT)
+
+    def train(self) -> "subprocess.Popen[bytes]":
+        return self.started(
+            "train", f"--runs-dir={self.folder / 'runs'}", "--num-epochs=2", "--tensorboard=off"
+        )
+
+    def said(self, program: str) -> str:
+        return (self.folder / f"{program}.log").read_text(encoding="utf-8", errors="replace")
+
+    def asks(self, path: str) -> Any:
+        with urllib.request.urlopen(self.address + path, timeout=60) as answer:
+            return json.load(answer)
+
+    def close(self) -> None:
+        self.api.terminate()
+        try:
+            self.api.wait(60)
+        except subprocess.TimeoutExpired:
+            self.api.kill()
+            self.api.wait()
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    found = Service(tmp_path_factory.mktemp("service"))
+    try:
+        wait(lambda: found.asks("/status")["ready"], found)
+        yield found
+    finally:
+        found.close()
+
+
+def wait(true: Callable[[], Any], service: Service, seconds: float = LONGEST_SECONDS) -> None:
+    end = time.monotonic() + seconds
+    while True:
+        assert service.api.poll() is None, service.said("api")
+        try:
+            if true():
+                return
+        except OSError:
+            pass  # It does not listen yet.
+        assert time.monotonic() < end, service.said("api")
+        time.sleep(0.5)
+
+
+@pytest.fixture(scope="module")
+def trained(service: Service, chromium: Any) -> Iterator[list[tuple[float, str]]]:
+    """A page that was open during the whole training: when it showed what, by the desk's clock."""
+    context = chromium.new_context()
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("console", lambda told: faults.append(told.text))
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.goto(service.address)
+    page.wait_for_selector("#epochs-empty:not([hidden])")
+    training = service.train()
+    shown: list[tuple[float, str]] = []
+    try:
+        end = time.monotonic() + LONGEST_SECONDS
+        while training.poll() is None or len({what for _, what in shown}) < 4:
+            for what in page.evaluate(SHOWN):
+                if what not in [seen for _, seen in shown]:
+                    shown.append((training.poll(), what))
+            assert time.monotonic() < end, (shown, service.said("train"), service.said("api"))
+            page.wait_for_timeout(250)
+        assert training.returncode == 0, service.said("train")
+        assert faults == []
+        yield shown
+    finally:
+        if training.poll() is None:
+            training.terminate()
+            training.wait(120)
+        context.close()
+
+
+@pytest.fixture
+def page(trained: Any, service: Service, open_page: Callable[..., Any]) -> Any:
+    """The page after the run, the newest epoch on its desk."""
+    return open_page(service.address, ready="#desk-works:not([hidden])")
+
+
+def test_epochs_and_curves_appear_while_training_runs(trained: list[tuple[float, str]]) -> None:
+    during = {what for ended, what in trained if ended is None}
+    assert {"training", "curves", "row 1"} <= during
+    assert {what for _, what in trained} == {"training", "curves", "row 1", "row 2"}
+
+
+@pytest.mark.parametrize("track", ["output", "reference"])
+def test_both_players_play(page: Any, track: str) -> None:
+    page.click(f"#play-{track}")
+    until(page, f"{POSITION} > 0.3")
+
+
+def test_switching_keeps_the_position(page: Any) -> None:
+    page.click("#play-output")
+    until(page, f"{POSITION} > 0.3")
+    before, after = page.evaluate(
+        f"(() => {{ const before = {POSITION}; document.getElementById('switch').click();"
+        f" return [before, {POSITION}]; }})()"
+    )
+    assert before - 0.011 <= after < before + 0.25
+    until(page, f"{POSITION} > {after + 0.1}")
+    assert page.get_attribute("#play-reference", "aria-label") == "Pause reference"
+
+
+def test_promoting_an_epoch_changes_what_speaks(page: Any, service: Service) -> None:
+    assert service.asks("/v1/runs")["served"] == {"run": "current", "epoch": 2}
+    page.click("tr[data-epoch='1'] button:has-text('Serve')")
+    until(page, "document.querySelector('tr[data-epoch=\"1\"] .serving').textContent === 'Serving'")
+    assert service.asks("/v1/runs")["served"] == {"run": "current", "epoch": 1}
+    page.click("#follow")
+    until(page, "document.querySelector('tr[data-epoch=\"2\"] .serving').textContent === 'Serving'")
+
+
+def test_the_speak_box_speaks(page: Any) -> None:
+    page.fill("#text", "Good morning, and welcome.")
+    page.click("#say")
+    until(page, f"{SECONDS} > 0.1")
+    until(page, "!document.getElementById('again').disabled")
+    told = page.text_content("#spoken-told")
+    assert re.match(r"First sound after \d+\.\d\d s; \d+\.\d s spoken in", told)
+    loud = page.evaluate("""(() => {
+      const sheet = document.getElementById("sheet-spoken");
+      const { data } = sheet.getContext("2d").getImageData(0, 0, sheet.width, sheet.height);
+      return new Set(data.filter((_, i) => i % 4 === 0).map((red) => red >> 4)).size;
+    })()""")
+    assert loud > 6
+
+
+def test_a_voice_is_added_from_a_recording_and_speaks(page: Any, service: Service) -> None:
+    recording = service.output / "samples" / "epoch_1_reference.wav"
+    page.set_input_files("[name=file]", str(recording))
+    page.fill("#voice-form [name=name]", "Anna")
+    page.click("#voice-form button")
+    page.wait_for_selector("#voice-list li:has-text('Anna')")
+    page.fill("#text", "Hello.")
+    page.click("#say")
+    until(page, "!document.getElementById('again').disabled")
+    remove = page.locator("#voice-list li:has-text('Anna') button")
+    remove.click()
+    remove.click()
+    page.wait_for_selector("#voice-list li:has-text('Anna')", state="detached")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_can_be_shown(
+    trained: Any, service: Service, open_page: Callable[..., Any], scheme: str, tmp_path: Path
+) -> None:
+    """The pictures of the docs: SOTAQUE_PICTURES names the folder that they are to be put into."""
+    page = open_page(
+        service.address, ready="#desk-works:not([hidden])", color_scheme=scheme,
+        viewport={"width": 1280, "height": 900},
+    )  # fmt: skip
+    page.fill("#text", "The rain has stopped, and the boats go out again.")
+    page.click("#say")
+    until(page, "!document.getElementById('again').disabled")
+    page.evaluate(f"document.getElementById('position').value = {0.9}")
+    page.dispatch_event("#position", "input")
+    page.mouse.move(0, 0)
+    page.evaluate("document.activeElement.blur()")
+    name = "page.png" if scheme == "light" else "page-dark.png"
+    picture = Path(os.environ.get("SOTAQUE_PICTURES", tmp_path)) / name
+    page.screenshot(path=str(picture), full_page=True, animations="disabled")
+    assert picture.stat().st_size < 300_000
