@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import soundfile
 import torch
 
 from train.base import (
@@ -32,6 +33,12 @@ from train.base.targets import Targets
 from train.base.teacher import Speech
 from xtts.errors import SotaqueError
 
+FILES = ("model.pth", "dvae.pth", "mel_stats.pth", "vocab.json", "config.json", "reference.wav")
+# Whose voice the embedded model has unasked: the one that it speaks best.
+REFERENCE_TEXT = (
+    "He could not find his keys, so he waited outside. I usually walk to work, but today I took "
+    "the bus."
+)
 JUDGED = Path(__file__).parents[2] / "benchmarks" / "sentences.txt"
 STAGES = ("clips", "codec", "listener", "targets", "vocoder", "pretraining", "tuning", "package")
 
@@ -97,7 +104,7 @@ class Making:
         voicing.tune(self.recipe, self._speech, taught, pupil, self.work, self.device)
 
     def package(self) -> None:
-        """The five files of the voice, and what they hash to."""
+        """The files of the voice, a recording to speak as, and what they hash to."""
         dvae, mel_stats = codec.load(self.work, self.recipe)
         package.write(
             self.to,
@@ -109,7 +116,9 @@ class Making:
             mel_stats=mel_stats,
             weights="trained",
         )
-        for name in ("model.pth", "dvae.pth", "mel_stats.pth", "vocab.json", "config.json"):
+        said = self.speaker(REFERENCE_TEXT, next(m for m in teacher.MANNERS if m.name == "rms"))
+        soundfile.write(self.to / "reference.wav", said, teacher.RATE, subtype="PCM_16")
+        for name in FILES:
             digest = hashlib.sha256((self.to / name).read_bytes()).hexdigest()
             print(f"{digest}  {name}")
 

@@ -41,7 +41,7 @@ class BaseRecipe:
     dvae: DVAEShape
     speaker_encoder: SpeakerEncoderShape
     vocoder_shape: VocoderShape
-    advice: TrainingAdvice = TrainingAdvice(num_epochs=4, learning_rate=1e-4, batch_seconds=20.0)
+    advice: TrainingAdvice = TrainingAdvice(num_epochs=4, learning_rate=3e-4, batch_seconds=20.0)
 
 
 def _gpt(layers: int, width: int, heads: int) -> GPTShape:
@@ -78,7 +78,7 @@ FULL = BaseRecipe(
         "kal16-tiny",
     ),
     vocoder=Stage(2_500, 4, 1e-3),
-    tuning=Stage(6_500, 4, 8e-4),
+    tuning=Stage(11_500, 4, 8e-4),
     gpt=_gpt(layers=4, width=256, heads=4),
     dvae=DVAEShape(
         num_codes=1024, codebook_dim=128, hidden_dim=128, num_resnet_blocks=3, num_layers=2
