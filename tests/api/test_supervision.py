@@ -6,8 +6,8 @@ import pytest
 
 from api.supervision import Happened, Place, back_off, message, place, provider, requested, state
 from xtts.environment import Environment
-from xtts.verdicts import OperationVerdict, Outcome
 from xtts.verdicts import Gpu as GpuFound
+from xtts.verdicts import OperationVerdict, Outcome
 
 CPU = Environment(4, False, 8 << 30, False)
 GOOD = GpuFound(0, "RTX", (8, 9), 24 << 30)
