@@ -137,4 +137,5 @@ class Fade:
         """The held end of the piece, faded out."""
         if not self._begun:
             return faded(self._held)
-        return self._held * torch.linspace(1.0, 0.0, self._length)
+        self._held[-self._length :] *= torch.linspace(1.0, 0.0, self._length)
+        return self._held

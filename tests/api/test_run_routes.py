@@ -104,9 +104,7 @@ def test_requests_in_flight_finish_on_the_old_voice_and_none_fails(service: Runn
     )
 
 
-def test_an_epoch_that_cannot_be_opened_changes_nothing(
-    service: Running, output: Path
-) -> None:
+def test_an_epoch_that_cannot_be_opened_changes_nothing(service: Running, output: Path) -> None:
     checkpoint = output / "checkpoints" / "checkpoint_epoch_1.pt"
     checkpoint.unlink()
     service.wait_until(lambda: not service.parts.follower.runs["current"].epochs[1].checkpoint)

@@ -1,0 +1,147 @@
+"""The speaking child with a tiny model: frames in, sound out, voices that change meanwhile."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.models import tiny_base
+from xtts import frames
+
+ASK = {"text": "hello there", "language": "en", "max_codes": 20}
+
+
+class Talk:
+    """A child, and what it says."""
+
+    def __init__(self, *options: str) -> None:
+        command = (sys.executable, "-m", "xtts.serving_child", "--parent", str(os.getpid()),
+                   "--threads", "1", "--slots", "3", *options)  # fmt: skip
+        self.child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        assert self.until("ready")
+
+    def send(self, **message: Any) -> None:
+        self.child.stdin.write(frames.packed(message))
+        self.child.stdin.flush()
+
+    def until(self, say: str, name: str = "") -> dict[str, Any]:
+        """The next frame of that kind; the sound until then under `pcm`, by id."""
+        pcm: dict[str, bytes] = {}
+        while (found := frames.read(self.child.stdout)) is not None:
+            header, body = found
+            if header["say"] == "sound":
+                pcm[header["id"]] = pcm.get(header["id"], b"") + body
+            if header["say"] in (say, "failed", "fault") and header.get("id", "") in (name, ""):
+                return header | {"pcm": pcm}
+        raise AssertionError(f"it ended without {say}")
+
+    def open(self, key: str, folder: Path) -> dict[str, Any]:
+        self.send(do="open", id=key, key=key, voice={"name": str(folder)})
+        return self.until("opened", key)
+
+    def say(self, name: str, key: str, **more: Any) -> None:
+        recording = more.pop("recording", None)
+        self.send(do="speak", id=name, key=key, recording=recording, ask=ASK | more)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    made = []
+    for seed in (0, 1):
+        folder = tiny_base(tmp_path_factory.mktemp("voice") / f"seed{seed}", seed=seed)
+        wave = np.random.default_rng(seed).normal(0, 0.1, 22_050).astype("float32")
+        soundfile.write(folder / "reference.wav", wave, 22_050)
+        made.append(folder)
+    return made[0], made[1]
+
+
+@pytest.fixture(scope="module")
+def talk(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talk]:
+    found = Talk("--latents", str(tmp_path_factory.mktemp("latents")))
+    opened = found.open("a", folders[0])
+    assert opened["say"] == "opened" and opened["own_voice"] and opened["languages"] == ["en", "pt"]
+    yield found
+    found.child.stdin.close()
+    assert found.child.wait(20) == 0
+
+
+def test_alone_and_in_a_crowd_it_is_the_same_to_the_bit(talk: Talk) -> None:
+    talk.say("alone", "a", seed=5)
+    alone = talk.until("done", "alone")["pcm"]["alone"]
+    assert len(alone) > 2000
+    for name, seed in (("x", 1), ("same", 5), ("y", 2)):
+        talk.say(name, "a", seed=seed)
+    pcm: dict[str, bytes] = {}
+    for _ in range(3):
+        found = next_done(talk, pcm)
+        assert found["say"] == "done"
+    assert pcm["same"] == alone and pcm["x"] != alone
+
+
+def next_done(talk: Talk, pcm: dict[str, bytes]) -> dict[str, Any]:
+    while True:
+        header, body = frames.read(talk.child.stdout)
+        if header["say"] == "sound":
+            pcm[header["id"]] = pcm.get(header["id"], b"") + body
+        elif header["say"] != "alive":
+            return header
+
+
+def test_who_is_cancelled_says_no_more(talk: Talk) -> None:
+    talk.say("c", "a", max_codes=60, seed=1)
+    talk.send(do="cancel", id="c")
+    assert talk.until("cancelled", "c")["say"] == "cancelled"
+
+
+def test_a_refusal_is_an_answer(talk: Talk) -> None:
+    talk.say("r", "a", text="…!")
+    found = talk.until("done", "r")
+    assert (found["say"], found["reason_code"]) == ("failed", "refused")
+    talk.send(do="open", id="n", key="n", voice={"name": "/nowhere"})
+    assert "There is no voice at" in talk.until("opened", "n")["reason"]
+
+
+def test_a_recording_becomes_a_voice_and_its_latents_are_kept(talk: Talk, tmp_path: Path) -> None:
+    path = tmp_path / "anna.wav"
+    wave = np.random.default_rng(9).normal(0, 0.1, 40_000).astype("float32")
+    soundfile.write(path, wave, 16_000)
+    talk.send(do="listen", id="l", key="a", recording=str(path))
+    assert talk.until("heard", "l")["say"] == "heard"
+    talk.say("own", "a", seed=5)
+    own = talk.until("done", "own")["pcm"]["own"]
+    talk.say("hers", "a", seed=5, recording=str(path))
+    hers = talk.until("done", "hers")["pcm"]["hers"]
+    assert hers != own
+    path.write_bytes(b"RIFF")
+    talk.send(do="listen", id="bad", key="a", recording=str(path))
+    assert talk.until("heard", "bad")["reason_code"] == "refused"
+
+
+def test_another_voice_is_opened_while_one_speaks_and_that_one_finishes(
+    talk: Talk, folders: tuple[Path, Path]
+) -> None:
+    talk.say("before", "a", seed=3)
+    before = talk.until("done", "before")["pcm"]["before"]
+    talk.say("during", "a", seed=3)
+    talk.send(do="open", id="b", key="b", voice={"name": str(folders[1])})
+    pcm: dict[str, bytes] = {}
+    kinds = {next_done(talk, pcm)["say"], next_done(talk, pcm)["say"]}
+    assert kinds == {"opened", "done"}
+    assert pcm["during"] == before
+    talk.say("other", "b", seed=3)
+    assert talk.until("done", "other")["pcm"]["other"] != before
+    talk.send(do="close", key="b")
+
+
+def test_it_ends_with_its_parents_pipe(folders: tuple[Path, Path]) -> None:
+    talk = Talk()
+    talk.child.stdin.close()
+    assert talk.child.wait(20) == 0
