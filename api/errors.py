@@ -12,6 +12,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
+from starlette.routing import BaseRoute, Match
 
 log = logging.getLogger("api")
 
@@ -119,7 +120,19 @@ async def answer_http(request: Request, error: Exception) -> JSONResponse:
     found = response(Refusal(status, _TITLE_CODES.get(status, "refused"), detail), request.scope)
     for name, value in (getattr(error, "headers", None) or {}).items():
         found.headers[name] = value
+    if status == 405:
+        found.headers["Allow"] = ", ".join(sorted(_allowed(request)))
     return found
+
+
+def _allowed(request: Request) -> set[str]:
+    """The methods of this path: each is a route of its own, and the framework names the first's."""
+    routes = [
+        route
+        for route in request.app.routes
+        if isinstance(route, BaseRoute) and route.matches(request.scope)[0] is not Match.NONE
+    ]
+    return set().union(*(getattr(route, "methods", None) or () for route in routes))
 
 
 async def answer_invalid(request: Request, error: Exception) -> JSONResponse:

@@ -32,7 +32,7 @@ _SOUND = {media: {"schema": {"type": "string", "format": "binary"}}
 @router.post(
     "/v1/audio/speech",
     response_class=Response,
-    responses={200: {"content": {**_SOUND, "text/event-stream": {"schema": {"type": "string"}}}}},
+    responses={200: {"content": {**_SOUND, "text/event-stream": {}}}},
 )
 async def speak(wanted: SpeechRequest, request: Request, parts: Shared) -> Response:
     """Speaks `input`."""

@@ -17,8 +17,8 @@ router = APIRouter(tags=["status"], responses=PROBLEMS)
 Shared = Annotated[Parts, Depends(parts_of)]
 # Nothing from elsewhere: the page works without a network.
 POLICY = (
-    "default-src 'self'; media-src 'self' blob: data:; img-src 'self' blob: data:; "
-    "style-src 'self' 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+    "default-src 'self'; media-src 'self' blob:; img-src 'self' data:; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 )
 
 
