@@ -29,7 +29,7 @@ const epochs = new EpochsTable({
   },
   promoted: (epoch) => promote(epoch),
 });
-new SpeakBox();
+const speakBox = new SpeakBox();
 onKeyWanted(askForKey);
 
 const run = () => known.runs.find((one) => one.id === chosen.run) ?? known.runs[0] ?? null;
@@ -58,7 +58,12 @@ function show() {
 }
 
 async function refreshStatus() {
-  showStatus(await read("/status"));
+  const status = await read("/status");
+  showStatus(status);
+  speakBox.offer(status.languages);
+  // The voice that is called `default` is the served one: its name changes with it.
+  if (status.voice !== known.voice) voices.refresh();
+  known.voice = status.voice;
 }
 
 async function refreshRuns() {
@@ -156,7 +161,6 @@ find("follow").addEventListener("click", follow);
 await attempt(refreshStatus);
 await attempt(refreshRuns);
 await attempt(refreshMetrics);
-voices.refresh();
 listen({
   heard,
   poll: everything,

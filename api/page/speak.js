@@ -19,11 +19,7 @@ export class SpeakBox {
   #spoken = null;
 
   constructor() {
-    const names = new Intl.DisplayNames(["en"], { type: "language" });
-    const named = LANGUAGES.map((code) => ({ code, name: names.of(code) }));
-    named.sort((a, b) => a.name.localeCompare(b.name));
-    find("language").replaceChildren(make("option", { value: "", text: "The voice's own" }),
-      ...named.map(({ code, name }) => make("option", { value: code, text: name })));
+    this.offer(LANGUAGES);
     find("speak-form").addEventListener("submit", (event) => {
       event.preventDefault();
       if (this.#abort) this.stop();
@@ -37,6 +33,21 @@ export class SpeakBox {
     const redraw = () => this.#draw();
     new ResizeObserver(redraw).observe(find("spoken-works"));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  }
+
+  /** languages: the codes that the served voice speaks; empty: all of XTTS-v2's. */
+  offer(languages) {
+    const codes = languages?.length ? languages : LANGUAGES;
+    const select = find("language");
+    if (select.dataset.codes === codes.join()) return;
+    const before = select.value;
+    const names = new Intl.DisplayNames(["en"], { type: "language" });
+    const named = codes.map((code) => ({ code, name: names.of(code) }));
+    named.sort((a, b) => a.name.localeCompare(b.name));
+    select.replaceChildren(make("option", { value: "", text: "The voice's own" }),
+      ...named.map(({ code, name }) => make("option", { value: code, text: name })));
+    select.dataset.codes = codes.join();
+    if (codes.includes(before)) select.value = before;
   }
 
   stop() {

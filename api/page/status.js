@@ -36,9 +36,10 @@ export function showConnection(kind) {
   }
 }
 
-function provider({ execution_provider: actual, requested_provider: asked }) {
-  if (!actual) return "–";
-  return asked && asked !== actual && asked !== "auto" ? `${actual}, asked for ${asked}` : actual;
+function provider({ execution_provider: actual, requested_provider: asked, precision }) {
+  if (!actual || actual === "none") return "none yet";
+  const exactly = precision ? `${actual}, ${precision}` : actual;
+  return asked && asked !== actual && !/auto/.test(asked) ? `${exactly}; asked for ${asked}` : exactly;
 }
 
 function queue(found) {

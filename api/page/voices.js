@@ -24,6 +24,9 @@ export class Voices {
   }
 
   #show(voices) {
+    const told = JSON.stringify(voices);
+    if (told === this.told) return;
+    this.told = told;
     const select = find("voice");
     const before = select.value;
     select.replaceChildren(...(voices.length ? voices : [{ id: "", name: "The model's own" }])

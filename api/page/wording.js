@@ -37,7 +37,7 @@ export function tick(value) {
 
 /** `cuda:0` and `cpu` as a person says them; what is not known stays as it is. */
 export function device(name) {
-  if (!name) return "no device yet";
+  if (!name || name === "none") return "none yet";
   if (name === "cpu") return "CPU";
   return /^(cuda|gpu)/i.test(name) ? `GPU (${name})` : name;
 }
@@ -53,13 +53,14 @@ export function runName(run) {
   return run.id === "current" ? "Current run" : moment(run.created) || run.path_name || run.id;
 }
 
-/** How a sample came to be: "Spoken on the CPU in 2.1 s." and why there. */
+/** How a sample came to be: "Spoken on the CPU in 2.1 s (there is no GPU)." */
 export function told(sample) {
   if (!sample) return "";
   if (sample.mode === "skipped") return sample.reason || "This sample was skipped.";
   const where = sample.device ? ` on the ${device(sample.device)}` : "";
   const took = Number.isFinite(sample.seconds) ? ` in ${sample.seconds.toFixed(1)} s` : "";
-  return `Spoken${where}${took}. ${sample.reason ?? ""}`.trim();
+  const why = sample.reason ? ` (${sample.reason.replace(/\.$/, "")})` : "";
+  return `Spoken${where}${took}${why}.`;
 }
 
 /** Which words may stand in a file name. */

@@ -16,7 +16,10 @@ from typing import Any
 from tests.api.page.world import World, speech, wav
 
 PAGE = Path(__file__).parents[3] / "api" / "page"
-POLICY = "default-src 'self'; media-src 'self' blob:; img-src 'self' data:"
+POLICY = (
+    "default-src 'self'; media-src 'self' blob:; img-src 'self' data:; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+)
 TYPES = {
     ".html": "text/html",
     ".css": "text/css",

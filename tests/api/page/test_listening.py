@@ -16,7 +16,7 @@ POSITION = "document.getElementById('position').valueAsNumber"
 def test_the_newest_epoch_is_on_the_desk_with_what_it_says(page: Any) -> None:
     assert page.text_content("#desk-title") == "Epoch 3"
     assert page.text_content("#desk-text") == TEXT
-    assert page.text_content("#desk-told") == "Spoken on the CPU in 2.1 s. There is no GPU."
+    assert page.text_content("#desk-told") == "Spoken on the CPU in 2.1 s (no GPU on this machine)."
     assert page.get_attribute("tr[data-epoch='3'] .epoch", "aria-pressed") == "true"
 
 

@@ -79,6 +79,17 @@ def test_what_is_set_is_sent(page: Any, world: World) -> None:
     }  # fmt: skip
 
 
+def test_only_what_the_voice_speaks_is_offered(page: Any, world: World) -> None:
+    options = page.locator("#language option").all_text_contents()
+    assert options == ["The voice's own", "English", "Portuguese"]
+    page.select_option("#language", "pt")
+    world.languages = ("pt", "de")
+    world.tell("status")
+    until(page, "document.getElementById('language').options.length === 3")
+    until(page, "document.getElementById('language').options[1].text === 'German'")
+    assert page.input_value("#language") == "pt"
+
+
 def test_a_server_without_pcm_is_asked_for_wav(page: Any, world: World) -> None:
     world.formats = ("wav",)
     say(page, "Good morning.")

@@ -43,8 +43,8 @@ def epoch(number: int, **more: Any) -> dict[str, Any]:
     where = f"/v1/runs/current/epochs/{number}"
     sample = {
         "output": f"{where}/output.wav", "reference": f"{where}/reference.wav", "text": TEXT,
-        "mode": "cpu_subprocess", "reason": "There is no GPU.", "device": "cpu", "seconds": 2.1,
-        "audio_seconds": 3.0, "similarity": 0.5 + 0.4 * (1 - 0.7**number),
+        "mode": "cpu_subprocess", "reason": "no GPU on this machine", "device": "cpu",
+        "seconds": 2.1, "audio_seconds": 3.0, "similarity": 0.5 + 0.4 * (1 - 0.7**number),
     }  # fmt: skip
     made = {
         "epoch": number, "step": 40 * number, "checkpoint": True, "verified": True,
@@ -68,6 +68,7 @@ class World:
     formats: tuple[str, ...] = ("pcm", "wav")
     fault: dict[str, Any] | None = None
     records: list[dict[str, Any]] = field(default_factory=list)
+    languages: tuple[str, ...] = ("en", "pt")
     voices: list[dict[str, Any]] = field(default_factory=list)
     said: list[dict[str, Any]] = field(default_factory=list)
     news: list[tuple[str, str]] = field(default_factory=list)
@@ -115,7 +116,7 @@ class World:
             "message": self.message, "reason_code": None, "state": self.state, "ready": True,
             "voice": f"epoch {self.served['epoch']}" if self.served else "demo",
             "queue": {"waiting": 0, "slots": 4, "speaking": 0}, "licence": "MIT",
-            "version": "0.1.0",
+            "version": "0.1.0", "languages": self.languages,
         }  # fmt: skip
 
     def runs(self) -> dict[str, Any]:
