@@ -36,8 +36,14 @@ export class Desk {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
   }
 
-  get playing() {
-    return this.transport.playing;
+  /** Whether somebody is listening to it: then nothing else is put here unasked. */
+  get touched() {
+    return this.transport.playing || this.transport.position > 0;
+  }
+
+  /** What could not be read is asked for again, at the next show. */
+  retry() {
+    if (!find("desk-fault").hidden) this.#shown = "";
   }
 
   /** epoch: one of a run's epochs, or null. Loads its wavs where they are other ones. */
@@ -73,13 +79,13 @@ export class Desk {
     this.#buffers = Object.fromEntries(results.map((result, i) => [TRACKS[i], result.value ?? null]));
     find("desk-works").hidden = TRACKS.every((track) => !this.#buffers[track]);
     this.transport.load(this.#buffers);
-    rule(this.transport.duration);
     this.draw();
   }
 
   /** The spectrograms, in the colours and sizes of now. */
   draw() {
     if (find("desk-works").hidden) return;
+    rule(this.transport.duration);
     const scale = find("scale").value;
     for (const track of TRACKS) {
       const canvas = find(`sheet-${track}`);
@@ -159,7 +165,8 @@ export class Desk {
 
 /** Seconds under the lanes. */
 function rule(duration) {
-  find("ruler").replaceChildren(...ticks(0, duration * 0.97, 6).map((seconds) => {
+  const ruler = find("ruler");
+  ruler.replaceChildren(...ticks(0, duration * 0.97, ruler.clientWidth / 90).map((seconds) => {
     const mark = make("span", { text: `${seconds} s` });
     mark.style.left = `${(100 * seconds) / duration}%`;
     return mark;

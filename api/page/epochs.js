@@ -15,21 +15,23 @@ export class EpochsTable {
   }
 
   /** run: one of /v1/runs or null; selected: an epoch or null; busy: the one being promoted. */
-  show(run, selected, { busy = null, promotable = true } = {}) {
+  show(run, selected, { busy = null } = {}) {
     const epochs = [...(run?.epochs ?? [])].sort((a, b) => b.epoch - a.epoch);
     find("epochs-empty").hidden = epochs.length > 0;
     this.table.hidden = epochs.length === 0;
     find("training").hidden = !run?.training;
     if (run?.id !== this.#run) this.#rows.clear();
     this.#run = run?.id;
-    const rows = epochs.map((epoch) => this.#row(epoch, { selected, busy, promotable }));
+    const known = this.#rows.size > 0;
+    const rows = epochs.map((epoch) => this.#row(epoch, { selected, busy }));
     const body = this.table.tBodies[0];
     // Rows stay the same elements: the focus inside them does not move when an epoch appears.
+    rows.filter((row) => known && !row.isConnected).forEach((row) => row.classList.add("fresh"));
     rows.forEach((row, i) => body.rows[i] !== row && body.insertBefore(row, body.rows[i] ?? null));
     while (body.rows.length > rows.length) body.lastElementChild.remove();
   }
 
-  #row(epoch, { selected, busy, promotable }) {
+  #row(epoch, { selected, busy }) {
     const row = this.#rows.get(epoch.epoch) ?? this.#newRow(epoch.epoch);
     const { listen, loss, best, similarity, serving, promote } = row.parts;
     const isSelected = epoch.epoch === selected;
@@ -39,9 +41,9 @@ export class EpochsTable {
     best.hidden = !epoch.is_best;
     say(similarity, figure(epoch.sample?.similarity, 2));
     const reason = unservable(epoch);
-    say(serving, epoch.is_served ? "Serving" : promotable ? reason : "");
+    say(serving, epoch.is_served ? "Serving" : reason);
     serving.classList.toggle("now", Boolean(epoch.is_served));
-    promote.hidden = Boolean(epoch.is_served || reason || !promotable);
+    promote.hidden = Boolean(epoch.is_served || reason);
     promote.disabled = busy !== null;
     return row;
   }

@@ -25,6 +25,7 @@ const voices = new Voices();
 const epochs = new EpochsTable({
   chosen: (epoch) => {
     chosen.epoch = epoch;
+    desk.retry();
     show();
   },
   promoted: (epoch) => promote(epoch),
@@ -43,7 +44,7 @@ function newestHeard(list) {
   const newest = [...list].sort((a, b) => b.epoch - a.epoch);
   const found = newest.find((one) => one.sample?.output) ?? newest[0] ?? null;
   // What is being listened to is not taken away by a new epoch.
-  return (desk.playing && newest.find((one) => one.epoch === desk.epoch)) || found;
+  return (desk.touched && newest.find((one) => one.epoch === desk.epoch)) || found;
 }
 
 function show() {

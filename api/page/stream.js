@@ -14,6 +14,7 @@ export class Stream {
   #waitingSeconds = 0;
   #needed = FIRST_SECONDS;
   #odd = null;
+  #silent = 0;
   #sources = new Set();
   #ended = false;
   #finish = null;
@@ -32,7 +33,9 @@ export class Stream {
 
   /** How much has sounded, in seconds. */
   get position() {
-    return this.startedAt === null ? 0 : Math.max(0, Math.min(this.context.currentTime - this.startedAt, this.seconds));
+    if (this.startedAt === null) return 0;
+    const passed = this.context.currentTime - this.startedAt - this.#silent;
+    return Math.max(0, Math.min(passed, this.seconds));
   }
 
   /** bytes: Uint8Array of any length; a sample cut in two is put together. */
@@ -87,6 +90,7 @@ export class Stream {
     }
     if (!this.#waiting.length || (this.#waitingSeconds < this.#needed && !this.#ended)) return;
     this.#needed = 0;
+    if (ranDry) this.#silent += now + LEAD_SECONDS - this.#next;
     if (this.startedAt === null || ranDry) this.#next = now + LEAD_SECONDS;
     this.startedAt ??= this.#next;
     for (const samples of this.#waiting) this.#schedule(samples);

@@ -97,6 +97,8 @@ class Answers(BaseHTTPRequestHandler):
         for at in range(0, len(pcm), 9_601):
             self.chunk(pcm[at : at + 9_601])
             time.sleep(0.03)
+            if at == 0:
+                time.sleep(self.world.pause_seconds)
         return self.chunk(b"")
 
     def events(self) -> None:

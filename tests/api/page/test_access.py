@@ -182,7 +182,7 @@ def test_the_page_sets_no_markup_and_asks_nobody_else() -> None:
             assert word not in text, f"{file.name} uses {word}"
         outside = text.replace("http://www.w3.org/2000/svg", "")
         assert "http://" not in outside and "https://" not in outside, file.name
-        assert len(text.splitlines()) <= 300, f"{file.name} is long"
+        assert len(text.splitlines()) <= 250, f"{file.name} is long"
         if file.suffix == ".html":
             for word in ("<style", "style=", " onclick", " onload", "<script>"):
                 assert word not in text, f"{file.name} has {word}: the policy forbids it"

@@ -51,6 +51,23 @@ def test_what_is_being_heard_is_not_taken_away(page: Any, world: World) -> None:
     page.wait_for_selector("tr[data-epoch='4']")
     assert page.text_content("#desk-title") == "Epoch 3"
     assert page.get_attribute("#play-output", "aria-label") == "Pause output"
+    page.click("#play-output")
+    world.add(epoch(5))
+    page.wait_for_selector("tr[data-epoch='5']")
+    assert page.text_content("#desk-title") == "Epoch 3"
+
+
+def test_a_recording_that_could_not_be_read_is_asked_for_again(page: Any, world: World) -> None:
+    page.route("**/epochs/1/*.wav", lambda route: route.fulfill(status=503, body="busy"))
+    page.click("tr[data-epoch='1'] .epoch")
+    page.wait_for_selector("#desk-fault:not([hidden])")
+    told = page.text_content("#desk-fault")
+    assert told == "The server answered 503 and said nothing more."
+    page.unroute("**/epochs/1/*.wav")
+    page.click("tr[data-epoch='1'] .epoch")
+    page.wait_for_selector("#desk-works:not([hidden])")
+    assert page.is_hidden("#desk-fault")
+    page.provoked.append("503")
 
 
 def test_promoting_changes_what_is_served_and_can_be_taken_back(page: Any, world: World) -> None:

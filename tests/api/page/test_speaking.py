@@ -36,6 +36,14 @@ def test_a_sentence_is_heard_while_it_is_still_spoken(page: Any, world: World) -
     }  # fmt: skip
 
 
+def test_a_pause_of_the_server_is_told_and_nothing_is_lost(page: Any, world: World) -> None:
+    world.pause_seconds = 1.5
+    say(page, "Good morning.")
+    until(page, DONE)
+    assert page.text_content("#spoken-told").endswith("It waited for more once.")
+    assert page.evaluate(SECONDS) == pytest.approx(2.4, abs=0.05)
+
+
 def test_what_was_heard_is_what_was_sent(page: Any, tmp_path: Path) -> None:
     """Pieces of odd length, put together: the saved wav is the server's, byte for byte."""
     say(page, "Good morning.")
