@@ -66,13 +66,13 @@ def tripwire(exit_code: int) -> int | None:
         os.close(write_end)
         return None
     _waiting.append((library, buffer, request))
+    # The thread that reads is not in a forked child.
+    os.register_at_fork(after_in_child=tripwire.cache_clear)
     return write_end
 
 
 # What the C library writes into; it must outlive every call.
 _waiting: list[object] = []
-# The thread that reads is not in a forked child.
-os.register_at_fork(after_in_child=tripwire.cache_clear)
 
 
 def _with_aio() -> ctypes.CDLL | None:

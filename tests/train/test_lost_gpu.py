@@ -152,7 +152,7 @@ def test_training_goes_on_bit_for_bit_when_samples_fail(
     workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture, fault: str,
 ) -> None:  # fmt: skip
-    def quick(chosen: Plan, base: Path, machine: object) -> Worker:
+    def quick(chosen: Plan, base: Path, machine: object, precision: str) -> Worker:
         return Worker(Path("base"), device=chosen.device, command=QUICK)
 
     monkeypatch.setattr(sampling, "new_worker", quick)

@@ -67,8 +67,9 @@ def test_a_run_that_hangs_ends_with_75(ground: Ground, whole: RunFolder, poison:
 
 def test_a_stopped_run_ends_with_75(ground: Ground, whole: RunFolder) -> None:
     run = RunFolder(ground.folder / "stopped")
-    pid = ground.start("stopped", poison="slow_steps 0.1", STALL_SECONDS=1.0)
-    wait_for(run, 4, pid)
+    # What is left when it is woken takes longer than the second in which it tells its stacks.
+    pid = ground.start("stopped", poison="slow_steps 0.7", STALL_SECONDS=2.0)
+    wait_for(run, 2, pid)
     os.kill(pid, signal.SIGSTOP)
     assert ground.nursery.end() == 75
     assert_goes_on(ground, whole, "stopped", clean=False)
