@@ -38,13 +38,14 @@ SHOWN = """[
 class Service:
     """The API's process, its address, and the run folder that it looks at."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, output: Path | None = None, **settings: str) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self.folder = folder
         self.address = f"http://127.0.0.1:{port}"
-        self.output = folder / "output"
+        self.output = output or folder / "output"
+        self.settings = settings
         self.api = self.started("api", f"--api-port={port}", f"--voices-dir={folder / 'voices'}")
 
     def started(self, program: str, *options: str) -> "subprocess.Popen[bytes]":
@@ -54,7 +55,9 @@ class Service:
             name: value for name, value in os.environ.items()
             if name in ("PATH", "HOME", "LANG", "OMP_WAIT_POLICY", "OMP_NUM_THREADS")
         }  # fmt: skip
-        return subprocess.Popen(command, cwd=ROOT, env=clean, stdout=log, stderr=subprocess.STDOUT)
+        return subprocess.Popen(
+            command, cwd=ROOT, env=clean | self.settings, stdout=log, stderr=subprocess.STDOUT
+        )
 
     def train(self) -> "subprocess.Popen[bytes]":
         return self.started(
@@ -206,6 +209,27 @@ def test_a_voice_is_added_from_a_recording_and_speaks(page: Any, service: Servic
     remove.click()
     remove.click()
     page.wait_for_selector("#voice-list li:has-text('Anna')", state="detached")
+
+
+def test_with_a_key_the_page_asks_for_it_and_then_hears_everything(
+    trained: Any, service: Service, open_page: Callable[..., Any], tmp_path: Path
+) -> None:
+    keyed = Service(tmp_path, service.output, API_KEY="correct horse battery")
+    try:
+        wait(lambda: urllib.request.urlopen(keyed.address + "/livez", timeout=60), keyed)
+        page = open_page(keyed.address, ready="#key-dialog[open]")
+        page.provoked.append("401")
+        page.fill("#key", "wrong")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#key-fault:not([hidden])")
+        page.fill("#key", "correct horse battery")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#desk-works:not([hidden])")
+        until(page, "document.getElementById('live').textContent === 'Live'")
+        page.click("#play-output")
+        until(page, f"{POSITION} > 0.3")
+    finally:
+        keyed.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
