@@ -11,6 +11,8 @@ log = logging.getLogger("api")
 # Beyond this a connection is refused at once: each costs memory, whatever it asks.
 _MOST_CONNECTIONS = 1_000
 _GRACE_SECONDS = 20
+# Longer than a proxy keeps one: whoever closes first must not be the one that is about to be asked.
+_KEEP_ALIVE_SECONDS = 75
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,7 +38,7 @@ def serve(settings: ApiSettings) -> int:
     config = uvicorn.Config(
         build(settings), host=settings.api_host, port=settings.api_port, log_level="warning",
         access_log=False, limit_concurrency=_MOST_CONNECTIONS, server_header=False,
-        timeout_graceful_shutdown=_GRACE_SECONDS, timeout_keep_alive=10, ws="none",
+        timeout_graceful_shutdown=_GRACE_SECONDS, timeout_keep_alive=_KEEP_ALIVE_SECONDS, ws="none",
         h11_max_incomplete_event_size=16 << 10,
     )  # fmt: skip
     log.info("Listens on http://%s:%d", settings.api_host, settings.api_port)

@@ -1,5 +1,6 @@
 """The service, put together: parts, routes, and what stands before them."""
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
@@ -103,6 +104,7 @@ def _measure(metrics: Metrics, spoken: Any) -> None:
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     parts: Parts = app.state.parts
+    parts.loop = asyncio.get_running_loop()
     supervisor = Supervisor(parts.engine)
     await parts.follower.first()
     supervisor.start()

@@ -22,6 +22,9 @@ from xtts.worker_faults import WorkerFailed
 log = logging.getLogger("api")
 
 MICRO = Ask("Yes.", "", max_codes=12)
+# Of the deadline: who is expected to wait longer is refused at once, so that few are dropped later
+# because a guess was wrong; who has waited longer is dropped, since the first sound takes time too.
+GUESS_SHARE, TURN_SHARE = 0.6, 0.85
 
 
 class Engine:
@@ -54,8 +57,8 @@ class Engine:
         if self.closing:
             raise Refusal(503, "closing", "The service is being stopped.", retry_after=5)
         digest = digest_of(ask, recording or "")
-        deadline = now + self.limits.deadline
-        if no := self.waiting.refused(digest, now, deadline):
+        deadline = now + TURN_SHARE * self.limits.deadline
+        if no := self.waiting.refused(digest, now, now + GUESS_SHARE * self.limits.deadline):
             raise no_refusal(no, self.limits)
         return self._take_in(ask, recording, digest, now, deadline)
 

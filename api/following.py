@@ -1,4 +1,4 @@
-"""Which voice is to speak: the promoted epoch, else what VOICE says; looked at every two seconds."""
+"""Which voice is to speak: the promoted epoch, else what VOICE says; looked at every 2 seconds."""
 
 import asyncio
 import contextlib

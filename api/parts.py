@@ -35,6 +35,7 @@ class Parts:
     rate: Rate
     started: float = field(default_factory=time.monotonic)
     started_at: int = field(default_factory=lambda: int(time.time()))
+    loop: asyncio.AbstractEventLoop | None = None
     decoding: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_DECODERS))
 
     @property

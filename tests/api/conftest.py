@@ -60,7 +60,12 @@ def running(
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
         config = uvicorn.Config(
-            app, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=2
+            app,
+            log_level="warning",
+            access_log=False,
+            ws="none",
+            timeout_graceful_shutdown=2,
+            timeout_keep_alive=75,
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)

@@ -1,0 +1,176 @@
+"""Three times more than it can do, in an open model: requests come whether or not others are
+answered. And what HTTP adds to the engine.
+
+Slow: it takes a minute, and wants the machine to itself.
+"""
+
+import asyncio
+import contextlib
+import json
+import re
+import resource
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.conftest import running, settings_in
+
+pytestmark = pytest.mark.slow
+
+# 25 chunks of 5 ms and more, four at once: some 20 requests a second.
+STEP, TEXT, SLOTS = 0.005, "load " * 5, 4
+DEADLINE, SECONDS = 3.0, 15.0
+
+
+@dataclass(frozen=True)
+class Answered:
+    status: int
+    first_seconds: float
+    retry_after: str | None
+
+
+@contextlib.contextmanager
+def apart(folder: Path, slots: int, queue: int, deadline: float) -> Iterator[Any]:
+    """A service in another process: its address, and what it says of itself when asked."""
+    command = (sys.executable, "-m", "tests.api.fake_service", str(folder), str(slots), str(queue),
+               str(deadline))  # fmt: skip
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        address = process.stdout.readline().strip()
+
+        def told() -> dict[str, int]:
+            process.stdin.write("\n")
+            process.stdin.flush()
+            found: dict[str, int] = json.loads(process.stdout.readline())
+            return found
+
+        yield address, told
+
+
+async def ask(address: str, seed: int) -> Answered:
+    """One request, and when its answer began. By hand: a pool of httpx's takes longer to find a
+    connection than the service to answer."""
+    host, port = address.removeprefix("http://").split(":")
+    body = json.dumps({"input": TEXT, "response_format": "pcm", "seed": seed}).encode()
+    head = (
+        f"POST /v1/audio/speech HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    started = time.monotonic()
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(head.encode() + body)
+    answer = (await reader.readuntil(b"\r\n\r\n")).decode()
+    first = time.monotonic() - started
+    await reader.read()
+    writer.close()
+    retry = re.search(r"retry-after: (\S+)", answer, re.IGNORECASE)
+    return Answered(int(answer.split()[1]), first, retry and retry[1])
+
+
+async def loaded(address: str) -> list[Answered]:
+    """What came of three times as many requests as it can answer, evenly."""
+    started = time.monotonic()
+    for number in range(10):
+        await asyncio.gather(*(ask(address, 4 * number + seed) for seed in range(SLOTS)))
+    rate = 3 * 10 * SLOTS / (time.monotonic() - started)
+    tasks, begun = [], time.monotonic()
+    for number in range(int(rate * SECONDS)):
+        await asyncio.sleep(max(0.0, begun + number / rate - time.monotonic()))
+        tasks.append(asyncio.create_task(ask(address, number)))
+    return list(await asyncio.gather(*tasks))
+
+
+def test_three_times_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_STEP", str(STEP))
+    with apart(tmp_path, SLOTS, 200, DEADLINE) as (address, told):
+        before = told()["size"]
+        found = asyncio.run(loaded(address))
+        ended = time.monotonic()
+        while told()["left"]:
+            assert time.monotonic() - ended < 5
+            time.sleep(0.05)
+        grown = told()["size"] - before
+    accepted = sorted(one.first_seconds for one in found if one.status == 200)
+    refused = sorted(one.first_seconds for one in found if one.status == 503)
+    print(f"{len(accepted)} spoken, {len(refused)} refused, {grown} kB more")
+    print([[round(times[int(share * len(times))], 3) for share in (0.5, 0.9, 0.95, 0.99)]
+           for times in (accepted, refused)])  # fmt: skip
+    assert len(accepted) + len(refused) == len(found) and len(refused) > len(accepted) / 2
+    assert accepted[int(0.99 * len(accepted))] < DEADLINE
+    assert refused[int(0.9 * len(refused))] < 0.1
+    assert all(int(one.retry_after or 0) >= 1 for one in found if one.status == 503)
+    assert grown < 50 << 10  # kB
+
+
+def test_ten_thousand_odd_inputs_cost_no_memory(tmp_path: Path) -> None:
+    with running(settings_in(tmp_path)) as service:
+        service.wait_ready()
+        odd = [b"{", b"[]", b'{"input": ""}', b'{"input": "\\ud800"}', b'{"input": "\\u0000"}',
+               b'{"input": "x", "voice": "../x"}', b'{"input": 1e999}', b"\xff" * 100]  # fmt: skip
+        sizes = []
+        headers = {"content-type": "application/json"}
+
+        def send(number: int) -> int:
+            content = odd[number % len(odd)]
+            answer = service.client.post("/v1/audio/speech", content=content, headers=headers)
+            return answer.status_code
+
+        for _ in range(2):
+            with ThreadPoolExecutor(8) as pool:
+                statuses = set(pool.map(send, range(5_000)))
+            assert max(statuses) < 500, statuses
+            sizes.append(_resident())
+        assert sizes[1] - sizes[0] < 20 << 20
+        assert service.parts.engine.happened.restarts == 0
+
+
+def _resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def test_http_adds_little_to_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First sound and all of it, through HTTP and from the engine in its own event loop."""
+    from api.speaking import Ask
+
+    monkeypatch.setenv("FAKE_STEP", "0.01")
+    text = "t" * 50
+    with running(settings_in(tmp_path)) as service:
+        service.wait_ready()
+        loop = service.parts.loop
+
+        async def direct() -> tuple[float, float]:
+            started, first = time.monotonic(), 0.0
+            async for _ in service.parts.engine.speak(Ask(text, "en")):
+                first = first or time.monotonic() - started
+            return first, time.monotonic() - started
+
+        def through() -> tuple[float, float]:
+            started = time.monotonic()
+            body = {"input": text, "response_format": "pcm"}
+            with service.client.stream("POST", "/v1/audio/speech", json=body) as answer:
+                pieces = answer.iter_raw()
+                next(pieces)
+                first = time.monotonic() - started
+                for _ in pieces:
+                    pass
+            return first, time.monotonic() - started
+
+        pairs = []
+        for _ in range(15):
+            future = asyncio.run_coroutine_threadsafe(direct(), loop)
+            pairs.append((future.result(), through()))
+    assert threading.active_count() < 50
+    middle = len(pairs) // 2
+    added_first = sorted(http[0] - own[0] for own, http in pairs)[middle]
+    added_share = sorted(http[1] / own[1] - 1 for own, http in pairs)[middle]
+    assert added_first < 0.010 and added_share < 0.05, (added_first, added_share)
