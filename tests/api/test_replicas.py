@@ -1,0 +1,107 @@
+"""docs/scale-out.md on loopback: two replicas behind a proxy share voices and promotion."""
+
+import io
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+
+from tests.api.conftest import Running, running, settings_in
+from tests.api.run_folders import write_epoch
+
+
+@pytest.fixture
+def replicas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Running, Running]]:
+    monkeypatch.setattr("api.following.LOOK_SECONDS", 0.1)
+    for epoch in (1, 2):
+        write_epoch(tmp_path / "output", epoch)
+    with running(settings_in(tmp_path)) as one, running(settings_in(tmp_path)) as two:
+        one.wait_ready()
+        two.wait_ready()
+        yield one, two
+
+
+class Proxy(ThreadingHTTPServer):
+    """In turns; the next one where one is gone or full."""
+
+    daemon_threads = True
+
+    def __init__(self, addresses: list[str]) -> None:
+        self.addresses = addresses
+        self.turn = 0
+        super().__init__(("127.0.0.1", 0), Passing)
+
+
+class Passing(BaseHTTPRequestHandler):
+    server: Proxy
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.server.turn += 1
+        turn = self.server.turn
+        for number in range(2):
+            address = self.server.addresses[(turn + number) % 2]
+            try:
+                kind = {"content-type": self.headers["content-type"]}
+                answer = httpx.post(
+                    address + self.path, content=body, headers=kind, timeout=30, trust_env=False
+                )
+            except httpx.TransportError:
+                continue
+            if answer.status_code != 503:
+                break
+        self.send_response(answer.status_code)
+        self.send_header("content-length", str(len(answer.content)))
+        self.end_headers()
+        self.wfile.write(answer.content)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+def recording() -> bytes:
+    out = io.BytesIO()
+    wave = 0.3 * np.sin(np.arange(44_100) / 22_050 * 2 * np.pi * 200)
+    soundfile.write(out, wave, 22_050, format="WAV")
+    return out.getvalue()
+
+
+def test_a_voice_and_a_promotion_at_one_are_the_others_too(
+    replicas: tuple[Running, Running],
+) -> None:
+    one, two = replicas
+    files = {"file": ("anna.wav", recording())}
+    made = one.client.post("/v1/voices", files=files, data={"name": "Anna"}).json()
+    assert two.client.get(f"/v1/voices/{made['id']}").json() == made
+    assert two.say("hello", voice=made["id"]).status_code == 200
+    one.client.post("/v1/runs/current/epochs/1/promote")
+    wanted = {"run": "current", "epoch": 1}
+    two.wait_until(lambda: two.client.get("/v1/runs").json()["served"] == wanted)
+    two.client.delete("/v1/promotion")
+    one.wait_until(lambda: one.client.get("/v1/runs").json()["served"]["epoch"] == 2)
+    two.client.delete(f"/v1/voices/{made['id']}")
+    assert one.say("hello", voice=made["id"]).status_code == 404
+
+
+def test_a_child_that_dies_at_one_is_not_noticed_behind_the_proxy(
+    replicas: tuple[Running, Running],
+) -> None:
+    one, two = replicas
+    proxy = Proxy([one.address, two.address])
+    threading.Thread(target=proxy.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{proxy.server_port}/v1/audio/speech"
+    statuses = []
+    for number in range(10):
+        if number == 3:
+            assert one.say("!signal SIGKILL").status_code == 503
+        body = {"input": f"number {number}", "response_format": "wav"}
+        statuses.append(httpx.post(address, json=body, timeout=60, trust_env=False).status_code)
+    proxy.shutdown()
+    proxy.server_close()
+    assert statuses == [200] * 10
+    assert one.parts.engine.happened.restarts == 1 and two.parts.engine.happened.restarts == 0
