@@ -86,6 +86,7 @@ class Follower:
         async with self._changing:
             self.promotion = None
             promotion.keep(self.settings.voices_dir, None)
+            await self.look()
             target = self.wanted()
             if not self._speaks_already(target):
                 await self._turn_to(target)
@@ -120,8 +121,9 @@ class Follower:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
-                await self.look()
+                # Inside: a promotion that is kept while the file is read must not be forgotten.
                 async with self._changing:
+                    await self.look()
                     await self._turn_if_needed()
                 await self._verify_one()
                 now = {row["id"]: row for row in self.listing()["runs"]}

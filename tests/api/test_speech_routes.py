@@ -160,7 +160,7 @@ def test_more_than_there_is_room_for_is_refused_quickly(tmp_path: Path) -> None:
         with ThreadPoolExecutor(12) as pool:
             found = list(pool.map(ask, range(12)))
         refused = [one for one in found if one[0] == 503]
-        assert len([one for one in found if one[0] == 200]) >= 5
+        assert len([one for one in found if one[0] == 200]) >= 4
         assert {code for _, code, _ in refused} <= {"queue_full", "too_late"} and refused
 
 
