@@ -6,6 +6,7 @@ land in their place once; the part that learns can be exchanged without touching
 
 import zipfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,13 +139,18 @@ def _belonging(gpt: GPT, state: Mapping[str, Tensor], source: str) -> dict[str, 
 
 
 def _quantise(gpt: GPT, found: dict[str, Tensor], kind: str) -> None:
-    """Puts the transformer's matrices in their place one by one, so that never more than one of
-    them is there in float32."""
-    for name, module in list(gpt.gpt.named_modules()):
-        if isinstance(module, nn.Linear):
-            weight, bias = found.pop(f"gpt.{name}.weight"), found.pop(f"gpt.{name}.bias")
+    """Puts the transformer's matrices in their place, as many at once as there are threads: each
+    is packed by one, and no more than those are there in float32."""
+    names = [name for name, module in gpt.gpt.named_modules() if isinstance(module, nn.Linear)]
+
+    def packed(name: str) -> nn.Module:
+        weight, bias = found.pop(f"gpt.{name}.weight"), found.pop(f"gpt.{name}.bias")
+        return quantised.linear(kind, weight, bias)
+
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        for name, module in zip(names, pool.map(packed, names), strict=True):
             parent, _, own = name.rpartition(".")
-            setattr(gpt.gpt.get_submodule(parent), own, quantised.linear(kind, weight, bias))
+            setattr(gpt.gpt.get_submodule(parent), own, module)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
