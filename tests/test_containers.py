@@ -173,7 +173,9 @@ def test_each_folder_of_the_settings_is_mounted_where_the_container_looks_for_it
 def test_what_is_the_users_own_is_mounted_read_only(name: str) -> None:
     writable = [mount for mount in program(name)["volumes"] if not mount.get("read_only")]
     kept = {"/data/output", "/data/runs", "/data/cache", "/data/xtts_v2"}
-    assert {mount["target"] for mount in writable} == (kept if name == TRAINING else {"/data/voices"})
+    assert {mount["target"] for mount in writable} == (
+        kept if name == TRAINING else {"/data/voices"}
+    )
     # The short form would take `my-clips` for the name of a volume and train on an empty folder.
     assert {mount["type"] for mount in program(name)["volumes"]} == {"bind"}
 

@@ -13,7 +13,15 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 # Made by a run, or by the reader.
-NOT_COMMITTED = ("train/output", "train/runs", "train/cache", "train/xtts_v2", "voices", ".venv", ".env")
+NOT_COMMITTED = (
+    "train/output",
+    "train/runs",
+    "train/cache",
+    "train/xtts_v2",
+    "voices",
+    ".venv",
+    ".env",
+)
 
 
 def text_of(document: str) -> str:

@@ -5,10 +5,10 @@ import torch
 from torch.nn import functional as F
 
 from tests.peers.coqui import FULL, SMALL, coqui_gpt, ours_from
+from xtts.cache import KeyValueCache
 from xtts.gpt import to_coqui
 from xtts.rows import Rows, pack
 from xtts.sizes import GPTShape
-from xtts.cache import KeyValueCache
 
 
 def a_batch(shape: GPTShape, seconds: list[float]) -> dict:
