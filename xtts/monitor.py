@@ -38,8 +38,10 @@ def run(
     meter = UsageMeter(gpus.read, lambda: trainer_of(output_dir))
     seen: list[Usage] = []
     told = ""
-    # As Ctrl-C: `timeout 60 python -m xtts monitor` ends with a summary too.
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # `timeout 60 python -m xtts monitor` ends with a summary as well; and a shell that starts it in
+    # the background has it ignore SIGINT, which Python leaves as it is.
+    stops = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(stop, signal.default_int_handler) for stop in stops]
     try:
         with _log(log) as write:
             for moment in _ticks(duration_seconds, interval_seconds):
@@ -55,7 +57,8 @@ def run(
     except KeyboardInterrupt:
         _say("")
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for stop, handler in zip(stops, before, strict=True):
+            signal.signal(stop, handler)
         gpus.close()
     if seen:
         _say(summary(seen))
