@@ -20,6 +20,6 @@ demo-voice: $(INSTALLED); $(RUN) train.base
 bench: $(INSTALLED); $(RUN) benchmarks voice
 env-example: $(INSTALLED); $(RUN) tests.test_env_example
 install: $(INSTALLED)
-lock: $(INSTALLED); .venv/bin/uv pip compile pyproject.toml --extra dev --extra api --universal --fork-strategy fewest --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet -o requirements.lock
+lock: $(INSTALLED); .venv/bin/uv pip compile pyproject.toml --extra dev --extra api --extra onnx --universal --fork-strategy fewest --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet -o requirements.lock
 
 $(INSTALLED): requirements.lock pyproject.toml .ci/install; @PYTHON="$(PYTHON)" TORCH_BACKEND="$(BACKEND)" sh .ci/install

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-EXTRAS = ("api", "dev")  # those that `make lock` writes
+EXTRAS = ("api", "dev", "onnx")  # those that `make lock` writes
 PIN = re.compile(r"([a-z0-9][a-z0-9-]*)==([^ ;]+)(?: ; ([^\\]+))? \\")
 HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}(?: \\)?")
 # Left out on purpose: [tool.uv] in pyproject.toml says why.
