@@ -17,11 +17,11 @@ from torch import Tensor
 
 from xtts.atomic import make_folder, replace_file
 from xtts.errors import SotaqueError
+from xtts.sizes import SAMPLES_PER_CODE as SAMPLES_PER_CODE
 
 CODE_RATE = 22_050
 VOCODER_RATE = 24_000
 SPEAKER_RATE = 16_000
-SAMPLES_PER_CODE = 1024
 MEL_BANDS = 80
 MEL_HOP = 256
 MOST_CHANNELS = 8

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from xtts.sizes import VocoderShape
-from xtts.vocoder import STEPS_PER_CODE, STEPS_PER_FRAME, VOCODER_HOP, Vocoder
+from xtts.vocoder import STEPS_PER_FRAME, Vocoder
 
 # Codes of the first chunks: half a second is soon there, and covers the wait for the next.
 FIRST_CODES, GROWTH, MOST_CODES = 8, 1.5, 64
 # A vocoder at XTTS-v2's size takes 40 MB for a second; a piece this long is spoken at once.
-MOST_STEPS = 1_000
+MOST_SAMPLES = 256_000
 
 
 def reach(shape: VocoderShape) -> int:
@@ -40,13 +40,13 @@ def _resblock_reach(shape: VocoderShape, kernel: int, dilations: tuple[int, ...]
     return (kernel - 1) // 2 * (sum(dilations) + plain)
 
 
-def settled_steps(codes: int) -> int:
+def settled_steps(codes: int, shape: VocoderShape) -> int:
     """How many of the vocoder's input steps no later latent can change, of `codes` latents."""
-    # Linear interpolation reads the neighbour to the right; behind the last there is none yet.
-    frames = STEPS_PER_CODE * codes - STEPS_PER_CODE // 2
-    # torch copies where it would make no step more, which is so for two codes only.
-    if codes <= 2:
+    # torch copies where it would make no step more; with a few codes more it interpolates.
+    if int(shape.steps_per_code * codes * STEPS_PER_FRAME) == shape.steps_per_code * codes:
         return 0
+    # Linear interpolation reads the neighbour to the right; behind the last there is none yet.
+    frames = shape.steps_per_code * codes - shape.steps_per_code // 2
     steps = int(frames * STEPS_PER_FRAME)
     while steps > 0 and int(max(0.0, (steps - 0.5) / STEPS_PER_FRAME - 0.5)) + 1 > frames - 1:
         steps -= 1
@@ -58,6 +58,7 @@ class ChunkedVocoder:
 
     def __init__(self, vocoder: Vocoder, shape: VocoderShape, speaker: Tensor) -> None:
         self.vocoder = vocoder
+        self.shape = shape
         self.speaker = speaker
         self.reach = reach(shape)
         self._latents: list[Tensor] = []
@@ -71,18 +72,18 @@ class ChunkedVocoder:
 
     def ready_codes(self) -> float:
         """How many codes' worth of samples could be spoken now."""
-        ahead = settled_steps(self._codes) - self.reach - self._spoken_steps
-        return max(0.0, ahead / (STEPS_PER_CODE * STEPS_PER_FRAME))
+        ahead = settled_steps(self._codes, self.shape) - self.reach - self._spoken_steps
+        return max(0.0, ahead / (self.shape.steps_per_code * STEPS_PER_FRAME))
 
     def speak(self) -> Tensor:
         """The samples `[n]` that are settled and not yet spoken."""
-        return self._to(settled_steps(self._codes) - self.reach)
+        return self._to(settled_steps(self._codes, self.shape) - self.reach)
 
     def rest(self) -> Iterator[Tensor]:
         """All that is left when no more latents come, in chunks of bounded memory."""
         total = self._total()
         while self._spoken_steps < total:
-            yield self._to(min(total, self._spoken_steps + MOST_STEPS))
+            yield self._to(min(total, self._spoken_steps + MOST_SAMPLES // self.shape.hop))
 
     def _total(self) -> int:
         return self._steps().shape[2] if self._codes else 0
@@ -100,7 +101,7 @@ class ChunkedVocoder:
         left, right = max(0, begin - self.reach), min(steps.shape[2], end + self.reach)
         sound = self.vocoder.sound(steps[:, :, left:right], self.speaker)[0]
         self._spoken_steps = end
-        return sound[(begin - left) * VOCODER_HOP : (end - left) * VOCODER_HOP]
+        return sound[(begin - left) * self.shape.hop : (end - left) * self.shape.hop]
 
 
 def chunk_codes() -> Iterator[float]:

@@ -4,6 +4,10 @@ Every default is XTTS-v2's.
 """
 
 from dataclasses import dataclass
+from math import prod
+
+# One code is so many samples at 22,050 Hz (Coqui's gpt_code_stride_len).
+SAMPLES_PER_CODE = 1024
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,23 @@ class VocoderShape:
     resblock_type: str = "1"
     resblock_kernel_sizes: tuple[int, ...] = (3, 7, 11)
     resblock_dilation_sizes: tuple[tuple[int, ...], ...] = ((1, 3, 5), (1, 3, 5), (1, 3, 5))
+
+    def __post_init__(self) -> None:
+        if SAMPLES_PER_CODE % self.hop:
+            raise ValueError(
+                f"upsample_rates multiply to {self.hop}, which is no part of the "
+                f"{SAMPLES_PER_CODE} samples of a code"
+            )
+
+    @property
+    def hop(self) -> int:
+        """One step of the input, in samples at 24 kHz; `output_hop_length` in Coqui's config."""
+        return prod(self.upsample_rates)
+
+    @property
+    def steps_per_code(self) -> int:
+        """Steps that a code's latent is stretched to, before the change to 24,000 Hz."""
+        return SAMPLES_PER_CODE // self.hop
 
 
 @dataclass(frozen=True)

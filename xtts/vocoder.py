@@ -16,15 +16,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
-from xtts.audio import CODE_RATE, MEL_BANDS, SAMPLES_PER_CODE, VOCODER_RATE, speaker_mel
+from xtts.audio import CODE_RATE, MEL_BANDS, VOCODER_RATE, speaker_mel
 from xtts.channels_last import lay_out, widened
 from xtts.config import ConfigError, ModelConfig
 from xtts.sizes import DVAEShape, VocoderShape
 
-# One step of the vocoder's input, in samples at 24 kHz.
-VOCODER_HOP = 256
-# Steps run at 86.1 Hz while they are frames of 256 samples at 22,050 Hz, then at 24,000 / 256 Hz.
-STEPS_PER_CODE = SAMPLES_PER_CODE // VOCODER_HOP
+# Steps stand `hop` samples apart at 22,050 Hz while they are frames of a code, then at 24,000 Hz.
 STEPS_PER_FRAME = VOCODER_RATE / CODE_RATE
 
 
@@ -42,6 +39,7 @@ class Vocoder(nn.Module):
             inference_padding=0, cond_channels=speaker_width, conv_pre_weight_norm=False,
             conv_post_weight_norm=False, conv_post_bias=False, cond_in_each_up_layer=True,
         )  # fmt: skip
+        self.shape = shape
         self._laid_out_as: torch.dtype | None = None
 
     def forward(self, latents: Tensor, speaker: Tensor) -> Tensor:
@@ -51,16 +49,16 @@ class Vocoder(nn.Module):
     def steps(self, latents: Tensor) -> Tensor:
         """Latents `[batch, codes, width]` -> the generator's input `[batch, width, steps]`.
 
-        From 21.5 Hz to 86.1 Hz and from there to 24,000 / 256 Hz, each linear, as the model learned
-        them.
+        XTTS-v2: from 21.5 Hz to 86.1 Hz and from there to 24,000 / 256 Hz, each linear, as the
+        model learned them.
         """
         frames = F.interpolate(
-            latents.transpose(1, 2), scale_factor=[float(STEPS_PER_CODE)], mode="linear"
+            latents.transpose(1, 2), scale_factor=[float(self.shape.steps_per_code)], mode="linear"
         )
         return F.interpolate(frames, scale_factor=[STEPS_PER_FRAME], mode="linear")
 
     def sound(self, steps: Tensor, speaker: Tensor) -> Tensor:
-        """Steps `[batch, width, steps]`, speaker `[batch, 512, 1]` -> `[batch, steps * 256]`."""
+        """Steps `[batch, width, steps]`, speaker `[batch, 512, 1]` -> `[batch, steps * hop]`."""
         if self._laid_out_as is None:
             waveform: Tensor = self.waveform_decoder(steps, g=speaker)
             return waveform[:, 0]

@@ -7,10 +7,13 @@ import torch
 
 from xtts.chunks import ChunkedVocoder, chunk_codes, reach, settled_steps
 from xtts.sizes import VocoderShape
-from xtts.vocoder import VOCODER_HOP, Vocoder
+from xtts.vocoder import Vocoder
 
 SMALL = VocoderShape(16, (8, 8, 4), (16, 16, 8), "2", (3, 5, 7), ((1, 2), (2, 6), (3, 12)))
+# A step for each code, as the embedded voice has it.
+SLOW_STEPS = VocoderShape(32, (8, 8, 4, 4), (16, 16, 8, 8), "2", (3, 5), ((1, 2), (2, 6)))
 LIKE_PUBLISHED = VocoderShape(upsample_initial_channel=32)
+SHAPES = [SMALL, SLOW_STEPS, LIKE_PUBLISHED]
 WIDTH = 24
 
 
@@ -20,7 +23,7 @@ def speaking(shape: VocoderShape) -> tuple[Vocoder, torch.Tensor]:
     return vocoder, torch.randn(1, 32, 1)
 
 
-@pytest.mark.parametrize("shape", [SMALL, LIKE_PUBLISHED], ids=["small", "published"])
+@pytest.mark.parametrize("shape", SHAPES, ids=["small", "slow", "published"])
 @pytest.mark.parametrize("codes", [1, 2, 7, 60])
 def test_chunks_joined_are_the_whole(shape: VocoderShape, codes: int) -> None:
     vocoder, speaker = speaking(shape)
@@ -40,28 +43,33 @@ def test_chunks_joined_are_the_whole(shape: VocoderShape, codes: int) -> None:
     assert codes < 60 or len(parts[3])  # it did not wait for the end
 
 
-@pytest.mark.parametrize("shape", [SMALL, LIKE_PUBLISHED], ids=["small", "published"])
+@pytest.mark.parametrize("shape", SHAPES, ids=["small", "slow", "published"])
 def test_no_sample_depends_on_what_is_further_than_reach(shape: VocoderShape) -> None:
     vocoder, speaker = speaking(shape)
     steps = torch.randn(1, WIDTH, 120)
     other = steps.clone()
     other[:, :, 60] += 10.0
     moved = (vocoder.sound(steps, speaker) - vocoder.sound(other, speaker))[0].abs() > 0
-    touched = moved.nonzero().flatten() // VOCODER_HOP
+    touched = moved.nonzero().flatten() // shape.hop
     assert 60 - reach(shape) <= int(touched.min()) and int(touched.max()) <= 60 + reach(shape)
     # Not more cautious than twice: each step of reach is computed twice at every chunk's edge.
     assert reach(shape) <= 2 * (60 - int(touched.min())) + 2
 
 
+@pytest.mark.parametrize("shape", [SMALL, SLOW_STEPS], ids=["small", "slow"])
 @pytest.mark.parametrize("codes", range(1, 40))
-def test_settled_steps_are_those_that_no_later_latent_changes(codes: int) -> None:
-    vocoder, _ = speaking(SMALL)
+def test_settled_steps_are_those_that_no_later_latent_changes(
+    codes: int, shape: VocoderShape
+) -> None:
+    vocoder, _ = speaking(shape)
     latents = torch.randn(codes + 30, WIDTH)
     now = vocoder.steps(latents[None, :codes])
     later = vocoder.steps(latents[None])
-    settled = settled_steps(codes)
+    settled = settled_steps(codes, shape)
     assert torch.equal(now[..., :settled], later[..., :settled])
-    assert codes <= 2 or now.shape[2] - settled <= 5  # and hardly one more could be counted
+    assert (
+        codes * shape.steps_per_code < 12 or now.shape[2] - settled <= 5
+    )  # and hardly one more could be counted
 
 
 def test_chunks_grow() -> None:

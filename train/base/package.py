@@ -67,6 +67,7 @@ def config(recipe: BaseRecipe, weights: str) -> dict[str, Any]:
             "gpt_max_audio_tokens": gpt.max_audio_tokens,
             "gpt_use_perceiver_resampler": True,
             "decoder_input_dim": gpt.width,
+            "output_hop_length": recipe.vocoder_shape.hop,
             "d_vector_dim": recipe.speaker_encoder.embedding_width,
         },
         "languages": ["en"],

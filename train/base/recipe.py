@@ -77,7 +77,7 @@ FULL = BaseRecipe(
         "kal16-small",
         "kal16-tiny",
     ),
-    vocoder=Stage(2_500, 4, 1e-3),
+    vocoder=Stage(2_000, 4, 1e-3),
     tuning=Stage(11_500, 4, 8e-4),
     gpt=_gpt(layers=4, width=256, heads=4),
     dvae=DVAEShape(
@@ -85,7 +85,7 @@ FULL = BaseRecipe(
     ),
     speaker_encoder=SpeakerEncoderShape(512, (1, 1, 1, 1), (16, 32, 48, 64)),
     vocoder_shape=VocoderShape(
-        128, (8, 8, 4), (16, 16, 8), "2", (3, 5, 7), ((1, 2), (2, 6), (3, 12))
+        256, (8, 8, 4, 4), (16, 16, 8, 8), "2", (3, 5, 7), ((1, 2), (2, 6), (3, 12))
     ),
 )
 
@@ -104,5 +104,5 @@ SHORT = BaseRecipe(
     gpt=_gpt(layers=2, width=32, heads=2),
     dvae=DVAEShape(num_codes=1024, codebook_dim=8, hidden_dim=8, num_resnet_blocks=1, num_layers=2),
     speaker_encoder=SpeakerEncoderShape(512, (1, 1, 1, 1), (8, 8, 16, 16)),
-    vocoder_shape=VocoderShape(16, (8, 8, 4), (16, 16, 8), "2", (3,), ((1, 2),)),
+    vocoder_shape=VocoderShape(32, (8, 8, 4, 4), (16, 16, 8, 8), "2", (3,), ((1, 2),)),
 )

@@ -20,34 +20,31 @@ from train.base.lessons import Lessons
 from train.base.listener import load as load_listener
 from train.base.pretraining import Pupil
 from train.base.recipe import BaseRecipe, Stage
-from train.base.targets import FRAMES_PER_CODE, Targets
+from train.base.targets import MEL_PER_CODE, Targets
 from train.base.teacher import Speech
-from xtts.audio import CODE_RATE, MEL_BANDS, SAMPLES_PER_CODE, SPEAKER_RATE, VOCODER_RATE
+from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, SPEAKER_RATE, VOCODER_RATE
 from xtts.vocoder import SpeakerEncoder, Vocoder
 
-# Codes in a segment: 1.1 s. So many at either end are heard but not judged: they lack context.
-SEGMENT_CODES, UNJUDGED_CODES = 24, 2
+# Codes in a segment: 1.2 s. So many at either end are heard but not judged: they lack context.
+SEGMENT_CODES, UNJUDGED_CODES = 26, 3
+MARGIN = round(UNJUDGED_CODES * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
 # Rows of the GPT that are computed at once for `tune`, and how many segments each gives.
 SEGMENTS_PER_ROW = 2
 STEPS_BETWEEN_LESSONS = 200
 
 
 class MelVocoder(nn.Module):
-    """The vocoder behind a layer that widens mel frames to the GPT's width."""
+    """The vocoder behind a layer that widens the mel frames of a code to the GPT's width."""
 
     def __init__(self, vocoder: Vocoder, width: int) -> None:
         super().__init__()
-        self.widen = nn.Conv1d(MEL_BANDS, width, 1)
+        self.widen = nn.Linear(MEL_PER_CODE, width)
         self.vocoder = vocoder
 
     def forward(self, mels: Tensor, speaker: Tensor) -> Tensor:
         """Mels [batch, codes, 320], speaker [batch, 512, 1] -> [batch, samples] at 24 kHz."""
-        frames = mels.unflatten(2, (FRAMES_PER_CODE, MEL_BANDS)).flatten(1, 2).transpose(1, 2)
-        steps = F.interpolate(
-            self.widen(frames), scale_factor=[VOCODER_RATE / CODE_RATE], mode="linear"
-        )
-        waveform: Tensor = self.vocoder.waveform_decoder(steps, g=speaker)
-        return waveform[:, 0]
+        waveform: Tensor = self.vocoder(self.widen(mels), speaker)
+        return waveform
 
 
 @dataclass(frozen=True)
@@ -81,18 +78,12 @@ class Ear:
         return self._known[index].clone()
 
     def sound(self, index: int, first: int, count: int) -> Tensor:
-        """Samples at 24 kHz that `count` codes of a clip from `first` on stand for."""
+        """Samples at 24 kHz of `count` codes of a clip from `first` on."""
         wave = self.speech.at(index, VOCODER_RATE)
         start = round(first * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
-        length = samples_of(count)
+        length = round(count * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
         wave = F.pad(wave, (0, max(0, start + length - len(wave))))
         return wave[start : start + length]
-
-
-def samples_of(codes: int) -> int:
-    """Samples at 24 kHz that the vocoder makes of so many codes."""
-    steps = int(codes * FRAMES_PER_CODE * VOCODER_RATE / CODE_RATE)
-    return steps * 256
 
 
 def _mel_segments(targets: Targets, ear: Ear, count: int, step: int) -> Segments:
@@ -193,10 +184,9 @@ def _learn(
         part = segments(step)
         with pace.low_precision(device):
             found = speak(part.inputs.to(device), part.speaker.to(device)).float()
-        margin = samples_of(UNJUDGED_CODES)
         length = min(found.shape[1], part.wanted.shape[1])
-        wanted = part.wanted.to(device)[:, margin : length - margin]
-        loss = distance(found[:, margin : length - margin], wanted)
+        wanted = part.wanted.to(device)[:, MARGIN : length - MARGIN]
+        loss = distance(found[:, MARGIN : length - MARGIN], wanted)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(net.parameters(), 5.0)
