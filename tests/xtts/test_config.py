@@ -46,7 +46,7 @@ def test_without_our_key_every_size_is_xtts_v2s(folder: Path) -> None:
 def test_what_cannot_be_is_told_with_file_and_key(
     folder: Path, own: dict[str, Any], told: str
 ) -> None:
-    with pytest.raises(ConfigError, match='config.json, key "sotaque"') as caught:
+    with pytest.raises(ConfigError, match=r'config\.json, key "sotaque"') as caught:
         ModelConfig.read(with_own(folder, **own))
     assert told in str(caught.value)
 
