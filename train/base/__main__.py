@@ -86,7 +86,10 @@ class Making:
 
     def vocoder(self) -> None:
         """The vocoder from mels; needs no GPT."""
-        voicing.learn_from_mels(self.recipe, self._speech, self._targets, self.work, self.device)
+        mel_stats = codec.load(self.work, self.recipe)[1]
+        voicing.learn_from_mels(
+            self.recipe, self._speech, self._targets, mel_stats, self.work, self.device
+        )
 
     def pretraining(self) -> None:
         """The GPT."""
@@ -99,8 +102,8 @@ class Making:
         """The vocoder for the GPT's latents."""
         mel_stats = codec.load(self.work, self.recipe)[1]
         pupil = pretraining.load(self.work, self.recipe).to(self.device)
-        heard = lessons.references(self._speech, mel_stats, self.recipe.pretrained)
-        taught = lessons.Lessons(self._targets, heard, self.recipe)
+        heard = lessons.references(self._speech, self.recipe.pretrained)
+        taught = lessons.Lessons(self._targets, heard, mel_stats, self.recipe)
         voicing.tune(self.recipe, self._speech, taught, pupil, self.work, self.device)
 
     def package(self) -> None:

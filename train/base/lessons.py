@@ -13,7 +13,8 @@ from torch import Tensor
 from train.base.recipe import BaseRecipe
 from train.base.targets import Targets
 from train.base.teacher import MANNERS, Speech
-from xtts.audio import CODE_RATE, conditioning_mel
+from train.base.timbre import Timbre
+from xtts.audio import CODE_RATE, MEL_HOP, conditioning_mel
 from xtts.rows import Rows, pack
 
 REFERENCES_PER_MANNER = 40
@@ -28,12 +29,14 @@ VALIDATION_CLIPS = 96
 
 @dataclass(frozen=True)
 class Lesson:
-    """A batch: rows, which clips, and which reference mel each row is conditioned on."""
+    """A batch: rows, which clips, which reference mel each row is conditioned on, the mel frames of
+    its codes in the timbre of that reference, and that timbre."""
 
     rows: Rows
     clips: tuple[int, ...]
     reference_of: Tensor
     mels: Tensor
+    timbres: tuple[Timbre, ...]
 
 
 class Lessons:
@@ -41,10 +44,15 @@ class Lessons:
     a batch: reading references would cost more than reading rows."""
 
     def __init__(
-        self, targets: Targets, references: dict[str, list[Tensor]], recipe: BaseRecipe
+        self,
+        targets: Targets,
+        references: dict[str, list[Tensor]],
+        mel_stats: Tensor,
+        recipe: BaseRecipe,
     ) -> None:
         self.targets = targets
         self.references = references
+        self.mel_stats = mel_stats
         self.recipe = recipe
         self.heard = [
             index
@@ -53,11 +61,12 @@ class Lessons:
         ]
         self.kept_back = tuple(self.heard[: min(VALIDATION_CLIPS, len(self.heard) // 8)])
 
-    def batch(self, clips: Sequence[int], seed: str) -> Lesson:
-        """The lesson of these clips."""
+    def batch(self, clips: Sequence[int], seed: str, timbred: bool = False) -> Lesson:
+        """The lesson of these clips; `timbred` = some in another timbre than the teacher's."""
         draw = random.Random(seed)
         manners = sorted({self.targets.clips[clip].manner for clip in clips})
-        heard = [self._reference(draw, manner) for manner in manners]
+        timbres = [Timbre.drawn(draw) if timbred else Timbre() for _ in manners]
+        heard = [self._reference(draw, *pair) for pair in zip(manners, timbres, strict=True)]
         rows = pack(
             [self.targets.tokens[clip] for clip in clips],
             [self.targets.codes(clip) for clip in clips],
@@ -65,15 +74,22 @@ class Lessons:
             self.recipe.gpt,
             stop_input=True,
         )
-        mels = torch.cat([self.targets.mels(clip) for clip in clips])
         which = [manners.index(self.targets.clips[clip].manner) for clip in clips]
-        return Lesson(rows, tuple(clips), torch.tensor(which), mels)
+        own = tuple(timbres[number] for number in which)
+        mels = torch.cat(
+            [
+                timbre.mels(self.targets.mels(clip), self.mel_stats)
+                for clip, timbre in zip(clips, own, strict=True)
+            ]
+        )
+        return Lesson(rows, tuple(clips), torch.tensor(which), mels, own)
 
-    def _reference(self, draw: random.Random, manner: str) -> Tensor:
-        mel = draw.choice(self.references[manner])
-        frames = min(mel.shape[1], draw.randint(*REFERENCE_FRAMES))
-        start = draw.randint(0, mel.shape[1] - frames)
-        return mel[:, start : start + frames].float()
+    def _reference(self, draw: random.Random, manner: str, timbre: Timbre) -> Tensor:
+        wave = draw.choice(self.references[manner])
+        length = min(len(wave), MEL_HOP * draw.randint(*REFERENCE_FRAMES))
+        start = draw.randint(0, len(wave) - length)
+        part = timbre.heard(wave[start : start + length].float(), CODE_RATE)
+        return conditioning_mel(part[None], self.mel_stats)[0]
 
     def training(self, first: int) -> Iterator[Lesson]:
         """The lessons from number `first` on, endless; the order depends on the seed alone."""
@@ -81,7 +97,8 @@ class Lessons:
         while True:
             for group in self._epoch(epoch):
                 if number >= first:
-                    yield self.batch(group, f"lesson/{self.recipe.seed}/{number}")
+                    timbred = number >= self.recipe.timbred_from
+                    yield self.batch(group, f"lesson/{self.recipe.seed}/{number}", timbred)
                 number += 1
             epoch += 1
 
@@ -112,14 +129,11 @@ class Lessons:
         return [group for group in groups if len(group) == size or len(groups) == 1]
 
 
-def references(
-    speech: Speech, mel_stats: Tensor, manners: Sequence[str]
-) -> dict[str, list[Tensor]]:
-    """Conditioning mels [80, frames] of some clips of each pseudo-speaker."""
+def references(speech: Speech, manners: Sequence[str]) -> dict[str, list[Tensor]]:
+    """[samples] at 22,050 Hz of some clips of each pseudo-speaker."""
     found: dict[str, list[Tensor]] = {name: [] for name in manners}
     for index, clip in enumerate(speech.clips):
         kept = found.get(clip.manner)
         if kept is not None and len(kept) < REFERENCES_PER_MANNER and clip.seconds > 1.5:
-            mel = conditioning_mel(speech.at(index, CODE_RATE)[None], mel_stats)[0]
-            kept.append(mel.half())
+            kept.append(speech.at(index, CODE_RATE).half())
     return found

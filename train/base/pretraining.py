@@ -78,8 +78,7 @@ def learn(
     guide = Guide(gpt)
     optimizers = _optimizers(pupil, stage.learning_rate)
     parts: dict[str, pace.Stateful] = {"pupil": pupil, **optimizers}
-    heard = references(speech, mel_stats, recipe.pretrained)
-    lessons = Lessons(targets, heard, recipe)
+    lessons = Lessons(targets, references(speech, recipe.pretrained), mel_stats, recipe)
     told: list[tuple[float, ...]] = []
     path = folder / "pretraining.pt"
     both = list(optimizers.values())

@@ -34,6 +34,7 @@ class BaseRecipe:
     listener: Stage
     pretraining: Stage
     guided_steps: int
+    timbred_from: int
     pretrained: tuple[str, ...]
     vocoder: Stage
     tuning: Stage
@@ -60,8 +61,9 @@ FULL = BaseRecipe(
     autoencoder=Stage(1500, 24, 1e-3),
     codec=Stage(10_000, 32, 5e-4),
     listener=Stage(500, 16, 1e-3),
-    pretraining=Stage(8_500, 16, 1e-3),
+    pretraining=Stage(12_000, 16, 1e-3),
     guided_steps=800,
+    timbred_from=8_500,
     pretrained=(
         "slt",
         "rms",
@@ -78,7 +80,7 @@ FULL = BaseRecipe(
         "kal16-tiny",
     ),
     vocoder=Stage(2_000, 4, 1e-3),
-    tuning=Stage(11_500, 4, 8e-4),
+    tuning=Stage(14_000, 4, 8e-4),
     gpt=_gpt(layers=4, width=256, heads=4),
     dvae=DVAEShape(
         num_codes=1024, codebook_dim=128, hidden_dim=128, num_resnet_blocks=3, num_layers=2
@@ -98,6 +100,7 @@ SHORT = BaseRecipe(
     listener=Stage(2, 4, 1e-3),
     pretraining=Stage(2, 4, 1e-3),
     guided_steps=1,
+    timbred_from=1,
     pretrained=("slt", "rms"),
     vocoder=Stage(2, 2, 5e-4),
     tuning=Stage(2, 2, 2e-4),

@@ -22,6 +22,7 @@ from train.base.pretraining import Pupil
 from train.base.recipe import BaseRecipe, Stage
 from train.base.targets import MEL_PER_CODE, Targets
 from train.base.teacher import Speech
+from train.base.timbre import Timbre
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, SPEAKER_RATE, VOCODER_RATE
 from xtts.vocoder import SpeakerEncoder, Vocoder
 
@@ -86,15 +87,16 @@ class Ear:
         return wave[start : start + length]
 
 
-def _mel_segments(targets: Targets, ear: Ear, count: int, step: int) -> Segments:
+def _mel_segments(targets: Targets, mel_stats: Tensor, ear: Ear, count: int, step: int) -> Segments:
     draw = random.Random(f"vocoder/{step}")
     inputs, speakers, wanted = [], [], []
     long = [i for i, codes in enumerate(targets.counts) if codes > SEGMENT_CODES]
     for index in draw.choices(long, k=count):
         first = draw.randint(0, int(targets.counts[index]) - SEGMENT_CODES)
-        inputs.append(targets.mels(index)[first : first + SEGMENT_CODES])
+        timbre = Timbre.drawn(draw)
+        inputs.append(timbre.mels(targets.mels(index)[first : first + SEGMENT_CODES], mel_stats))
         speakers.append(ear.speaker(targets.clips[index].manner, draw))
-        wanted.append(ear.sound(index, first, SEGMENT_CODES))
+        wanted.append(timbre.heard(ear.sound(index, first, SEGMENT_CODES), VOCODER_RATE))
     return Segments(torch.stack(inputs), torch.stack(speakers), torch.stack(wanted))
 
 
@@ -109,7 +111,7 @@ def _latent_segments(pupil: Pupil, lessons: Lessons, ear: Ear, count: int, step:
         and lessons.targets.clips[clip].manner in lessons.recipe.pretrained
     ]
     clips = long[: max(1, count // SEGMENTS_PER_ROW)]
-    lesson = lessons.batch(clips, f"tuning/{step}")
+    lesson = lessons.batch(clips, f"tuning/{step}", timbred=True)
     lesson = replace(lesson, rows=lesson.rows.to(ear.device))
     with pace.low_precision(ear.device):
         hidden = pupil.hidden(lesson).float()
@@ -122,12 +124,18 @@ def _latent_segments(pupil: Pupil, lessons: Lessons, ear: Ear, count: int, step:
             first = draw.randint(0, codes - SEGMENT_CODES)
             inputs.append(hidden[own[first : first + SEGMENT_CODES]])
             speakers.append(ear.speaker(lessons.targets.clips[clip].manner, draw))
-            wanted.append(ear.sound(clip, first, SEGMENT_CODES))
+            sound = ear.sound(clip, first, SEGMENT_CODES)
+            wanted.append(lesson.timbres[row].heard(sound, VOCODER_RATE))
     return Segments(torch.stack(inputs), torch.stack(speakers), torch.stack(wanted))
 
 
 def learn_from_mels(
-    recipe: BaseRecipe, speech: Speech, targets: Targets, folder: Path, device: torch.device
+    recipe: BaseRecipe,
+    speech: Speech,
+    targets: Targets,
+    mel_stats: Tensor,
+    folder: Path,
+    device: torch.device,
 ) -> None:
     """Writes `vocoder.pt` (the vocoder behind its widening layer) into `folder`."""
     torch.manual_seed(recipe.seed)
@@ -136,7 +144,7 @@ def learn_from_mels(
     stage = recipe.vocoder
     _learn(
         net, net, stage, folder / "vocoder.pt",
-        lambda step: _mel_segments(targets, ear, stage.batch, step), device,
+        lambda step: _mel_segments(targets, mel_stats, ear, stage.batch, step), device,
     )  # fmt: skip
 
 
