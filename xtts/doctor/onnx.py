@@ -12,7 +12,7 @@ from xtts.doctor.machine import Container, Nodes, OnnxRuntime, TorchBuild
 from xtts.doctor.remedies import major_of, use_backend
 
 _GPU_BUILD = "onnxruntime-gpu"
-_INSTALL = ".venv/bin/uv pip uninstall {} && .venv/bin/uv pip install {}"
+INSTALL_LIBRARIES = ".venv/bin/uv pip install 'onnxruntime-gpu[cuda,cudnn]'"
 
 
 def onnx_runtime(
@@ -28,7 +28,7 @@ def onnx_runtime(
         return warn(
             f"{seen}: {len(onnx.packages)} builds in one folder", expected,
             "They overwrite each other's files; which one answers is chance.",
-            _INSTALL.format(names, _GPU_BUILD if nodes.gpus else "onnxruntime"),
+            replace_builds(names, _GPU_BUILD if nodes.gpus else "onnxruntime"),
         )  # fmt: skip
     if not nodes.gpus:
         return ok(f"{seen}; on this machine it computes on the CPU")
@@ -36,7 +36,7 @@ def onnx_runtime(
         return warn(
             f"{seen}, a build for the CPU", expected,
             "With BACKEND=onnx everything runs on the CPU, beside an idle GPU.",
-            _INSTALL.format(" ".join(onnx.packages), _GPU_BUILD),
+            replace_builds(" ".join(onnx.packages), _GPU_BUILD),
         )  # fmt: skip
     if torch.cuda and major_of(onnx.cuda) != major_of(torch.cuda):
         return warn(
@@ -53,13 +53,23 @@ def onnx_runtime(
     return ok(f"{seen} for CUDA {onnx.cuda}", expected, note, onnx.provider_fault)
 
 
+def replace_builds(installed: str, wanted: str) -> str:
+    """The line that puts one build in the place of all that are there."""
+    return f".venv/bin/uv pip uninstall {installed} && .venv/bin/uv pip install {wanted}"
+
+
+def missing_library(told: str) -> str:
+    """The file that the loader, or ONNX Runtime in its words, did not find; "" for none."""
+    named = re.search(r"(lib[\w.+-]+\.so[.\d]*): cannot open", told)
+    return named[1] if named else ""
+
+
 def _without_library(seen: str, expected: str, fault: str) -> Finding:
-    named = re.search(r"(lib[\w.+-]+\.so[.\d]*): cannot open", fault)
-    library = named[1] if named else "its CUDA library"
+    library = missing_library(fault) or "its CUDA library"
     if library.startswith("libcuda.so"):
         meaning = "The driver's library is missing; `driver` says how to get it."
         fix = "Mend `driver` first."
     else:
         meaning = "With BACKEND=onnx everything runs on the CPU, without a word."
-        fix = ".venv/bin/uv pip install 'onnxruntime-gpu[cuda,cudnn]'"
+        fix = INSTALL_LIBRARIES
     return warn(f"{seen} cannot load {library}", expected, meaning, fix, fault)

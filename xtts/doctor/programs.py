@@ -1,6 +1,7 @@
 """Readings that are answers of programs and of children: each has a limit, none is trusted."""
 
 import ast
+import contextlib
 import importlib.metadata
 import importlib.util
 import json
@@ -24,7 +25,8 @@ KNOWN = (
     "journalctl",
 )  # fmt: skip
 _ONNX_PACKAGES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-rocm", "onnxruntime-directml",
-                  "onnxruntime-openvino", "onnxruntime-training")  # fmt: skip
+                  "onnxruntime-migraphx", "onnxruntime-openvino",
+                  "onnxruntime-training")  # fmt: skip
 _LIBCUDA = (
     "import ctypes; ctypes.CDLL('libcuda.so.1');"
     "print([line.split()[-1] for line in open('/proc/self/maps') if 'libcuda.so' in line][0])"
@@ -106,17 +108,12 @@ def torch_build(variables: Mapping[str, str], remembered: Remembered) -> TorchBu
 
 def onnx_runtime() -> OnnxRuntime:
     """From the packages' own words; its CUDA library is loaded in a child."""
-    packages = {}
-    for name in _ONNX_PACKAGES:
-        try:
-            packages[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+    packages = onnx_packages()
     spec = importlib.util.find_spec("onnxruntime") if packages else None
     if spec is None or spec.origin is None:
         return OnnxRuntime(packages)
     folder = Path(spec.origin).parent / "capi"
-    cuda = _cuda_of(folder / "build_and_package_info.py")
+    cuda = build_word(folder / "build_and_package_info.py", "cuda_version")
     library = folder / "libonnxruntime_providers_cuda.so"
     if not library.is_file():
         return OnnxRuntime(packages)
@@ -127,6 +124,27 @@ def onnx_runtime() -> OnnxRuntime:
         return OnnxRuntime(packages, cuda or "unknown", told, told)
     found = _json(answer.out)
     return OnnxRuntime(packages, cuda or "unknown", found["alone"], found["with_torch"])
+
+
+def onnx_packages() -> dict[str, str]:
+    """The builds of ONNX Runtime that are installed, and their versions; more than one is a fault:
+    they stand in one folder."""
+    found = {}
+    for name in _ONNX_PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def build_word(path: Path, name: str) -> str:
+    """A word that a build says of itself (cuda_version), read and not run; "" for none."""
+    with contextlib.suppress(OSError, ValueError, SyntaxError):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value:
+                target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+                if ast.unparse(target) == name:
+                    return str(ast.literal_eval(node.value) or "")
+    return ""
 
 
 def speech(devices: Sequence[str]) -> tuple[Spoken, ...]:
@@ -155,17 +173,6 @@ def _torch_files() -> list[Path]:
         for place in (spec.submodule_search_locations or ()) if spec else ():
             found += [path for pattern in patterns for path in Path(place).glob(pattern)]
     return found
-
-
-def _cuda_of(path: Path) -> str:
-    """cuda_version of ONNX Runtime's build file, which is read and not run."""
-    try:
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "cuda_version":
-                return str(ast.literal_eval(node.value))
-    except (OSError, ValueError, SyntaxError):
-        pass
-    return ""
 
 
 def _json(text: str) -> Any:

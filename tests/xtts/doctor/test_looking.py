@@ -7,6 +7,7 @@ import array
 import json
 import os
 import stat
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -339,7 +340,7 @@ def test_onnx_runtime_is_read_and_not_imported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     site = an_onnx_runtime(tmp_path / "site")
-    monkeypatch.syspath_prepend(site)
+    monkeypatch.setattr(sys, "path", [str(site)])  # alone: the real one is installed for tests
     told = json.dumps({"alone": "libcublasLt.so.13: cannot open", "with_torch": ""})
     (asked,) = [answering(monkeypatch, children.Answer(0, told, "", 0.1))]
     found = programs.onnx_runtime()
