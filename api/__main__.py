@@ -1,5 +1,6 @@
 """`python -m api`: serves the newest voice on API_HOST:API_PORT."""
 
+import gc
 import logging
 import sys
 from collections.abc import Sequence
@@ -42,8 +43,16 @@ def serve(settings: ApiSettings) -> int:
         h11_max_incomplete_event_size=16 << 10,
     )  # fmt: skip
     log.info("Listens on http://%s:%d", settings.api_host, settings.api_port)
+    set_apart()
     uvicorn.Server(config).run()
     return 0
+
+
+def set_apart() -> None:
+    """Takes what stands at the start, and stays, out of the garbage collector's rounds: each full
+    one went through it all and held up the event loop for 35 ms."""
+    gc.collect()
+    gc.freeze()
 
 
 if __name__ == "__main__":

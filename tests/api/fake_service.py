@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from api.__main__ import set_apart
 from tests.api.conftest import QUICK, running, settings_in
 
 
@@ -18,6 +19,7 @@ def main() -> None:
     limits = replace(QUICK, slots=int(slots), queue=int(queue), deadline=float(deadline))
     with running(settings_in(Path(folder)), limits=limits) as service:
         service.wait_ready()
+        set_apart()
         print(service.address, flush=True)
         for _ in sys.stdin:
             size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

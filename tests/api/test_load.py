@@ -6,6 +6,7 @@ Slow: it takes a minute, and wants the machine to itself.
 
 import asyncio
 import contextlib
+import gc
 import json
 import re
 import resource
@@ -56,6 +57,16 @@ def apart(folder: Path, slots: int, queue: int, deadline: float) -> Iterator[Any
         yield address, told
 
 
+@contextlib.contextmanager
+def without_pauses() -> Iterator[None]:
+    """The garbage collector goes through all that pytest has imported in 0.2 s and more: it would
+    be measured as the service's."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 async def ask(address: str, seed: int) -> Answered:
     """One request, and when its answer began. By hand: a pool of httpx's takes longer to find a
     connection than the service to answer."""
@@ -91,7 +102,7 @@ async def loaded(address: str) -> list[Answered]:
 
 def test_three_times_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_STEP", str(STEP))
-    with apart(tmp_path, SLOTS, 200, DEADLINE) as (address, told):
+    with apart(tmp_path, SLOTS, 200, DEADLINE) as (address, told), without_pauses():
         before = told()["size"]
         found = asyncio.run(loaded(address))
         ended = time.monotonic()
@@ -106,7 +117,7 @@ def test_three_times_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
            for times in (accepted, refused)])  # fmt: skip
     assert len(accepted) + len(refused) == len(found) and len(refused) > len(accepted) / 2
     assert accepted[int(0.99 * len(accepted))] < DEADLINE
-    assert refused[int(0.9 * len(refused))] < 0.1
+    assert refused[int(0.99 * len(refused))] < 0.1
     assert all(int(one.retry_after or 0) >= 1 for one in found if one.status == 503)
     assert grown < 50 << 10  # kB
 
