@@ -13,11 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from xtts import locks
 from xtts.manifests import Manifest, ManifestError, read_manifest
 from xtts.runs import RunFolder
 
 CURRENT = "current"
-# A log older than this is of a run that has ended, where its lock cannot be seen.
+# A log older than this is of a run that has ended, where the file system has no locks.
 _WRITING_SECONDS = 30.0
 _MOST_RECORDS = 5_000
 _MOST_BYTES = 8 << 20
@@ -116,24 +117,13 @@ def losses_of(epoch: Epoch) -> Mapping[str, float | None]:
 
 
 def is_training(folder: RunFolder) -> bool:
-    """Whether a trainer is at work: it holds the lock, or (seen from a container) still writes."""
+    """Whether a trainer is at work: it holds the lock; where there are no locks, it writes."""
+    found = locks.held(folder)
+    if found is not None:
+        return found
     with contextlib.suppress(OSError):
-        found = folder.lock_file.stat()
-        inode = f":{found.st_ino} "
-        locks = Path("/proc/locks").read_text(encoding="ascii", errors="replace")
-        if any("FLOCK" in line and inode in line for line in locks.splitlines()):
-            return True
-        return time.time() - folder.metrics.stat().st_mtime < _WRITING_SECONDS and bool(
-            folder.lock_file.read_text().strip() and _in_other_namespace(folder)
-        )
+        return time.time() - folder.metrics.stat().st_mtime < _WRITING_SECONDS
     return False
-
-
-def _in_other_namespace(folder: RunFolder) -> bool:
-    """Whether the process named in the lock is none that can be seen from here."""
-    with contextlib.suppress(OSError, ValueError):
-        return not Path(f"/proc/{int(folder.lock_file.read_text())}").exists()
-    return True
 
 
 def listed(

@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 # A forked child shares its parent's lock and would keep it: so it closes these first.
 _held: set[int] = set()
 _NO_LOCKS_HERE = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+# Whoever asks `held` has the lock himself for some microseconds: no reason to refuse a trainer.
+_ASKED_SECONDS = 0.5
 
 
 class RunLocked(SotaqueError):
@@ -47,6 +49,27 @@ def lock(run: RunFolder) -> Iterator[None]:
     finally:
         _held.discard(descriptor)
         os.close(descriptor)
+
+
+def held(run: RunFolder) -> bool | None:
+    """Whether a trainer is at work in this folder, in whatever container of this machine; None
+    where the file system has no locks. Reads only."""
+    try:
+        descriptor = os.open(run.lock_file, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        # Shared: who asks at the same time is not taken for a trainer.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return False
 
 
 @contextmanager
@@ -101,18 +124,25 @@ def _open(path: Path) -> int:
 
 
 def _take(descriptor: int, folder: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-        raise RunLocked(
-            f"Another trainer (process {owner}) is working in OUTPUT_DIR={folder}. "
-            "Wait for it or stop it, or set OUTPUT_DIR to another folder."
-        ) from None
-    except OSError as error:
-        if error.errno not in _NO_LOCKS_HERE:
-            raise
-        log.warning("%s has no file locks (%s): start no second trainer.", folder, error.strerror)
+    end = time.monotonic() + _ASKED_SECONDS
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() < end:
+                time.sleep(0.02)
+                continue
+            owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+            raise RunLocked(
+                f"Another trainer (process {owner}) is working in OUTPUT_DIR={folder}. "
+                "Wait for it or stop it, or set OUTPUT_DIR to another folder."
+            ) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS_HERE:
+                raise
+            why = error.strerror
+            log.warning("%s has no file locks (%s): start no second trainer.", folder, why)
+            return None
 
 
 @cache

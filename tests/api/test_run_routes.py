@@ -1,6 +1,7 @@
 """Runs, samples, curves and promotion, with a run folder that grows while the service is up."""
 
 import json
+import os
 import shutil
 import threading
 from collections.abc import Iterator
@@ -10,9 +11,12 @@ from typing import Any
 import httpx
 import pytest
 
+from api import runs
 from tests.api.conftest import Running, running, settings_in
 from tests.api.run_folders import write_epoch
 from tests.api.test_speech_routes import wanted
+from xtts.locks import lock
+from xtts.runs import RunFolder
 
 
 @pytest.fixture
@@ -55,6 +59,24 @@ def test_the_newest_epoch_speaks_and_the_list_says_so(service: Running) -> None:
             for epoch in run["epochs"]
         )
     )
+
+
+def test_it_says_at_once_whether_a_trainer_works(service: Running, output: Path) -> None:
+    def training() -> bool:
+        return bool(service.client.get("/v1/runs").json()["runs"][0]["training"])
+
+    with lock(RunFolder(output)):
+        service.wait_until(training, 5)
+        (output / "metrics.jsonl").touch()
+    service.wait_until(lambda: not training(), 5)
+
+
+def test_without_locks_it_trains_who_writes(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xtts.locks.held", lambda _: None)
+    run = RunFolder(output)
+    assert runs.is_training(run)
+    os.utime(run.metrics, (1, 1))
+    assert not runs.is_training(run)
 
 
 def test_a_new_epoch_is_followed_until_one_is_promoted(service: Running, output: Path) -> None:

@@ -1,5 +1,6 @@
 """Which epoch is the newest or best that is whole, whatever has happened to the files."""
 
+import errno
 import json
 import os
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from xtts import atomic, manifests
+from xtts import atomic, locks, manifests
 from xtts.atomic import replace_file
 from xtts.locks import RunLocked, lock
 from xtts.manifests import Manifest, write_manifest
@@ -300,6 +301,41 @@ def test_a_second_trainer_is_refused_by_the_first_ones_number(run):
     process.wait()
     with lock(run):
         assert run.lock_file.read_text() == f"{os.getpid()}\n"
+
+
+def test_whoever_asks_whether_a_trainer_works_knows_it_at_once(run):
+    assert locks.held(run) is False
+    process = holder(run)
+    assert locks.held(run) is True
+    process.kill()
+    process.wait()
+    assert run.lock_file.read_text() == f"{process.pid}\n"
+    assert locks.held(run) is False
+
+
+def test_who_asks_keeps_no_trainer_out(run):
+    """He has the lock himself for a moment."""
+    asking = (
+        "import fcntl, os, sys, time; file = os.open(sys.argv[1], os.O_RDONLY)\n"
+        "fcntl.flock(file, fcntl.LOCK_SH); print('asks', flush=True); time.sleep(0.1)"
+    )
+    run.lock_file.touch()
+    with subprocess.Popen(
+        [sys.executable, "-c", asking, str(run.lock_file)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "asks\n"
+        assert locks.held(run) is False
+        with lock(run):
+            assert locks.held(run) is True
+
+
+def test_where_there_are_no_locks_nobody_knows(run, monkeypatch):
+    def none_here(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    run.lock_file.touch()
+    monkeypatch.setattr("xtts.locks.fcntl.flock", none_here)
+    assert locks.held(run) is None
 
 
 def test_children_inherit_no_lock(run):
