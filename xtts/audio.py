@@ -17,10 +17,10 @@ from torch import Tensor
 
 from xtts.atomic import make_folder, replace_file
 from xtts.errors import SotaqueError
+from xtts.sizes import CODE_RATE as CODE_RATE
 from xtts.sizes import SAMPLES_PER_CODE as SAMPLES_PER_CODE
+from xtts.sizes import VOCODER_RATE as VOCODER_RATE
 
-CODE_RATE = 22_050
-VOCODER_RATE = 24_000
 SPEAKER_RATE = 16_000
 MEL_BANDS = 80
 MEL_HOP = 256

@@ -10,47 +10,14 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from xtts.chunk_sizes import STEPS_PER_FRAME, chunk_codes, reach, settled_steps
 from xtts.sizes import VocoderShape
-from xtts.vocoder import STEPS_PER_FRAME, Vocoder
+from xtts.vocoder import Vocoder
 
-# Codes of the first chunks: half a second is soon there, and covers the wait for the next.
-FIRST_CODES, GROWTH, MOST_CODES = 8, 1.5, 64
+__all__ = ["ChunkedVocoder", "chunk_codes", "reach", "settled_steps"]
+
 # A vocoder at XTTS-v2's size takes 40 MB for a second; a piece this long is spoken at once.
 MOST_SAMPLES = 256_000
-
-
-def reach(shape: VocoderShape) -> int:
-    """How many input steps to the left and to the right a sample depends on, at the most."""
-    samples = 3  # the last convolution, 7 wide
-    rates = zip(reversed(shape.upsample_rates), reversed(shape.upsample_kernel_sizes), strict=True)
-    for rate, kernel in rates:
-        samples += max(
-            _resblock_reach(shape, size, dilations)
-            for size, dilations in zip(
-                shape.resblock_kernel_sizes, shape.resblock_dilation_sizes, strict=True
-            )
-        )
-        samples = -(-(samples + kernel) // rate)
-    return samples + 3  # the first convolution, 7 wide
-
-
-def _resblock_reach(shape: VocoderShape, kernel: int, dilations: tuple[int, ...]) -> int:
-    # Type 1 has an undilated convolution behind each dilated one (HiFi-GAN, appendix A.1).
-    plain = len(dilations) if shape.resblock_type == "1" else 0
-    return (kernel - 1) // 2 * (sum(dilations) + plain)
-
-
-def settled_steps(codes: int, shape: VocoderShape) -> int:
-    """How many of the vocoder's input steps no later latent can change, of `codes` latents."""
-    # torch copies where it would make no step more; with a few codes more it interpolates.
-    if int(shape.steps_per_code * codes * STEPS_PER_FRAME) == shape.steps_per_code * codes:
-        return 0
-    # Linear interpolation reads the neighbour to the right; behind the last there is none yet.
-    frames = shape.steps_per_code * codes - shape.steps_per_code // 2
-    steps = int(frames * STEPS_PER_FRAME)
-    while steps > 0 and int(max(0.0, (steps - 0.5) / STEPS_PER_FRAME - 0.5)) + 1 > frames - 1:
-        steps -= 1
-    return steps
 
 
 class ChunkedVocoder:
@@ -102,12 +69,3 @@ class ChunkedVocoder:
         sound = self.vocoder.sound(steps[:, :, left:right], self.speaker)[0]
         self._spoken_steps = end
         return sound[(begin - left) * self.shape.hop : (end - left) * self.shape.hop]
-
-
-def chunk_codes() -> Iterator[float]:
-    """How many codes to wait for before each chunk: few at first, soon more, so that a stream
-    starts early and then costs little more than the whole."""
-    codes = float(FIRST_CODES)
-    while True:
-        yield codes
-        codes = min(codes * GROWTH, MOST_CODES)

@@ -8,6 +8,9 @@ from math import prod
 
 # One code is so many samples at 22,050 Hz (Coqui's gpt_code_stride_len).
 SAMPLES_PER_CODE = 1024
+# Codes and conditioning live at the one, the vocoder speaks at the other.
+CODE_RATE = 22_050
+VOCODER_RATE = 24_000
 
 
 @dataclass(frozen=True)

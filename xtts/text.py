@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from xtts.config import ModelConfig
+from xtts.coqui_tokenizer import tokenizer_class
 from xtts.errors import SotaqueError
 
 UNKNOWN = "[UNK]"
@@ -30,15 +31,13 @@ class Tokenizer:
     """`vocab.json` and the front-end of one model."""
 
     def __init__(self, config: ModelConfig, folder: Path) -> None:
-        from TTS.tts.layers.xtts.tokenizer import VoiceBpeTokenizer
-
         self.languages = config.languages
         self.max_tokens = config.gpt.max_text_tokens - RESERVED_TOKENS
         self._frontend = config.text_frontend
         # What the ids of a text depend on; caches of ids carry it.
         vocabulary = (folder / "vocab.json").read_bytes()
         self.fingerprint = hashlib.sha256(vocabulary + self._frontend.encode()).hexdigest()
-        self._coqui: Any = VoiceBpeTokenizer(str(folder / "vocab.json"))
+        self._coqui: Any = tokenizer_class()(str(folder / "vocab.json"))
         # Coqui warns above a number of characters; we count tokens, which is what matters.
         self._coqui.char_limits = dict.fromkeys(self._coqui.char_limits, 1_000_000)
 

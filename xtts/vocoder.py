@@ -16,13 +16,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
-from xtts.audio import CODE_RATE, MEL_BANDS, VOCODER_RATE, speaker_mel
+from xtts.audio import MEL_BANDS, speaker_mel
 from xtts.channels_last import lay_out, widened
+from xtts.chunk_sizes import STEPS_PER_FRAME as STEPS_PER_FRAME
 from xtts.config import ConfigError, ModelConfig
 from xtts.sizes import DVAEShape, VocoderShape
-
-# Steps stand `hop` samples apart at 22,050 Hz while they are frames of a code, then at 24,000 Hz.
-STEPS_PER_FRAME = VOCODER_RATE / CODE_RATE
 
 
 class Vocoder(nn.Module):
