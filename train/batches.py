@@ -1,8 +1,12 @@
 """Clips -> batches: each clip once an epoch, in an order that depends on seed and epoch only.
 
 Shuffle, sort by length inside windows, cut at the budget of audio seconds (longest clip times
-clips), shuffle the batches. The conditioning of each clip is drawn from (seed, epoch, clip), never
-from a global random state: so prefetching, resuming and sampling change no batch.
+clips), shuffle the batches, deal them to the ranks of a run. The conditioning of each clip is drawn
+from (seed, epoch, clip), never from a global random state: so prefetching, resuming and sampling
+change no batch.
+
+A batch is packed (`xtts.segments`), so that it has no padding however its clips differ. Sorting is
+there for the attention on a GPU, which works in a padded grid, and keeps steps equally long.
 """
 
 import logging
@@ -17,6 +21,7 @@ import torch
 from torch import Tensor
 
 from train.dataset import Clip
+from train.grouping import dealt, grouped
 from xtts.audio import CODE_RATE
 from xtts.errors import SotaqueError
 from xtts.rows import Rows, pack
@@ -28,9 +33,6 @@ log = logging.getLogger("train")
 CONDITIONING_SECONDS = (3.0, 6.0)
 MEL_HOP = 256
 MELS_PER_CODE = 4
-# Clips are sorted by length inside windows of so many batches: long enough to save padding, short
-# enough that an epoch stays well mixed.
-WINDOW_BATCHES = 16
 # At most this share of a clip may be its own conditioning, when its speaker has no other clip.
 LARGEST_OWN_SHARE = 1 / 3
 # Reading may fail once, over a network; what fails so often is broken.
@@ -72,7 +74,8 @@ class Batches:
 
     seed: with the epoch, the only thing that the order depends on. batch_seconds: longest clip
     times number of clips, at most. fixed: the same order and conditioning in every epoch
-    (validation).
+    (validation). bucketing: clips of like length together. rank of world_size: whose share of each
+    step this is.
     """
 
     def __init__(
@@ -88,6 +91,9 @@ class Batches:
         conditions: Conditions,
         fixed: bool = False,
         prefetch: bool = True,
+        bucketing: bool = True,
+        rank: int = 0,
+        world_size: int = 1,
     ) -> None:
         self.clips = clips
         self.indices = tuple(indices)
@@ -99,11 +105,18 @@ class Batches:
         self.conditions = conditions
         self.fixed = fixed
         self.prefetch = prefetch
-        self._by_speaker = _grouped(clips, conditions.sources)
+        self.bucketing = bucketing
+        self.rank = rank
+        self.world_size = world_size
+        self._by_speaker = _by_speaker(clips, conditions.sources)
 
     def epoch(self, epoch: int, first: int = 0) -> Iterator[Batch]:
-        """The batches of `epoch`, from batch number `first` on."""
-        planned = self.plan(epoch)[first:]
+        """This rank's batches of `epoch`, behind the first `first` of `plan(epoch)`.
+
+        The plan is the same for every world size, so that a run goes on at another one; each step
+        takes `world_size` batches of it.
+        """
+        planned = dealt(self.plan(epoch)[first:], self.rank, self.world_size)
         if not self.prefetch:
             yield from (self._made(epoch, group) for group in planned)
             return
@@ -140,22 +153,14 @@ class Batches:
     def plan(self, epoch: int) -> list[tuple[int, ...]]:
         """Which clips go together, in order; every clip once."""
         draw = random.Random(f"order/{self.seed}/{0 if self.fixed else epoch}")
-        order = list(self.indices)
-        draw.shuffle(order)
         seconds = [clip.seconds for clip in self.clips]
-        mean = sum(seconds[i] for i in order) / max(1, len(order))
-        window = max(1, int(WINDOW_BATCHES * self.batch_seconds / max(mean, 0.1)))
-        groups = [
-            group
-            for start in range(0, len(order), window)
-            for group in cut(sorted(order[start : start + window], key=seconds.__getitem__),
-                             seconds, self.batch_seconds)
-        ]  # fmt: skip
-        draw.shuffle(groups)
-        return groups
+        return grouped(self.indices, seconds, self.batch_seconds, draw, bucketing=self.bucketing)
 
     def batch(self, epoch: int, group: Sequence[int]) -> Batch:
-        """The batch of these clips as they are heard in `epoch`."""
+        """The batch of these clips as they are heard in `epoch`; of none, one without targets."""
+        if not group:
+            idle = self.batch(epoch, self.indices[:1])
+            return Batch(idle.rows.without_targets(), (), 0.0)
         epoch = 0 if self.fixed else epoch
         heard = [self._conditioning(epoch, clip) for clip in group]
         rows = pack(
@@ -165,6 +170,7 @@ class Batches:
             self.shape,
             stop_input=self.stop_input,
             unheard=[unheard for _, unheard in heard],
+            padded=False,
         )
         return Batch(rows, tuple(group), sum(self.clips[clip].seconds for clip in group))
 
@@ -188,27 +194,7 @@ class Batches:
         return torch.from_numpy(mel[:, first : first + frames].astype(np.float32)), first
 
 
-def cut(
-    order: Sequence[int], seconds: Sequence[float], batch_seconds: float
-) -> list[tuple[int, ...]]:
-    """Cuts clips into groups whose longest clip times their number stays within the budget.
-
-    A clip longer than the budget is a group of its own.
-    """
-    groups: list[list[int]] = []
-    longest = 0.0
-    for clip in order:
-        longer = max(longest, seconds[clip])
-        if groups and longer * (len(groups[-1]) + 1) <= batch_seconds:
-            groups[-1].append(clip)
-            longest = longer
-        else:
-            groups.append([clip])
-            longest = seconds[clip]
-    return [tuple(group) for group in groups]
-
-
-def _grouped(clips: Sequence[Clip], sources: Sequence[int]) -> dict[str, list[int]]:
+def _by_speaker(clips: Sequence[Clip], sources: Sequence[int]) -> dict[str, list[int]]:
     groups: dict[str, list[int]] = {}
     for index in sources:
         groups.setdefault(clips[index].speaker, []).append(index)

@@ -11,9 +11,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from xtts.cache import Cache
 from xtts.conditioning import ConditioningEncoder, PerceiverResampler, conditioning_latents
+from xtts.hearing import packed_latents
 from xtts.rows import Rows
 from xtts.sizes import GPTShape
 from xtts.transformer import Transformer, initialise
@@ -21,6 +23,9 @@ from xtts.transformer import Transformer, initialise
 PREFIX = "gpt."
 # On disk these are Hugging Face Conv1D weights, [in, out].
 _TURNED = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
+
+# Targets whose logits are held at once: 6,681 text ids in float32 take 55 MB.
+LOGITS_CHUNK = 2048
 
 
 class Losses(NamedTuple):
@@ -67,8 +72,8 @@ class GPT(nn.Module):
     # Training
 
     def hidden(self, rows: Rows) -> Tensor:
-        """The packed forward: `[rows * length, width]`, normed, of every slot of the grid."""
-        latents = self.conditioning_latents(rows.conditioning, rows.conditioning_lengths)
+        """The training forward: `[rows * length, width]`, normed, of every slot of the grid."""
+        latents = self._heard(rows)
         text = self.text_embedding(rows.text) + self.text_pos_embedding(rows.text_positions)
         audio = self.mel_embedding(rows.audio) + self.mel_pos_embedding(rows.audio_positions)
         # Filled slot by slot, so that padding costs no embedding and its gradient is nowhere.
@@ -76,20 +81,29 @@ class GPT(nn.Module):
         grid = grid.index_copy(0, rows.conditioning_slots, latents.flatten(0, 1).to(grid.dtype))
         grid = grid.index_copy(0, rows.text_slots, text)
         grid = grid.index_copy(0, rows.audio_slots, audio)
-        seen = self.gpt(grid.view(rows.rows, rows.length, -1))
+        seen = self.gpt(grid.view(rows.rows, rows.length, -1), rows.segments)
         return self.final_norm(seen).flatten(0, 1)
 
     def losses(self, rows: Rows) -> Losses:
-        """Cross-entropy of text and of audio, each the mean over its targets in the batch."""
+        """Cross-entropy of text and audio, each the mean over its targets in the batch; 0 where it
+        has none."""
         hidden = self.hidden(rows)
-        text = self.text_head(hidden.index_select(0, rows.text_target_slots))
-        audio = self.mel_head(hidden.index_select(0, rows.audio_target_slots))
         return Losses(
-            F.cross_entropy(text.float(), rows.text_targets),
-            F.cross_entropy(audio.float(), rows.audio_targets),
+            cross_entropy(self.text_head, hidden, rows.text_target_slots, rows.text_targets),
+            cross_entropy(self.mel_head, hidden, rows.audio_target_slots, rows.audio_targets),
             len(rows.text_targets),
             len(rows.audio_targets),
         )
+
+    def _heard(self, rows: Rows) -> Tensor:
+        """Latents `[clips, 32, width]` of the conditioning."""
+        if rows.frames is None:
+            return self.conditioning_latents(rows.conditioning, rows.conditioning_lengths)
+        frames = rows.conditioning.transpose(1, 2).flatten(0, 1)
+        return packed_latents(
+            self.conditioning_encoder, self.conditioning_perceiver,
+            frames.index_select(0, rows.frames.slots), rows.frames,
+        )  # fmt: skip
 
     # Speaking
 
@@ -117,6 +131,30 @@ class GPT(nn.Module):
         audio logits `[batch, audio_ids]`) of the last of them."""
         latent = self.final_norm(self.gpt(embedded, cache)[:, -1])
         return latent, self.mel_head(latent)
+
+
+def cross_entropy(head: nn.Module, hidden: Tensor, slots: Tensor, targets: Tensor) -> Tensor:
+    """Mean cross-entropy in float32 of `head` at these slots of `hidden`.
+
+    Where there are many targets no more than a chunk of their logits is held: backwards each chunk
+    is computed again, which is 2 % of a step of XTTS-v2.
+    """
+    total = hidden.new_zeros((), dtype=torch.float32)
+    pieces = list(zip(slots.split(LOGITS_CHUNK), targets.split(LOGITS_CHUNK), strict=True))
+    for where, wanted in pieces:
+        if len(pieces) > 1 and torch.is_grad_enabled():
+            part = checkpoint(
+                _summed, head, hidden, where, wanted, use_reentrant=False, preserve_rng_state=False
+            )
+        else:
+            part = _summed(head, hidden, where, wanted)
+        total = total + part
+    return total / max(1, len(targets))
+
+
+def _summed(head: nn.Module, hidden: Tensor, slots: Tensor, targets: Tensor) -> Tensor:
+    logits = head(hidden.index_select(0, slots))
+    return F.cross_entropy(logits.float(), targets, reduction="sum")
 
 
 def new_gpt(shape: GPTShape, seed: int) -> GPT:

@@ -3,16 +3,17 @@
     [ 32 conditioning | START t1 … tn (STOP) | START c1 … cm STOP STOP STOP ]
                         t1 … tn STOP           c1 … cm  STOP STOP STOP STOP     <- targets
 
-Rows are right-padded and need no mask: attention is causal, so padding behind a row is never seen
-by it. Coqui puts text and audio at fixed columns and masks the gaps; since positions are added per
-part, the results are the same. Coqui also masks the text STOP *input* while training and feeds it
-while speaking: `stop_input` says which of both the model at hand was trained with.
+Coqui puts text and audio at fixed columns and masks the gaps; since positions are added per part,
+the results are the same. Coqui also masks the text STOP *input* while training and feeds it while
+speaking: `stop_input` says which of both the model at hand was trained with.
 
-Tokens of all rows lie flat, without padding; `*_slots` say where in the padded `[rows * length]`
-grid each one goes. So embeddings and heads run on real tokens only, and nothing needs a
-host-device synchronisation.
+Clips lie right-padded, one a row, and need no mask, because causal attention never sees what is
+behind; or packed, all in one row without padding (`xtts.segments`), and say the same. Tokens lie
+flat in any case; `*_slots` say where in the `[rows * length]` grid each one goes. So embeddings and
+heads run on real tokens only, and nothing needs a host-device synchronisation.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 
 from xtts.conditioning import NUM_LATENTS
+from xtts.segments import Segments
 from xtts.sizes import GPTShape
 
 # ceil(samples / 1024) codes, then four STOP targets: Coqui's `code_lengths = … + 3`, plus one.
@@ -31,9 +33,10 @@ STOP_TARGETS = 4
 class Rows:
     """A batch for `GPT.losses`; all tensors may be moved with `to`.
 
-    rows, length: the padded grid. text_*, audio_*: flat tokens, their positions within their part
-    and their slots in the grid. *_targets with *_target_slots: what is to be predicted where.
-    conditioning: mel [rows, 80, frames]; conditioning_lengths [rows] in frames.
+    rows, length: the grid; a packed batch is one row. text_*, audio_*: flat tokens, their positions
+    within their part and their slots in the grid. *_targets with *_target_slots: what is to be
+    predicted where. conditioning: mel [clips, 80, frames]; conditioning_lengths [clips] in frames.
+    segments: the clips of a packed row, frames: their conditioning; None where clips are padded.
     """
 
     rows: int
@@ -51,15 +54,38 @@ class Rows:
     audio_slots: Tensor
     audio_targets: Tensor
     audio_target_slots: Tensor
+    segments: Segments | None = None
+    frames: Segments | None = None
 
     def to(self, device: torch.device | str) -> "Rows":
         """The same rows on `device`; the copy does not wait."""
-        moved: dict[str, Any] = {
-            name: value.to(device, non_blocking=True)
-            for name, value in vars(self).items()
-            if isinstance(value, Tensor)
-        }
+        moved: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                moved[name] = value.to(device, non_blocking=True)
+            elif isinstance(value, Segments):
+                moved[name] = value.to(device)
         return replace(self, **moved)
+
+    def pinned(self) -> "Rows":
+        """The same rows in memory that a GPU can copy from by itself."""
+        moved: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                moved[name] = value.pin_memory()
+            elif isinstance(value, Segments):
+                moved[name] = value.pinned()
+        return replace(self, **moved)
+
+    def without_targets(self) -> "Rows":
+        """The same rows, from which nothing is learned."""
+        return replace(
+            self,
+            text_targets=self.text_targets[:0],
+            text_target_slots=self.text_target_slots[:0],
+            audio_targets=self.audio_targets[:0],
+            audio_target_slots=self.audio_target_slots[:0],
+        )
 
     @property
     def used(self) -> int:
@@ -80,24 +106,31 @@ def pack(
     *,
     stop_input: bool,
     unheard: Sequence[tuple[int, int]] | None = None,
+    padded: bool = True,
 ) -> Rows:
-    """Lays clips out as rows.
+    """Lays clips out, each in a padded row of its own, or all in one row without padding.
 
     tokens[i] [n], codes[i] [m], conditioning[i] [80, frames]. `unheard[i]` = (first, last + 1)
     codes of clip i that are no targets, because its conditioning was cut there.
     """
     lengths = [row_length(len(t), len(c), stop_input) for t, c in zip(tokens, codes, strict=True)]
-    length = max(lengths)
+    taken = [max(lengths)] * len(lengths) if padded else lengths
+    starts = [0, *itertools.accumulate(taken)]
     text, audio = _Part(), _Part()
     for index, (tokens_of_clip, codes_of_clip) in enumerate(zip(tokens, codes, strict=True)):
-        start = index * length + NUM_LATENTS
+        start = starts[index] + NUM_LATENTS
         silent = unheard[index] if unheard else (0, 0)
         inputs, targets = _text(tokens_of_clip, shape, stop_input)
         text.add(start, inputs, targets, skip=(0, 0))
         audio.add(start + len(inputs), *_audio(codes_of_clip, shape), skip=silent)
     mels, mel_lengths = _padded(conditioning)
-    grid = torch.arange(len(tokens))[:, None] * length + torch.arange(NUM_LATENTS)
-    return Rows(len(tokens), length, mels, mel_lengths, grid.flatten(), *text.flat(), *audio.flat())
+    grid = (torch.tensor(starts[:-1])[:, None] + torch.arange(NUM_LATENTS)).flatten()
+    rows, length = (len(tokens), taken[0]) if padded else (1, starts[-1])
+    found = Rows(rows, length, mels, mel_lengths, grid, *text.flat(), *audio.flat())
+    if padded:
+        return found
+    frames = Segments.of(mel_lengths.tolist())
+    return replace(found, segments=Segments.of(lengths), frames=frames)
 
 
 def _text(tokens: Tensor, shape: GPTShape, stop_input: bool) -> tuple[Tensor, Tensor]:
@@ -127,8 +160,9 @@ class _Part:
         for column, values in zip(self.columns, (*found, start + aim[kept]), strict=True):
             column.append(values)
 
-    def flat(self) -> list[Tensor]:
-        return [torch.cat(column) for column in self.columns]
+    def flat(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        first, second, third, fourth, fifth = (torch.cat(column) for column in self.columns)
+        return first, second, third, fourth, fifth
 
 
 def _padded(mels: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

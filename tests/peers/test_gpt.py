@@ -48,14 +48,14 @@ def our_rows(batch: dict, shape: GPTShape, **options) -> Rows:
     )  # fmt: skip
 
 
-def check_losses_and_gradients(shape: GPTShape, seconds: list[float]) -> None:
+def check_losses_and_gradients(shape: GPTShape, seconds: list[float], padded: bool = False) -> None:
     coqui = coqui_gpt(shape).train()
     ours = ours_from(coqui, shape).train()
     batch = a_batch(shape, seconds)
 
     theirs = coqui_losses(coqui, batch)
     (0.01 * theirs[0] + theirs[1]).backward()
-    found = ours.losses(our_rows(batch, shape))
+    found = ours.losses(our_rows(batch, shape, padded=padded))
     (0.01 * found.text + found.audio).backward()
 
     assert found.text.item() == pytest.approx(theirs[0].item(), abs=1e-5)
@@ -67,7 +67,15 @@ def check_losses_and_gradients(shape: GPTShape, seconds: list[float]) -> None:
         assert difference < 1e-4, f"{name}: {difference:.1e}"
 
 
-def test_losses_and_gradients_equal_coquis():
+@pytest.mark.parametrize("padded", [True, False])
+def test_losses_and_gradients_equal_coquis(padded: bool):
+    check_losses_and_gradients(SMALL, [1.7, 0.6, 2.9], padded)
+
+
+def test_losses_and_gradients_equal_coquis_however_few_logits_are_held(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr("xtts.gpt.LOGITS_CHUNK", 7)
     check_losses_and_gradients(SMALL, [1.7, 0.6, 2.9])
 
 

@@ -1,14 +1,15 @@
 """Which clips go together, in which order, and what each is conditioned on."""
 
+import itertools
 import time
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from train.batches import Batch, BatchError, Batches, Conditions, cut
+from train.batches import Batch, BatchError, Batches, Conditions
 from train.clips import Clip
 from xtts.sizes import GPTShape
 
@@ -57,11 +58,16 @@ def made(clips: list[Clip], **changes) -> Batches:
 def same(one: Batch, other: Batch) -> bool:
     if (one.clips, one.audio_seconds) != (other.clips, other.audio_seconds):
         return False
-    for field in fields(one.rows):
-        left, right = getattr(one.rows, field.name), getattr(other.rows, field.name)
-        if not (torch.equal(left, right) if torch.is_tensor(left) else left == right):
-            return False
-    return True
+    return equal(one.rows, other.rows)
+
+
+def equal(one: object, other: object) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return torch.equal(one, other)
+    if not is_dataclass(one):
+        return one == other
+    names = [field.name for field in fields(one)]
+    return all(equal(getattr(one, name), getattr(other, name)) for name in names)
 
 
 def all_same(one: list[Batch], other: list[Batch]) -> bool:
@@ -95,11 +101,6 @@ def test_the_budget_is_kept_and_used():
     assert np.mean(costs) > 30.0
     padding = 1 - sum(clip.seconds for clip in clips) / sum(costs)
     assert padding < 0.1
-
-
-def test_a_clip_longer_than_the_budget_stands_alone():
-    assert cut([0, 1, 2, 3], [1.0, 1.0, 9.0, 1.0], 2.5) == [(0, 1), (2,), (3,)]
-    assert cut([], [], 2.5) == []
 
 
 def test_batches_are_not_sorted_by_length():
@@ -262,3 +263,56 @@ def test_batches_leave_the_cache_as_it_is():
     for batch in batches.epoch(1):
         batch.rows.conditioning.mul_(2)
     assert all((mel == n).all() for n, mel in mels.items())
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 30, 61])
+@pytest.mark.parametrize("world_size", [1, 2, 3, 8])
+def test_every_clip_is_dealt_once_and_every_rank_has_as_many_steps(count: int, world_size: int):
+    clips = some_clips(count)
+    ranks = [made(clips, rank=rank, world_size=world_size) for rank in range(world_size)]
+    plan = ranks[0].plan(2)
+    assert all(batches.plan(2) == plan for batches in ranks)
+    for first in (0, 1, len(plan)):
+        seen = [[batch.clips for batch in batches.epoch(2, first)] for batches in ranks]
+        left = sorted(clip for group in plan[first:] for clip in group)
+        assert sorted(clip for rank in seen for group in rank for clip in group) == left
+        assert {len(rank) for rank in seen} == {-(-len(plan[first:]) // world_size)}
+
+
+def test_a_rank_without_a_clip_takes_part_and_learns_nothing():
+    batches = made(some_clips(3), rank=1, world_size=2, batch_seconds=100.0)
+    batches.indices = (0,)
+    (batch,) = batches.epoch(1)
+    assert batch.clips == () and batch.audio_seconds == 0
+    assert len(batch.rows.text_targets) == len(batch.rows.audio_targets) == 0
+    assert len(batch.rows.audio) > 0
+
+
+def test_without_bucketing_the_same_clips_come_in_another_order():
+    clips = some_clips(60)
+    sorted_, plain = made(clips), made(clips, bucketing=False)
+    assert sorted_.plan(1) != plain.plan(1)
+    for batches in (sorted_, plain):
+        assert sorted(n for group in batches.plan(1) for n in group) == list(range(60))
+    first = {batch.clips[0]: batch for batch in plain.epoch(1) if len(batch.clips) == 1}
+    for group in sorted_.plan(1):
+        for clip in group:
+            if clip in first:  # a clip is heard the same, whoever is beside it
+                assert same(first[clip], sorted_.batch(1, (clip,)))
+
+
+def long_tailed(count: int) -> list[Clip]:
+    """Lengths as of conversations: most clips are short, a few fill what is allowed."""
+    draw = np.random.default_rng(1)
+    seconds = np.clip(draw.lognormal(np.log(2.5), 0.8, count), 0.5, 11.6)
+    return [
+        Clip(**{**vars(clip), "seconds": float(s)})
+        for clip, s in zip(some_clips(count), seconds, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("bucketing", [True, False])
+def test_a_batch_has_no_padding_however_long_the_tail_is(bucketing: bool):
+    batches = made(long_tailed(300), batch_seconds=40.0, bucketing=bucketing)
+    for batch in itertools.islice(batches.epoch(1), 10):
+        assert batch.rows.used == batch.rows.rows * batch.rows.length
