@@ -24,11 +24,10 @@ LOOK_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Target:
-    """What is to speak. epoch: None for a voice that is no epoch."""
+    """What is to speak. sha256: of the epoch's checkpoint; "" for a voice that is no epoch."""
 
     voice: Voice
-    run: str | None = None
-    epoch: Epoch | None = None
+    sha256: str = ""
 
 
 class Follower:
@@ -67,25 +66,28 @@ class Follower:
         sha256 = self.engine.standing.sha256 if self.engine.standing else ""
         for name, run in self.runs.items():
             for epoch in run.epochs.values():
-                if sha256 and epoch.sha256 == sha256:
+                if sha256 and sha256 in (epoch.sha256, epoch.sampled):
                     return {"run": name, "epoch": epoch.number}
         return None
 
     async def promote(self, run_id: str, epoch: Epoch) -> None:
         """Speaks with an epoch, and goes on with it after a restart. Raises Refusal."""
         async with self._changing:
-            target = _of_epoch(self.settings, run_id, epoch)
+            target = _of_epoch(self.settings, epoch)
             if not self._speaks_already(target):
                 await self._turn_to(target)
             self.promotion = Promotion(run_id, epoch.number, epoch.sha256)
-            promotion.keep(self.settings.voices_dir, self.promotion)
-        self.tell()
+            self.tell()
+            # A copy of 2 GB takes a while.
+            await asyncio.to_thread(
+                promotion.keep, self.settings.voices_dir, self.promotion, epoch.checkpoint
+            )
 
     async def demote(self) -> None:
         """Follows VOICE again. Raises Refusal."""
         async with self._changing:
             self.promotion = None
-            promotion.keep(self.settings.voices_dir, None)
+            await asyncio.to_thread(promotion.keep, self.settings.voices_dir, None)
             await self.look()
             target = self.wanted()
             if not self._speaks_already(target):
@@ -154,18 +156,21 @@ class Follower:
     def _newest(self, *, best: bool) -> Target | None:
         run = self.runs.get(CURRENT)
         epochs = [epoch for epoch in run.epochs.values() if epoch.checkpoint] if run else []
-        epochs = [epoch for epoch in epochs if _name(epoch) not in self._refused]
+        epochs = [one for one in epochs if _name(one.number, one.sha256) not in self._refused]
         if best:
             losses = [(loss, epoch) for epoch in epochs if (loss := _loss(epoch)) is not None]
             epochs = [min(losses, key=lambda one: one[0])[1]] if losses else epochs
-        return _of_epoch(self.settings, CURRENT, epochs[-1]) if epochs else None
+        return _of_epoch(self.settings, epochs[-1]) if epochs else None
 
     def _promoted(self, wanted: Promotion) -> Target | None:
-        """By its hash: the run may have moved to the archive since."""
-        for name, run in self.runs.items():
+        """By its hash: the run may have moved to the archive since, or the trainer pruned it."""
+        for run in self.runs.values():
             epoch = run.epochs.get(wanted.epoch)
             if epoch and epoch.checkpoint and epoch.sha256 == wanted.sha256:
-                return _of_epoch(self.settings, name, epoch)
+                return _of_epoch(self.settings, epoch)
+        if kept := promotion.kept(self.settings.voices_dir, wanted):
+            name = _name(wanted.epoch, wanted.sha256)
+            return Target(_voice(self.settings, str(kept), name), wanted.sha256)
         return None
 
     async def _turn_if_needed(self) -> None:
@@ -173,7 +178,10 @@ class Follower:
         if self.engine.standing is None or self.engine.child is None:
             self.engine.wanted = target.voice
             return
-        if self._speaks_already(target) or target.voice.name in self._refused:
+        if self._speaks_already(target):
+            self.engine.wanted = target.voice  # the same weights may lie elsewhere now
+            return
+        if target.voice.name in self._refused:
             return
         try:
             await self._turn_to(target)
@@ -190,7 +198,10 @@ class Follower:
 
     def _speaks_already(self, target: Target) -> bool:
         standing = self.engine.standing
-        return standing is not None and standing.voice == target.voice
+        if standing is None:
+            return False
+        same = bool(target.sha256) and standing.sha256 == target.sha256
+        return same or standing.voice == target.voice
 
     async def _turn_to(self, target: Target) -> None:
         await self.engine.open(target.voice)
@@ -209,13 +220,13 @@ class Follower:
                     return
 
 
-def _of_epoch(settings: ApiSettings, run_id: str, epoch: Epoch) -> Target:
-    voice = _voice(settings, str(epoch.checkpoint), _name(epoch))
-    return Target(voice, run_id, epoch)
+def _of_epoch(settings: ApiSettings, epoch: Epoch) -> Target:
+    name = _name(epoch.number, epoch.sha256)
+    return Target(_voice(settings, str(epoch.checkpoint), name), epoch.sha256)
 
 
-def _name(epoch: Epoch) -> str:
-    return f"epoch {epoch.number} ({epoch.sha256[:8]})"
+def _name(epoch: int, sha256: str) -> str:
+    return f"epoch {epoch} ({sha256[:8]})"
 
 
 def _loss(epoch: Epoch) -> float | None:

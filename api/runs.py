@@ -43,6 +43,11 @@ class Epoch:
         written = self.manifest.files.get(self.checkpoint.name)
         return written.sha256 if written else ""
 
+    @property
+    def sampled(self) -> str:
+        """The SHA-256 of the checkpoint that spoke its sample: stays when that is pruned."""
+        return str((self.sample or {}).get("checkpoint_sha256") or "")
+
 
 @dataclass(frozen=True)
 class Run:

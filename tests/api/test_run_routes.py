@@ -1,5 +1,6 @@
 """Runs, samples, curves and promotion, with a run folder that grows while the service is up."""
 
+import errno
 import json
 import os
 import shutil
@@ -11,11 +12,12 @@ from typing import Any
 import httpx
 import pytest
 
-from api import runs
+from api import promotion, runs
 from tests.api.conftest import Running, running, settings_in
 from tests.api.run_folders import write_epoch
 from tests.api.test_speech_routes import wanted
 from xtts.locks import lock
+from xtts.manifests import read_manifest
 from xtts.runs import RunFolder
 
 
@@ -104,6 +106,84 @@ def test_a_promotion_outlives_the_service_and_a_move_to_the_archive(
     with running(settings_in(tmp_path)) as again:
         again.wait_ready()
         assert served(again) == {"run": "20260202T000000Z", "epoch": 1}
+
+
+def pruned(output: Path, epoch: int) -> None:
+    """As the trainer prunes: the manifest first; the sample stays."""
+    run = RunFolder(output)
+    run.manifest_path(epoch).unlink()
+    run.checkpoint_path(epoch).unlink()
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_promoted_epoch_that_is_pruned_speaks_on_also_after_a_restart(
+    service: Running,
+    output: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    linked: bool,
+) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    if not linked:
+        monkeypatch.setattr("api.promotion.os.link", no_links)
+    before = {"run": "current", "epoch": 1}
+    service.client.post("/v1/runs/current/epochs/1/promote")
+    (kept,) = (tmp_path / "voices" / "promoted").glob("*/checkpoints/checkpoint_epoch_1.pt")
+    assert kept.read_bytes() == b"epoch 1" and (kept.stat().st_nlink > 1) is linked
+    assert (kept.parent.parent / "samples" / "epoch_1_reference.wav").is_file()
+    assert read_manifest(kept.with_suffix(".json")).epoch == 1
+    child = service.parts.engine.child.pid
+    pruned(output, 1)
+    engine = service.parts.engine
+    service.wait_until(lambda: engine.wanted.wanted["name"] == str(kept), 5)
+    assert served(service) == before
+    # It speaks with the same weights: nothing was opened again.
+    assert engine.standing.voice.wanted["name"] != str(kept)
+    assert service.parts.engine.child.pid == child
+    with running(settings_in(tmp_path)) as again:
+        again.wait_ready()
+        assert served(again) == before
+        assert again.client.get("/status").json()["state"] == "ready"
+        assert again.client.delete("/v1/promotion").json()["served"]["epoch"] == 2
+    assert list((tmp_path / "voices" / "promoted").iterdir()) == []
+
+
+def test_only_one_promotion_is_kept(service: Running, output: Path, tmp_path: Path) -> None:
+    old = tmp_path / "voices" / "promoted" / "of a replica"
+    old.mkdir(parents=True)
+    for epoch in (1, 2, 1):
+        service.client.post(f"/v1/runs/current/epochs/{epoch}/promote")
+        kept = list((tmp_path / "voices" / "promoted").glob("*/checkpoints/*.pt"))
+        assert [path.name for path in kept] == [f"checkpoint_epoch_{epoch}.pt"]
+        assert old.exists()
+    os.utime(old, (1, 1))
+    service.client.post("/v1/runs/current/epochs/2/promote")
+    assert not old.exists()
+
+
+def test_without_room_for_it_a_promotion_is_served_and_said_to_be_in_danger(
+    service: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("api.promotion.os.link", full)
+    monkeypatch.setattr("api.promotion.replace_file", full)
+    answer = service.client.post("/v1/runs/current/epochs/1/promote")
+    assert (answer.status_code, answer.json()["code"]) == (507, "not_kept")
+    assert "No space left" in answer.json()["detail"]
+    assert served(service) == {"run": "current", "epoch": 1}
+    with running(settings_in(tmp_path)) as again:
+        again.wait_ready()
+        assert served(again) == {"run": "current", "epoch": 1}
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"run": "x", "epoch": 1, "sha256": "../x"}'])
+def test_a_damaged_promotion_is_none(tmp_path: Path, content: str) -> None:
+    (tmp_path / "promotion.json").write_text(content)
+    assert promotion.read(tmp_path) is None
 
 
 def test_requests_in_flight_finish_on_the_old_voice_and_none_fails(service: Running) -> None:
