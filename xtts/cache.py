@@ -22,37 +22,58 @@ class Cache(Protocol):
         """Counts `time` new positions, behind the last layer."""
 
 
-@dataclass
 class KeyValueCache:
     """Storage is allocated once; `length` positions of it are in use.
 
-    keys, values: [layers, batch, heads, capacity, head_width].
+    Keys and values of a position lie beside each other, so that one copy writes both.
+    entries: [layers, batch, 2, heads, capacity, head_width].
     """
 
-    keys: Tensor
-    values: Tensor
-    length: int = 0
+    def __init__(self, entries: Tensor) -> None:
+        self.entries = entries
+        self.length = 0
+        # A list, because taking a layer out of a tensor costs more than attending in it.
+        self._layers = [entries.select(0, layer) for layer in range(len(entries))]
 
     @staticmethod
     def empty(
         layers: int, batch: int, heads: int, capacity: int, head_width: int, like: Tensor
     ) -> "KeyValueCache":
         """A cache of `capacity` positions with the type and device of `like`."""
-        shape = (layers, batch, heads, capacity, head_width)
-        return KeyValueCache(like.new_zeros(shape), like.new_zeros(shape))
+        return KeyValueCache(like.new_zeros(layers, batch, 2, heads, capacity, head_width))
+
+    @property
+    def keys(self) -> Tensor:
+        """[layers, batch, heads, capacity, head_width]."""
+        return self.entries[:, :, 0]
+
+    @property
+    def values(self) -> Tensor:
+        """As `keys`."""
+        return self.entries[:, :, 1]
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Any number of positions into an empty cache, afterwards one at a time."""
         time = keys.shape[2]
         if self.length and time != 1:
             raise ValueError(f"{time} positions at once behind {self.length} cached ones")
-        end = self.length + time
-        self.keys[layer, :, :, self.length : end] = keys
-        self.values[layer, :, :, self.length : end] = values
-        seen, said = self.keys[layer, :, :, :end], self.values[layer, :, :, :end]
-        # One new position sees everything: no mask. Several see what is before them, which
-        # `is_causal` says only when the cache was empty.
-        return F.scaled_dot_product_attention(queries, seen, said, is_causal=time > 1)
+        packed = torch.stack((queries, keys, values), 1)
+        if self.length:
+            return self.attend_next(layer, packed)
+        self._layers[layer].narrow(3, 0, time).copy_(packed[:, 1:])
+        return F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+
+    def attend_next(self, layer: int, packed: Tensor) -> Tensor:
+        """As `xtts.step.NextCache` says."""
+        entries = self._layers[layer]
+        entries.narrow(3, self.length, 1).copy_(packed.narrow(1, 1, 2))
+        keys, values = entries.narrow(3, 0, self.length + 1).unbind(1)
+        # One new position sees everything: no mask.
+        queries = packed.select(1, 0)
+        if entries.dtype == packed.dtype:
+            return F.scaled_dot_product_attention(queries, keys, values)
+        mixed = F.scaled_dot_product_attention(queries.to(entries.dtype), keys, values)
+        return mixed.to(packed.dtype)
 
     def advance(self, time: int) -> None:
         self.length += time
@@ -76,6 +97,14 @@ class SlotCaches:
                 mixed[own] = cache.attend(layer, queries[own], keys[own], values[own])
         return mixed
 
+    def attend_next(self, layer: int, packed: Tensor) -> Tensor:
+        """As `xtts.step.NextCache` says."""
+        mixed = torch.zeros_like(packed[:, 0])
+        for row, cache in enumerate(self.rows):
+            if cache is not None:
+                mixed[row : row + 1] = cache.attend_next(layer, packed[row : row + 1])
+        return mixed
+
     def advance(self, time: int) -> None:
         for cache in self.rows:
             if cache is not None:
@@ -95,6 +124,12 @@ class StaticCaches:
     lengths: Tensor
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """One position of each slot."""
+        return self.attend_next(layer, torch.stack((queries, keys, values), 1))
+
+    def attend_next(self, layer: int, packed: Tensor) -> Tensor:
+        """As `xtts.step.NextCache` says."""
+        queries, keys, values = packed.unbind(1)
         slots = torch.arange(len(self.lengths), device=self.lengths.device)
         self.keys[layer][slots, :, self.lengths] = keys[:, :, 0]
         self.values[layer][slots, :, self.lengths] = values[:, :, 0]

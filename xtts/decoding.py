@@ -16,6 +16,7 @@ from xtts.conditioning import NUM_LATENTS
 from xtts.faults import NotFinite
 from xtts.gpt import GPT
 from xtts.sizes import Decoding
+from xtts.step import Step
 
 # Coqui fills the prefix with this id, and its repetition penalty sees it.
 PLACEHOLDER_ID = 1
@@ -108,8 +109,9 @@ def codes_one_by_one(
     """Yields `utterance` after each of its steps, until it is done."""
     cache = begin(gpt, latents, text, utterance)
     yield utterance
+    step, place = Step(gpt), torch.zeros_like(utterance.code)
     while not utterance.done:
-        latent, logits = gpt.step(gpt.audio_input(utterance.code, utterance.position), cache)
+        latent, logits = step(utterance.code, place.fill_(utterance.position), cache)
         utterance.take(latent[0], logits[0])
         yield utterance
 

@@ -13,6 +13,7 @@ from xtts.cache import SlotCaches
 from xtts.decoding import Decoded, DecodingError, Utterance, begin
 from xtts.errors import SotaqueError
 from xtts.gpt import GPT
+from xtts.step import Step
 
 
 class NoFreeSlotError(SotaqueError):
@@ -26,6 +27,7 @@ class Slots:
         self.gpt = gpt
         self.utterances: list[Utterance | None] = [None] * count
         self._caches = SlotCaches([None] * count)
+        self._step = Step(gpt)
 
     @property
     def free(self) -> int:
@@ -73,7 +75,7 @@ class Slots:
             else:
                 self._caches.rows[slot] = None
         try:
-            latents, logits = self.gpt.step(self.gpt.audio_input(codes, positions), self._caches)
+            latents, logits = self._step(codes, positions, self._caches)
         finally:
             self._caches.rows[:] = rows
         for slot in speaking:
