@@ -1,0 +1,108 @@
+"""Looks at the machine and at ONNX Runtime, and tries a provider in a child."""
+
+import importlib.util
+import json
+import re
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from xtts import environment
+from xtts.children import ask
+from xtts.doctor import programs, system
+from xtts.doctor.machine import AMD, INTEL
+from xtts.onnx_sessions.evidence import Surroundings, Trial
+from xtts.onnx_sessions.providers import LIBRARIES, PROVIDERS, Wish
+
+_LIMIT_SECONDS = 90.0
+_KEPT_CHARACTERS = 8000
+# What a terminal would show as colour.
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+
+
+@cache
+def surroundings(root: Path = Path("/")) -> Surroundings:
+    """What needs no attempt: packages, files, devices. Once per process."""
+    folder = runtime_folder()
+    build = folder / "build_and_package_info.py" if folder else Path()
+    files = {path.name for path in folder.glob("libonnxruntime_providers_*")} if folder else set()
+    driver = system.driver_version(root)
+    nodes = system.nodes(root)
+    container = system.container(root, {})
+    cards = {card.vendor for card in system.graphics(root).cards}
+    gpus = {
+        "nvidia": bool(nodes.gpus or "dxg" in nodes.names),
+        "amd": AMD in cards and (root / "dev/kfd").exists(),
+        "intel": INTEL in cards,
+    }
+    return Surroundings(
+        packages=programs.onnx_packages(),
+        build=programs.build_word(build, "package_name"),
+        cuda=programs.build_word(build, "cuda_version"),
+        torch_cuda=_torch_cuda(),
+        libraries=frozenset(files),
+        gpus=frozenset(name for name, there in gpus.items() if there),
+        driver=driver,
+        system=sys.platform,
+        distribution=system.system_names(root),
+        in_container=container.inside,
+        hint=environment.gpu_hint(bool(driver), bool(nodes.gpus), container.inside),
+    )
+
+
+def runtime_folder() -> Path | None:
+    """Where ONNX Runtime's libraries are; None where it is not installed."""
+    spec = importlib.util.find_spec("onnxruntime")
+    return Path(spec.origin).parent / "capi" if spec and spec.origin else None
+
+
+def present(seen: Surroundings) -> tuple[str, ...]:
+    """The kinds that `auto` tries: those for which this build brings a library, or that the whole
+    build is for."""
+    found = []
+    for kind, names in PROVIDERS.items():
+        built_for = any(LIBRARIES.get(name) in seen.libraries for name in names)
+        if built_for or (kind == "directml" and "onnxruntime-directml" in seen.packages):
+            found.append(kind)
+    return tuple(found)
+
+
+@cache
+def trial(wish: Wish) -> Trial:
+    """What came of trying a wish: of AMD's two names the first that this build knows. Once per
+    process: a driver does not get well beside a program that runs, and a child costs a second."""
+    attempts = [tried(PROVIDERS[wish.kind][0], wish.options())]
+    for provider in PROVIDERS[wish.kind][1:]:
+        if not attempts[-1].known:
+            attempts.append(tried(provider, wish.options()))
+    return next((one for one in attempts if one.known), attempts[0])
+
+
+def tried(provider: str, options: dict[str, str]) -> Trial:
+    """One attempt in a child; what it wrote to file descriptors 1 and 2 is kept."""
+    with tempfile.TemporaryDirectory(prefix="sotaque-onnx-") as folder:
+        result = Path(folder) / "trial.json"
+        command = (sys.executable, "-m", "xtts.onnx_sessions.trial_child", provider,
+                   json.dumps(options), str(result))  # fmt: skip
+        answer = ask(command, _LIMIT_SECONDS)
+        log = plain(f"{answer.out}\n{answer.errors}")
+        if answer.code != 0 or not result.is_file():
+            return Trial(provider, log=log, ending=answer.last_error or "it gave no answer")
+        told = json.loads(result.read_text(encoding="utf-8"))
+    return Trial(
+        provider, bool(told["known"]), tuple(told["active"]), told["nodes"], told.get("distance"),
+        f"{log}\n{told['log']}".strip(), str(told["fault"]), "", str(told.get("version", "")),
+    )  # fmt: skip
+
+
+def plain(log: str) -> str:
+    """Without colours, and no longer than a person would read."""
+    return _COLOUR.sub("", log).strip()[-_KEPT_CHARACTERS:]
+
+
+def _torch_cuda() -> str:
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return ""
+    return programs.build_word(Path(spec.origin).parent / "version.py", "cuda")

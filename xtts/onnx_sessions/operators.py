@@ -1,0 +1,83 @@
+"""What kind of work each operator of ONNX is: that decides whether the CPU is its normal place."""
+
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """heavy: the sums that a GPU is for; quantised: the same on whole numbers; shape: reckons with
+    sizes and moves pieces; control: chooses or repeats; few: few values, or of an unknown number;
+    random: draws numbers; text: words and trees; plain: one sum for each value."""
+
+    HEAVY = "heavy"
+    QUANTISED = "quantised"
+    SHAPE = "shape"
+    CONTROL = "control"
+    FEW = "few"
+    RANDOM = "random"
+    TEXT = "text"
+    PLAIN = "plain"
+
+
+# Operators of the standard (onnx.ai/onnx/operators), then ONNX Runtime's own and what it fuses.
+_HEAVY = frozenset(
+    "Conv ConvTranspose DeformConv MatMul Gemm LSTM GRU RNN Einsum Attention STFT DFT "
+    "LinearAttention FusedConv FusedGemm FusedMatMul FusedMatMulActivation NhwcFusedConv "
+    "NhwcConv MultiHeadAttention GroupQueryAttention PagedAttention PackedMultiHeadAttention "
+    "MatMulNBits MatMulBnb4 MoE ConvTransposeWithDynamicPads Rfft Irfft GemmFloat8 "
+    "DecoderMaskedMultiHeadAttention".split()
+)
+_QUANTISED = frozenset(
+    "ConvInteger QLinearConv QLinearConvTranspose MatMulInteger QLinearMatMul QGemm "
+    "QAttention MatMulIntegerToFloat MatMulInteger16 DynamicQuantizeMatMul "
+    "DynamicQuantizeLSTM DynamicQuantizeLinear QLinearAdd QLinearMul QLinearConcat "
+    "QLinearSigmoid QLinearLeakyRelu QLinearAveragePool QLinearGlobalAveragePool "
+    "QLinearReduceMean QLinearSoftmax QLinearWhere QMoE NhwcMaxPool".split()
+)
+_SHAPE = frozenset(
+    "Shape Size Gather GatherND GatherElements Slice Concat Unsqueeze Squeeze Reshape Cast "
+    "CastLike Range ConstantOfShape Constant Expand Tile Split Transpose Flatten Where Equal "
+    "Greater GreaterOrEqual Less LessOrEqual Not And Or Xor Mod ScatterND ScatterElements "
+    "Scatter Identity EyeLike Trilu OneHot ConcatFromSequence DepthToSpace SpaceToDepth "
+    "BitShift".split()
+)
+_CONTROL = frozenset(
+    "If Loop Scan Optional OptionalGetElement OptionalHasElement SequenceAt SequenceConstruct "
+    "SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence".split()
+)
+_FEW = frozenset("NonMaxSuppression NonZero TopK Unique RoiAlign MaxRoiPool Compress".split())
+_RANDOM = frozenset(
+    "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Bernoulli Multinomial".split()
+)
+_COPIES = frozenset({"MemcpyToHost", "MemcpyFromHost"})
+_TEXT_DOMAINS = ("ai.onnx.ml", "ai.onnx.contrib")
+_KINDS = {
+    Kind.HEAVY: _HEAVY,
+    Kind.QUANTISED: _QUANTISED,
+    Kind.SHAPE: _SHAPE,
+    Kind.CONTROL: _CONTROL,
+    Kind.FEW: _FEW,
+    Kind.RANDOM: _RANDOM,
+}
+# Of the quantised, those that are products.
+_PRODUCTS = ("Conv", "MatMul", "Gemm", "Attention", "LSTM", "MoE")
+
+
+def kind_of(operator: str, domain: str = "") -> Kind:
+    """What kind of work it is; what nobody listed is one sum for each value."""
+    if domain in _TEXT_DOMAINS or operator.startswith(
+        ("String", "RegexFull", "TfIdf", "Tokenizer")
+    ):
+        return Kind.TEXT
+    return next((kind for kind, names in _KINDS.items() if operator in names), Kind.PLAIN)
+
+
+def is_heavy(operator: str) -> bool:
+    """Whether it carries the work of a model, in fractions or in whole numbers."""
+    return operator in _HEAVY or (
+        operator in _QUANTISED and any(name in operator for name in _PRODUCTS)
+    )
+
+
+def is_copy(operator: str) -> bool:
+    """Whether ONNX Runtime put it in, to bring values from one memory to another."""
+    return operator in _COPIES
