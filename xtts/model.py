@@ -151,6 +151,7 @@ def _quantise(gpt: GPT, found: dict[str, Tensor], kind: str) -> None:
         for name, module in zip(names, pool.map(packed, names), strict=True):
             parent, _, own = name.rpartition(".")
             setattr(gpt.gpt.get_submodule(parent), own, module)
+    gpt.gpt.cache_type = quantised.short_type()
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

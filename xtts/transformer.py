@@ -80,6 +80,7 @@ class Transformer(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.h = nn.ModuleList(Block(width, heads, dropout) for _ in range(layers))
         self.ln_f = nn.LayerNorm(width)
+        self.cache_type = torch.float32
 
     def forward(self, x: Tensor, cache: Cache | None = None) -> Tensor:
         """[batch, time, width] -> the same shape, every position seeing itself and what is before.
@@ -94,8 +95,8 @@ class Transformer(nn.Module):
         return self.ln_f(x)
 
     def new_cache(self, batch: int, capacity: int) -> KeyValueCache:
-        """An empty cache for this transformer, in the type and on the device of its weights."""
-        like = self.ln_f.weight
+        """An empty cache for this transformer, on the device of its weights."""
+        like = self.ln_f.weight.to(self.cache_type)
         head_width = self.width // self.heads
         return KeyValueCache.empty(len(self.h), batch, self.heads, capacity, head_width, like)
 

@@ -43,6 +43,21 @@ def test_a_row_of_zeros_and_an_outlier_do_no_harm(kind: str) -> None:
     )
 
 
+@pytest.mark.parametrize("kind", ["int8", "int4"])
+@pytest.mark.parametrize("rows", [2, 5])
+def test_a_row_is_the_same_bit_for_bit_whoever_else_is_there(kind: str, rows: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    layer = linear(kind, torch.randn(96, 64, generator=generator), torch.ones(96))
+    quiet = torch.randn(rows, 64, generator=generator)
+    crowd = quiet.clone()
+    crowd[1:] *= 100.0
+    with torch.inference_mode():
+        assert torch.equal(layer(quiet)[0], layer(crowd)[0])
+        alone, found = layer(quiet[:1]), layer(crowd)[:1]
+    # A loud neighbour does not round it away: it is as far off as alone.
+    assert float((found - alone).norm() / alone.norm()) < 0.01
+
+
 def test_int4_refuses_a_width_that_its_groups_do_not_divide() -> None:
     with pytest.raises(ValueError, match="40 columns are no multiple of 32"):
         Int4Linear(torch.zeros(8, 40), torch.zeros(8))

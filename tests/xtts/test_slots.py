@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,7 +11,9 @@ from torch import Tensor
 from xtts.cache import StaticCaches
 from xtts.conditioning import NUM_LATENTS
 from xtts.decoding import Decoded, DecodingError, Utterance, begin, decode
-from xtts.gpt import GPT, new_gpt
+from xtts.gpt import GPT, new_gpt, to_coqui
+from xtts.model import load_gpt
+from xtts.quantised import KINDS
 from xtts.sizes import Decoding, GPTShape
 from xtts.slots import NoFreeSlotError, Slots
 
@@ -21,12 +24,19 @@ SHAPE = GPTShape(
 RULES = Decoding(temperature=1.2, top_k=30, top_p=0.9, repetition_penalty=2.0)
 
 
-@pytest.fixture(scope="module")
-def gpt() -> GPT:
-    found = new_gpt(SHAPE, seed=3).eval().requires_grad_(False)
+def speaking(kind: str) -> GPT:
+    found = new_gpt(SHAPE, seed=3)
+    state = to_coqui(found.state_dict())
+    config = SimpleNamespace(gpt=SHAPE)
+    found = load_gpt(state, config, kind=kind).eval().requires_grad_(False)
     # A random model's logits are all alike; these are not, and STOP comes now and then.
     found.mel_head.weight.mul_(8.0)
     return found
+
+
+@pytest.fixture(scope="module")
+def gpt() -> GPT:
+    return speaking("fp32")
 
 
 def asked(number: int) -> tuple[Tensor, Tensor]:
@@ -61,8 +71,10 @@ def crowd(gpt: GPT, count: int, requests: list[int]) -> Iterator[tuple[int, Deco
             yield speaking.pop(slot), slots.leave(slot)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", [2, 5])
-def test_a_crowd_changes_no_bit(gpt: GPT, count: int) -> None:
+def test_a_crowd_changes_no_bit(kind: str, count: int) -> None:
+    gpt = speaking(kind)
     lengths = set()
     for number, said in crowd(gpt, count, list(range(14))):
         wanted = alone(gpt, number, count)

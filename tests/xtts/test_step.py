@@ -43,3 +43,19 @@ def test_a_step_says_what_the_modules_say(kind: str, rows: int) -> None:
         for one, other in zip(found, wanted, strict=True):
             assert torch.equal(one, other)
     assert ours.length == theirs.length == 14
+
+
+@torch.inference_mode()
+def test_a_memory_in_bfloat16_is_as_far_off_as_its_bits_allow() -> None:
+    gpt = new_gpt(SHAPE, seed=3).eval()
+    gpt.mel_head.weight.mul_(8.0)
+    exact, step = filled(gpt, 2), Step(gpt)
+    gpt.gpt.cache_type = torch.bfloat16
+    short = filled(gpt, 2)
+    assert short.entries.dtype == torch.bfloat16
+    for number in range(1, 6):
+        codes = torch.tensor([number, 3 * number])
+        wanted, _ = step(codes, torch.full_like(codes, number), exact)
+        found, _ = step(codes, torch.full_like(codes, number), short)
+        assert 0 < float((found - wanted).norm() / wanted.norm()) < 0.01
+        assert found.dtype == torch.float32
