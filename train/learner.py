@@ -5,19 +5,22 @@ Weights are kept in float32, products run in bfloat16 where the machine has it.
 """
 
 import logging
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from train.batches import Batch
-from train.optimizer import ADAM_BETAS, ADAM_EPSILON, mixed, schedule, weight_groups
+from train.distributed import ALONE, Totals, World, totals
+from train.optimizer import Schedule, load_state, mixed, new_optimizer, set_rate, weight_groups
+from train.weights import Learning, Weights
 from xtts import faults
 from xtts.errors import SotaqueError
-from xtts.gpt import GPT, Losses, from_coqui, to_coqui
+from xtts.gpt import GPT, Losses
 
 log = logging.getLogger("train")
 
@@ -34,7 +37,8 @@ class NonFiniteError(SotaqueError):
 
 @dataclass(frozen=True)
 class Recipe:
-    """The choices of one run: peak rate per step, warm-up in steps, loss weights, clipping norm."""
+    """The choices of one run: peak rate per step, warm-up in steps, loss weights, clipping norm;
+    schedule and total_steps: how the rate falls; learning: what learns at all."""
 
     learning_rate: float
     warmup_steps: int
@@ -44,6 +48,10 @@ class Recipe:
     audio_loss_weight: float
     precision: str
     seed: int
+    optimizer: str = "adamw"
+    schedule: str = "inverse_sqrt"
+    total_steps: int = 0
+    learning: Learning = field(default_factory=Learning)
 
 
 @dataclass(frozen=True)
@@ -67,12 +75,22 @@ class Validation:
 
 
 class Learner:
-    """The GPT with its optimizer. `step` counts optimizer steps from the beginning of the run."""
+    """The GPT with its optimizer. `step` counts optimizer steps from the beginning of the run.
 
-    def __init__(self, gpt: GPT, recipe: Recipe, device: torch.device | str = "cpu") -> None:
+    world: the other processes, which take each step together with this one.
+    """
+
+    def __init__(
+        self, gpt: GPT, recipe: Recipe, device: torch.device | str = "cpu", world: World = ALONE
+    ) -> None:
         self.device = torch.device(device)
         self.gpt = gpt.to(self.device)
+        self.world = world
+        self.weights = Weights(self.gpt, recipe.learning, recipe.seed)
+        self.losses = world.forward(self.gpt)
+        self.totals = Totals(0.0, 0.0, 1.0, 1.0)
         self.recipe = recipe
+        self.schedule = Schedule(recipe.schedule, recipe.warmup_steps, recipe.total_steps)
         self.step = 0
         self.non_finite_in_a_row = 0
         self.num_non_finite = 0
@@ -80,10 +98,8 @@ class Learner:
         self.scaler = torch.amp.grad_scaler.GradScaler(
             self.device.type, enabled=recipe.precision == "fp16"
         )
-        self.optimizer = torch.optim.AdamW(
-            weight_groups(self.gpt, recipe.weight_decay), lr=recipe.learning_rate,
-            betas=ADAM_BETAS, eps=ADAM_EPSILON, fused=True,
-        )  # fmt: skip
+        groups = weight_groups(self.gpt, recipe.weight_decay)
+        self.optimizer = new_optimizer(recipe.optimizer, groups, recipe.learning_rate)
 
     def learn(self, batch: Batch) -> StepResult:
         """One step. A loss or gradient that is no number moves no weight.
@@ -92,18 +108,20 @@ class Learner:
         below 1.
         """
         self.gpt.train()
-        rate = self._set_rate()
+        rate = self.recipe.learning_rate * self.schedule.share(self.step)
+        set_rate(self.optimizer, rate)
+        if not self.world.alone:
+            self.totals = totals(self.world, batch.rows)
         losses, loss = self._gradients(batch)
         self.scaler.unscale_(self.optimizer)
-        norm = nn.utils.clip_grad_norm_(self.gpt.parameters(), self.recipe.gradient_clip)
-        text, audio, total, length = torch.stack(
-            (losses.text, losses.audio, loss, norm.to(loss))
-        ).tolist()
-        finite = bool(torch.isfinite(loss.detach() + norm))
+        norm = nn.utils.clip_grad_norm_(self.weights.learning, self.recipe.gradient_clip)
+        text, audio, total, length = self._told(losses, loss, norm)
+        finite = math.isfinite(total + length)
         # In fp16 the scaler looks for its scale by overflowing: that is no fault of the data.
         searching = self.scaler.is_enabled() and self.scaler.get_scale() > 1.0
         if finite:
             self.scaler.step(self.optimizer)
+            self.weights.moved(self.step + 1)
         self.scaler.update()
         # Here, not before the next step: at full size 1.8 GB less while saving and speaking.
         self.optimizer.zero_grad(set_to_none=True)
@@ -114,21 +132,23 @@ class Learner:
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[Batch]) -> Validation:
-        """Mean losses without dropout; weights and random state stay as they are."""
+        """Mean losses without dropout, of the weights that are saved; nothing of it stays."""
         self.gpt.eval()
         sums = torch.zeros(4, dtype=torch.float64)
-        for batch in batches:
-            with self._precision():
-                found = self.gpt.losses(batch.rows.to(self.device))
-            text, audio = float(found.text), float(found.audio)
-            counts = (found.num_text, found.num_audio)
-            sums += torch.tensor([text * counts[0], audio * counts[1], *counts]).double()
-        return Validation(float(sums[0] / sums[2]), float(sums[1] / sums[3]))
+        with self.weights.heard():
+            for batch in batches:
+                with self._precision():
+                    found = self.gpt.losses(batch.rows.to(self.device))
+                text, audio = float(found.text), float(found.audio)
+                counts = (found.num_text, found.num_audio)
+                sums += torch.tensor([text * counts[0], audio * counts[1], *counts]).double()
+        text, audio, num_text, num_audio = self.world.summed(*sums.tolist())
+        # A stop while validating leaves nothing to divide by; what comes of it is not used.
+        return Validation(text / max(1.0, num_text), audio / max(1.0, num_audio))
 
     def model_state(self) -> dict[str, Tensor]:
         """The weights in float32 on the CPU, in Coqui's names and orientation."""
-        state = {name: tensor.detach().cpu() for name, tensor in self.gpt.state_dict().items()}
-        return to_coqui(state)
+        return self.weights.model_state()
 
     def trainer_state(self) -> dict[str, Any]:
         """What a resumed run needs beyond the weights."""
@@ -138,18 +158,19 @@ class Learner:
             "non_finite_in_a_row": self.non_finite_in_a_row,
             "num_non_finite": self.num_non_finite,
             "low_scale_in_a_row": self.low_scale_in_a_row,
+            **self.weights.state(),
         }
 
     def resume(
         self, model_state: dict[str, Tensor], trainer_state: dict[str, Any] | None, step: int
     ) -> None:
         """Takes up weights after `step` steps, and the optimizer where its state was kept."""
-        self.gpt.load_state_dict(from_coqui(model_state))
+        self.weights.resume(model_state, trainer_state)
         # The schedule and the dropout of a step depend on its number, with or without an optimizer.
         self.step = step
         if trainer_state is None:
             return
-        self.optimizer.load_state_dict(trainer_state["optimizer"])
+        load_state(self.optimizer, trainer_state["optimizer"])
         self.scaler.load_state_dict(trainer_state["scaler"])
         self.non_finite_in_a_row = trainer_state["non_finite_in_a_row"]
         self.num_non_finite = trainer_state["num_non_finite"]
@@ -171,21 +192,27 @@ class Learner:
 
     def _backward(self, batch: Batch) -> tuple[Losses, Tensor]:
         # Dropout draws from (seed, step) alone: whatever ran between two steps changes nothing.
-        torch.manual_seed(mixed(self.recipe.seed, self.step))
+        torch.manual_seed(mixed(self.recipe.seed, self.step, self.world.rank))
         with self._precision():
-            losses = self.gpt.losses(batch.rows.to(self.device))
+            losses = Losses(*self.losses(batch.rows.to(self.device)))
         loss = self._weighted(losses.text, losses.audio)
         self.scaler.scale(loss).backward()
         return losses, loss
 
-    def _set_rate(self) -> float:
-        rate = self.recipe.learning_rate * schedule(self.step, self.recipe.warmup_steps)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        return rate
-
     def _weighted(self, text: Tensor, audio: Tensor) -> Tensor:
+        """The loss whose gradients, over all ranks, are those of the mean over all tokens."""
+        if not self.world.alone:
+            text, audio = text * self.totals.text_share, audio * self.totals.audio_share
         return self.recipe.text_loss_weight * text + self.recipe.audio_loss_weight * audio
+
+    def _told(self, losses: Losses, loss: Tensor, norm: Tensor) -> list[float]:
+        """Text, audio, loss and gradient norm of the step: the one look at the device in it."""
+        found = torch.stack((losses.text, losses.audio, loss, norm.to(loss))).tolist()
+        if self.world.alone:
+            return found
+        own = (self.totals.text_share, self.totals.audio_share, 1.0)
+        parts = (value * share / self.world.size for value, share in zip(found, own, strict=False))
+        return [*self.world.summed(*parts), found[3]]
 
     def _count(self, finite: bool, searching: bool) -> None:
         if finite or searching:

@@ -1,0 +1,55 @@
+"""EMA_DECAY: an exponential moving average of the weights, which is what is heard and saved.
+
+Polyak and Juditsky 1992. The first steps count more than the decay says (as in TensorFlow's
+ExponentialMovingAverage), or the average would be the base model for a long time.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+
+class Averages:
+    """Averages of what learns in `module`, on the same device.
+
+    decay: the share of the old average that stays at a step.
+    """
+
+    def __init__(self, module: nn.Module, decay: float) -> None:
+        self.module = module
+        self.decay = decay
+        self.values = {name: tensor.detach().clone() for name, tensor in self._learning()}
+
+    @torch.no_grad()
+    def add(self, step: int) -> None:
+        """Behind optimizer step `step` (from 1)."""
+        decay = min(self.decay, step / (step + 9))
+        names, tensors = zip(*self._learning(), strict=True)
+        torch._foreach_lerp_([self.values[name] for name in names], list(tensors), 1 - decay)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Inside, the module has the averages for weights; behind, its own, bit for bit."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def load(self, values: Mapping[str, Tensor]) -> None:
+        """Takes up averages that were kept."""
+        for name, tensor in self.values.items():
+            tensor.copy_(values[name])
+
+    def restart(self) -> None:
+        """The averages begin at the weights as they are."""
+        self.load({name: tensor.detach() for name, tensor in self._learning()})
+
+    def _learning(self) -> list[tuple[str, Tensor]]:
+        return [(n, p) for n, p in self.module.named_parameters() if p.requires_grad]
+
+    def _swap(self) -> None:
+        for name, parameter in self._learning():
+            parameter.data, self.values[name] = self.values[name], parameter.data

@@ -1,0 +1,174 @@
+"""More than one process: `torchrun` starts them, each learns its share, all take the same step.
+
+    RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT      <- torchrun, srun or a training operator
+
+Gradients are summed by DDP (nccl on GPUs, gloo on CPUs); numbers of tokens, losses and the wish to
+stop go over gloo, so that no step waits for a GPU. Rank 0 writes, logs and speaks; the others wait.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from xtts.errors import SotaqueError
+from xtts.gpt import GPT, Losses
+from xtts.rows import Rows
+
+# Rank 0 may speak a sample or write to a slow disk while the others wait for it.
+LONGEST_WAIT = timedelta(hours=2)
+
+
+class DistributedError(SotaqueError):
+    """An environment of torchrun that is not whole."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class World:
+    """Who this process is among those of the run. One alone has nothing to agree on."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    restarts: int = 0
+
+    @property
+    def alone(self) -> bool:
+        return self.size == 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the one that writes, logs and speaks."""
+        return self.rank == 0
+
+    def summed(self, *numbers: float) -> list[float]:
+        """Each number summed over all ranks; every rank has to ask."""
+        if self.alone:
+            return list(numbers)
+        together = torch.tensor(numbers, dtype=torch.float64)
+        torch.distributed.all_reduce(together)
+        return together.tolist()
+
+    def wait(self) -> None:
+        """Until every rank is here."""
+        self.summed(0.0)
+
+    def forward(self, gpt: GPT) -> Callable[[Rows], Losses]:
+        """`gpt.losses`, whose gradients are the mean over all ranks."""
+        if self.alone:
+            return gpt.losses
+        return nn.parallel.DistributedDataParallel(_Forward(gpt), gradient_as_bucket_view=True)
+
+
+ALONE = World()
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Targets of one step over all ranks, and this rank's part of them."""
+
+    text: float
+    audio: float
+    text_share: float
+    audio_share: float
+
+
+def totals(world: World, rows: Rows) -> Totals:
+    """The loss of a step is the mean over all its tokens, wherever they are.
+
+    Batches hold different numbers of tokens, so a mean of the ranks' means would weigh a token of a
+    small batch more. Shares are times the number of ranks, because DDP takes the mean.
+    """
+    own = (float(len(rows.text_targets)), float(len(rows.audio_targets)))
+    text, audio = world.summed(*own)
+    shares = (world.size * part / max(1.0, all_) for part, all_ in zip(own, (text, audio)))
+    return Totals(text, audio, *shares)
+
+
+def world_of(environ: Mapping[str, str]) -> World:
+    """From torchrun's names; alone where they are not. Raises DistributedError."""
+    if "WORLD_SIZE" not in environ or "RANK" not in environ:
+        return ALONE
+    try:
+        world = World(
+            int(environ["RANK"]),
+            int(environ["WORLD_SIZE"]),
+            int(environ.get("LOCAL_RANK", "0")),
+            int(environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
+        )
+    except ValueError as error:
+        raise DistributedError(f"RANK, WORLD_SIZE or LOCAL_RANK is no number ({error}).") from error
+    missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in environ]
+    if missing and not world.alone:
+        raise DistributedError(
+            f"WORLD_SIZE={world.size}, but {' and '.join(missing)} is not set. Start with torchrun "
+            "(docs/scale-out.md), or unset RANK and WORLD_SIZE to train in one process."
+        )
+    return ALONE if world.alone and not world.restarts else world
+
+
+def device_of(world: World, device: str) -> str:
+    """A GPU for each rank of a machine; DEVICE=cuda:N holds for a run of one process only."""
+    if world.alone or not device.startswith("cuda"):
+        return device
+    return f"cuda:{world.local_rank}"
+
+
+@contextmanager
+def joined(world: World, device: str) -> Iterator[None]:
+    """The processes of the run know each other inside. Raises DistributedError."""
+    if world.alone:
+        yield
+        return
+    on_gpu = device.startswith("cuda")
+    more: dict[str, Any] = {"device_id": torch.device(device)} if on_gpu else {}
+    try:
+        torch.distributed.init_process_group(
+            "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
+            store=_store(world), rank=world.rank, world_size=world.size, timeout=LONGEST_WAIT,
+            **more,
+        )  # fmt: skip
+    except (RuntimeError, ValueError) as error:
+        raise DistributedError(
+            f"The {world.size} processes of this run did not find each other ({error}). "
+            "Do all of them reach MASTER_ADDR and MASTER_PORT?"
+        ) from error
+    try:
+        yield
+    finally:
+        # Nobody is waited for: after a fault the others have ended, or torchrun ends them.
+        torch.distributed.destroy_process_group()
+
+
+def _store(world: World) -> Any:
+    """A name space for each restart, in the store that torchrun's agent keeps.
+
+    Without it the second attempt reads the addresses of the first one's processes, and dies
+    ("Gloo connectFullMesh failed", seen with torch 2.11).
+    """
+    from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
+
+    shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    store = TCPStore(
+        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), world.size,
+        is_master=world.first and not shared, timeout=timedelta(minutes=10),
+    )  # fmt: skip
+    return PrefixStore(f"sotaque/{world.restarts}", store)
+
+
+class _Forward(nn.Module):
+    """DDP listens to `forward` alone."""
+
+    def __init__(self, gpt: GPT) -> None:
+        super().__init__()
+        self.gpt = gpt
+
+    def forward(self, rows: Rows) -> tuple[Tensor, Tensor, int, int]:
+        return self.gpt.losses(rows)
