@@ -100,11 +100,13 @@ class Making:
 
     def tuning(self) -> None:
         """The vocoder for the GPT's latents."""
-        mel_stats = codec.load(self.work, self.recipe)[1]
+        dvae, mel_stats = codec.load(self.work, self.recipe)
         pupil = pretraining.load(self.work, self.recipe).to(self.device)
         heard = lessons.references(self._speech, self.recipe.pretrained)
         taught = lessons.Lessons(self._targets, heard, mel_stats, self.recipe)
-        voicing.tune(self.recipe, self._speech, taught, pupil, self.work, self.device)
+        voicing.tune(
+            self.recipe, self._speech, taught, pupil, dvae.to(self.device), self.work, self.device
+        )
 
     def package(self) -> None:
         """The files of the voice, a recording to speak as, and what they hash to."""

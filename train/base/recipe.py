@@ -38,6 +38,7 @@ class BaseRecipe:
     pretrained: tuple[str, ...]
     vocoder: Stage
     tuning: Stage
+    steps_with_one: int
     gpt: GPTShape
     dvae: DVAEShape
     speaker_encoder: SpeakerEncoderShape
@@ -61,7 +62,7 @@ FULL = BaseRecipe(
     autoencoder=Stage(1500, 24, 1e-3),
     codec=Stage(10_000, 32, 5e-4),
     listener=Stage(500, 16, 1e-3),
-    pretraining=Stage(12_000, 16, 1e-3),
+    pretraining=Stage(11_000, 16, 1e-3),
     guided_steps=800,
     timbred_from=8_500,
     pretrained=(
@@ -80,7 +81,8 @@ FULL = BaseRecipe(
         "kal16-tiny",
     ),
     vocoder=Stage(2_000, 4, 1e-3),
-    tuning=Stage(14_000, 4, 8e-4),
+    tuning=Stage(11_000, 4, 8e-4),
+    steps_with_one=200,
     gpt=_gpt(layers=4, width=256, heads=4),
     dvae=DVAEShape(
         num_codes=1024, codebook_dim=128, hidden_dim=128, num_resnet_blocks=3, num_layers=2
@@ -104,6 +106,7 @@ SHORT = BaseRecipe(
     pretrained=("slt", "rms"),
     vocoder=Stage(2, 2, 5e-4),
     tuning=Stage(2, 2, 2e-4),
+    steps_with_one=1,
     gpt=_gpt(layers=2, width=32, heads=2),
     dvae=DVAEShape(num_codes=1024, codebook_dim=8, hidden_dim=8, num_resnet_blocks=1, num_layers=2),
     speaker_encoder=SpeakerEncoderShape(512, (1, 1, 1, 1), (8, 8, 16, 16)),

@@ -7,6 +7,7 @@ Called by `train.base.__main__`.
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from train.base import pace
+from train.base import pace, strangers
 from train.base.distance import distance
 from train.base.lessons import Lessons
 from train.base.listener import load as load_listener
 from train.base.pretraining import Pupil
 from train.base.recipe import BaseRecipe, Stage
+from train.base.strangers import Stranger
 from train.base.targets import MEL_PER_CODE, Targets
 from train.base.teacher import Speech
 from train.base.timbre import Timbre
@@ -31,7 +33,6 @@ SEGMENT_CODES, UNJUDGED_CODES = 26, 3
 MARGIN = round(UNJUDGED_CODES * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
 # Rows of the GPT that are computed at once for `tune`, and how many segments each gives.
 SEGMENTS_PER_ROW = 2
-STEPS_BETWEEN_LESSONS = 200
 
 
 class MelVocoder(nn.Module):
@@ -149,8 +150,8 @@ def learn_from_mels(
 
 
 def tune(
-    recipe: BaseRecipe, speech: Speech, lessons: Lessons, pupil: Pupil, folder: Path,
-    device: torch.device,
+    recipe: BaseRecipe, speech: Speech, lessons: Lessons, pupil: Pupil, dvae: nn.Module,
+    folder: Path, device: torch.device,
 ) -> None:  # fmt: skip
     """Writes `tuning.pt` (the vocoder for this GPT's latents) into `folder`."""
     torch.manual_seed(recipe.seed)
@@ -161,14 +162,23 @@ def tune(
     first: Any = vocoder.waveform_decoder.conv_pre
     first.reset_parameters()
     vocoder = vocoder.to(device)
-    ear = Ear(speech, load_listener(folder, recipe).to(device), device)
+    encoder = load_listener(folder, recipe).to(device)
+    known = Stranger(pupil, lessons, speech)
     stage = recipe.tuning
 
-    def segments(step: int) -> Segments:
-        if step % STEPS_BETWEEN_LESSONS == 0:
+    # The GPT as it is, for some steps, then as somebody fine-tuned it, in turns.
+    @lru_cache(maxsize=1)
+    def met(number: int) -> tuple[Stranger, Ear]:
+        if number % 2 == 0:
             # The GPT may still be learning beside us: its newest weights, or the same again.
             pace.resumed(folder / "pretraining.pt", {"pupil": pupil})
-        return _latent_segments(pupil, lessons, ear, stage.batch, step)
+            return known, Ear(speech, encoder, device)
+        one = strangers.meet(number, pupil, lessons, speech, dvae, recipe)
+        return one, Ear(one.speech, encoder, device)
+
+    def segments(step: int) -> Segments:
+        one, ear = met(step // recipe.steps_with_one)
+        return _latent_segments(one.pupil, one.lessons, ear, stage.batch, step)
 
     _learn(vocoder, vocoder, stage, folder / "tuning.pt", segments, device)
 
