@@ -1,0 +1,43 @@
+"""One tiny model as torch and as ONNX, for the whole session: do not write into either."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from xtts import model
+from xtts.model import Model
+from xtts.onnx import export
+from xtts.onnx.model import Computing, OnnxModel, load
+from xtts.onnx.speech import OnnxLatents
+from xtts.voice import Voice
+
+
+@pytest.fixture(scope="session")
+def onnx_folder(base_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("onnx") / "voice"
+    export.export(export.source_of_folder(base_folder), folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def onnx_model(onnx_folder: Path) -> OnnxModel:
+    return load(onnx_folder, Computing("fp32"))
+
+
+@pytest.fixture(scope="session")
+def torch_model(base_folder: Path) -> Model:
+    return model.load(base_folder)
+
+
+@pytest.fixture(scope="session")
+def torch_voice() -> Voice:
+    generator = torch.Generator().manual_seed(3)
+    speaker = torch.randn(1, 512, 1, generator=generator)
+    latents = torch.randn(1, 32, 64, generator=generator)
+    return Voice(latents, torch.nn.functional.normalize(speaker, dim=1))
+
+
+@pytest.fixture(scope="session")
+def onnx_voice(torch_voice: Voice) -> OnnxLatents:
+    return OnnxLatents(torch_voice.latents.numpy(), torch_voice.speaker.numpy())

@@ -1,0 +1,177 @@
+"""A model folder, or a checkpoint of it, -> an ONNX voice (`xtts.onnx.folder` says what is in it).
+
+The weights are memory-mapped and written one by one. At XTTS-v2's size that takes 40 s of one core
+and 4.1 GB at its peak, of which 1.9 GB are the mapped file.
+"""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from torch import Tensor
+
+from xtts import audio, latents, model, voice
+from xtts.atomic import WriteError, Written, replace_file, require_space, sha256_of, sync_folder
+from xtts.config import ConfigError, ModelConfig
+from xtts.empty import without_weights
+from xtts.gpt import GPT, from_coqui
+from xtts.onnx import folder as folders
+from xtts.onnx import graphs, weights
+from xtts.onnx.folder import OnnxError, OnnxVoice
+from xtts.onnx.tracing import OPSET, traced
+from xtts.text import Tokenizer
+from xtts.vocoder import load_speaker_encoder, load_vocoder
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is exported. learned: a checkpoint's tensors in Coqui's names, None for the folder's
+    own; weights: the SHA-256 of the file that they are from; licence: None is the model's."""
+
+    folder: Path
+    weights: str
+    learned: Mapping[str, Tensor] | None = None
+    reference: Path | None = None
+    licence: str | None = None
+
+
+def source_of_folder(folder: Path) -> Source:
+    """A base model's or a bundle's folder, with the recording beside it."""
+    reference = folder / "reference.wav"
+    sha256 = sha256_of(folder / "model.pth")
+    return Source(folder, sha256, reference=reference if reference.is_file() else None)
+
+
+def export(source: Source, to: Path, kinds: Sequence[str] = weights.KINDS) -> OnnxVoice:
+    """Writes the folder beside `to` and gives it its name when it is whole.
+
+    Raises OnnxError for a folder with other things in it, ConfigError, and WriteError or DiskFull.
+    """
+    _refuse_others(to)
+    spoken = mapped(source.folder, source.learned)
+    part = to.parent / f".{to.name}.{os.getpid()}.sotaque-part"
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        require_space(to.parent, _bytes(spoken, kinds), to.name)
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        found = OnnxVoice(
+            _files(part, spoken, source, kinds), tuple(kinds), OPSET, source.weights,
+            source.licence or spoken.config.licence,
+            datetime.now(UTC).isoformat(timespec="seconds"),
+        )  # fmt: skip
+        folders.write(part, found)
+        if to.exists():
+            shutil.rmtree(to)
+        part.rename(to)
+        sync_folder(to.parent)
+    except OSError as error:
+        raise WriteError(f"{to} could not be written ({error.strerror}).") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return found
+
+
+def mapped(folder: Path, learned: Mapping[str, Tensor] | None = None) -> model.Model:
+    """The model with its learning part as it lies in the file: to be read, not to be trained.
+
+    Raises ConfigError when files do not belong together.
+    """
+    config = ModelConfig.read(folder)
+    state = model.read_tensors(folder / "model.pth")
+    with without_weights():
+        gpt = GPT(config.gpt)
+    found = from_coqui(state if learned is None else learned)
+    try:
+        gpt.load_state_dict({name: found[name].float() for name in gpt.state_dict()}, assign=True)
+    except (KeyError, RuntimeError) as error:
+        first = str(error).splitlines()[-1].strip()
+        raise ConfigError(
+            f"The weights are not those of {folder / 'config.json'}: {first}. Take files that "
+            "belong together."
+        ) from error
+    return model.Model(
+        config=config,
+        device=torch.device("cpu"),
+        tokenizer=Tokenizer(config, folder),
+        gpt=gpt.eval().requires_grad_(False),
+        vocoder=load_vocoder(state, config),
+        speaker_encoder=load_speaker_encoder(state, config),
+        mel_stats=model.mel_stats(folder, state),
+    )
+
+
+def _files(
+    part: Path, spoken: model.Model, source: Source, kinds: Sequence[str]
+) -> dict[str, Written]:
+    width, speaker_width = spoken.config.gpt.width, spoken.config.speaker_encoder.embedding_width
+    files: dict[str, Written] = {}
+    step = traced(graphs.step(spoken.gpt), folded=False)
+    for kind in kinds:
+        files |= weights.write(step, part / folders.GPT[kind], kind)
+    for name, graph in (
+        (folders.VOCODER, graphs.sound(spoken.vocoder, width, speaker_width)),
+        (folders.CONDITIONING, graphs.conditioning(spoken.gpt)),
+        (folders.SPEAKER, graphs.speaker(spoken.speaker_encoder)),
+    ):
+        files |= weights.write(traced(graph, folded=True), part / name)
+    for name in [name for name in files if name.endswith(".onnx")]:
+        onnx.checker.check_model(str(part / name))
+    files[folders.EMBEDDINGS] = _write_array(part / folders.EMBEDDINGS, tables(spoken.gpt))
+    files[folders.MEL_STATS] = _write_array(part / folders.MEL_STATS, spoken.mel_stats.numpy())
+    for name in ("config.json", "vocab.json"):
+        files[name] = _copy(source.folder / name, part / name)
+    if source.reference is not None:
+        recording = audio.read(source.reference, audio.CODE_RATE, max_seconds=60.0)
+        path = part / folders.VOICE
+        latents.write(path, voice.from_reference(spoken, recording))
+        files[folders.VOICE] = Written(sha256_of(path), path.stat().st_size)
+    return files
+
+
+def tables(gpt: GPT) -> "np.ndarray[Any, Any]":
+    """The four tables that ids are looked up in, below each other: `[rows, width]`."""
+    parts = (gpt.text_embedding, gpt.text_pos_embedding.emb, gpt.mel_embedding,
+             gpt.mel_pos_embedding.emb)  # fmt: skip
+    return torch.cat([part.weight.detach() for part in parts]).numpy()
+
+
+def _write_array(path: Path, array: "np.ndarray[Any, Any]") -> Written:
+    return replace_file(path, lambda file: np.save(file, np.ascontiguousarray(array, np.float32)))
+
+
+def _copy(source: Path, path: Path) -> Written:
+    content = source.read_bytes()
+    return replace_file(path, lambda file: file.write(content))
+
+
+def _bytes(spoken: model.Model, kinds: Sequence[str]) -> int:
+    counts = sum(tensor.numel() for tensor in spoken.gpt.state_dict().values())
+    frozen = sum(
+        tensor.numel() for part in (spoken.vocoder, spoken.speaker_encoder)
+        for tensor in part.state_dict().values()
+    )  # fmt: skip
+    return counts * sum({"fp32": 4, "int8": 1}[kind] for kind in kinds) + 4 * frozen
+
+
+def _refuse_others(to: Path) -> None:
+    """Only an empty folder, or an earlier export without anything else in it, is replaced."""
+    if not to.exists():
+        return
+    if not to.is_dir():
+        raise OnnxError(f"--to {to} is a file; name a folder.")
+    known: set[str] = set()
+    with contextlib.suppress(OnnxError):
+        known = {*folders.read(to).files, folders.NAME}
+    if others := sorted({path.name for path in to.iterdir()} - known):
+        raise OnnxError(
+            f"--to {to} holds {others[0]}, which no ONNX export wrote. Name a new or empty folder."
+        )

@@ -1,0 +1,95 @@
+"""A voice as ONNX on disk: graphs, tables, vocabulary, and `onnx.json` with the hash of each file.
+
+    gpt.onnx  gpt_int8.onnx        one step behind a past of any length (and their numbers: *.data)
+    vocoder.onnx                   steps -> samples
+    conditioning.onnx speaker.onnx a recording's mels -> what tells a voice
+    embeddings.npy                 text, text positions, codes, code positions: [rows, width]
+    config.json vocab.json         as in the model folder that it was made from
+    mel_stats.npy                  the 80 band scales of the conditioning's mel
+    voice.safetensors              the voice of its own recording, where there was one
+
+Reading it needs neither torch nor the package `onnx`.
+"""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from xtts.atomic import Written, write_json
+from xtts.errors import SotaqueError
+from xtts.manifests import Manifest, fault_of
+
+SCHEMA = 1
+NAME = "onnx.json"
+GPT = {"fp32": "gpt.onnx", "int8": "gpt_int8.onnx"}
+VOCODER, CONDITIONING, SPEAKER = "vocoder.onnx", "conditioning.onnx", "speaker.onnx"
+EMBEDDINGS, MEL_STATS, VOICE = "embeddings.npy", "mel_stats.npy", "voice.safetensors"
+
+
+class OnnxError(SotaqueError):
+    """A folder that is no whole ONNX voice, or a graph that cannot be used; says what to do."""
+
+
+@dataclass(frozen=True)
+class OnnxVoice:
+    """What onnx.json says. weights: SHA-256 of the learning part's file; kinds: of the GPT."""
+
+    files: dict[str, Written]
+    kinds: tuple[str, ...]
+    opset: int
+    weights: str
+    licence: str
+    made_at: str
+    schema: int = SCHEMA
+
+
+def is_one(folder: Path) -> bool:
+    """Whether the folder says that it is an ONNX voice."""
+    return (folder / NAME).is_file()
+
+
+def write(folder: Path, voice: OnnxVoice) -> None:
+    """Writes onnx.json, after everything that it names. Raises DiskFull or WriteError."""
+    write_json(folder / NAME, asdict(voice))
+
+
+def read(folder: Path) -> OnnxVoice:
+    """Raises OnnxError for a folder without a readable onnx.json."""
+    path = folder / NAME
+    try:
+        found = TypeAdapter(OnnxVoice).validate_json(path.read_bytes())
+    except OSError as error:
+        raise OnnxError(
+            f"{path} cannot be read ({error.strerror}). Make the folder with: "
+            "python -m train export --checkpoint … --to DIR --onnx"
+        ) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise OnnxError(f"{path} is damaged: {where} {first['msg']}. Export it again.") from error
+    if found.schema != SCHEMA:
+        raise OnnxError(f"{path} has schema {found.schema}; this version reads {SCHEMA}.")
+    return found
+
+
+def verified(folder: Path) -> OnnxVoice:
+    """As `read`, with every file compared with its hash. Raises OnnxError."""
+    found = read(folder)
+    needed = {VOCODER, EMBEDDINGS, "config.json", "vocab.json", *(GPT[k] for k in found.kinds)}
+    if missing := needed - found.files.keys():
+        raise OnnxError(f"{folder / NAME} does not name {min(missing)}. Export it again.")
+    if fault := fault_of(Manifest(epoch=0, step=0, files=found.files), folder):
+        raise OnnxError(f"{fault} Export the voice again.")
+    return found
+
+
+def gpt_of(folder: Path, kind: str) -> Path:
+    """The file of the GPT in `kind`. Raises OnnxError for one that was not exported."""
+    found = read(folder)
+    if kind not in found.kinds:
+        raise OnnxError(
+            f"{folder} holds the GPT in {', '.join(found.kinds)}, not in {kind}. Export it again "
+            f"with --onnx all, or ask for {found.kinds[0]}."
+        )
+    return folder / GPT[kind]

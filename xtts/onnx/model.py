@@ -1,0 +1,89 @@
+"""An ONNX voice on disk -> a model that speaks, without torch in the process."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xtts import sessions
+from xtts.config import ModelConfig
+from xtts.onnx import folder as folders
+from xtts.onnx.folder import OnnxError, OnnxVoice
+from xtts.onnx.gpt import OnnxGPT
+from xtts.onnx.speech import OnnxLatents
+from xtts.onnx.vocoder import MOST_SAMPLES, OnnxVocoder
+from xtts.sessions import Optimisation, Options, Status
+from xtts.text import Tokenizer
+
+# Under LOW_MEMORY: a piece of the vocoder's this long takes 90 MB at XTTS-v2's size.
+SHORT_SAMPLES = 48_000
+
+
+@dataclass(frozen=True)
+class Computing:
+    """How a voice computes. kind: of the GPT, fp32 or int8; wish: where, as `xtts.sessions`;
+    most_samples: what the vocoder speaks at once."""
+
+    kind: str = "int8"
+    wish: str = "cpu"
+    options: Options = field(default_factory=Options)
+    most_samples: int = MOST_SAMPLES
+
+
+def low_memory(threads: int = 0) -> Computing:
+    """What LOW_MEMORY=on means here; docs/onnx.md says what each part saves and costs."""
+    options = Options(threads=threads, arena=False, pattern=False, optimisation=Optimisation.BASIC)
+    return Computing("int8", "cpu", options, SHORT_SAMPLES)
+
+
+@dataclass
+class OnnxModel:
+    """Everything needed to speak. status: where the GPT computes."""
+
+    config: ModelConfig
+    voice: OnnxVoice
+    tokenizer: Tokenizer
+    gpt: OnnxGPT
+    vocoder: OnnxVocoder
+    kind: str
+    status: Status
+    most_samples: int = MOST_SAMPLES
+
+
+def load(folder: Path, how: Computing = Computing(), *, verify: bool = True) -> OnnxModel:
+    """Opens an ONNX voice. verify: every file is compared with its hash before.
+
+    Raises OnnxError, ConfigError and the errors of `xtts.sessions`.
+    """
+    voice = folders.verified(folder) if verify else folders.read(folder)
+    config = ModelConfig.read(folder)
+    tokenizer = Tokenizer(config, folder)
+    gpt = sessions.open_session(folders.gpt_of(folder, how.kind), how.wish, how.options)
+    vocoder = sessions.open_session(folder / folders.VOCODER, how.wish, how.options)
+    return OnnxModel(
+        config, voice, tokenizer, OnnxGPT(gpt.session, folder, config.gpt),
+        OnnxVocoder(vocoder.session, config.vocoder), how.kind, gpt.status, how.most_samples,
+    )  # fmt: skip
+
+
+def read_voice(path: Path, config: ModelConfig) -> OnnxLatents:
+    """Stored latents, as `xtts.latents` and the export write them. Raises OnnxError."""
+    from safetensors.numpy import load_file
+
+    try:
+        found: dict[str, Any] = load_file(path)
+        latents, speaker = found["latents"], found["speaker"]
+    except Exception as error:
+        raise OnnxError(
+            f"{path} holds no voice ({error}). Give a file that `python -m train export --onnx` or "
+            "the API wrote: a voice is taken from a recording once."
+        ) from error
+    wanted = (1, config.gpt.width)
+    finite = np.isfinite(latents).all() and np.isfinite(speaker).all()
+    if latents.shape[::2] != wanted or speaker.shape[::2] != (1, 1) or not finite:
+        raise OnnxError(
+            f"{path} is a voice of another model: its latents are {list(latents.shape)}, and this "
+            f"one's are [1, 32, {config.gpt.width}]."
+        )
+    return OnnxLatents(latents, speaker)
