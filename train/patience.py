@@ -1,0 +1,46 @@
+"""EARLY_STOPPING: a run ends when its validation has not become better for so many epochs."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass
+class Patience:
+    """epochs: how many without a better audio loss end the run; None = it never ends early."""
+
+    epochs: int | None = None
+    best_loss: float = math.inf
+    best_epoch: int = 0
+    newest_epoch: int = 0
+
+    def hear(self, epoch: int, audio_loss: float) -> None:
+        """A validation, of epoch `epoch` (from 1); one that is no number is no better."""
+        self.newest_epoch = epoch
+        if audio_loss < self.best_loss or not self.best_epoch:
+            self.best_loss, self.best_epoch = audio_loss, epoch
+
+    @property
+    def over(self) -> bool:
+        """Whether the run has waited long enough."""
+        waited = self.newest_epoch - self.best_epoch
+        return self.epochs is not None and self.best_epoch > 0 and waited >= self.epochs
+
+    @property
+    def reason(self) -> str:
+        """The sentence when it is over."""
+        return (
+            f"No epoch since {self.best_epoch} (audio loss {self.best_loss:.3f}) has been better: "
+            f"ending after epoch {self.newest_epoch} (EARLY_STOPPING={self.epochs}). The best one "
+            "is kept; a higher EARLY_STOPPING, or off, goes on."
+        )
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {"best_loss": self.best_loss, "best_epoch": self.best_epoch,
+                "newest_epoch": self.newest_epoch}  # fmt: skip
+
+    def resume(self, state: dict[str, Any] | None) -> None:
+        """Goes on where it was; a run without any begins to listen now."""
+        for name, value in (state or {}).items():
+            setattr(self, name, value)
