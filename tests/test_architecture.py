@@ -42,6 +42,7 @@ VAGUE = {"utils", "util", "helpers", "helper", "core", "manager", "service", "co
 READS_ENVIRONMENT = {
     "xtts/settings.py": "command line, environment, .env",
     "xtts/atomic.py": "SOTAQUE_CRASH_AT: tests kill a writer at a named point",
+    "train/distributed.py": "RANK, WORLD_SIZE and their like: torchrun's, not a person's",
     "xtts/probe.py": "what its children inherit; where a user's caches are",
     "xtts/probe_child.py": "SOTAQUE_PROBE_FAULT: tests make the check fail",
     "xtts/doctor/looking.py": "what libraries and GPUs it chooses: that is what is judged",

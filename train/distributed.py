@@ -37,6 +37,7 @@ class World:
     rank: int = 0
     size: int = 1
     local_rank: int = 0
+    local_size: int = 1
     restarts: int = 0
 
     @property
@@ -101,6 +102,7 @@ def world_of(environ: Mapping[str, str]) -> World:
             int(environ["RANK"]),
             int(environ["WORLD_SIZE"]),
             int(environ.get("LOCAL_RANK", "0")),
+            int(environ.get("LOCAL_WORLD_SIZE", "1")),
             int(environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
         )
     except ValueError as error:

@@ -1,0 +1,171 @@
+"""Several processes are one run: the same gradients, the same steps, the same stop."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.train import together
+from tests.train.test_learner import SHAPE, a_batch, a_learner, weights
+from train.batches import Batch
+from train.distributed import ALONE, DistributedError, World, device_of, totals, world_of
+from train.learner import Learner
+from xtts.rows import pack
+
+
+def a_small_learner(world: World = ALONE, **changes) -> Learner:
+    like = a_learner(dropout=0.0, **changes)
+    return Learner(like.gpt, like.recipe, "cpu", world)
+
+
+def clips(numbers) -> Batch:
+    """Clips whose lengths differ, so that the ranks' numbers of tokens do."""
+    tokens, codes, mels = [], [], []
+    for number in numbers:
+        draw = torch.Generator().manual_seed(number)
+        tokens.append(torch.randint(2, 27, (3 + 2 * number,), generator=draw))
+        codes.append(torch.randint(0, 16, (5 + 6 * number,), generator=draw))
+        mels.append(torch.randn(80, 20 + number, generator=draw))
+    rows = pack(tokens, codes, mels, SHAPE, stop_input=False, padded=False)
+    return Batch(rows, tuple(numbers), 1.0)
+
+
+def a_part(world: World) -> Batch:
+    """Rank 0 has one short clip, rank 1 three longer ones."""
+    return clips([0]) if world.first else clips([1, 2, 3])
+
+
+def whole() -> dict[str, torch.Tensor]:
+    """The gradients of one process that has all clips."""
+    learner = a_small_learner()
+    learner.gpt.train()
+    learner._gradients(clips([0, 1, 2, 3]))
+    return {name: p.grad for name, p in learner.gpt.named_parameters()}
+
+
+def assert_close(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        worst = float((found[name] - gradient).abs().max())
+        assert worst <= 1e-6, f"{name} differs by {worst:.1e}"
+
+
+def test_gradients_are_those_of_one_process_with_all_tokens(tmp_path: Path):
+    out = tmp_path / "gradients.pt"
+    assert together.ranks(2, lambda world: together.gradients(world, out)) == [0, 0]
+    assert_close(torch.load(out), whole())
+
+
+def test_a_rank_without_clips_takes_part(tmp_path: Path):
+    """The end of an epoch: one clip is left for two ranks."""
+
+    def work(world: World) -> None:
+        learner = a_small_learner(world)
+        batch = clips([2])
+        if not world.first:
+            batch = Batch(batch.rows.without_targets(), (), 0.0)
+        result = learner.learn(batch)
+        torch.save((weights(learner), result), tmp_path / f"{world.rank}.pt")
+
+    assert together.ranks(2, work) == [0, 0]
+    one, other = (torch.load(tmp_path / f"{rank}.pt", weights_only=False) for rank in range(2))
+    alone = a_small_learner()
+    result = alone.learn(clips([2]))
+    assert one[1] == other[1]
+    assert one[1].audio_loss == pytest.approx(result.audio_loss, abs=1e-6)
+    assert one[1].gradient_norm == pytest.approx(result.gradient_norm, abs=1e-5)
+    for name, tensor in one[0].items():
+        assert torch.equal(tensor, other[0][name])
+
+
+def test_steps_and_validation_are_those_of_one_process(tmp_path: Path):
+    def work(world: World) -> None:
+        learner = a_small_learner(world)
+        results = [learner.learn(a_part(world)) for _ in range(3)]
+        validation = learner.evaluate([a_part(world)])
+        torch.save((results, validation), tmp_path / f"{world.rank}.pt")
+
+    assert together.ranks(2, work) == [0, 0]
+    told = [torch.load(tmp_path / f"{rank}.pt", weights_only=False) for rank in range(2)]
+    assert told[0] == told[1]
+    alone = a_small_learner()
+    for result in told[0][0]:
+        expected = alone.learn(clips([0, 1, 2, 3]))
+        assert result.audio_loss == pytest.approx(expected.audio_loss, abs=2e-5)
+        assert result.text_loss == pytest.approx(expected.text_loss, abs=2e-5)
+        assert result.gradient_norm == pytest.approx(expected.gradient_norm, rel=1e-4)
+    expected = alone.evaluate([clips([0, 1, 2, 3])])
+    assert told[0][1].audio_loss == pytest.approx(expected.audio_loss, abs=2e-5)
+
+
+def test_a_step_that_is_no_number_on_one_rank_moves_nothing_on_any(tmp_path: Path):
+    def work(world: World) -> None:
+        learner = a_small_learner(world)
+        before = weights(learner)
+        result = learner.learn(a_batch(poison=not world.first))
+        same = all(torch.equal(now, before[n]) for n, now in weights(learner).items())
+        (tmp_path / str(world.rank)).write_text(f"{result.finite} {same}")
+
+    assert together.ranks(2, work) == [0, 0]
+    assert {(tmp_path / str(rank)).read_text() for rank in range(2)} == {"False True"}
+
+
+def test_ranks_drop_differently():
+    learners = [a_learner(dropout=0.5) for _ in range(2)]
+    learners[1].world = World(rank=1, size=1)
+    one, other = (learner.learn(a_batch()) for learner in learners)
+    assert one.audio_loss != other.audio_loss
+
+
+def test_alone_there_is_nobody_to_ask():
+    assert ALONE.summed(1.0, 2.0) == [1.0, 2.0]
+    ALONE.wait()
+    found = totals(ALONE, a_batch().rows)
+    assert found.text_share == found.audio_share == 1.0
+
+
+TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2",
+            "MASTER_ADDR": "a", "MASTER_PORT": "1"}  # fmt: skip
+
+
+def test_the_world_is_what_torchrun_says():
+    assert world_of({}) == ALONE
+    assert world_of(TORCHRUN) == World(1, 4, 1, 2)
+    assert world_of({**TORCHRUN, "TORCHELASTIC_RESTART_COUNT": "2"}).restarts == 2
+    assert not world_of(TORCHRUN).first and world_of({**TORCHRUN, "RANK": "0"}).first
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [({"RANK": "x"}, "is no number"), ({"MASTER_PORT": None}, "MASTER_PORT is not set")],
+)
+def test_half_a_world_is_refused(changed: dict, words: str):
+    given = {name: value for name, value in (TORCHRUN | changed).items() if value is not None}
+    with pytest.raises(DistributedError, match=words) as raised:
+        world_of(given)
+    assert raised.value.exit_code == 2
+
+
+def test_every_rank_has_a_gpu_of_its_own():
+    assert device_of(World(3, 4, 1, 2), "cuda:0") == "cuda:1"
+    assert device_of(World(3, 4, 1, 2), "cpu") == "cpu"
+    assert device_of(ALONE, "cuda:2") == "cuda:2"
+
+
+@pytest.mark.slow
+def test_two_nodes_on_loopback(tmp_path: Path):
+    """Two agents of torchrun that find each other, one process each."""
+    out, children = tmp_path / "gradients.pt", []
+    for _node in range(2):
+        words = (
+            sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1",
+            "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:29471", f"--rdzv-id={os.getpid()}",
+            "-m", "tests.train.together", str(out),
+        )  # fmt: skip
+        environ = os.environ | {"OMP_NUM_THREADS": "1"}
+        children.append(subprocess.Popen(words, env=environ))
+    assert [child.wait(timeout=240) for child in children] == [0, 0]
+    assert_close(torch.load(out), whole())

@@ -1,0 +1,66 @@
+"""Two ranks of a run on loopback: forked, because a new interpreter would import torch for seconds.
+
+`python -m tests.train.together OUT` is the same under torchrun.
+"""
+
+import os
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from train import distributed
+from train.distributed import World
+
+
+def ranks(size: int, work: Callable[[World], object]) -> list[int]:
+    """`work` in `size` processes that know each other; their exit codes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    children = [_forked(rank, size, port, work) for rank in range(size)]
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+
+
+def _forked(rank: int, size: int, port: int, work: Callable[[World], object]) -> int:
+    child = os.fork()
+    if child:
+        return child
+    try:
+        os.environ.update(
+            RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank),
+            MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+        )  # fmt: skip
+        torch.set_num_threads(1)
+        joined_to(work)
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def joined_to(work: Callable[[World], object]) -> None:
+    world = distributed.world_of(os.environ)
+    with distributed.joined(world, "cpu"):
+        work(world)
+
+
+def gradients(world: World, out: Path) -> None:
+    """Each rank's part of one step without dropout; rank 0 keeps the gradients."""
+    from tests.train.test_distributed import a_part, a_small_learner
+
+    learner = a_small_learner(world)
+    batch = a_part(world)
+    learner.totals = distributed.totals(world, batch.rows)
+    learner.gpt.train()
+    learner._gradients(batch)
+    if world.first:
+        found = {name: p.grad for name, p in learner.gpt.named_parameters()}
+        torch.save(found, out)
+
+
+if __name__ == "__main__":
+    joined_to(lambda world: gradients(world, Path(sys.argv[1])))
