@@ -4,7 +4,7 @@ run      fine-tune, from the beginning or from where it stopped
 check    read and judge the dataset, train nothing   (--verify, --repair: the feature cache)
 prepare  compute the feature cache, train nothing
 sample   speak the newest epoch again, or --epoch N
-export   write a voice: --checkpoint PATH --to DIR [--base DIR]
+export   write a voice: --checkpoint PATH --to DIR [--base DIR] [--onnx [all|fp32|int8]]
 """
 
 import argparse
@@ -85,6 +85,11 @@ def _export(settings: TrainSettings, own: argparse.Namespace) -> int:
 
     if own.checkpoint is None or own.to is None:
         raise SotaqueError("export needs --checkpoint PATH and --to DIR; see --help.")
+    if own.onnx is not None:
+        from train import onnx_export
+
+        where = {"checkpoint": own.checkpoint, "to": own.to, "base": own.base}
+        return onnx_export.run(settings, own.onnx, **where)
     return export.run(settings, checkpoint=own.checkpoint, to=own.to, base=own.base)
 
 
@@ -111,6 +116,7 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
         parser.add_argument("--checkpoint", type=Path)
         parser.add_argument("--to", type=Path)
         parser.add_argument("--base", type=Path)
+        parser.add_argument("--onnx", nargs="?", const="all", choices=("all", "fp32", "int8"))
     return parser
 
 

@@ -37,6 +37,8 @@ def _parser() -> argparse.ArgumentParser:
     speak.add_argument("--seed", type=int, default=0)
     speak.add_argument("--device", default="cpu")
     speak.add_argument("--precision", choices=("auto", "fp32", "int8", "int4"), default="auto")
+    speak.add_argument("--latents", type=Path, help="a stored voice, for an ONNX folder")
+    speak.add_argument("--low-memory", action="store_true", help="less memory, more time")
     what = speak.add_mutually_exclusive_group(required=True)
     what.add_argument("--text")
     what.add_argument("--lines", type=Path, help="a sentence a line; --out is then a folder")
@@ -77,10 +79,20 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 
 def _speak(arguments: argparse.Namespace) -> int:
+    lines = _lines(arguments)
+    if (Path(arguments.voice) / "onnx.json").is_file():
+        from xtts.onnx import command
+
+        for said in command.speak(
+            Path(arguments.voice), lines, language=arguments.language, seed=arguments.seed,
+            precision=arguments.precision, device=arguments.device, voice=arguments.latents,
+            low_memory=arguments.low_memory, reference=arguments.reference,
+        ):  # fmt: skip
+            print(said)
+        return 0
     # Imported here: `--help` and a mistyped option need not wait seconds for torch.
     from xtts import audio, bundle, synthesis, voice
 
-    lines = _lines(arguments)
     opened = bundle.open_voice(
         arguments.voice, base=arguments.base, device=arguments.device, precision=arguments.precision
     )

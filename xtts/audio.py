@@ -5,7 +5,6 @@ Files are read with soundfile (its wheel brings libsndfile), so no FFmpeg is nee
 ours, held against Coqui's in `tests/peers`: Coqui's `TorchMelSpectrogram` drags transformers in.
 """
 
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from xtts.atomic import make_folder, replace_file
+from xtts import wav
 from xtts.errors import SotaqueError
 from xtts.sizes import CODE_RATE as CODE_RATE
 from xtts.sizes import SAMPLES_PER_CODE as SAMPLES_PER_CODE
@@ -138,14 +137,7 @@ def write_wav(path: Path, waveform: Tensor, rate: int = VOCODER_RATE) -> None:
 
     Raises DiskFull (exit 74), or WriteError for a folder that cannot be written.
     """
-    import soundfile
-
-    samples = waveform.detach().cpu().float().clamp(-1.0, 1.0).numpy()
-    # In memory first (48 kB a second): libsndfile goes back to its header when it closes a file.
-    whole = io.BytesIO()
-    soundfile.write(whole, samples, rate, subtype="PCM_16", format="WAV")
-    make_folder(path.parent)
-    replace_file(path, lambda file: file.write(whole.getbuffer()))
+    wav.write(path, waveform.detach().cpu().float().numpy(), rate)
 
 
 def dvae_mel(waveform: Tensor, mel_stats: Tensor) -> Tensor:

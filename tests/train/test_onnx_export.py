@@ -1,0 +1,37 @@
+"""`python -m train export --onnx`: an epoch as an ONNX voice that speaks with what was learned."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.models import tiny_base
+from tests.train.test_export import perturbed
+from train.__main__ import main
+from xtts.model import read_tensors
+from xtts.onnx import folder, model, speech
+from xtts.onnx.model import Computing
+from xtts.onnx.speech import Manner
+
+
+def test_an_epoch_speaks_with_its_own_weights_and_voice(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    caplog.set_level("INFO")
+    base = tiny_base(tmp_path / "base")
+    checkpoint, to = perturbed(base, tmp_path / "output"), tmp_path / "onnx"
+    assert main(["export", "--checkpoint", str(checkpoint), "--to", str(to), "--onnx", "fp32"]) == 0
+    assert "Random weights, free to use" in caplog.text
+    assert folder.read(to).kinds == ("fp32",)
+    table = np.load(to / folder.EMBEDDINGS)
+    wanted = read_tensors(base / "model.pth")["gpt.text_embedding.weight"].float() + 0.01
+    assert np.allclose(table[: len(wanted)], wanted.numpy())
+    loaded = model.load(to, Computing("fp32"))
+    own = model.read_voice(to / folder.VOICE, loaded.config)
+    assert len(speech.speak(loaded, own, "one two.", "en", Manner(max_codes=10))) > 0
+
+
+def test_a_kind_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        main(["export", "--checkpoint", "a", "--to", "b", "--onnx", "int2"])

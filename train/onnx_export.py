@@ -1,0 +1,38 @@
+"""`python -m train export --onnx`: a checkpoint as an ONNX voice, for `python -m xtts speak` and
+`BACKEND=onnx`, also where there is no torch."""
+
+import logging
+from pathlib import Path
+
+from train.settings import TrainSettings
+from xtts.atomic import sha256_of
+from xtts.bases import base_of
+from xtts.errors import SotaqueError
+from xtts.runs import read_checkpoint, reference_beside
+
+log = logging.getLogger("train")
+
+KINDS = {"all": ("fp32", "int8"), "fp32": ("fp32",), "int8": ("int8",)}
+
+
+def run(
+    settings: TrainSettings, kinds: str, *, checkpoint: Path, to: Path, base: Path | None
+) -> int:
+    """Finds base model and reference, exports, tells where. Raises what `xtts.onnx.export` does."""
+    try:
+        from xtts.onnx import export
+    except ImportError as error:
+        raise SotaqueError(
+            f"An export as ONNX needs the package {error.name}, which is not installed: "
+            ".venv/bin/uv pip install -e '.[onnx]'"
+        ) from error
+    found = read_checkpoint(checkpoint)
+    folder = base_of(checkpoint, found.provenance, base, settings.xtts_v2_dir)
+    source = export.Source(folder, sha256_of(checkpoint), found.model, reference_beside(checkpoint))
+    voice = export.export(source, to, KINDS[kinds])
+    log.info(
+        "%s holds the ONNX voice (%s, opset %d; licence: %s). It speaks with:\n"
+        "  python -m xtts speak --voice %s --text … --out FILE.wav",
+        to, " and ".join(voice.kinds), voice.opset, voice.licence, to,
+    )  # fmt: skip
+    return 0

@@ -1,0 +1,82 @@
+"""`python -m xtts speak --voice ONNX-FOLDER`: without torch, unless a recording is to be heard."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from xtts import wav
+from xtts.config import ModelConfig
+from xtts.onnx import folder as folders
+from xtts.onnx import model, speech
+from xtts.onnx.folder import OnnxError, OnnxVoice
+from xtts.onnx.model import Computing
+from xtts.onnx.speech import Manner, OnnxLatents
+from xtts.sessions import Options
+from xtts.sizes import VOCODER_RATE
+
+# As `xtts.quantised`: smaller models are not bound by memory, and rounding weighs more.
+SMALLEST_WIDTH = 512
+
+
+def speak(
+    folder: Path,
+    lines: Sequence[tuple[str, Path]],
+    *,
+    language: str,
+    seed: int = 0,
+    precision: str = "auto",
+    device: str = "cpu",
+    low_memory: bool = False,
+    voice: Path | None = None,
+    reference: Path | None = None,
+) -> Iterator[str]:
+    """Speaks each text into its file, and says so; voice: stored latents, None is the folder's own.
+
+    Raises the errors of model, speech and hearing.
+    """
+    said = folders.verified(folder)
+    config = ModelConfig.read(folder)
+    how = computing(said, config, precision=precision, device=device, low=low_memory)
+    whose = _whose(folder, config, how, voice, reference)
+    loaded = model.load(folder, how, verify=False)
+    if loaded.status.message:
+        yield loaded.status.message
+    for text, out in lines:
+        waveform = speech.speak(loaded, whose, text, language, Manner(seed=seed))
+        wav.write(out, waveform, VOCODER_RATE)
+        yield f"{out}: {len(waveform) / VOCODER_RATE:.2f} s"
+
+
+def computing(
+    said: OnnxVoice, config: ModelConfig, *, precision: str, device: str, low: bool,
+    threads: int | None = None,
+) -> Computing:  # fmt: skip
+    """How to compute. Raises OnnxError for a precision that no export has."""
+    kind = precision
+    if precision == "auto":
+        narrow = config.gpt.width < SMALLEST_WIDTH
+        kind = "int8" if "int8" in said.kinds and (low or not narrow) else said.kinds[0]
+    if kind not in said.kinds:
+        raise OnnxError(
+            f"This ONNX voice speaks in {' and '.join(said.kinds)}, not in {kind}. Ask for one of "
+            "them with --precision or SPEAK_PRECISION, or export it again with --onnx all."
+        )
+    wish = "cpu" if device == "cpu" or (device == "auto" and kind == "int8") else device
+    base = model.low_memory(threads or 1) if low else Computing()
+    options = base.options if low else Options(threads=threads or 0)
+    return Computing(kind, wish, options, base.most_samples)
+
+
+def _whose(
+    folder: Path, config: ModelConfig, how: Computing, voice: Path | None, reference: Path | None
+) -> OnnxLatents:
+    if reference is not None:
+        from xtts.onnx import hearing
+
+        return hearing.of_recording(folder, config, how, reference)
+    path = voice or folder / folders.VOICE
+    if voice is None and not path.is_file():
+        raise OnnxError(
+            f"{folder} holds no voice of its own; say whose it is to be with --reference FILE.wav "
+            "(3 to 30 s of clear speech) or --latents FILE.safetensors."
+        )
+    return model.read_voice(path, config)

@@ -1,0 +1,24 @@
+"""Sound as 16-bit PCM in a WAV file, for whoever computed it, with torch or without."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xtts.atomic import make_folder, replace_file
+
+
+def write(path: Path, samples: "np.ndarray[Any, Any]", rate: int) -> None:
+    """Writes `[samples]` in -1..1; the file is whole or absent, also after a power cut.
+
+    Raises DiskFull (exit 74), or WriteError for a folder that cannot be written.
+    """
+    import soundfile
+
+    # In memory first (48 kB a second): libsndfile goes back to its header when it closes a file.
+    whole = io.BytesIO()
+    clipped = np.clip(samples.astype(np.float32, copy=False), -1.0, 1.0)
+    soundfile.write(whole, clipped, rate, subtype="PCM_16", format="WAV")
+    make_folder(path.parent)
+    replace_file(path, lambda file: file.write(whole.getbuffer()))
