@@ -1,4 +1,5 @@
-"""`python -m xtts`: speak with a voice on disk, ask what is wrong with this machine, watch it."""
+"""`python -m xtts`: speak with a voice on disk, ask what is wrong with this machine, watch it, tell
+where an ONNX model runs."""
 
 import argparse
 import os
@@ -14,7 +15,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one verb; prints the sentence of a fault and returns its exit code."""
     wait_asleep()
     arguments = _parser().parse_args(argv)
-    verb = {"speak": _speak, "doctor": _doctor, "monitor": _monitor}[arguments.verb]
+    verbs = {"speak": _speak, "doctor": _doctor, "monitor": _monitor, "explain": _explain}
+    verb = verbs[arguments.verb]
     try:
         return verb(arguments)
     except BrokenPipeError:
@@ -52,6 +54,12 @@ def _parser() -> argparse.ArgumentParser:
     monitor.add_argument("--log", type=Path, help="a CSV file, gone on with where it exists")
     monitor.add_argument("--duration", type=_seconds, help="seconds; without it, until Ctrl-C")
     monitor.add_argument("--interval", type=_seconds, default=2.0, help="seconds, 2 by default")
+    explain = verbs.add_parser("explain", help="which node of an ONNX model runs where, and why")
+    explain.add_argument("model", type=Path, metavar="MODEL.onnx")
+    explain.add_argument("--run", action="store_true", help="run it too, on numbers made for it")
+    explain.add_argument("--provider", default="auto", help="auto, cuda, rocm, openvino, cpu, …")
+    explain.add_argument("--shape", action="append", default=[], metavar="NAME=1,80,200")
+    explain.add_argument("--json", action="store_true", help="for a program; the names stay")
     return parser
 
 
@@ -76,6 +84,15 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
     place = Place(remembers=not arguments.no_cache, deep=arguments.deep)
     return command.run(place, as_json=arguments.json, only_fixes=arguments.fix_hints)
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    from xtts.explain import command
+
+    return command.run(
+        arguments.model, arguments.provider, runs=arguments.run, shapes=arguments.shape,
+        as_json=arguments.json,
+    )  # fmt: skip
 
 
 def _speak(arguments: argparse.Namespace) -> int:

@@ -86,7 +86,7 @@ def tried(provider: str, options: dict[str, str]) -> Trial:
         command = (sys.executable, "-m", "xtts.onnx_sessions.trial_child", provider,
                    json.dumps(options), str(result))  # fmt: skip
         answer = ask(command, _LIMIT_SECONDS)
-        log = plain(f"{answer.out}\n{answer.errors}")
+        log = plain(f"{answer.out}\n{answer.errors}")[-_KEPT_CHARACTERS:]
         if answer.code != 0 or not result.is_file():
             return Trial(provider, log=log, ending=answer.last_error or "it gave no answer")
         told = json.loads(result.read_text(encoding="utf-8"))
@@ -97,8 +97,8 @@ def tried(provider: str, options: dict[str, str]) -> Trial:
 
 
 def plain(log: str) -> str:
-    """Without colours, and no longer than a person would read."""
-    return _COLOUR.sub("", log).strip()[-_KEPT_CHARACTERS:]
+    """Without colours."""
+    return _COLOUR.sub("", log).strip()
 
 
 def _torch_cuda() -> str:

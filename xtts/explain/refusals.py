@@ -1,0 +1,38 @@
+"""ONNX Runtime's words about a model that it does not open -> one sentence for a person. Pure."""
+
+import re
+
+_NEWER = ".venv/bin/uv pip install --upgrade onnxruntime"
+_MOST_CHARACTERS = 300
+
+
+def refusal(name: str, fault: str) -> str:
+    """What is wrong with the model `name`, and what to do."""
+    text = " ".join(fault.split())
+    for pattern, sentence in _KNOWN:
+        if found := re.search(pattern, text):
+            return f"{name} " + sentence.format(*found.groups(), newer=_NEWER)
+    told = re.sub(r"^.*?failed: ?", "", text)
+    told = re.sub(r"/\S+\.(cc|h):\d+ .*?\) ", "", told)
+    return f"{name} is refused by ONNX Runtime: {told[:_MOST_CHARACTERS]}"
+
+
+_KNOWN = (
+    (r"Fatal error: ([\w.]+):(\w+)\(-?\d+\) is not a registered",
+     "has the operator {1} of {0}, which this ONNX Runtime does not know. It comes with a library "
+     "of its own, or with another build."),
+    (r"No Op registered for (\w+) with domain_version of (\d+)",
+     "has the operator {0}, which opset {1} of ONNX does not have. Export it again, or: {newer}"),
+    (r"Could not find an implementation for (\w+)\((\d+)\)",
+     "has the operator {0} (opset {1}) with types for which this ONNX Runtime has no kernel. "
+     "Export it in fp32, or: {newer}"),
+    (r"Opset (\d+) is under development.*?till opset (\d+)",
+     "is of opset {0}, and this ONNX Runtime reads up to {1}. Export it with an older opset, or: "
+     "{newer}"),
+    (r"Unsupported model IR version: (\d+), max supported IR version: (\d+)",
+     "is of ONNX format {0}, and this ONNX Runtime reads up to {1}. Export it again, or: {newer}"),
+    (r"External data path.*?\"([^\"]+)\"",
+     "keeps its weights in {0}, which cannot be used. Put both files into one folder."),
+    (r"(?:No graph was found|Protobuf parsing failed)",
+     "is no ONNX model, or cut short. Get it again."),
+)  # fmt: skip
