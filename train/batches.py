@@ -75,7 +75,7 @@ class Batches:
     seed: with the epoch, the only thing that the order depends on. batch_seconds: longest clip
     times number of clips, at most. fixed: the same order and conditioning in every epoch
     (validation). bucketing: clips of like length together. rank of world_size: whose share of each
-    step this is.
+    step this is. pinned: in memory that a GPU copies from by itself.
     """
 
     def __init__(
@@ -92,6 +92,7 @@ class Batches:
         fixed: bool = False,
         prefetch: bool = True,
         bucketing: bool = True,
+        pinned: bool = False,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
@@ -106,6 +107,7 @@ class Batches:
         self.fixed = fixed
         self.prefetch = prefetch
         self.bucketing = bucketing
+        self.pinned = pinned
         self.rank = rank
         self.world_size = world_size
         self._by_speaker = _by_speaker(clips, conditions.sources)
@@ -172,6 +174,8 @@ class Batches:
             unheard=[unheard for _, unheard in heard],
             padded=False,
         )
+        if self.pinned:
+            rows = rows.pinned()
         return Batch(rows, tuple(group), sum(self.clips[clip].seconds for clip in group))
 
     def _conditioning(self, epoch: int, clip: int) -> tuple[Tensor, tuple[int, int]]:

@@ -110,6 +110,32 @@ class Features:
         return found
 
 
+class Uncached:
+    """CACHE=off: the features of a clip are computed whenever they are asked for, as in Coqui's
+    recipe. Slow, and for finding faults: the numbers are those of the cache."""
+
+    def __init__(self, clips: Sequence[Clip], base: Path, config: ModelConfig) -> None:
+        self._clips = clips
+        self._dvae = load_dvae(base, config)
+        self._stats = mel_stats(base, read_tensors(base / "model.pth"))
+
+    def tokens(self, clip: int) -> np.ndarray:
+        """Text ids `[n]`."""
+        return np.asarray(self._clips[clip].tokens, dtype=np.int64)
+
+    def codes(self, clip: int) -> np.ndarray:
+        """As `Features.codes`. Raises AudioError for a recording that cannot be decoded."""
+        return of_recording(self._clips[clip].path, self._dvae, self._stats)[0]
+
+    def mel(self, clip: int) -> np.ndarray:
+        """As `Features.mel`."""
+        return of_recording(self._clips[clip].path, self._dvae, self._stats)[1]
+
+    def present(self, indices: Sequence[int]) -> tuple[int, ...]:
+        """All of them; what cannot be decoded is told by its batch."""
+        return tuple(indices)
+
+
 def build(dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path) -> Features:
     """The features of every clip; computes those that are not there or not what was written.
 

@@ -6,7 +6,7 @@ Weights are kept in float32, products run in bfloat16 where the machine has it.
 
 import logging
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,22 +17,13 @@ from torch import Tensor, nn
 from train.batches import Batch
 from train.distributed import ALONE, Totals, World, totals
 from train.optimizer import Schedule, load_state, mixed, new_optimizer, set_rate, weight_groups
+from train.outcome import StepResult, Tally, Validation
+from train.stepping import Unseen, clip, compile_blocks, divides, gradient_norm, step_unless
 from train.weights import Learning, Weights
 from xtts import faults
-from xtts.errors import SotaqueError
 from xtts.gpt import GPT, Losses
 
 log = logging.getLogger("train")
-
-MAX_NON_FINITE_IN_A_ROW = 3
-# A scale below 1 means that gradients overflow fp16 unscaled: it only gets worse from there.
-MAX_LOW_SCALE_IN_A_ROW = 10
-
-
-class NonFiniteError(SotaqueError):
-    """Losses or gradients that are no numbers, and no end of them in sight."""
-
-    exit_code = 65
 
 
 @dataclass(frozen=True)
@@ -52,26 +43,8 @@ class Recipe:
     schedule: str = "inverse_sqrt"
     total_steps: int = 0
     learning: Learning = field(default_factory=Learning)
-
-
-@dataclass(frozen=True)
-class StepResult:
-    """Losses in nats a token; gradient_norm before clipping; finite = the weights were moved."""
-
-    text_loss: float
-    audio_loss: float
-    loss: float
-    gradient_norm: float
-    learning_rate: float
-    finite: bool
-
-
-@dataclass(frozen=True)
-class Validation:
-    """Mean losses over every token of the validation clips."""
-
-    text_loss: float
-    audio_loss: float
+    fused: bool = True
+    compiled: bool = False
 
 
 class Learner:
@@ -87,19 +60,32 @@ class Learner:
         self.gpt = gpt.to(self.device)
         self.world = world
         self.weights = Weights(self.gpt, recipe.learning, recipe.seed)
+        if recipe.compiled:
+            compile_blocks(self.gpt)
         self.losses = world.forward(self.gpt)
         self.totals = Totals(0.0, 0.0, 1.0, 1.0)
         self.recipe = recipe
         self.schedule = Schedule(recipe.schedule, recipe.warmup_steps, recipe.total_steps)
         self.step = 0
-        self.non_finite_in_a_row = 0
-        self.num_non_finite = 0
-        self.low_scale_in_a_row = 0
+        self.tally = Tally()
         self.scaler = torch.amp.grad_scaler.GradScaler(
             self.device.type, enabled=recipe.precision == "fp16"
         )
         groups = weight_groups(self.gpt, recipe.weight_decay)
-        self.optimizer = new_optimizer(recipe.optimizer, groups, recipe.learning_rate)
+        self.optimizer = new_optimizer(
+            recipe.optimizer, groups, recipe.learning_rate, fused=recipe.fused
+        )
+
+    @property
+    def ahead(self) -> bool:
+        """Whether steps can be taken without looking at their numbers (`learn_ahead`)."""
+        return (
+            self.device.type != "cpu"
+            and divides(self.optimizer)
+            and not self.scaler.is_enabled()
+            and self.world.alone
+            and self.weights.averages is None
+        )
 
     def learn(self, batch: Batch) -> StepResult:
         """One step. A loss or gradient that is no number moves no weight.
@@ -107,28 +93,68 @@ class Learner:
         Raises NonFiniteError at the third such step in a row, and in fp16 when its scale stays
         below 1.
         """
-        self.gpt.train()
-        rate = self.recipe.learning_rate * self.schedule.share(self.step)
-        set_rate(self.optimizer, rate)
-        if not self.world.alone:
-            self.totals = totals(self.world, batch.rows)
+        rate = self._begin(batch)
         losses, loss = self._gradients(batch)
         self.scaler.unscale_(self.optimizer)
-        norm = nn.utils.clip_grad_norm_(self.weights.learning, self.recipe.gradient_clip)
+        norm = gradient_norm(self.weights.learning)
         text, audio, total, length = self._told(losses, loss, norm)
         finite = math.isfinite(total + length)
         # In fp16 the scaler looks for its scale by overflowing: that is no fault of the data.
         searching = self.scaler.is_enabled() and self.scaler.get_scale() > 1.0
         if finite:
+            self._clip(norm)
             self.scaler.step(self.optimizer)
             self.weights.moved(self.step + 1)
         self.scaler.update()
         # Here, not before the next step: at full size 1.8 GB less while saving and speaking.
         self.optimizer.zero_grad(set_to_none=True)
-        self._count(finite, searching)
-        self._judge_scale()
+        self.tally.count(finite, searching, self.step, self.recipe.learning_rate)
+        if self.scaler.is_enabled():
+            self.tally.judge_scale(self.scaler.get_scale(), self.step)
         self.step += 1
         return StepResult(text, audio, total, length, rate, finite)
+
+    def learn_ahead(self, batch: Batch) -> Unseen:
+        """One step that waits for nothing: the device itself leaves the weights where a number is
+        none. `seen` tells how it went. Only where `ahead` holds."""
+        rate = self._begin(batch)
+        losses, loss = self._gradients(batch)
+        norm = gradient_norm(self.weights.learning)
+        numbers = torch.stack((losses.text, losses.audio, loss, norm.to(loss))).detach()
+        self._clip(norm)
+        step_unless(self.optimizer, ~torch.isfinite(numbers[2] + numbers[3]))
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        return Unseen(numbers, rate)
+
+    def seen(self, steps: Sequence[Unseen]) -> list[StepResult]:
+        """Looks at steps that were taken ahead, all at once. Raises NonFiniteError as `learn`."""
+        if not steps:
+            return []
+        results = []
+        rows = torch.stack([one.numbers for one in steps]).tolist()
+        for (text, audio, total, length), one in zip(rows, steps, strict=True):
+            finite = math.isfinite(total + length)
+            self.tally.count(finite, False, self.step, self.recipe.learning_rate)
+            results.append(StepResult(text, audio, total, length, one.learning_rate, finite))
+        return results
+
+    def _begin(self, batch: Batch) -> float:
+        """The rate of this step."""
+        self.gpt.train()
+        rate = self.recipe.learning_rate * self.schedule.share(self.step)
+        set_rate(self.optimizer, rate)
+        if not self.world.alone:
+            self.totals = totals(self.world, batch.rows)
+        return rate
+
+    def _clip(self, norm: Tensor) -> None:
+        # The scaler of fp16 keeps its own number in the kernel's place.
+        weights, largest = self.weights.learning, self.recipe.gradient_clip
+        if self.scaler.is_enabled():
+            nn.utils.clip_grads_with_norm_(weights, largest, norm)
+        else:
+            clip(self.optimizer, weights, norm, largest)
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[Batch]) -> Validation:
@@ -155,9 +181,7 @@ class Learner:
         return {
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
-            "non_finite_in_a_row": self.non_finite_in_a_row,
-            "num_non_finite": self.num_non_finite,
-            "low_scale_in_a_row": self.low_scale_in_a_row,
+            **self.tally.state(),
             **self.weights.state(),
         }
 
@@ -172,9 +196,7 @@ class Learner:
             return
         load_state(self.optimizer, trainer_state["optimizer"])
         self.scaler.load_state_dict(trainer_state["scaler"])
-        self.non_finite_in_a_row = trainer_state["non_finite_in_a_row"]
-        self.num_non_finite = trainer_state["num_non_finite"]
-        self.low_scale_in_a_row = trainer_state.get("low_scale_in_a_row", 0)
+        self.tally.resume(trainer_state)
 
     def _gradients(self, batch: Batch) -> tuple[Losses, Tensor]:
         """Losses, and their gradients in the weights. Memory that is short gets one more try."""
@@ -213,30 +235,6 @@ class Learner:
         own = (self.totals.text_share, self.totals.audio_share, 1.0)
         parts = (value * share / self.world.size for value, share in zip(found, own, strict=False))
         return [*self.world.summed(*parts), found[3]]
-
-    def _count(self, finite: bool, searching: bool) -> None:
-        if finite or searching:
-            self.non_finite_in_a_row = 0
-            return
-        self.non_finite_in_a_row += 1
-        self.num_non_finite += 1
-        if self.non_finite_in_a_row >= MAX_NON_FINITE_IN_A_ROW:
-            raise NonFiniteError(
-                f"The loss was no number in {self.non_finite_in_a_row} steps in a row, up to step "
-                f"{self.step}; nothing of them was saved. Lower LEARNING_RATE (it is "
-                f"{self.recipe.learning_rate:g}), or set PRECISION=fp32; the log names the clips."
-            )
-
-    def _judge_scale(self) -> None:
-        low = self.scaler.is_enabled() and self.scaler.get_scale() < 1.0
-        self.low_scale_in_a_row = self.low_scale_in_a_row + 1 if low else 0
-        if self.low_scale_in_a_row >= MAX_LOW_SCALE_IN_A_ROW:
-            raise NonFiniteError(
-                f"The gradient scale of PRECISION=fp16 was below 1 in {self.low_scale_in_a_row} "
-                f"steps in a row (it is {self.scaler.get_scale():g}), up to step {self.step}: the "
-                "gradients are too large for fp16. Set PRECISION=bf16 or fp32, and go on from the "
-                "last epoch."
-            )
 
     @contextmanager
     def _precision(self) -> Iterator[None]:

@@ -17,9 +17,9 @@ import torch
 
 from train.batches import Batch
 from train.curves import Curves
-from train.learner import StepResult, Validation
 from train.machine import MachineFigures
 from train.metrics import Metrics
+from train.outcome import StepResult, Validation
 from train.samples import Sidecar
 from train.tensorboard import TensorBoard
 from xtts import audio

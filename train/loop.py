@@ -25,15 +25,17 @@ def fine_tune(parts: Parts, stop: Stop) -> int:
         clock = time.perf_counter()
         for number, batch in enumerate(parts.learned(epoch, done), start=done + 1):
             waited = time.perf_counter() - clock
-            result = learner.learn(batch)
+            result = parts.learn(batch)
             stop.step_seconds = time.perf_counter() - clock
             parts.tell_step(epoch, number, batch, result, waited, stop.step_seconds)
             done = number
             if stop.requested:
+                parts.telling.look()
                 parts.save_interrupted(epoch, done)
                 return stop.exit_code
             clock = time.perf_counter()
 
+        parts.telling.look()
         validation = parts.evaluate(epoch, stop)
         if stop.requested:
             parts.save_interrupted(epoch, done)

@@ -10,12 +10,16 @@ from typing import Any
 from train.batches import Batch, Batches
 from train.checkpoints import Checkpoints, Saved
 from train.heartbeat import Heartbeat
-from train.learner import Learner, StepResult, Validation
+from train.learner import Learner
 from train.logs import Logs
+from train.outcome import StepResult, Validation
+from train.overlap import copier_for, overlapped
 from train.samples import missing
 from train.sampling import LONGEST_SAMPLE_SECONDS, Sampler
 from train.settings import TrainSettings
+from train.stepping import Unseen
 from train.stopping import Stop
+from train.telling import Taken, Telling
 from xtts.memory import give_back_freed
 
 log = logging.getLogger("train")
@@ -46,18 +50,27 @@ class Parts:
     sampler: Sampler
     checkpoints: Checkpoints
     heartbeat: Heartbeat
+    telling: Telling
     provenance: dict[str, Any]
 
     def learned(self, epoch: int, done: int) -> Iterator[Batch]:
         """The batches of the epoch behind the first `done`, under the watchdog's eyes."""
-        return self.heartbeat.watch(self.batches.epoch(epoch, done), "learning")
+        copier = copier_for(self.learner.device, self.settings.overlap)
+        ahead = overlapped(self.batches.epoch(epoch, done), copier)
+        return self.heartbeat.watch(ahead, "learning")
+
+    def learn(self, batch: Batch) -> StepResult | Unseen:
+        """One step; where the numbers are on a GPU, without waiting for them."""
+        return self.learner.learn_ahead(batch) if self.learner.ahead else self.learner.learn(batch)
 
     def tell_step(
-        self, epoch: int, number: int, batch: Batch, result: StepResult, waited: float, took: float
-    ) -> None:
+        self, epoch: int, number: int, batch: Batch, result: StepResult | Unseen,
+        waited: float, took: float,
+    ) -> None:  # fmt: skip
         """Logs one step: batch `number` of the epoch, seconds waited for data, seconds in all."""
         names = [self.batches.clips[clip].name for clip in batch.clips]
-        self.logs.step(epoch, number, self.learner.step, batch, result, waited, took, names)
+        step = self.learner.step
+        self.telling.add(Taken(epoch, number, step, batch, result, waited, took, names))
 
     def evaluates(self, epoch: int) -> bool:
         """VALIDATION_EVERY, and always the last epoch."""

@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from train import dataset, features, placement, recipe, sampling, tensorboard
-from train.batches import Batches, Conditions
+from train import dataset, material, placement, recipe, sampling, tensorboard
 from train.checkpoints import Checkpoints
 from train.dataset import Dataset
 from train.fingerprint import Fingerprint
@@ -29,6 +28,7 @@ from train.samples import reference_of
 from train.sampling import Sampler
 from train.settings import TrainSettings
 from train.stopping import Stop, stop_on_signals
+from train.telling import Telling
 from xtts import bundle, environment
 from xtts.config import ModelConfig
 from xtts.environment import Choice, Environment
@@ -95,7 +95,7 @@ def prepare(settings: TrainSettings) -> int:
     """`python -m train prepare`: computes the feature cache and trains nothing."""
     looked = look(settings)
     log.info(looked.data.report())
-    _features(settings, looked)
+    material.features(settings, looked)
     return 0
 
 
@@ -114,7 +114,7 @@ def _assemble(
         settings.resume, fingerprint, learning_rate=rate.value, runs_dir=settings.runs_dir
     )
     start = _told_start(resumed)
-    batches, validation = _batches(settings, looked, resumed)
+    batches, validation = material.batches(settings, looked, resumed)
     learner = _learner(settings, looked, rate.value, resumed)
     logs = closing.enter_context(
         Logs(
@@ -153,37 +153,9 @@ def _assemble(
         sampler=sampler,
         checkpoints=checkpoints,
         heartbeat=closing.enter_context(Heartbeat(settings.stall_seconds)),
+        telling=Telling(learner, logs, settings.log_every),
         provenance=_provenance(settings, config, fingerprint, rate.value),
     )
-
-
-def _batches(
-    settings: TrainSettings, looked: Looked, resumed: Resumed | None
-) -> tuple[Batches, Batches | None]:
-    data, config = looked.data, looked.config
-    found = _features(settings, looked)
-    train, held_out = found.present(data.train), found.present(data.validation)
-    seconds = [data.clips[i].seconds for i in train]
-    kept = (resumed.trainer_state or {}).get("batch_seconds") if resumed else None
-    budget = recipe.batch_seconds(
-        settings.batch_seconds, config.training, kept, device=looked.device.value,
-        total_seconds=sum(seconds), longest_seconds=max(seconds),
-    )  # fmt: skip
-    log.info("Batches: %g s of audio (%s)", budget.value, budget.reason)
-    common: dict[str, Any] = {
-        "seed": settings.seed,
-        "batch_seconds": budget.value,
-        "stop_input": config.stop_input_trained,
-        "conditions": Conditions(settings.conditioning, train),
-    }
-    training = Batches(data.clips, train, found, config.gpt, prefetch=settings.prefetch, **common)
-    if not held_out:
-        return training, None
-    return training, Batches(data.clips, held_out, found, config.gpt, fixed=True, **common)
-
-
-def _features(settings: TrainSettings, looked: Looked) -> features.Features:
-    return features.build(looked.data, looked.base, looked.config, settings.cache_dir)
 
 
 def _learner(
@@ -201,6 +173,8 @@ def _learner(
             audio_loss_weight=settings.audio_loss_weight,
             precision=looked.precision.value,
             seed=settings.seed,
+            fused=settings.fused_optimizer,
+            compiled=settings.compile,
         ),
         looked.device.value,
     )

@@ -107,8 +107,20 @@ class TrainSettings(SharedSettings):
     """What TensorBoard shows."""
     cache_dir: Folder = Path("train/cache")
     """Features computed once per clip; it may be deleted at any time."""
+    cache: Switch = True
+    """Keeps the features of every clip in CACHE_DIR. off computes them for each batch again, which
+    changes no number and takes many times longer: for finding faults."""
     prefetch: Switch = True
     """Prepares the next batch while the current one is learned; changes no number."""
+    overlap: Switch = True
+    """Copies the next batch to the GPU while the current one is learned; changes no number."""
+    bucketing: Switch = True
+    """Puts clips of like length into a batch. off takes the same clips in another order."""
+    fused_optimizer: Switch = True
+    """Moves all weights in one kernel. off changes numbers by rounding only."""
+    compile: Switch = False
+    """Compiles the feed-forward half of each block (torch.compile; needs a C++ compiler). Changes
+    numbers by rounding only."""
     conditioning: Annotated[
         Literal["other_clip", "same_clip"], Means("other_clip or same_clip", words=True)
     ] = "other_clip"
@@ -118,6 +130,36 @@ class TrainSettings(SharedSettings):
     """Share of activations dropped in training."""
     warmup_steps: Whole = 25
     """Steps in which the learning rate rises; AdamW's averages (beta 0.96) need about 25."""
+    schedule: Annotated[
+        Literal["inverse_sqrt", "cosine", "constant"],
+        Means("inverse_sqrt, cosine or constant", words=True),
+    ] = "inverse_sqrt"
+    """How the learning rate falls behind the warm-up. cosine falls to a tenth at the last epoch, so
+    it depends on NUM_EPOCHS; inverse_sqrt goes on as it was when a run is made longer."""
+    optimizer: Annotated[Literal["adamw", "adamw8bit"], Means("adamw or adamw8bit", words=True)] = (
+        "adamw"
+    )
+    """adamw8bit keeps its averages in 8 bits (torchao): 2.6 GB less for XTTS-v2, and slower."""
+    gradient_checkpointing: Annotated[
+        Literal["auto", "on", "off"], Means("auto, on or off", words=True)
+    ] = "auto"
+    """Computes activations twice instead of keeping them: a tenth of their memory, a third more
+    work, the same numbers. auto is on where the longest clip would not fit otherwise."""
+    lora_rank: Annotated[int, Field(ge=0, le=1024), Means("a whole number from 0; 0 = off")] = 0
+    """Learns small differences to the transformer's matrices (LoRA) instead of the whole model; 16
+    is usual. Less memory, and other languages are kept. Checkpoints hold merged weights."""
+    lora_alpha: Annotated[Positive | None, Means("a whole number from 1, or auto", none="auto")] = (
+        None
+    )
+    """Weight of those differences: alpha / rank. auto is twice the rank."""
+    freeze: Annotated[Text | None, Means("names of weights with *, separated by commas")] = None
+    """Parts that learn nothing, such as conditioning_*,text_embedding. Empty freezes nothing."""
+    ema_decay: Share = 0.0
+    """Saves and speaks an average of the weights over the steps, such as 0.999; 0 = off."""
+    early_stopping: Annotated[
+        Positive | None, Means("a whole number from 1, or off", none="off")
+    ] = None
+    """Ends the run when so many epochs in a row were no better on the validation clips."""
     weight_decay: Weight = 0.01
     """AdamW's weight decay, on matrices only."""
     gradient_clip: Annotated[float, Field(gt=0), Means("a number above 0, such as 1.0")] = 1.0

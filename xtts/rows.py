@@ -77,6 +77,13 @@ class Rows:
                 moved[name] = value.pinned()
         return replace(self, **moved)
 
+    def tensors(self) -> list[Tensor]:
+        """All of them, those of the segments too."""
+        found = [value for value in vars(self).values() if isinstance(value, Tensor)]
+        for part in (self.segments, self.frames):
+            found += [part.number, part.slots] if part else []
+        return found
+
     def without_targets(self) -> "Rows":
         """The same rows, from which nothing is learned."""
         return replace(

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from train.batches import Batch
-from train.learner import Learner, NonFiniteError, Recipe
+from train.learner import Learner, Recipe
 from train.optimizer import schedule
+from train.outcome import NonFiniteError
 from xtts.gpt import new_gpt
 from xtts.rows import pack
 from xtts.sizes import GPTShape
@@ -83,7 +84,7 @@ def test_a_step_that_is_no_number_moves_nothing():
     after = [state["exp_avg"] for state in learner.optimizer.state.values()]
     assert all(torch.equal(one, other) for one, other in zip(optimizer, after, strict=True))
     assert learner.learn(a_batch()).finite
-    assert learner.num_non_finite == 1
+    assert learner.tally.num_non_finite == 1
 
 
 def test_the_third_in_a_row_stops_with_65():
@@ -113,7 +114,7 @@ def test_fp16_looks_for_its_scale_without_blaming_the_data():
         assert not learner.learn(a_batch()).finite
         scales.append(learner.scaler.get_scale())
     assert scales == [65536.0 / 2**number for number in range(6)]
-    assert learner.non_finite_in_a_row == learner.num_non_finite == 0
+    assert learner.tally.non_finite_in_a_row == learner.tally.num_non_finite == 0
     assert same(before, weights(learner))
 
 
@@ -146,7 +147,7 @@ def test_the_scaler_goes_on_where_it_was():
     second.resume(first.model_state(), first.trainer_state(), first.step)
     assert second.scaler.state_dict() == first.scaler.state_dict()
     assert second.scaler.state_dict()["_growth_tracker"] == 11
-    assert second.low_scale_in_a_row == 4
+    assert second.tally.low_scale_in_a_row == 4
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
@@ -230,3 +231,67 @@ def test_bf16_follows_fp32():
         one, other = exact.learn(a_batch(seed)), rough.learn(a_batch(seed))
         assert other.audio_loss == pytest.approx(one.audio_loss, rel=0.02)
     assert all(parameter.dtype == torch.float32 for parameter in rough.gpt.parameters())
+
+
+def moved_ahead(learner: Learner, batches: list[Batch]) -> list:
+    return learner.seen([learner.learn_ahead(batch) for batch in batches])
+
+
+def test_steps_taken_ahead_are_the_same_steps():
+    """As on a GPU, where nobody looks at a step before the log interval."""
+    looked, ahead = a_learner(), a_learner()
+    batches = [a_batch(0), a_batch(1, poison=True), a_batch(2), a_batch(3)]
+    results = [looked.learn(batch) for batch in batches]
+    found = moved_ahead(ahead, batches)
+    assert [result.finite for result in found] == [True, False, True, True]
+    for one, other in zip(results, found, strict=True):
+        if one.finite:
+            assert one == other
+    assert same(weights(looked), weights(ahead))
+    states = zip(looked.optimizer.state.values(), ahead.optimizer.state.values(), strict=True)
+    assert all(torch.equal(a["exp_avg"], b["exp_avg"]) for a, b in states)
+    assert looked.tally == ahead.tally
+
+
+def test_the_third_in_a_row_is_told_late_and_has_moved_nothing():
+    learner = a_learner()
+    learner.learn(a_batch())
+    before = weights(learner)
+    steps = [learner.learn_ahead(a_batch(poison=True)) for _ in range(5)]
+    assert same(before, weights(learner))
+    with pytest.raises(NonFiniteError, match="3 steps in a row"):
+        learner.seen(steps)
+
+
+def test_gradients_are_clipped_as_torch_clips_them():
+    for clip in (1e-3, 1e3):
+        kernel = a_learner(dropout=0.0, gradient_clip=clip)
+        plain = a_learner(dropout=0.0, gradient_clip=clip, fused=False)
+        reference = a_learner(dropout=0.0, gradient_clip=clip)
+        for seed in range(3):
+            one, other = kernel.learn(a_batch(seed)), plain.learn(a_batch(seed))
+            assert one.loss == pytest.approx(other.loss, abs=1e-5)
+            assert one.gradient_norm == pytest.approx(other.gradient_norm, rel=1e-4)
+            reference.gpt.train()
+            rate = reference.recipe.learning_rate
+            losses = reference.gpt.losses(a_batch(seed).rows)
+            (0.01 * losses.text + losses.audio).backward()
+            torch.nn.utils.clip_grad_norm_(reference.gpt.parameters(), clip)
+            for group in reference.optimizer.param_groups:
+                group["lr"] = rate
+            reference.optimizer.step()
+            reference.optimizer.zero_grad()
+        for name, weight in weights(reference).items():
+            if name.endswith("c_attn.bias"):  # what a key's bias does is noise, and Adam scales it
+                continue
+            assert torch.allclose(weights(kernel)[name], weight, atol=1e-5), name
+            assert torch.allclose(weights(plain)[name], weight, atol=1e-5), name
+
+
+@pytest.mark.slow  # the compiler takes half a minute
+def test_compiled_blocks_say_the_same():
+    compiled, plain = a_learner(compiled=True), a_learner()
+    for seed in range(3):
+        one, other = compiled.learn(a_batch(seed)), plain.learn(a_batch(seed))
+        assert one.loss == pytest.approx(other.loss, abs=1e-5)
+        assert one.gradient_norm == pytest.approx(other.gradient_norm, rel=1e-4)

@@ -25,9 +25,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tests.xtts.test_atomic import full_after
 from tests.xtts.test_worker import gone
 from train.batches import Batch
-from train.learner import StepResult, Validation
 from train.logs import Logs
 from train.metrics import cut_back
+from train.outcome import StepResult, Validation
 from train.pictures import spectrogram
 from train.samples import Sidecar
 from train.tensorboard import TensorBoard, free_port

@@ -1,0 +1,58 @@
+"""What a run learns from, put together: the features of its clips, the budget, the batches.
+
+Called by `train.run`, behind what is looked at before anything is written.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from train import features as cached
+from train import recipe
+from train.batches import Batches, Conditions
+from train.resume import Resumed
+from train.settings import TrainSettings
+
+if TYPE_CHECKING:
+    from train.run import Looked
+
+log = logging.getLogger("train")
+
+
+def batches(
+    settings: TrainSettings, looked: Looked, resumed: Resumed | None
+) -> tuple[Batches, Batches | None]:
+    """Those to learn from, and those to validate with where there are any."""
+    data, config = looked.data, looked.config
+    found = features(settings, looked)
+    train, held_out = found.present(data.train), found.present(data.validation)
+    seconds = [data.clips[i].seconds for i in train]
+    kept = (resumed.trainer_state or {}).get("batch_seconds") if resumed else None
+    budget = recipe.batch_seconds(
+        settings.batch_seconds, config.training, kept, device=looked.device.value,
+        total_seconds=sum(seconds), longest_seconds=max(seconds),
+    )  # fmt: skip
+    log.info("Batches: %g s of audio (%s)", budget.value, budget.reason)
+    common: dict[str, Any] = {
+        "seed": settings.seed,
+        "batch_seconds": budget.value,
+        "stop_input": config.stop_input_trained,
+        "conditions": Conditions(settings.conditioning, train),
+        "pinned": settings.overlap and looked.device.value.startswith("cuda"),
+    }
+    training = Batches(
+        data.clips, train, found, config.gpt, prefetch=settings.prefetch,
+        bucketing=settings.bucketing, **common,
+    )  # fmt: skip
+    if not held_out:
+        return training, None
+    return training, Batches(data.clips, held_out, found, config.gpt, fixed=True, **common)
+
+
+def features(settings: TrainSettings, looked: Looked) -> cached.Features | cached.Uncached:
+    """From the cache, which is built where something is missing; CACHE=off computes them anew."""
+    if not settings.cache:
+        log.info("CACHE=off: features are computed for each batch again.")
+        return cached.Uncached(looked.data.clips, looked.base, looked.config)
+    return cached.build(looked.data, looked.base, looked.config, settings.cache_dir)
