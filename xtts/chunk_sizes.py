@@ -2,7 +2,8 @@
 chunk is. Plain numbers, for whatever computes the sound.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from xtts.sizes import CODE_RATE, VOCODER_RATE, VocoderShape
 
@@ -10,6 +11,8 @@ from xtts.sizes import CODE_RATE, VOCODER_RATE, VocoderShape
 STEPS_PER_FRAME = VOCODER_RATE / CODE_RATE
 # Codes of the first chunks: half a second is soon there, and covers the wait for the next.
 FIRST_CODES, GROWTH, MOST_CODES = 8, 1.5, 64
+# Samples that come out of a window of the vocoder's input: few widths, each used again and again.
+WINDOW_SAMPLES = (16_384, 32_768, 49_152)
 
 
 def reach(shape: VocoderShape) -> int:
@@ -53,3 +56,30 @@ def chunk_codes() -> Iterator[float]:
     while True:
         yield codes
         codes = min(codes * GROWTH, MOST_CODES)
+
+
+class Window(NamedTuple):
+    """Input steps `left` to `right` settle what is to be spoken up to step `end`."""
+
+    left: int
+    right: int
+    end: int
+
+
+def windows(begin: int, end: int, there: int, reach: int, widths: Sequence[int]) -> list[Window]:
+    """How steps `begin` to `end` are spoken where `there` of them are known, in windows of those
+    widths wherever so much is known: whatever makes code for each width (oneDNN takes as long as
+    for speaking it eight times) then makes it once and not for each sentence."""
+    fitting = [width for width in sorted(widths) if 2 * reach < width <= there]
+    if not fitting:
+        return [Window(max(0, begin - reach), min(there, end + reach), end)]
+    found = []
+    while begin < end:
+        needed = min(there, end + reach) - max(0, begin - reach)
+        width = next((width for width in fitting if width >= needed), fitting[-1])
+        left = min(max(0, begin - reach), there - width)
+        right = left + width
+        # At the true end nothing is missing on the right.
+        begin = min(end, right if right == there else right - reach)
+        found.append(Window(left, right, begin))
+    return found

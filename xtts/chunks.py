@@ -10,11 +10,18 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from xtts.chunk_sizes import STEPS_PER_FRAME, chunk_codes, reach, settled_steps
+from xtts.chunk_sizes import (
+    STEPS_PER_FRAME,
+    WINDOW_SAMPLES,
+    chunk_codes,
+    reach,
+    settled_steps,
+    windows,
+)
 from xtts.sizes import VocoderShape
 from xtts.vocoder import Vocoder
 
-__all__ = ["ChunkedVocoder", "chunk_codes", "reach", "settled_steps"]
+__all__ = ["ChunkedVocoder", "chunk_codes", "prepare", "reach", "settled_steps"]
 
 # A vocoder at XTTS-v2's size takes 40 MB for a second; a piece this long is spoken at once.
 MOST_SAMPLES = 256_000
@@ -28,6 +35,7 @@ class ChunkedVocoder:
         self.shape = shape
         self.speaker = speaker
         self.reach = reach(shape)
+        self._widths = vocoder_widths(vocoder, shape)
         self._latents: list[Tensor] = []
         self._codes = 0
         self._spoken_steps = 0
@@ -64,8 +72,24 @@ class ChunkedVocoder:
         begin = self._spoken_steps
         if end <= begin:
             return torch.zeros(0)
-        steps = self._steps()
-        left, right = max(0, begin - self.reach), min(steps.shape[2], end + self.reach)
-        sound = self.vocoder.sound(steps[:, :, left:right], self.speaker)[0]
+        steps, found = self._steps(), []
+        for window in windows(begin, end, steps.shape[2], self.reach, self._widths):
+            sound = self.vocoder.sound(steps[:, :, window.left : window.right], self.speaker)[0]
+            hop, left = self.shape.hop, window.left
+            found.append(sound[(begin - left) * hop : (window.end - left) * hop])
+            begin = window.end
         self._spoken_steps = end
-        return sound[(begin - left) * self.shape.hop : (end - left) * self.shape.hop]
+        return torch.cat(found)
+
+
+def prepare(vocoder: Vocoder, shape: VocoderShape, speaker_width: int) -> None:
+    """Has the code made for every width before the first word is spoken."""
+    weight = next(vocoder.parameters())
+    for width in vocoder_widths(vocoder, shape):
+        speaker = weight.new_zeros(1, speaker_width, 1)
+        vocoder.sound(weight.new_zeros(1, vocoder.width, width), speaker)
+
+
+def vocoder_widths(vocoder: Vocoder, shape: VocoderShape) -> tuple[int, ...]:
+    """Of the windows in which it speaks; as published it has none."""
+    return tuple(samples // shape.hop for samples in WINDOW_SAMPLES) if vocoder.laid_out else ()

@@ -21,6 +21,8 @@ KINDS = ("fp32", "int8", "int4")
 GROUP = 32
 # Smaller models are not bound by memory, and their rounding errors weigh more.
 SMALLEST_WIDTH = 512
+# A hair beyond what rounding can make of -1 .. 1.
+_ENDS = 1.0001
 # A kind that loses precision has to be faster by this much.
 WORTH = 1.2
 
@@ -37,10 +39,11 @@ class Int8Linear(nn.Module):
         scales = (weight.abs().amax(1) / 127).clamp(min=1e-8)
         zeros = torch.zeros(len(weight), dtype=torch.long)
         rounded = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
-        self._bias = bias.detach().float().clone()
+        bias = bias.detach().float()
         # Neither a parameter nor a buffer: it is never trained, moved or saved.
-        self._packed: Any = torch.ops.quantized.linear_prepack(rounded, self._bias)
-        self._sums = rounded.int_repr().sum(1, dtype=torch.int32) * scales
+        self._packed: Any = torch.ops.quantized.linear_prepack(rounded, bias)
+        sums = rounded.int_repr().sum(1, dtype=torch.int32) * scales
+        self._back = torch.stack((sums, bias))
 
     def forward(self, x: Tensor) -> Tensor:
         if x.numel() == x.shape[-1]:
@@ -54,11 +57,13 @@ class Int8Linear(nn.Module):
         that reaches both ends makes the scale the same whoever is there."""
         least, most = x.aminmax(dim=1, keepdim=True)
         middle, reach = (most + least) / 2, ((most - least) / 2).clamp(min=1e-8)
-        ends = x.new_zeros(1, x.shape[1])
-        ends[0, 0], ends[0, -1] = -1.0, 1.0
-        even = torch.cat((((x - middle) / reach).clamp(-1.0, 1.0), ends))
-        found = self._multiply(even, self._packed, _seven_bits())[:-1] - self._bias
-        return found * reach + (middle * self._sums + self._bias)
+        even = x.new_zeros(len(x) + 1, x.shape[1])
+        torch.addcmul(-middle / reach, x, 1 / reach, out=even[:-1])
+        even[-1, 0], even[-1, -1] = -_ENDS, _ENDS
+        found = self._multiply(even, self._packed, _seven_bits())[:-1]
+        # The kernel has added the bias once, which must not be stretched with the row.
+        back = torch.cat((middle, 1 - reach), 1) @ self._back
+        return torch.addcmul(back, found, reach)
 
 
 class Int4Linear(nn.Module):

@@ -38,6 +38,7 @@ class Vocoder(nn.Module):
             conv_post_weight_norm=False, conv_post_bias=False, cond_in_each_up_layer=True,
         )  # fmt: skip
         self.shape = shape
+        self.width = width
         self._laid_out_as: torch.dtype | None = None
 
     def forward(self, latents: Tensor, speaker: Tensor) -> Tensor:
@@ -63,6 +64,11 @@ class Vocoder(nn.Module):
         steps, speaker = (widened(part, self._laid_out_as) for part in (steps, speaker))
         waveform = self.waveform_decoder(steps, g=speaker)
         return waveform[:, 0, 0].float()
+
+    @property
+    def laid_out(self) -> bool:
+        """Whether it speaks in another layout than the published one."""
+        return self._laid_out_as is not None
 
     def lay_out(self, dtype: torch.dtype) -> None:
         """Speaks in the layout and type that are fastest here, from now on; weight norm is folded

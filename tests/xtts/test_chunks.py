@@ -4,8 +4,10 @@ import random
 
 import pytest
 import torch
+from torch.nn.utils import parametrize
 
-from xtts.chunks import ChunkedVocoder, chunk_codes, reach, settled_steps
+from xtts.chunk_sizes import windows
+from xtts.chunks import ChunkedVocoder, chunk_codes, prepare, reach, settled_steps
 from xtts.sizes import VocoderShape
 from xtts.vocoder import Vocoder
 
@@ -20,13 +22,19 @@ WIDTH = 24
 def speaking(shape: VocoderShape) -> tuple[Vocoder, torch.Tensor]:
     torch.manual_seed(0)
     vocoder = Vocoder(WIDTH, 32, shape).eval().requires_grad_(False)
+    for module in vocoder.modules():
+        if parametrize.is_parametrized(module, "weight"):
+            parametrize.remove_parametrizations(module, "weight")
     return vocoder, torch.randn(1, 32, 1)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=["small", "slow", "published"])
 @pytest.mark.parametrize("codes", [1, 2, 7, 60])
-def test_chunks_joined_are_the_whole(shape: VocoderShape, codes: int) -> None:
+@pytest.mark.parametrize("laid_out", [False, True], ids=["as published", "laid out"])
+def test_chunks_joined_are_the_whole(shape: VocoderShape, codes: int, laid_out: bool) -> None:
     vocoder, speaker = speaking(shape)
+    if laid_out:
+        vocoder.lay_out(torch.float32)
     latents = torch.randn(codes, WIDTH)
     whole = vocoder(latents[None], speaker)[0]
     draw = random.Random(codes)
@@ -75,3 +83,38 @@ def test_settled_steps_are_those_that_no_later_latent_changes(
 def test_chunks_grow() -> None:
     sizes = [size for size, _ in zip(chunk_codes(), range(12), strict=False)]
     assert sizes == sorted(sizes) and sizes[0] <= 8 and sizes[-1] == sizes[-2]
+
+
+@pytest.mark.parametrize("reach", [0, 3, 15, 40])
+def test_windows_hold_all_that_they_settle(reach: int) -> None:
+    draw = random.Random(reach)
+    for _ in range(300):
+        there = draw.randint(1, 900)
+        end = draw.randint(1, there)
+        begin = at = draw.randrange(end)
+        for left, right, upto in windows(begin, end, there, reach, (64, 128, 192)):
+            assert 0 <= left <= max(0, at - reach) and right <= there
+            assert at < upto and (upto <= right - reach or right == there)
+            assert right - left in (64, 128, 192) or there < 64 or 2 * reach >= 64
+            at = upto
+        assert at == end
+
+
+def test_a_laid_out_vocoder_sees_few_widths_whatever_the_sentence() -> None:
+    """oneDNN makes code for each: seconds for each sentence, were they all different."""
+    vocoder, speaker = speaking(LIKE_PUBLISHED)
+    vocoder.lay_out(torch.float32)
+    seen = set[int]()
+    sound = vocoder.sound
+    vocoder.sound = lambda steps, who: seen.add(steps.shape[2]) or sound(steps, who)
+    prepare(vocoder, LIKE_PUBLISHED, 32)
+    prepared = set(seen)
+    assert prepared == {64, 128, 192}
+    for codes in (16, 23, 50, 71, 90):
+        chunked = ChunkedVocoder(vocoder, LIKE_PUBLISHED, speaker)
+        chunked.add(torch.randn(codes, WIDTH))
+        joined = torch.cat(list(chunked.rest()))
+        whole = vocoder.steps(torch.cat(chunked._latents)[None])
+        wanted = sound(whole, speaker)[0]
+        assert float((joined - wanted).norm() / wanted.norm()) < 1e-5
+    assert seen == prepared

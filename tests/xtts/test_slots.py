@@ -13,7 +13,6 @@ from xtts.conditioning import NUM_LATENTS
 from xtts.decoding import Decoded, DecodingError, Utterance, begin, decode
 from xtts.gpt import GPT, new_gpt, to_coqui
 from xtts.model import load_gpt
-from xtts.quantised import KINDS
 from xtts.sizes import Decoding, GPTShape
 from xtts.slots import NoFreeSlotError, Slots
 
@@ -71,17 +70,19 @@ def crowd(gpt: GPT, count: int, requests: list[int]) -> Iterator[tuple[int, Deco
             yield speaking.pop(slot), slots.leave(slot)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("count", [2, 5])
-def test_a_crowd_changes_no_bit(kind: str, count: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "count", "requests"),
+    [("fp32", 2, 14), ("fp32", 5, 14), ("int8", 3, 5), ("int4", 3, 5)],
+)
+def test_a_crowd_changes_no_bit(kind: str, count: int, requests: int) -> None:
     gpt = speaking(kind)
     lengths = set()
-    for number, said in crowd(gpt, count, list(range(14))):
+    for number, said in crowd(gpt, count, list(range(requests))):
         wanted = alone(gpt, number, count)
         assert torch.equal(said.codes, wanted.codes)
         assert torch.equal(said.latents, wanted.latents)
         lengths.add(len(said.codes))
-    assert len(lengths) > 3  # they did not all end together
+    assert len(lengths) > requests // 4  # they did not all end together
 
 
 def test_slots_say_what_the_plain_loop_says(gpt: GPT) -> None:
