@@ -31,20 +31,25 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def serve(settings: ApiSettings) -> int:
-    """Runs uvicorn in this thread: the speaking child ends with it."""
+    """Runs uvicorn in this thread: the speaking child ends with it. Raises PortTaken."""
     import uvicorn
 
     from api.app import build
+    from api.listening import listening
 
+    sockets = listening(settings.api_host, settings.api_port)
     config = uvicorn.Config(
-        build(settings), host=settings.api_host, port=settings.api_port, log_level="warning",
-        access_log=False, limit_concurrency=_MOST_CONNECTIONS, server_header=False,
+        build(settings), log_level="warning", access_log=False,
+        limit_concurrency=_MOST_CONNECTIONS, server_header=False,
         timeout_graceful_shutdown=_GRACE_SECONDS, timeout_keep_alive=_KEEP_ALIVE_SECONDS, ws="none",
         h11_max_incomplete_event_size=16 << 10,
     )  # fmt: skip
     log.info("Listens on http://%s:%d", settings.api_host, settings.api_port)
     set_apart()
-    uvicorn.Server(config).run()
+    try:
+        uvicorn.Server(config).run(sockets=sockets)
+    except KeyboardInterrupt:  # uvicorn raises it again when everybody has finished
+        return 130
     return 0
 
 
