@@ -56,7 +56,8 @@ def running(
     """The child dies with the thread that starts it: the server's, which ends here."""
     how = how or How(command=FAKE, look=lambda: NO_GPU, latents=settings.voices_dir / "latents")
     app = build(settings, how, limits)
-    with socket.socket() as listening:
+    # With its protocol, as uvicorn's own: asyncio turns Nagle's algorithm off for such only.
+    with socket.socket(proto=socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
         config = uvicorn.Config(

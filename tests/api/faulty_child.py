@@ -1,0 +1,41 @@
+"""The real speaking child with the embedded voice, which says that it is where it was told to be
+and computes on the CPU; the texts of `tests.api.fake_child` make it fail there as a GPU does."""
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tests.api.fake_child import CUFFT, AcceleratorError, OutOfMemoryError
+from xtts import serving_child
+from xtts.ensemble import Ensemble
+from xtts.stage import Computing
+
+FAULTS = {
+    "!cufft": RuntimeError(CUFFT),
+    "!710": AcceleratorError("CUDA error: device-side assert triggered"),
+    "!memory": OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+}
+
+
+class FaultyEnsemble(Ensemble):
+    """Fails at the first step after such a text was taken."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        super().__init__(Computing(latents_folder=arguments.latents), arguments.slots, 1)
+        self.claimed = arguments.device
+        self._fault: RuntimeError | None = None
+
+    def take(self, message: Mapping[str, Any], body: bytes) -> Iterator[bytes]:
+        if message["do"] == "speak" and message["ask"]["text"] in FAULTS:
+            self._fault = FAULTS[message["ask"]["text"]]
+        return super().take(message, body)
+
+    def step(self) -> Iterator[bytes]:
+        if self._fault is not None and self.claimed != "cpu":
+            raise self._fault
+        return super().step()
+
+
+if __name__ == "__main__":
+    sys.exit(serving_child.main(FaultyEnsemble))
