@@ -8,6 +8,8 @@ as a mount, so that none of it is in the image.
 import json
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,7 +22,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.test_containers import FIXED, TRAINING
+from tests.test_containers import API, FIXED, TRAINING, program
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(3600)]
 
@@ -255,10 +257,61 @@ def test_tensorboard_is_in_the_trainers_image(images: Buildah) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_api_answers_in_its_image(images: Buildah) -> None:
-    # Until there is a service, its settings are all that can be asked.
-    service = (ROOT / "api" / "__main__.py").is_file()
-    words = ["-m", "api", "--help"] if service else ["-c", "import api.settings; print('API_PORT')"]
-    done = images.run("sotaque-api", ["python", *words])
+def test_the_api_tells_its_settings_in_its_image(images: Buildah) -> None:
+    done = images.run("sotaque-api", ["python", "-m", "api", "--help"])
     assert done.returncode == 0, done.stderr
-    assert "API_PORT" in done.stdout or "--api-port" in done.stdout
+    assert "--api-port" in done.stdout
+
+
+# In the container beside the service: starts it as the image does, waits until compose's own
+# question whether it is healthy is answered, has it speak, and ends it as Docker does.
+SERVED = """
+import json, os, signal, subprocess, sys, time, urllib.request
+command, health, port = json.loads(sys.argv[1])
+service = subprocess.Popen(command)
+here = f"http://127.0.0.1:{port}"
+ask = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
+end = time.monotonic() + 300
+while subprocess.run(health, stderr=subprocess.DEVNULL).returncode:
+    assert service.poll() is None and time.monotonic() < end, service.poll()
+    time.sleep(1)
+body = json.dumps({"input": "Good morning.", "response_format": "wav"}).encode()
+wanted = urllib.request.Request(here + "/v1/audio/speech", body,
+                                {"Content-Type": "application/json"})
+told = {
+    "livez": json.load(ask(here + "/livez", timeout=10)),
+    "status": json.load(ask(here + "/status", timeout=10)),
+    "wav_bytes": len(ask(wanted, timeout=60).read()),
+    "uid": os.stat(f"/proc/{service.pid}").st_uid,
+}
+service.send_signal(signal.SIGTERM)
+print(json.dumps({**told, "ended": service.wait(60)}))
+"""
+
+
+def test_the_api_speaks_in_its_image(images: Buildah, mounts: Path) -> None:
+    """With the environment and the mounts of docker-compose-gpu.yml; heard on loopback only, since
+    this container has the machine's own network."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    config = images.image("sotaque-api")["OCIv1"]["config"]
+    health = [word.replace(":8005/", f":{port}/") for word in program(API)["healthcheck"]["test"]]
+    assert health[0] == "CMD" and str(port) in health[-1]
+    for name in ("voices", "output"):
+        (mounts / name).mkdir(exist_ok=True)
+    settings = FIXED[API] | {"API_HOST": "127.0.0.1", "API_PORT": str(port), "NUM_THREADS": "1"}
+    options = [word for name, value in settings.items() for word in ("-e", f"{name}={value}")]
+    for name, way in (("voices", ""), ("output", ":ro")):
+        options += ["-v", f"{mounts / name}:/data/{name}{way}"]
+    words = [json.dumps([config["Cmd"], health[1:], port])]
+    done = images.run("sotaque-api", ["python", "-c", SERVED, *words], *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["livez"] == {"alive": True} and told["status"]["state"] == "ready"
+    assert told["wav_bytes"] > 10_000 and told["uid"] == 1000 and told["ended"] == -signal.SIGTERM
+    # The latents of its voice were kept in a folder that was root's.
+    owners = {
+        path.lstat().st_uid for path in ((mounts / "voices"), *(mounts / "voices").rglob("*"))
+    }
+    assert owners == {1000}
