@@ -91,13 +91,13 @@ def _judged(kind: Kind, operator: str, largest: int | None) -> tuple[Normal, str
     return Normal.NO, f"{what}, of {largest:,}: between nodes of the GPU it forces two copies"
 
 
-def forecast(operators: Mapping[tuple[str, str], int]) -> dict[str, int]:
-    """A model that ran on the CPU alone: {gpu, cpu}, how many nodes a GPU would usually take, and
-    how many would usually stay."""
-    stays = {Kind.SHAPE, Kind.CONTROL, Kind.TEXT, Kind.FEW, Kind.QUANTISED}
-    found = {"gpu": 0, "cpu": 0}
-    for (domain, name), number in operators.items():
-        found["cpu" if kind_of(name, domain) in stays else "gpu"] += number
+def forecast(operators: Mapping[str, int]) -> dict[str, int]:
+    """A model that is on the CPU alone: {gpu, either}, how many nodes a GPU would usually take, and
+    how many are of kinds of which it takes some and leaves others, by what they are given."""
+    either = {Kind.SHAPE, Kind.CONTROL, Kind.TEXT, Kind.FEW, Kind.QUANTISED}
+    found = {"gpu": 0, "either": 0}
+    for name, number in operators.items():
+        found["either" if kind_of(name) in either else "gpu"] += number
     return found
 
 

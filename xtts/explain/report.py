@@ -2,6 +2,7 @@
 
 import json
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -47,7 +48,7 @@ def as_json(found: Explained) -> str:
         "copies": found.copies,
         "forced_to_cpu": found.forced,
         "on_cpu": [asdict(one) for one in found.judgements],
-        "on_a_gpu": forecast(graph.operators),
+        "on_a_gpu": forecast(_all_nodes(found)),
         "inputs": [asdict(one) for one in graph.inputs],
         "outputs": [asdict(one) for one in graph.outputs],
         "load_seconds": found.load_seconds,
@@ -109,18 +110,26 @@ def _judged(judgements: Sequence[Judgement]) -> Iterator[str]:
 
 
 def _forecast(found: Explained) -> list[str]:
-    operators = found.graph.operators
+    operators = _all_nodes(found)
     usual = forecast(operators)
-    heavy = sorted(
-        ((number, name) for (_, name), number in operators.items() if is_heavy(name)), reverse=True
-    )
+    heavy = sorted(((n, name) for name, n in operators.items() if is_heavy(name)), reverse=True)
     carry = ", ".join(f"{name} ({number})" for number, name in heavy[:6])
     told = (
-        f"On a GPU about {usual['gpu']} of the file's {sum(usual.values())} nodes would usually go "
-        f"to it, and {usual['cpu']} would stay here, which is normal: they reckon with sizes, "
-        "choose or repeat."
+        f"With a GPU {usual['gpu']} of them would usually be there. The other {usual['either']} "
+        "reckon with sizes, move pieces, choose or repeat: some of them stay here beside any GPU, "
+        "and that is normal."
     )
     return _wrapped(told, "") + (_wrapped(f"The work is carried by {carry}.", "") if carry else [])
+
+
+def _all_nodes(found: Explained) -> Counter[str]:
+    """Operators as they were placed, wherever; as the file has them where that is not told."""
+    if found.nodes is None:
+        every: Counter[str] = Counter()
+        for (_, name), number in found.graph.operators.items():
+            every[name] += number
+        return every
+    return sum((Counter(one) for one in found.nodes.values()), Counter())
 
 
 def _table(title: str, values: Sequence[Value], run: Run | None) -> Iterator[str]:
