@@ -33,12 +33,14 @@ def by_coqui(coqui, latents: Tensor, tokens: Tensor, penalty: float):
     return codes[0], margins
 
 
+# 1 is none, 5 stands in the published config.json, 10 is `Xtts.inference`'s own; they see the
+# placeholders of the prefix as well.
 @pytest.mark.parametrize("penalty", [1.0, 5.0, 10.0])
-@pytest.mark.parametrize("text", range(7))
+@pytest.mark.parametrize("text", range(20))
 def test_greedy_codes_equal_coquis(both, penalty, text):
     coqui, ours = both
     generator = torch.Generator().manual_seed(text)
-    tokens = torch.randint(2, 85, (5 + 4 * text,), generator=generator)
+    tokens = torch.randint(2, 85, (3 + 2 * text,), generator=generator)
     latents = ours.conditioning_latents(torch.randn(1, 80, 60, generator=generator))
     theirs, margins = by_coqui(coqui, latents, tokens, penalty)
 

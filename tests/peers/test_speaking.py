@@ -28,6 +28,11 @@ def recording(tmp_path_factory):
     return audio.read(path, audio.CODE_RATE)
 
 
+@pytest.fixture(scope="module")
+def whose(both, recording):
+    return voice.from_reference(both[1], recording)
+
+
 def test_a_voice_is_coquis(both, recording):
     xtts, ours = both
     found = voice.from_reference(ours, recording)
@@ -39,14 +44,19 @@ def test_a_voice_is_coquis(both, recording):
     assert torch.allclose(found.speaker, speaker, atol=1e-5)
 
 
-def test_a_waveform_is_coquis(both, recording):
+WORDS = "the old man said hello to a thin hen, then he went on along the river in the rain".split()
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_a_waveform_is_coquis(both, whose, number):
     """The same codes through both vocoders, ours with its weight norm folded in."""
     xtts, ours = both
-    whose = voice.from_reference(ours, recording)
-    ids = torch.tensor(ours.tokenizer.encode("hello there", "en"))
-    assert ids.tolist() == xtts.tokenizer.encode("hello there", "en")
+    text = " ".join(WORDS[number % 7 : number % 7 + 2 + number // 2])
+    ids = torch.tensor(ours.tokenizer.encode(text, "en"))
+    assert ids.tolist() == xtts.tokenizer.encode(text, "en")
     rules = Decoding(greedy=True, repetition_penalty=10.0)
-    spoken = decode(ours.gpt, whose.latents, ids, rules, torch.Generator(), max_codes=30)
+    most = 4 + number
+    spoken = decode(ours.gpt, whose.latents, ids, rules, torch.Generator(), max_codes=most)
     with torch.inference_mode():
         waveform = ours.vocoder(spoken.latents[None], whose.speaker)[0]
         theirs = xtts.hifigan_decoder(spoken.latents[None], g=whose.speaker).squeeze()
