@@ -81,7 +81,7 @@ FULL = BaseRecipe(
         "kal16-tiny",
     ),
     vocoder=Stage(2_000, 4, 1e-3),
-    tuning=Stage(11_000, 4, 8e-4),
+    tuning=Stage(9_500, 4, 6e-4),
     steps_with_one=200,
     gpt=_gpt(layers=4, width=256, heads=4),
     dvae=DVAEShape(

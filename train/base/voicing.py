@@ -158,9 +158,7 @@ def tune(
     net = MelVocoder(_new(recipe), recipe.gpt.width)
     pace.resumed(folder / "vocoder.pt", {"net": net})
     vocoder = net.vocoder
-    # The other layers know sound; the first has to learn another language.
-    first: Any = vocoder.waveform_decoder.conv_pre
-    first.reset_parameters()
+    read_latents(vocoder.waveform_decoder.conv_pre, net.widen, pupil.mel_head)
     vocoder = vocoder.to(device)
     encoder = load_listener(folder, recipe).to(device)
     known = Stranger(pupil, lessons, speech)
@@ -181,6 +179,23 @@ def tune(
         return _latent_segments(one.pupil, one.lessons, ear, stage.batch, step)
 
     _learn(vocoder, vocoder, stage, folder / "tuning.pt", segments, device)
+
+
+@torch.no_grad()
+def read_latents(first: Any, widen: nn.Linear, mel_head: nn.Linear) -> None:
+    """Makes the vocoder's first convolution, which reads widened mels, read latents instead: the
+    head says which mel they mean, from a code's latent and the one after it. All three are linear,
+    so they are one convolution, but for its farthest tap; learning begins from there."""
+    taps = first.weight  # [out, width, 7]
+    now, after = (widen.weight @ part for part in mel_head.weight.chunk(2, dim=1))
+    # The next code is 1.09 steps on: between the first step to the right and the second.
+    far = VOCODER_RATE / CODE_RATE - 1
+    whole = torch.einsum("oik,ij->ojk", taps, now)
+    late = torch.einsum("oik,ij->ojk", taps, after)
+    whole[:, :, 1:] += (1 - far) * late[:, :, :-1]
+    whole[:, :, 2:] += far * late[:, :, :-2]
+    first.bias += taps.sum(2) @ (widen.weight @ mel_head.bias + widen.bias)
+    first.weight.copy_(whole)
 
 
 def _learn(
