@@ -54,7 +54,8 @@ def how_of(settings: ApiSettings) -> How:
     """How the child is started."""
     precision = "int8" if settings.low_memory else settings.speak_precision
     return How(
-        device=settings.device, backend=settings.backend, precision=precision,
+        device=settings.device, backend=settings.backend, low_memory=settings.low_memory,
+        precision=precision,
         threads=settings.num_threads, latents=settings.voices_dir / "latents",
     )  # fmt: skip
 

@@ -38,6 +38,7 @@ class Engine:
         self.wanted: Voice = DEMO
         self.standing: Standing | None = None
         self.place: Place | None = None
+        self.placed: Mapping[str, Any] = {}  # what ONNX Runtime says of itself
         self.happened = Happened()
         self.problem = ""
         self.problem_code = ""
@@ -107,7 +108,7 @@ class Engine:
     def state(self) -> supervision.State:
         return supervision.state(
             standing=self.standing is not None, started_once=self.started_once,
-            found=self.place, problem=self.problem,
+            found=self.place, problem=self.problem or str(self.placed.get("reason_code", "")),
         )  # fmt: skip
 
     @property
@@ -116,14 +117,12 @@ class Engine:
         if self.standing is None:
             return self.happened.last_code or "starting"
         placed = self.place.reason_code if self.place else ""
-        backend = "backend_missing" if self.how.backend != "torch" else ""
-        return self.problem_code or placed or backend
+        return self.problem_code or str(self.placed.get("reason_code", "")) or placed
 
     @property
     def message(self) -> str:
-        return supervision.message(
-            self.place, self.how.backend, self.problem, self.standing is not None, self.happened
-        )
+        standing = self.standing is not None
+        return supervision.message(self.place, self.placed, self.problem, standing, self.happened)
 
     # ---- what the supervisor does with it ----
 
@@ -147,9 +146,9 @@ class Engine:
         """A voice stands ready."""
         self.standing = Standing(
             key, voice, answer["licence"], tuple(answer["languages"]), answer["sha256"],
-            answer["own_voice"], answer["precision"],
+            answer["own_voice"], answer["precision"], answer.get("placed", {}),
         )  # fmt: skip
-        self.started_once = True
+        self.started_once, self.placed = True, self.standing.placed
         self.on_event("status")
         self.dispatch()
 

@@ -15,6 +15,8 @@ from api.schemas import OPENAI_MODELS
 
 router = APIRouter(tags=["status"], responses=PROBLEMS)
 Shared = Annotated[Parts, Depends(parts_of)]
+# What ONNX Runtime says of itself, where it computes.
+_PLACED = ("device", "execution_provider", "requested_provider")
 # Nothing from elsewhere: the page works without a network.
 POLICY = (
     "default-src 'self'; media-src 'self' blob:; img-src 'self' data:; "
@@ -35,6 +37,7 @@ def status_of(parts: Parts) -> dict[str, Any]:
             if place
             else f"{engine.how.backend}:{engine.how.device}"
         ),
+        **{name: engine.placed[name] for name in _PLACED if standing and engine.placed},
         "message": engine.message,
         "reason_code": engine.reason_code,
         "voice": standing.voice.name if standing else engine.wanted.name,

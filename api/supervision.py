@@ -4,8 +4,9 @@ Pure: a machine that was looked at, what has happened so far, and the time come 
 its reason goes out.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from xtts.environment import DeviceError, Environment, choose_device, gpu_at, uses_cudnn
 from xtts.verdicts import Gpu
@@ -121,9 +122,9 @@ def state(*, standing: bool, started_once: bool, found: Place | None, problem: s
 
 
 def message(
-    found: Place | None, backend: str, problem: str, standing: bool, happened: Happened
+    found: Place | None, placed: Mapping[str, Any], problem: str, standing: bool, happened: Happened
 ) -> str:
-    """What an operator reads: what runs where and why."""
+    """What an operator reads: what runs where and why. placed: what ONNX Runtime says of that."""
     parts = []
     if not standing:
         parts.append("The speaking process is being started.")
@@ -131,9 +132,10 @@ def message(
             parts.append(f"The one before ended: {happened.last}")
     if problem:
         parts.append(problem)
-    if backend == "onnx":
-        parts.append("BACKEND=onnx is not part of this version; torch computes.")
-    if found is not None:
+    if standing and placed:
+        why = str(placed["message"]) or "that is what was asked for"
+        parts.append(f"ONNX Runtime computes on {placed['device']}: {why.rstrip('.')}.")
+    elif found is not None:
         where = "CPU" if found.device == "cpu" else f"GPU ({found.device})"
         parts.append(f"Speaks on the {where}: {found.reason.rstrip('.')}.")
     return " ".join(parts)

@@ -77,8 +77,9 @@ class Supervisor:
         engine.waiting.slots = slots
         options = [
             "--device", found.device, "--mel-device", found.mel_device, "--slots", str(slots),
-            "--precision", how.precision,
+            "--precision", how.precision, "--backend", how.backend,
         ]  # fmt: skip
+        options += ["--low-memory"] if how.low_memory else []
         options += ["--threads", str(how.threads)] if how.threads else []
         options += ["--latents", str(how.latents)] if how.latents else []
         options += [] if found.cudnn else ["--no-cudnn"]

@@ -29,6 +29,7 @@ class How:
 
     device: str = "auto"
     backend: str = "torch"
+    low_memory: bool = False
     precision: str = "auto"
     threads: int | None = None
     latents: Path | None = None
@@ -49,7 +50,8 @@ DEMO = Voice("demo", {"name": "demo"})
 
 @dataclass(frozen=True)
 class Standing:
-    """The voice that speaks, and what the child said of it."""
+    """The voice that speaks, and what the child said of it. placed: where ONNX Runtime computes it
+    and why there, as `xtts.sessions.Status`; empty with torch."""
 
     key: str
     voice: Voice
@@ -58,3 +60,4 @@ class Standing:
     sha256: str = ""
     own_voice: bool = True
     precision: str = ""
+    placed: Mapping[str, Any] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from xtts import faults, latents, stage
+from xtts import faults, stage
 from xtts.crowd import Crowd, Said
 from xtts.errors import SotaqueError
 from xtts.frames import packed
@@ -171,7 +171,7 @@ class Ensemble:
             return
         if message["do"] == "open":
             self._standing[key] = found
-            self._crowds[key] = Crowd(found.model, self._slots)
+            self._crowds[key] = found.crowd(self._slots)
             yield packed({"say": "opened", "id": name, "key": key, **found.told()})
         elif message["do"] == "listen":
             yield packed({"say": "heard", "id": name})
@@ -182,9 +182,7 @@ class Ensemble:
         """In the other thread: the voice of an uploaded recording."""
         standing = self._standing[key]
         path = Path(recording)
-        found = latents.of_recording(
-            standing.model, standing.weights, path, self._where.latents_folder
-        )
+        found = standing.voice_of(path, self._where.latents_folder)
         self._voices[(key, recording)] = found
         while len(self._voices) > _KEPT_VOICES:
             self._voices.popitem(last=False)

@@ -138,7 +138,10 @@ def _ensemble(arguments: argparse.Namespace) -> Speaks:
 
     torch.backends.cudnn.enabled = not arguments.no_cudnn
     folder = arguments.latents
-    where = Computing(arguments.device, arguments.mel_device, arguments.precision, folder)
+    where = Computing(
+        arguments.device, arguments.mel_device, arguments.precision, folder, arguments.backend,
+        arguments.low_memory, arguments.threads,
+    )  # fmt: skip
     return Ensemble(where, arguments.slots, arguments.threads)
 
 
@@ -148,6 +151,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--mel-device", default="cpu")
     parser.add_argument("--precision", default="auto")
+    parser.add_argument("--backend", choices=("torch", "onnx"), default="torch")
+    parser.add_argument("--low-memory", action="store_true")
     parser.add_argument("--slots", type=int, default=4)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--latents", type=Path)

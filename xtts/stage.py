@@ -12,18 +12,22 @@ from typing import Any
 from xtts import bundle, latents
 from xtts.atomic import sha256_of
 from xtts.bases import DEMO, BundleError, base_of, locate_base
+from xtts.crowd import Crowd
 from xtts.model import Model, load
 from xtts.voice import Voice
 
 
 @dataclass(frozen=True)
 class Computing:
-    """Where a voice computes, and where what it may keep is kept."""
+    """Where and with what a voice computes, and where what it may keep is kept."""
 
     device: str = "cpu"
     mel_device: str = "cpu"
     precision: str = "auto"
     latents_folder: Path | None = None
+    backend: str = "torch"
+    low_memory: bool = False
+    threads: int | None = None
 
 
 @dataclass(frozen=True)
@@ -58,12 +62,22 @@ class Standing:
             "precision": self.model.kind,
         }
 
+    def crowd(self, count: int) -> Crowd:
+        """A place for so many to speak at once."""
+        return Crowd(self.model, count)
 
-def stand(wanted: Wanted, where: Computing, others: Mapping[str, Standing]) -> Standing:
+    def voice_of(self, recording: Path, kept: Path | None) -> Voice:
+        """The voice of an uploaded recording. Raises AudioError or VoiceError."""
+        return latents.of_recording(self.model, self.weights, recording, kept)
+
+
+def stand(wanted: Wanted, where: Computing, others: Mapping[str, Standing]) -> Standing | Any:
     """Opens a voice. others: those that stand already.
 
     Raises BundleError, ConfigError, RunError, FilesError, AudioError or VoiceError.
     """
+    if where.backend == "onnx":
+        return _of_onnx(wanted, where)
     path = DEMO if wanted.name == "demo" else Path(wanted.name).expanduser()
     if path.is_dir():
         return _of_folder(path, wanted, where)
@@ -75,8 +89,20 @@ def stand(wanted: Wanted, where: Computing, others: Mapping[str, Standing]) -> S
     )
 
 
+def _of_onnx(wanted: Wanted, where: Computing) -> Any:
+    from xtts.onnx import stage
+
+    exports = where.latents_folder.parent / "onnx" if where.latents_folder else None
+    asked = stage.Asked(where.precision, where.device, where.low_memory, where.threads, exports)
+    return stage.stand(
+        wanted.name, wanted.base, asked, xtts_v2=wanted.xtts_v2, tos_agreed=wanted.tos_agreed
+    )
+
+
 def _of_folder(folder: Path, wanted: Wanted, where: Computing) -> Standing:
     licence = None
+    if (folder / "onnx.json").is_file():
+        raise BundleError(f"{folder} is an ONNX voice; BACKEND=onnx speaks with it.")
     if (folder / "bundle.json").is_file():
         if fault := bundle.verify(folder):
             raise BundleError(f"{fault} Export or copy the voice again.")

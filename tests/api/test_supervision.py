@@ -45,7 +45,7 @@ def test_a_gpu_that_fails_the_check_is_not_used_and_the_reason_is_told() -> None
     found = place(replace(CPU, gpus=(bad,)), "auto", Happened(), 0.0)
     assert (found.device, found.reason_code) == ("cpu", "gpu_failed_check")
     assert requested("auto", "torch", found) == "torch:cuda"
-    assert "the context is dead" in message(found, "torch", "", True, Happened())
+    assert "the context is dead" in message(found, {}, "", True, Happened())
 
 
 def test_bad_ffts_leave_the_gpu_and_the_mel_goes_to_the_cpu() -> None:
@@ -68,14 +68,14 @@ def test_a_gpu_that_is_asked_for_and_not_there_is_told(wish: str) -> None:
     found = place(CPU, wish, Happened(), 0.0)
     assert (found.device, found.reason_code) == ("cpu", "device_refused")
     assert requested(wish, "torch", found) == "torch:cuda" != provider(found)
-    assert message(found, "torch", "", True, Happened())
+    assert message(found, {}, "", True, Happened())
 
 
 def test_a_container_that_was_given_no_gpu_says_which_line_is_missing() -> None:
     machine = replace(CPU, gpu_hint="Write DOCKER_RUNTIME=nvidia into .env.")
     found = place(machine, "auto", Happened(), 0.0)
     assert found.reason_code == "gpu_out_of_reach"
-    assert "DOCKER_RUNTIME=nvidia" in message(found, "torch", "", True, Happened())
+    assert "DOCKER_RUNTIME=nvidia" in message(found, {}, "", True, Happened())
 
 
 def test_starts_that_come_to_nothing_get_rarer_and_speaking_ends_that() -> None:
@@ -106,5 +106,8 @@ def test_the_state(standing: bool, once: bool, code: str, problem: str, wanted: 
 
 def test_another_backend_than_asked_for_is_told() -> None:
     found = place(CPU, "auto", Happened(), 0.0)
-    assert "BACKEND=onnx" in message(found, "onnx", "", True, Happened())
+    placed = {"device": "cpu", "message": "The CUDA provider misses libcublasLt.so.13."}
+    told = message(found, placed, "", True, Happened())
+    assert "ONNX Runtime computes on cpu" in told and "libcublasLt.so.13" in told
+    assert message(found, {"device": "cuda:0", "message": ""}, "", True, Happened())
     assert requested("auto", "onnx", found) != provider(found)

@@ -45,6 +45,7 @@ class Source:
 
 def source_of_folder(folder: Path) -> Source:
     """A base model's or a bundle's folder, with the recording beside it."""
+    ModelConfig.read(folder)  # what is no model folder is told as that
     reference = folder / "reference.wav"
     sha256 = sha256_of(folder / "model.pth")
     return Source(folder, sha256, reference=reference if reference.is_file() else None)

@@ -1,0 +1,102 @@
+"""BACKEND=onnx in the speaking child: frames in, sound out, and where it computes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.models import tiny_base
+from tests.xtts.test_serving_child import Talk, next_done
+from xtts.bases import BundleError
+from xtts.onnx import stage
+from xtts.onnx.folder import OnnxError
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tiny_base(tmp_path_factory.mktemp("voice") / "seed0")
+    wave = np.random.default_rng(0).normal(0, 0.1, 22_050).astype("float32")
+    soundfile.write(folder / "reference.wav", wave, 22_050)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("voices")
+
+
+@pytest.fixture(scope="module")
+def talk(base: Path, kept: Path) -> Iterator[Talk]:
+    found = Talk("--latents", str(kept / "latents"), "--backend", "onnx")
+    opened = found.open("a", base)
+    assert opened["say"] == "opened", opened
+    assert opened["own_voice"] and opened["languages"] == ["en", "pt"]
+    assert opened["placed"]["execution_provider"] == "CPUExecutionProvider"
+    yield found
+    found.child.stdin.close()
+    assert found.child.wait(20) == 0
+
+
+def test_a_voice_is_exported_once_and_kept(talk: Talk, base: Path, kept: Path) -> None:
+    (folder,) = (kept / "onnx").iterdir()
+    before = (folder / "onnx.json").stat().st_mtime_ns
+    assert talk.open("again", base)["say"] == "opened"
+    assert (folder / "onnx.json").stat().st_mtime_ns == before
+    talk.send(do="close", key="again")
+
+
+def test_alone_and_in_a_crowd_it_is_the_same_to_the_bit(talk: Talk) -> None:
+    talk.say("alone", "a", seed=5)
+    alone = talk.until("done", "alone")["pcm"]["alone"]
+    assert len(alone) > 2000
+    for name, seed in (("x", 1), ("same", 5), ("y", 2)):
+        talk.say(name, "a", seed=seed)
+    pcm: dict[str, bytes] = {}
+    for _ in range(3):
+        assert next_done(talk, pcm)["say"] == "done"
+    assert pcm["same"] == alone and pcm["x"] != alone
+
+
+def test_an_uploaded_recording_is_heard_and_its_latents_are_kept(
+    talk: Talk, base: Path, kept: Path
+) -> None:
+    talk.say("uploaded", "a", recording=str(base / "reference.wav"))
+    assert talk.until("done", "uploaded")["say"] == "done"
+    assert len(list((kept / "latents").iterdir())) == 1
+
+
+def test_one_who_goes_leaves_the_slot(talk: Talk) -> None:
+    talk.say("gone", "a", max_codes=60)
+    talk.send(do="cancel", id="gone")
+    assert talk.until("cancelled", "gone")["say"] == "cancelled"
+    talk.say("next", "a")
+    assert talk.until("done", "next")["say"] == "done"
+
+
+def test_text_that_cannot_be_spoken_is_refused_and_the_rest_go_on(talk: Talk) -> None:
+    talk.say("bad", "a", text="…")
+    assert talk.until("failed", "bad")["say"] == "failed"
+    talk.say("good", "a", temperature=0.0)
+    assert talk.until("done", "good")["say"] == "done"
+
+
+def test_a_voice_that_is_not_there_is_refused(tmp_path: Path, base: Path) -> None:
+    asked = stage.Asked(exports=tmp_path / "exports")
+    with pytest.raises(BundleError, match="There is no voice at"):
+        stage.stand(str(tmp_path / "none"), None, asked, xtts_v2="", tos_agreed=False)
+    with pytest.raises(OnnxError, match="nowhere to keep"):
+        stage.stand(str(base), None, stage.Asked(), xtts_v2="", tos_agreed=False)
+
+
+def test_an_export_that_fails_says_why(tmp_path: Path) -> None:
+    with pytest.raises(OnnxError, match=r"config\.json is missing"):
+        stage._export_apart(tmp_path / "nothing", None, tmp_path / "to")
+
+
+def test_torch_says_who_speaks_an_onnx_voice(onnx_folder: Path) -> None:
+    from xtts.stage import Computing, Wanted, stand
+
+    with pytest.raises(BundleError, match="BACKEND=onnx speaks with it"):
+        stand(Wanted(str(onnx_folder)), Computing(), {})

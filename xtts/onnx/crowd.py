@@ -1,0 +1,69 @@
+"""Many speeches through one ONNX voice; the same to its caller as `xtts.crowd.Crowd`.
+
+They take turns, a code each: with 8-bit weights one scale is taken of all that goes into a product,
+so rows of a batch would change each other's sound. What a turn costs is told in docs/onnx.md.
+"""
+
+from dataclasses import replace
+
+import torch
+
+from xtts.crowd import Said
+from xtts.decoding import DecodingError
+from xtts.faults import NotFinite
+from xtts.onnx.model import OnnxModel
+from xtts.onnx.speech import Manner, OnnxLatents, OnnxSpeech
+from xtts.slots import NoFreeSlotError
+from xtts.speech import Ask
+
+
+class OnnxCrowd:
+    """The speeches of one model, at most `count` at once; used by one thread."""
+
+    def __init__(self, model: OnnxModel, count: int) -> None:
+        self.model = model
+        self._count = count
+        self._speeches: dict[str, OnnxSpeech] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Whether anybody speaks."""
+        return bool(self._speeches)
+
+    @property
+    def free(self) -> int:
+        """How many more may come."""
+        return self._count - len(self._speeches)
+
+    def enter(self, name: str, voice: OnnxLatents, ask: Ask) -> None:
+        """Begins a speech; its first sound comes with the steps.
+
+        Raises NoFreeSlotError and TextError.
+        """
+        if not self.free:
+            raise NoFreeSlotError(f"All {self._count} slots speak. Try again later.")
+        rules = self.model.config.decoding
+        if ask.temperature is not None:
+            greedy = ask.temperature == 0
+            rules = replace(rules, temperature=ask.temperature, greedy=greedy)
+        manner = Manner(rules, ask.seed, ask.speed, ask.max_codes)
+        self._speeches[name] = OnnxSpeech(self.model, voice, ask.text, ask.language, manner)
+
+    def leave(self, name: str) -> bool:
+        """Ends a speech in the middle; whether there was one."""
+        return self._speeches.pop(name, None) is not None
+
+    def step(self) -> list[Said]:
+        """One more code for everybody, and what is settled by it."""
+        return [self._took(name) for name in list(self._speeches)]
+
+    def _took(self, name: str) -> Said:
+        speech = self._speeches[name]
+        try:
+            chunks = tuple(torch.from_numpy(chunk) for chunk in speech.step())
+        except NotFinite as error:
+            del self._speeches[name]
+            return Said(name, done=True, codes=speech.codes, error=DecodingError(str(error)))
+        if speech.done:
+            del self._speeches[name]
+        return Said(name, chunks, done=speech.done, codes=speech.codes)
