@@ -50,6 +50,7 @@ def session_options(onnxruntime: Any, wanted: Options) -> Any:
     )
     made.add_session_config_entry("session.intra_op.allow_spinning", str(int(wanted.spinning)))
     made.add_session_config_entry("session.disable_prepacking", str(int(not wanted.prepacking)))
-    # Errors only: a warning for each node that is normally on the CPU helps nobody who serves.
-    made.log_severity_level = 3
+    # Silent: what fails is raised, and a warning for each node that is normally on the CPU helps
+    # nobody who serves.
+    made.log_severity_level = 4
     return made
