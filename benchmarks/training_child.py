@@ -1,0 +1,129 @@
+"""One side of `benchmarks training`, in a process of its own: loads, then takes a pass over the
+clips for every variant that it reads from its standard input, and answers with a line of JSON."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks import coqui_training
+from train import dataset, features, flops
+from train.batches import Batches, Conditions
+from train.learner import Learner, Recipe
+from train.settings import TrainSettings
+from xtts.config import ModelConfig
+from xtts.model import load_gpt, read_tensors
+from xtts.text import Tokenizer
+
+# Coqui's recipe: recipes/ljspeech/xtts_v2/train_gpt_xtts.py.
+LEARNING_RATE = 5e-6
+CLIPS_IN_A_BATCH = 4
+Pass = Callable[[], dict[str, float]]
+
+
+def main(argv: list[str]) -> int:
+    """`python -m benchmarks.training_child ours|coqui BASE DATA CACHE THREADS`."""
+    side, base, data, cache, threads = argv[0], *map(Path, argv[1:4]), int(argv[4])
+    passes = (ours if side == "ours" else coqui)(base, data, cache)
+    torch.set_num_threads(threads)  # behind Coqui's import, which sets it to one
+    print(json.dumps({"variants": list(passes)}), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(measured(passes[line.strip()], threads)), flush=True)
+    return 0
+
+
+def measured(taken: Pass, threads: int) -> dict[str, float]:
+    """One pass: seconds, the share of the cores that was busy, the peak of memory in GB."""
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    began, used = time.perf_counter(), time.process_time()
+    found = taken()
+    found["seconds"] = time.perf_counter() - began
+    found["busy_share"] = (time.process_time() - used) / found["seconds"] / threads
+    status = Path("/proc/self/status").read_text()
+    peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+    return found | {"peak_gb": int(peak.split()[1]) * 1024 / 1e9, "load": os.getloadavg()[0]}
+
+
+def ours(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
+    """In Coqui's batches, and with all clips in one."""
+    config = ModelConfig.read(base)
+    tokenizer = Tokenizer(config, base)
+    settings = TrainSettings(dataset_dir=data, cache_dir=cache)
+    clips = dataset.read(settings, tokenizer, config.gpt)
+    found = features.build(clips, base, config, cache)
+    everything = tuple(range(len(clips.clips)))
+    batches = Batches(
+        clips.clips, everything, found, config.gpt, seed=0, batch_seconds=40.0,
+        stop_input=False, conditions=Conditions("same_clip", everything),
+    )  # fmt: skip
+    bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    recipe = Recipe(
+        learning_rate=LEARNING_RATE, warmup_steps=1, weight_decay=0.01, gradient_clip=1.0,
+        text_loss_weight=0.01, audio_loss_weight=1.0, precision="bf16" if bf16 else "fp32", seed=0,
+    )  # fmt: skip
+    learner = Learner(load_gpt(read_tensors(base / "model.pth"), config, 0.1), recipe)
+
+    def taken(size: int) -> dict[str, float]:
+        waited, counted, losses = 0.0, 0.0, []
+        for group in grouped(everything, size):
+            clock = time.perf_counter()
+            batch = batches.batch(learner.step, group)
+            waited += time.perf_counter() - clock
+            losses.append(learner.learn(batch).audio_loss)
+            counted += flops.step_flops(batch.rows, config.gpt)
+        seconds = sum(clip.seconds for clip in clips.clips)
+        return {
+            "audio_seconds": seconds, "clips": len(everything), "data_seconds": waited,
+            "loss": sum(losses) / len(losses), "flops": counted,
+        }  # fmt: skip
+
+    return {
+        f"ours, {CLIPS_IN_A_BATCH} clips a batch": lambda: taken(CLIPS_IN_A_BATCH),
+        "ours, all clips in a batch": lambda: taken(len(everything)),
+    }
+
+
+def coqui(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
+    """As it stands, and under bf16 autocast with what its DVAE and mels say kept from before."""
+    trainer = coqui_training.Recipe(base, data, LEARNING_RATE)
+    everything = tuple(range(len(trainer.samples)))
+    groups = grouped(everything, CLIPS_IN_A_BATCH)
+    kept: dict[tuple[int, ...], Any] = {}
+
+    def taken(quickened: bool) -> dict[str, float]:
+        waited, losses = 0.0, []
+        for group in groups:
+            clock = time.perf_counter()
+            batch = kept.get(group) if quickened else None
+            if batch is None:
+                batch = trainer.features(trainer.load(group))
+            if quickened:
+                kept[group] = batch
+            waited += time.perf_counter() - clock
+            with torch.autocast("cpu", torch.bfloat16) if quickened else nullcontext():
+                losses.append(trainer.step(dict(batch)))
+        return {
+            "audio_seconds": trainer.audio_seconds, "clips": len(everything),
+            "data_seconds": waited, "loss": sum(losses) / len(losses),
+        }  # fmt: skip
+
+    return {
+        "coqui as it stands": lambda: taken(False),
+        "coqui, bf16 and kept features": lambda: taken(True),
+    }
+
+
+def grouped(clips: tuple[int, ...], size: int) -> list[tuple[int, ...]]:
+    """Short and long clips together, as a random draw would have them: every n-th clip."""
+    count = -(-len(clips) // size)
+    return [clips[start::count] for start in range(count)]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
