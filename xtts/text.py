@@ -19,8 +19,13 @@ UNKNOWN = "[UNK]"
 # START, STOP and the two that Coqui keeps free: its own check is `tokens < max_text_tokens`.
 RESERVED_TOKENS = 2
 EXTRAS = {"zh": "pypinyin, jieba, spacy", "ja": "cutlet, fugashi, unidic-lite"}
-# Where a voice may breathe, best first: sentence ends, clause ends, any space.
-_BREAKS = (r"(?<=[.!?…؟।])\s+|(?<=[。！？])", r"(?<=[,;:،])\s+|(?<=[、，；：])", r"\s+")
+# Where a voice may breathe, best first: sentence ends, clause ends, any space. They match nothing,
+# so that the parts joined are the text again, in languages without spaces too.
+_BREAKS = (r"(?<=[.!?…؟।])(?=\s)|(?<=[。！？])", r"(?<=[,;:،])(?=\s)|(?<=[、，；：])", r"(?=\s)")
+# Hours of speech; whoever wants more asks twice.
+MOST_CHARACTERS = 90_000
+# Where Coqui tells no limit for a language.
+USUAL_CHARACTERS = 200
 
 
 class TextError(SotaqueError):
@@ -38,8 +43,10 @@ class Tokenizer:
         vocabulary = (folder / "vocab.json").read_bytes()
         self.fingerprint = hashlib.sha256(vocabulary + self._frontend.encode()).hexdigest()
         self._coqui: Any = tokenizer_class()(str(folder / "vocab.json"))
-        # Coqui warns above a number of characters; we count tokens, which is what matters.
-        self._coqui.char_limits = dict.fromkeys(self._coqui.char_limits, 1_000_000)
+        # What fits into the model's most codes (28 s of XTTS-v2), as Coqui found it, who warns
+        # above. We split there.
+        self._characters = dict(self._coqui.char_limits)
+        self._coqui.char_limits = dict.fromkeys(self._characters, 1_000_000)
 
     def encode(self, text: str, language: str) -> list[int]:
         """The ids of `text`, without START and STOP.
@@ -59,22 +66,36 @@ class Tokenizer:
         return list(dict.fromkeys(found))
 
     def split(self, text: str, language: str) -> list[str]:
-        """Text -> pieces that each fit the token budget, cut where a voice may breathe."""
+        """Text -> pieces that each fit the token budget and the language's number of characters,
+        cut where a voice may breathe.
+
+        Raises TextError as `encode`, and for more than 90,000 characters.
+        """
+        if len(text) > MOST_CHARACTERS:
+            raise TextError(
+                f"The text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are spoken at "
+                "once. Speak it in parts."
+            )
         pieces = [cleaned(text)]
         for pattern in _BREAKS:
             pieces = [part for piece in pieces for part in self._fitted(piece, language, pattern)]
-        return [part for piece in pieces for part in self._halved(piece, language) if part.strip()]
+        halves = [half for piece in pieces for half in self._halved(piece, language)]
+        return [half.strip() for half in halves if _speakable(half)]
 
     def _fitted(self, piece: str, language: str, pattern: str) -> list[str]:
         if self._fits(piece, language):
             return [piece]
-        joined: list[str] = []
+        limit = self._limit(language)
+        joined, tokens = list[str](), 0
         for part in filter(None, re.split(pattern, piece)):
-            longer = f"{joined[-1]} {part}" if joined else part
-            if joined and self._fits(longer, language):
-                joined[-1] = longer
+            # Each part is encoded once; together they have no more tokens than apart.
+            more = self._tokens(part, language)
+            whole = joined[-1] + part if joined else ""
+            if joined and len(whole.strip()) <= limit and tokens + more <= self.max_tokens:
+                joined[-1], tokens = whole, tokens + more
             else:
                 joined.append(part)
+                tokens = more
         return joined
 
     def _halved(self, piece: str, language: str) -> list[str]:
@@ -85,7 +106,15 @@ class Tokenizer:
         return self._halved(piece[:middle], language) + self._halved(piece[middle:], language)
 
     def _fits(self, piece: str, language: str) -> bool:
-        return len(self.encode(piece, language)) <= self.max_tokens
+        few = len(piece.strip()) <= self._limit(language)
+        return few and self._tokens(piece, language) <= self.max_tokens
+
+    def _limit(self, language: str) -> int:
+        return self._characters.get(self._checked(language), USUAL_CHARACTERS)
+
+    def _tokens(self, piece: str, language: str) -> int:
+        # Dots alone say nothing, and `encode` refuses them.
+        return len(self.encode(piece, language)) if _speakable(piece) else 0
 
     def _prepared(self, text: str, language: str) -> str:
         """What Coqui's `encode` hands to the BPE: `[en]the[SPACE]text`."""
@@ -125,7 +154,12 @@ def cleaned(text: str) -> str:
         if character.isspace() or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co")
     )
     found = re.sub(r" +", " ", "".join(kept)).strip()
-    if not any(unicodedata.category(character)[0] in "LN" for character in found):
+    if not _speakable(found):
         seen = text if len(text) <= 40 else text[:40] + "…"
         raise TextError(f"There is nothing to speak in {seen!r}: it has no letter and no digit.")
     return found
+
+
+def _speakable(text: str) -> bool:
+    """Whether it has a letter or a digit."""
+    return any(unicodedata.category(character)[0] in "LN" for character in text)

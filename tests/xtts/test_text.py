@@ -68,3 +68,43 @@ def test_a_word_longer_than_the_budget_is_cut_too(tokenizer):
     pieces = tokenizer.split("x" * 3000, "en")
     assert "".join(pieces) == "x" * 3000
     assert all(len(tokenizer.encode(piece, "en")) <= tokenizer.max_tokens for piece in pieces)
+
+
+SAID = {
+    "en": ("The river rose again, and nobody in the village was surprised. ", 250),
+    "pt": ("O rio subiu outra vez, e ninguém na aldeia ficou surpreendido! ", 203),
+    # No spaces, and sentence ends of their own; spoken as "pt" by this model, which has no Chinese.
+    "pt-like-chinese": ("河水又涨了，村里没有人感到惊讶。真的吗？是的！", 203),
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_nothing_over_a_limit_leaves_and_nothing_is_lost(tokenizer, name):
+    """Tokens, and the characters of each language: 28 s is all that the model's codes hold."""
+    sentence, most = SAID[name]
+    language = name[:2]
+    pieces = tokenizer.split(sentence * 60, language)
+    assert len(pieces) > 5
+    for piece in pieces:
+        assert len(piece) <= most
+        assert len(tokenizer.encode(piece, language)) <= tokenizer.max_tokens
+        assert piece[-1] in ".!?。？！"
+    assert "".join(pieces).replace(" ", "") == (sentence * 60).replace(" ", "")
+
+
+def test_a_row_of_dots_in_a_long_text_is_no_reason_to_refuse_it(tokenizer):
+    pieces = tokenizer.split("A sentence of some length, it is. ... -- * * * \n" * 60, "en")
+    assert all(any(letter.isalpha() for letter in piece) for piece in pieces)
+    assert "".join(pieces).count("sentence") == 60
+
+
+def test_as_much_as_a_book_is_refused_before_anything_is_done_with_it(tokenizer):
+    with pytest.raises(TextError, match=r"100,000 characters; at most 90,000"):
+        tokenizer.split("a" * 100_000, "en")
+
+
+def test_a_bidirectional_and_other_controls_in_the_middle_change_no_id(tokenizer):
+    assert tokenizer.encode("he\x00llo\u202e there\ufeff", "en") == tokenizer.encode(
+        "hello there", "en"
+    )
+    assert tokenizer.split("hello 🙂🎉 there", "en") == ["hello 🙂🎉 there"]
