@@ -119,7 +119,11 @@ def _speak(arguments: argparse.Namespace) -> int:
             f"--voice {arguments.voice} holds no recording of its own; say whose voice it is to be "
             "with --reference FILE.wav (3 to 30 s of clear speech)."
         )
-    speaker = voice.from_reference(opened.model, audio.read(reference, audio.CODE_RATE))
+    # What is wrong with a text or a recording is told before anything is computed.
+    for text, _ in lines:
+        opened.model.tokenizer.split(text, arguments.language)
+    heard = voice.read(opened.model.config, reference)
+    speaker = voice.from_reference(opened.model, heard)
     for text, out in lines:
         waveform = synthesis.speak(
             opened.model, speaker, text, arguments.language, seed=arguments.seed

@@ -82,6 +82,7 @@ class ChunkedVocoder:
         return torch.cat(found)
 
 
+@torch.inference_mode()
 def prepare(vocoder: Vocoder, shape: VocoderShape, speaker_width: int) -> None:
     """Has the code made for every width before the first word is spoken."""
     weight = next(vocoder.parameters())

@@ -56,7 +56,7 @@ class Speaker:
     ) -> None:
         import torch
 
-        from xtts import model
+        from xtts import chunks, model
 
         if threads:
             torch.set_num_threads(threads)
@@ -64,19 +64,25 @@ class Speaker:
         self.base = base
         self.keep_weights = keep_weights
         self._model: Model = model.load(base, device, mel_device, precision=precision)
+        chunks.prepare(
+            self._model.vocoder, self._model.config.vocoder,
+            self._model.config.speaker_encoder.embedding_width,
+        )  # fmt: skip
         self._loaded: tuple[str, int] | None = ("", 0)
         self._let_go()
 
     def speak(self, request: SpeakRequest) -> Spoken:
         """Speaks one request into its file, 24 kHz PCM16; draws from no global random state.
 
-        Raises the errors of audio, voice, text, decoding, runs and model.
+        Raises the errors of audio, voice, text, decoding, runs and model; what is wrong with text
+        or recording is told before weights are read or anything is computed.
         """
         from xtts import audio, synthesis, voice
 
         started = time.perf_counter()
+        self._model.tokenizer.split(request.text, request.language)
+        reference = voice.read(self._model.config, request.reference)
         self._take(request.weights)
-        reference = audio.read(request.reference, audio.CODE_RATE)
         whose = voice.from_reference(self._model, reference)
         waveform = synthesis.speak(
             self._model, whose, request.text, request.language, seed=request.seed

@@ -1,11 +1,14 @@
 """Reference recordings -> a Voice: what the GPT and the vocoder must know of a speaker."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from xtts import audio
 from xtts.audio import CODE_RATE, SPEAKER_RATE, conditioning_mel, resample
+from xtts.config import ModelConfig
 from xtts.errors import SotaqueError
 from xtts.model import Model
 
@@ -25,6 +28,19 @@ class Voice:
     speaker: Tensor
 
 
+def read(config: ModelConfig, path: Path) -> Tensor:
+    """As much of a recording as a voice is taken from, `[samples]` at 22,050 Hz.
+
+    Raises AudioError, and VoiceError as `from_reference`. Of an hour that a 250 kB FLAC holds, no
+    more than the first seconds are unpacked.
+    """
+    wanted = config.conditioning
+    seconds = max(wanted.total_seconds, wanted.speaker_seconds)
+    waveform = audio.read(path, CODE_RATE, max_seconds=seconds)
+    _check(waveform)
+    return waveform
+
+
 @torch.inference_mode()
 def from_reference(model: Model, waveform: Tensor) -> Voice:
     """A voice from one recording `[samples]` at 22,050 Hz, as `Xtts.get_conditioning_latents`.
@@ -33,7 +49,8 @@ def from_reference(model: Model, waveform: Tensor) -> Voice:
     would reach the sampling, and on a GPU kill the context for everyone.
     """
     _check(waveform)
-    return Voice(conditioning(model, waveform), speaker(model, waveform))
+    with model.ears() as ears:
+        return Voice(conditioning(ears, waveform), speaker(ears, waveform))
 
 
 @torch.inference_mode()
@@ -56,7 +73,8 @@ def conditioning(model: Model, waveform: Tensor) -> Tensor:
 def speaker(model: Model, waveform: Tensor, rate: int = CODE_RATE) -> Tensor:
     """The speaker embedding `[1, 512, 1]` of a recording `[samples]`; training never moves it."""
     waveform = waveform[: int(model.config.conditioning.speaker_seconds * rate)]
-    return model.speaker_encoder(resample(waveform, rate, SPEAKER_RATE)[None])
+    with model.ears() as ears:
+        return ears.speaker_encoder(resample(waveform, rate, SPEAKER_RATE)[None])
 
 
 def similarity(model: Model, first: Tensor, first_rate: int, other: Tensor, rate: int) -> float:

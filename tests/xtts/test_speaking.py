@@ -1,12 +1,19 @@
-"""Where the parts of a model compute: the only FFT of speaking may stand elsewhere."""
+"""Whoever speaks a file: where its parts compute, and what is refused before anything is."""
 
+import shutil
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
+import numpy as np
 import pytest
+import soundfile
 import torch
 
 from xtts import model, speaking, vocoder, voice
 from xtts.audio import speaker_mel
+from xtts.errors import SotaqueError
 
 
 @pytest.mark.parametrize("mel_device", ["cpu", "meta"])
@@ -39,3 +46,98 @@ def test_a_speaker_passes_it_on(base_folder: Path) -> None:
         assert speaker._model.speaker_encoder.mel_device.type == mel_device
     default = speaking.Speaker(base_folder, "cpu")
     assert default._model.speaker_encoder.mel_device.type == "cpu"
+
+
+GOOD = 0.3 * np.sin(np.arange(44_100) / 20)
+RECORDINGS = {
+    "0.1 s": (GOOD[:2205], 22_050, "wav", "0.10 s long"),
+    "silence": (np.zeros(44_100), 22_050, "wav", "is silent"),
+    "an hour of silence": (np.zeros(3600 * 8_000, np.int16), 8_000, "flac", "is silent"),
+    "NaN": (np.append(GOOD, np.nan).astype(np.float32), 22_050, "wav", "no numbers"),
+    "no sound at all": (np.zeros(0), 22_050, "wav", "no samples"),
+}
+TEXTS = {
+    "spaces": ("  \t\n ", "en", "nothing to speak"),
+    "emoji": ("🙂🎉", "en", "nothing to speak"),
+    "controls": ("\x00\x07\u202e\u200b", "en", "nothing to speak"),
+    "a book": ("a word " * 14_286, "en", "100,002 characters"),
+    "Klingon": ("nuqneH", "tlh", "not one of this model's"),
+}
+
+
+@pytest.fixture
+def idle(base_folder: Path, monkeypatch: pytest.MonkeyPatch) -> speaking.Speaker:
+    """A speaker that may read no weights and compute nothing from here on."""
+    speaker = speaking.Speaker(base_folder, "cpu", keep_weights=False)
+
+    def computed(*_arguments: object) -> NoReturn:
+        pytest.fail("something was computed before the input was looked at")
+
+    monkeypatch.setattr(torch.nn.Module, "__call__", computed)
+    monkeypatch.setattr(speaker, "_take", computed)
+    return speaker
+
+
+def written(path: Path, samples: np.ndarray, rate: int) -> Path:
+    soundfile.write(path, samples, rate, subtype="FLOAT" if samples.dtype == np.float32 else None)
+    return path
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_text_that_cannot_be_spoken_costs_nothing(
+    idle: speaking.Speaker, tmp_path: Path, name: str
+) -> None:
+    text, language, told = TEXTS[name]
+    reference = written(tmp_path / "good.wav", GOOD, 22_050)
+    asked = speaking.SpeakRequest(text, language, reference, tmp_path / "out.wav")
+    with pytest.raises(SotaqueError, match=told):
+        idle.speak(asked)
+    assert not asked.out.exists()
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_a_recording_that_is_no_voice_costs_nothing(
+    idle: speaking.Speaker, tmp_path: Path, name: str
+) -> None:
+    samples, rate, form, told = RECORDINGS[name]
+    reference = written(tmp_path / f"bad.{form}", samples, rate)
+    if form == "flac":
+        assert reference.stat().st_size < 250_000
+    asked = speaking.SpeakRequest("hello", "en", reference, tmp_path / "out.wav")
+    tracemalloc.start()
+    with pytest.raises(SotaqueError, match=told):
+        idle.speak(asked)
+    assert tracemalloc.get_traced_memory()[1] < 30e6  # an hour would be 115 MB in float32
+    tracemalloc.stop()
+    assert not asked.out.exists()
+
+
+def test_stereo_at_96_khz_is_a_voice_like_any_other(base_folder: Path, tmp_path: Path) -> None:
+    sound = 0.3 * np.sin(np.arange(2 * 96_000) / 80)
+    reference = written(tmp_path / "stereo.wav", np.stack((sound, sound), 1), 96_000)
+    asked = speaking.SpeakRequest("hello", "en", reference, tmp_path / "out.wav")
+    assert speaking.Speaker(base_folder, "cpu").speak(asked).audio_seconds > 0
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.5, 0.999])
+def test_a_damaged_base_is_told_when_it_is_loaded(
+    base_folder: Path, tmp_path: Path, keep: float
+) -> None:
+    folder = shutil.copytree(base_folder, tmp_path / "base")
+    weights = folder / "model.pth"
+    weights.write_bytes(weights.read_bytes()[: int(keep * weights.stat().st_size)])
+    with pytest.raises(SotaqueError, match="cannot be read as model weights"):
+        speaking.Speaker(folder, "cpu")
+
+
+def test_a_damaged_checkpoint_is_told_and_the_next_one_is_spoken(
+    base_folder: Path, tmp_path: Path
+) -> None:
+    reference = written(tmp_path / "good.wav", GOOD, 22_050)
+    damaged = tmp_path / "checkpoint_epoch_1.pt"
+    damaged.write_bytes((base_folder / "model.pth").read_bytes()[:5000])
+    speaker = speaking.Speaker(base_folder, "cpu", keep_weights=False)
+    asked = speaking.SpeakRequest("hello", "en", reference, tmp_path / "out.wav", damaged)
+    with pytest.raises(SotaqueError, match="checkpoint_epoch_1"):
+        speaker.speak(asked)
+    assert speaker.speak(replace(asked, weights=None)).audio_seconds > 0
