@@ -36,8 +36,10 @@ def build(settings: ApiSettings, how: How | None = None, limits: Limits | None =
         lifespan=_lifespan, redoc_url=None, docs_url=None,
     )  # fmt: skip
     app.state.parts = parts
-    for module in (speech_routes, voice_routes, run_routes, status_routes):
-        app.include_router(module.router)
+    routers = [module.router for module in (speech_routes, voice_routes, run_routes, status_routes)]
+    for router in routers:
+        app.include_router(router)
+    app.state.routes = [route for router in routers for route in router.routes]
     app.mount("/page", StaticFiles(directory=PAGE, check_dir=False), name="page")
     app.add_exception_handler(errors.Refusal, errors.answer_refusal)
     app.add_exception_handler(HTTPException, errors.answer_http)

@@ -12,7 +12,9 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
-from starlette.routing import BaseRoute, Match
+from starlette.routing import Match
+
+from api.wording import sentence
 
 log = logging.getLogger("api")
 
@@ -30,14 +32,15 @@ _TITLES = {
     413: "Too much",
     415: "Not this kind of body",
     416: "Not within the file",
-    422: "The request cannot be understood",
+    422: "Not with this input",
     429: "Too many requests",
     500: "A fault of the service",
     503: "Not now",
     507: "No space left",
 }
-# A slash that begins a word, and what follows it: /data/output/x.pt, C:\x stays.
-_PATH = re.compile(r"(?<![\w.:/])~?/[^\s'\"(),;]*[^\s'\"(),;.:]")
+# A slash that begins a word, and what follows it: /data/output/x.pt; our own addresses and C:\x
+# stay.
+_PATH = re.compile(r"(?<![\w.:/])(?!/v1/|/openapi\.json)~?/[^\s'\"(),;]*[^\s'\"(),;.:]")
 
 
 class Refusal(HTTPException):
@@ -116,7 +119,11 @@ async def answer_http(request: Request, error: Exception) -> JSONResponse:
     status = int(getattr(error, "status_code", 500))
     detail = str(getattr(error, "detail", "")) or _TITLES.get(status, "")
     if status == 404:
-        detail = "There is nothing at this address; /docs lists what there is."
+        detail = "There is nothing at this address; /openapi.json lists what there is."
+    elif status == 405:
+        detail = f"This address takes {' and '.join(sorted(_allowed(request)))}."
+    elif status == 400:
+        detail = "The body is not what its Content-Type says."
     found = response(Refusal(status, _TITLE_CODES.get(status, "refused"), detail), request.scope)
     for name, value in (getattr(error, "headers", None) or {}).items():
         found.headers[name] = value
@@ -128,10 +135,9 @@ async def answer_http(request: Request, error: Exception) -> JSONResponse:
 def _allowed(request: Request) -> set[str]:
     """The methods of this path: each is a route of its own, and the framework names the first's."""
     routes = [
-        route
-        for route in request.app.routes
-        if isinstance(route, BaseRoute) and route.matches(request.scope)[0] is not Match.NONE
-    ]
+        route for route in request.app.state.routes
+        if route.matches(request.scope)[0] is not Match.NONE
+    ]  # fmt: skip
     return set().union(*(getattr(route, "methods", None) or () for route in routes))
 
 
@@ -140,15 +146,17 @@ async def answer_invalid(request: Request, error: Exception) -> JSONResponse:
     faults: list[Any] = list(getattr(error, "errors", list)())
     first = faults[0] if faults else {"loc": (), "msg": "it cannot be read", "type": "invalid"}
     where = [str(part) for part in first["loc"][1:]]
-    param = ".".join(where) or None
+    # Of a field that may be two things, pydantic adds which of them it has tried.
+    param = where[0] if where else None
+    status, code = 422, "invalid_request"
     if first["type"] == "unsupported":
         status, code = 400, "unsupported"
     elif first["type"] == "json_invalid":
         status, code, param = 400, "invalid_json", None
-    else:
-        status, code = 422, "invalid_request"
-    said = str(first["msg"]).rstrip(".")
-    detail = f"{param}: {said}." if param else f"{said}."
+    detail = sentence(first, param)
+    if param is None and isinstance(first.get("input"), bytes):
+        status, code = 415, "unsupported_media_type"
+        detail = "Send JSON, and say so: `Content-Type: application/json`."
     return response(Refusal(status, code, detail, param=param), request.scope)
 
 

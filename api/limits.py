@@ -88,7 +88,10 @@ def foreign(headers: Headers, method: str, *, has_key: bool) -> Refusal | None:
     if method not in _SAFE and origin and urlsplit(origin).netloc.lower() != host.lower():
         return Refusal(403, "foreign_origin", "A page of another site may not ask for this.")
     if not has_key and not _private(host):
-        text = "Without an API_KEY this is answered only under an address or a local name."
+        text = (
+            "Without a key this is answered only under an address or a local name. To serve it "
+            "under a name of your own, set API_KEY."
+        )
         return Refusal(403, "foreign_host", text)
     return None
 

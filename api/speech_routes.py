@@ -19,6 +19,7 @@ from api.parts import Parts, parts_of
 from api.replies import PROBLEMS
 from api.schemas import OPENAI_MODELS, OPENAI_VOICES, SpeechRequest
 from api.speaking import Ask, Spoken
+from api.wording import shown
 
 router = APIRouter(tags=["speech"], responses=PROBLEMS)
 Shared = Annotated[Parts, Depends(parts_of)]
@@ -46,13 +47,15 @@ async def speak(wanted: SpeechRequest, request: Request, parts: Shared) -> Respo
 
 def _check(wanted: SpeechRequest, parts: Parts) -> None:
     if wanted.model not in (OWN_MODEL, *OPENAI_MODELS):
-        text = "There is no model of that name; /v1/models lists them."
+        text = f"There is no model {shown(wanted.model)}; /v1/models lists them."
         raise Refusal(404, "model_not_found", text, param="model")
     languages = parts.engine.standing.languages if parts.engine.standing else ()
     if wanted.language and languages:
         short = {known.split("-")[0] for known in languages}
         if wanted.language.lower().split("-")[0] not in short:
-            text = f"This voice speaks {', '.join(languages)}."
+            text = (
+                f"language is {shown(wanted.language)}; this voice speaks {', '.join(languages)}."
+            )
             raise Refusal(400, "language_unsupported", text, param="language")
 
 

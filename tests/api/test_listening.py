@@ -37,7 +37,7 @@ def test_what_is_no_address_of_this_machine_is_said_so(monkeypatch: pytest.Monke
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr("socket.getaddrinfo", unknown)
-    with pytest.raises(PortTaken, match="API_HOST=laptop is no address .* not known"):
+    with pytest.raises(PortTaken, match=r"API_HOST=laptop is no address .* not known"):
         listening("laptop", 0)
 
 
