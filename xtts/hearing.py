@@ -50,23 +50,33 @@ def _pointwise(convolution: nn.Module, x: Tensor) -> Tensor:
 
 
 def _block(block: AttentionBlock, x: Tensor, clips: Segments, member: Tensor) -> Tensor:
-    normed = _normed(block.norm, x, member)
+    normed = _normed(block.norm, x, clips, member)
     split = _pointwise(block.qkv, normed).view(len(x), block.heads, 3, -1)
     queries, keys, values = (part.transpose(0, 1)[None] for part in split.unbind(2))
     mixed = _attended(queries, keys, values, clips)
     return normed + _pointwise(block.proj_out, mixed[0].transpose(0, 1).flatten(1))
 
 
-def _normed(norm: TimeGroupNorm, x: Tensor, member: Tensor) -> Tensor:
+def _normed(norm: TimeGroupNorm, x: Tensor, clips: Segments, member: Tensor) -> Tensor:
     """Mean and variance of each group over the frames of its clip; member [clips, frames]."""
     with torch.autocast(x.device.type, enabled=False):
-        grouped = x.float().view(len(x), norm.num_groups, -1)
+        x = x.float()
+        if segments.one_by_one(x):
+            return torch.cat([_normed_clip(norm, part) for part in x.split(clips.lengths)])
+        grouped = x.view(len(x), norm.num_groups, -1)
         share = member / member.sum(1, keepdim=True)
         mean = member.t() @ (share @ grouped.mean(2))
         centred = grouped - mean[:, :, None]
         variance = share @ centred.square().mean(2)
         scale = member.t() @ (variance + norm.eps).rsqrt()
         return (centred * scale[:, :, None]).flatten(1) * norm.weight + norm.bias
+
+
+def _normed_clip(norm: TimeGroupNorm, x: Tensor) -> Tensor:
+    """[frames, width] of one clip: as an image of one column, channels innermost, so that torch's
+    kernel takes it as it lies in memory."""
+    image = x.t()[None, :, :, None]
+    return F.group_norm(image, norm.num_groups, norm.weight, norm.bias, norm.eps)[0, :, :, 0].t()
 
 
 def _attended(queries: Tensor, keys: Tensor, values: Tensor, clips: Segments) -> Tensor:
