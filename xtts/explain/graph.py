@@ -63,6 +63,16 @@ def read(path: Path) -> Graph:
         raise ModelUnreadable(
             f"{path} holds no graph: it is cut short, or no ONNX model ({len(raw):,} bytes)."
         )
+    try:
+        return _graph(onnx, path, model, len(raw))
+    except (TypeError, ValueError) as error:
+        raise ModelUnreadable(
+            f"{path} is damaged ({error}): get it again, or export it again."
+        ) from error
+
+
+def _graph(onnx: Any, path: Path, model: Any, file_bytes: int) -> Graph:
+    """Raises ModelUnreadable, and ValueError for bytes that are no words or no type."""
     beside = _beside(path, model.graph)
     tables = _tables(model)
     constant = {one.name for one in model.graph.initializer}
@@ -70,11 +80,18 @@ def read(path: Path) -> Graph:
         path,
         tuple(_value(onnx, one, tables) for one in model.graph.input if one.name not in constant),
         tuple(_value(onnx, one, {}) for one in model.graph.output),
-        Counter((one.domain, one.op_type) for one in _nodes(model.graph)),
-        {one.domain or "ai.onnx": one.version for one in model.opset_import},
-        f"{model.producer_name} {model.producer_version}".strip(),
-        len(raw) + beside,
+        Counter((_word(one.domain), _word(one.op_type)) for one in _nodes(model.graph)),
+        {_word(one.domain) or "ai.onnx": one.version for one in model.opset_import},
+        f"{_word(model.producer_name)} {_word(model.producer_version)}".strip(),
+        file_bytes + beside,
     )
+
+
+def _word(told: str | bytes) -> str:
+    """protobuf gives bytes where a text is not UTF-8."""
+    if isinstance(told, bytes):
+        raise ValueError("a name in it is no text")
+    return told
 
 
 def _bytes(path: Path) -> bytes:
@@ -107,7 +124,7 @@ def _beside(path: Path, graph: Any) -> int:
     needed: dict[str, int] = {}
     for tensor in _tensors(graph):
         told = {one.key: one.value for one in tensor.external_data}
-        name = told.get("location", "")
+        name = _word(told.get("location", ""))
         end = int(told.get("offset") or 0) + int(told.get("length") or 0)
         needed[name] = max(needed.get(name, 0), end)
     for name, end in needed.items():
@@ -152,14 +169,16 @@ def _value(onnx: Any, value: Any, tables: dict[str, int]) -> Value:
     kind = value.type.WhichOneof("value")
     tensor = value.type.tensor_type
     if kind != "tensor_type":
-        return Value(value.name, "", None)
+        return Value(_word(value.name), "", None)
     shape = None
     if tensor.HasField("shape"):
         shape = tuple(
-            one.dim_value if one.HasField("dim_value") and one.dim_value > 0 else one.dim_param
+            one.dim_value
+            if one.HasField("dim_value") and one.dim_value > 0
+            else _word(one.dim_param)
             for one in tensor.shape.dim
         )
-    return Value(value.name, _type(onnx, tensor.elem_type), shape, tables.get(value.name))
+    return Value(_word(value.name), _type(onnx, tensor.elem_type), shape, tables.get(value.name))
 
 
 def _type(onnx: Any, number: int) -> str:

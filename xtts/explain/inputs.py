@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import Any, NamedTuple
 
 from xtts.errors import SotaqueError
@@ -17,6 +18,7 @@ _TYPES = frozenset(
     "float32 float64 float16 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool".split()
 )
 _PAST = 8  # what a decoder has behind it
+_MOST_VALUES = 250_000_000  # 1 GB of fp32
 
 
 class InputRefused(SotaqueError):
@@ -71,8 +73,14 @@ def plans(
         raise InputRefused(f"--shape {name}: this model has no such input; it has {names}.")
     for one in inputs:
         _check(one, wanted.get(one.name))
-    found = [_plan(inputs, sizes, wanted) for sizes in GUESSES]
-    return list(dict.fromkeys(found))
+    found = list(dict.fromkeys(_plan(inputs, sizes, wanted) for sizes in GUESSES))
+    small = [plan for plan in found if sum(prod(one.shape) for one in plan) <= _MOST_VALUES]
+    if not small:
+        raise InputRefused(
+            f"The inputs that this model declares hold more than {_MOST_VALUES:,} numbers; say a "
+            "smaller --shape, or leave --run out."
+        )
+    return small
 
 
 def arrays(filling: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

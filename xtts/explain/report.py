@@ -84,7 +84,10 @@ def _where(found: Explained) -> list[str]:
 
 def _nodes(found: Explained) -> list[str]:
     if found.nodes is None:
-        return ["This ONNX Runtime does not tell where its nodes are; 1.24 and later do."]
+        return [
+            f"ONNX Runtime {found.version} tells where its nodes are only with --run; 1.24 and "
+            "later always do."
+        ]
     counted = {name: sum(operators.values()) for name, operators in found.nodes.items()}
     lines = ["Nodes: " + ", ".join(f"{number} on {name}" for name, number in counted.items())]
     if found.copies:

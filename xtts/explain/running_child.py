@@ -59,6 +59,8 @@ def _explained(request: dict[str, Any], found: dict[str, Any]) -> None:
         found["nodes"] = placed(session)
         if request["plans"]:
             found["run"] = _run(session, request["plans"])
+            if found["nodes"] is None:  # before 1.24 the profile is the only one that tells
+                found["nodes"] = counted(found["run"].get("executed", []))
     found["peak_bytes"] = _memory("VmHWM")
 
 
@@ -162,6 +164,14 @@ def executed(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
             sizes = [_product(shape) for one in shapes for shape in one.values()]
             row["largest"] = max([row["largest"], *sizes])
     return [{"provider": a, "operator": b, **row} for (a, b), row in found.items()]
+
+
+def counted(rows: list[dict[str, Any]]) -> dict[str, dict[str, int]] | None:
+    """Rows of `executed` -> provider -> operator -> number of nodes, as they ran."""
+    found: dict[str, dict[str, int]] = {}
+    for row in rows:
+        found.setdefault(row["provider"], {})[row["operator"]] = row["times"]
+    return found or None
 
 
 def _product(shape: list[int]) -> int:

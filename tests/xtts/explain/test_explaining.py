@@ -1,22 +1,27 @@
 """`python -m xtts explain`, from the words on the command line to text, JSON and exit code."""
 
 import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import onnx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from tests.xtts import onnx_evidence as seen
-from tests.xtts.explain.kinds import Sketch, arcface, written
+from tests.xtts.explain.kinds import Sketch, arcface, piper, written
 from xtts.__main__ import main
 from xtts.children import Answer
-from xtts.explain import command
+from xtts.explain import command, inputs
 from xtts.explain.graph import ModelUnreadable, read
 from xtts.explain.refusals import refusal
 from xtts.onnx_sessions.providers import CPU, CUDA, wish_of
 from xtts.sessions import Looks
+
+PIPER = piper().SerializeToString()
 
 
 def a_node(operator: str = "Relu", domain: str = "", opset: int = 17, ir: int = 8) -> bytes:
@@ -78,6 +83,31 @@ def test_what_cannot_be_explained_is_told_in_one_line(broken, tmp_path, capsys) 
     out, errors = capsys.readouterr()
     assert out == "" and errors.count("\n") == 1 and "Traceback" not in errors
     assert told in errors and str(path.parent) in errors
+
+
+@given(data=st.data())
+@settings(max_examples=200, deadline=None)
+def test_damage_is_read_or_refused_and_nothing_else(data: st.DataObject) -> None:
+    raw = bytearray(PIPER)
+    if data.draw(st.booleans()):
+        raw = raw[: data.draw(st.integers(0, len(raw)))]
+    else:
+        for place in data.draw(st.lists(st.integers(0, len(raw) - 1), min_size=1, max_size=8)):
+            raw[place] = data.draw(st.integers(0, 255))
+    with tempfile.TemporaryDirectory() as folder:
+        path = file(Path(folder), "damaged.onnx", bytes(raw))
+        try:
+            inputs.plans(read(path).inputs, {})
+        except (ModelUnreadable, inputs.InputRefused) as refused:
+            assert "\n" not in str(refused)
+
+
+def test_more_numbers_than_fit_are_refused(tmp_path, capsys) -> None:
+    huge = Sketch({"x": (TensorProto.FLOAT, [1, 100_000, 100_000])})
+    path = tmp_path / "huge.onnx"
+    onnx.save(huge.model({huge.add("Relu", "x"): "y"}), path)
+    assert main(["explain", str(path), "--run", "--provider", "cpu"]) == 2
+    assert "more than 250,000,000 numbers" in capsys.readouterr().err
 
 
 def test_it_is_told_in_words(tmp_path, capsys) -> None:

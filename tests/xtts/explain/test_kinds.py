@@ -72,6 +72,13 @@ def test_it_is_read_and_run_with_sensible_inputs(kind, tmp_path, monkeypatch) ->
     assert max(map(len, text.splitlines())) <= 100
 
 
+def test_an_older_onnx_runtime_tells_by_its_profile(tmp_path, monkeypatch) -> None:
+    """Before 1.24 a session does not say where its nodes are."""
+    monkeypatch.setattr(running_child, "placed", lambda _: None)
+    told = run_here(read(written("ECAPA", tmp_path)), tmp_path, monkeypatch)
+    assert told["nodes"].keys() == {CPU} and told["nodes"][CPU]["Conv"] >= 1
+
+
 def test_numbers_are_what_their_names_say(tmp_path) -> None:
     graph = read(written("Piper", tmp_path))
     plan = [asdict(one) for one in inputs.plans(graph.inputs, {})[0]]
