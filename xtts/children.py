@@ -41,7 +41,10 @@ class Answer:
 def ask(
     command: Sequence[str], limit_seconds: float, environ: Mapping[str, str] | None = None
 ) -> Answer:
-    """Runs a program in a process group of its own; never raises, never waits past the limit."""
+    """Runs a program in a process group of its own; never raises, never waits past the limit.
+
+    Ctrl-C ends the program too, and goes on up.
+    """
     started = time.monotonic()
 
     def answer(code: int | None, out: str = "", errors: str = "", fault: str = "") -> Answer:
@@ -57,6 +60,10 @@ def ask(
         return answer(None, fault=f"{command[0]} cannot be started ({error})")
     try:
         out, errors = child.communicate(timeout=limit_seconds)
+    except KeyboardInterrupt:  # its group is not the terminal's: Ctrl-C did not reach it
+        with contextlib.suppress(OSError):
+            os.killpg(child.pid, signal.SIGKILL)
+        raise
     except subprocess.TimeoutExpired:
         with contextlib.suppress(OSError):
             os.killpg(child.pid, signal.SIGKILL)

@@ -74,6 +74,8 @@ PAIRS: list[tuple[str, Surroundings, Trial, str, tuple[str, ...]]] = [
     ("cuda", GPU, Trial(CUDA, fault="Fail: cuDNN is unavailable or disabled for CUDA Execution"),
      "missing_cudnn", ("cuDNN",)),
     ("cuda", GPU, Trial(CUDA, True, (CPU,), {CPU: 2}, 0.0), "unknown", ("make doctor",)),
+    ("cuda", GPU, Trial(CUDA, True, (CUDA, CPU), {CUDA: 2}, fault="Fail: no kernel image"),
+     "unknown", ("It started, and could not compute: Fail: no kernel image",)),
     ("cuda", GPU, Trial(CUDA, ending="ended by Segmentation fault"), "crashed",
      ("Segmentation fault",)),
     ("cuda", GPU, Trial(CUDA, ending="no answer within 90 s"), "hung", ("90 s",)),

@@ -64,8 +64,10 @@ def inactive(wish: Wish, seen: Surroundings, trial: Trial) -> Reason:
     for look in (_library, _failure, _symbol, _openvino):
         if reason := look(wish, seen, said):
             return reason
-    told = last_words(said) or "and says nothing about it"
-    return "unknown", f"ONNX Runtime did not start it: {told}", "Run: make doctor"
+    told = last_words(trial.fault or said) or "and says nothing about it"
+    started = trial.active[:1] == (trial.provider,)
+    what = "It started, and could not compute" if started else "ONNX Runtime did not start it"
+    return "unknown", f"{what}: {told}", "Run: make doctor"
 
 
 def ended(wish: Wish, trial: Trial) -> Reason:

@@ -1,0 +1,36 @@
+"""Programs that are asked something, and what is left of them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from xtts.children import ask
+
+
+def test_an_answer_is_kept_whole() -> None:
+    found = ask((sys.executable, "-c", "import sys; print(1); sys.exit('no')"), 20)
+    assert (found.code, found.out, found.last_error) == (1, "1\n", "no")
+
+
+def test_ctrl_c_ends_what_was_asked_too(tmp_path: Path) -> None:
+    """It stands in a group of its own, which the terminal's signal does not reach."""
+    note = tmp_path / "pid"
+    asked = f"echo $$ > {note}.part; mv {note}.part {note}; exec sleep 60"
+    code = f"from xtts.children import ask; ask(('sh', '-c', {asked!r}), 50)"
+    asking = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 20
+    while not note.exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    asking.send_signal(signal.SIGINT)
+    assert asking.wait(20) != 0
+    pid = int(note.read_text())
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    state = Path(f"/proc/{pid}/stat")
+    alive = state.exists() and state.read_text().rpartition(")")[2].split()[0] != "Z"
+    if alive:
+        os.kill(pid, signal.SIGKILL)
+    assert not alive
