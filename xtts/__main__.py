@@ -111,8 +111,9 @@ def _speak(arguments: argparse.Namespace) -> int:
     from xtts import audio, bundle, synthesis, voice
 
     opened = bundle.open_voice(
-        arguments.voice, base=arguments.base, device=arguments.device, precision=arguments.precision
-    )
+        arguments.voice, base=arguments.base, device=arguments.device,
+        precision=arguments.precision, low_memory=arguments.low_memory,
+    )  # fmt: skip
     reference = arguments.reference or opened.reference
     if reference is None:
         raise SotaqueError(

@@ -79,40 +79,53 @@ def verify(folder: Path) -> str | None:
 
 
 def open_voice(
-    name: str, *, base: str | None = None, device: str = "cpu", precision: str = "fp32"
+    name: str,
+    *,
+    base: str | None = None,
+    device: str = "cpu",
+    precision: str = "fp32",
+    low_memory: bool = False,
 ) -> OpenedVoice:
     """Opens `demo`, a bundle's or base model's folder, or a checkpoint, verified.
 
     base: the folder of a checkpoint's base model, where the checkpoint's own word for it is no
-    longer right. precision: as `xtts.model.load`. Raises BundleError, ConfigError or RunError.
+    longer right. precision: as `xtts.model.load`; low_memory: by `xtts.lean`.
+
+    Raises BundleError, ConfigError or RunError.
     """
     path = DEMO if name == "demo" else Path(name).expanduser()
     if path.is_dir():
-        return _open_folder(path, device, precision)
+        return _open_folder(path, device, precision, low_memory)
     if path.is_file():
-        return _open_checkpoint(path, base, device, precision)
+        return _open_checkpoint(path, base, device, precision, low_memory)
     raise BundleError(
         f"There is no voice at {name}. Allowed are demo, the folder of a bundle, or a "
         "checkpoint_epoch_N.pt out of OUTPUT_DIR/checkpoints."
     )
 
 
-def _open_folder(folder: Path, device: str, precision: str) -> OpenedVoice:
-    from xtts import model
-
+def _open_folder(folder: Path, device: str, precision: str, low_memory: bool) -> OpenedVoice:
     if (folder / "bundle.json").is_file() and (fault := verify(folder)):
         raise BundleError(f"{fault} Export or copy the voice again.")
     reference = folder / "reference.wav"
-    opened = model.load(folder, device, precision=precision)
+    opened = _load(folder, device, precision, low_memory)
     return OpenedVoice(opened, reference if reference.is_file() else None)
 
 
-def _open_checkpoint(path: Path, base: str | None, device: str, precision: str) -> OpenedVoice:
-    from xtts import model
+def _open_checkpoint(
+    path: Path, base: str | None, device: str, precision: str, low_memory: bool
+) -> OpenedVoice:
     from xtts.runs import read_checkpoint, reference_beside
 
     checkpoint = read_checkpoint(path)
     folder = base_of(path, checkpoint.provenance, Path(base) if base else None)
-    opened = model.load(folder, device, precision=precision)
+    opened = _load(folder, device, precision, low_memory)
     opened.load_gpt(checkpoint.model)
     return OpenedVoice(opened, reference_beside(path))
+
+
+def _load(folder: Path, device: str, precision: str, low_memory: bool) -> "Model":
+    from xtts import lean, model
+
+    loading = lean.load if low_memory else model.load
+    return loading(folder, device, precision=precision)

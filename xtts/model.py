@@ -5,11 +5,12 @@ land in their place once; the part that learns can be exchanged without touching
 """
 
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ from xtts import quantised
 from xtts.config import ConfigError, ModelConfig
 from xtts.empty import without_weights
 from xtts.gpt import GPT, from_coqui
+from xtts.memory import MappedFiles
 from xtts.text import Tokenizer
 from xtts.vocoder import SpeakerEncoder, Vocoder, load_speaker_encoder, load_vocoder
 
@@ -31,6 +33,16 @@ _COQUI_CLASSES = (
     "TTS.tts.models.xtts.XttsAudioConfig",
     "TTS.config.shared_configs.BaseDatasetConfig",
 )
+# Of the GPT: what takes a voice from a recording, or is for learning only.
+LISTENING = ("conditioning_encoder.", "conditioning_perceiver.", "text_head.")
+
+
+class Listener(Protocol):
+    """Loads what listens when it is needed (`xtts.lean`)."""
+
+    def __call__(self, speaking: "Model") -> "Model": ...
+    def of(self, learned: Mapping[str, Tensor]) -> "Listener": ...
+    def rest(self) -> None: ...
 
 
 @dataclass
@@ -45,6 +57,16 @@ class Model:
     speaker_encoder: SpeakerEncoder
     mel_stats: Tensor
     kind: str = "fp32"
+    listener: "Listener | None" = None
+
+    @contextmanager
+    def ears(self) -> Iterator["Model"]:
+        """Who can take a voice from a recording: this one, or one that is loaded for it."""
+        if self.listener is None:
+            yield self
+            return
+        yield self.listener(self)
+        self.listener.rest()
 
     def load_gpt(self, state: Mapping[str, Tensor]) -> None:
         """Takes the learning part out of `state` (names as in `model.pth`); the rest stays.
@@ -52,9 +74,11 @@ class Model:
         Raises ConfigError when the tensors are not this model's.
         """
         gpt = load_gpt(
-            state, self.config, kind=self.kind, device=self.device, source="the checkpoint"
-        )
+            state, self.config, kind=self.kind, device=self.device, source="the checkpoint",
+            lean=self.listener is not None,
+        )  # fmt: skip
         self.gpt = gpt.eval().requires_grad_(False)
+        self.listener = self.listener and self.listener.of(state)
 
     def let_gpt_go(self) -> None:
         """Gives its memory back; `load_gpt` is needed before the next word."""
@@ -103,22 +127,29 @@ def load_gpt(
     kind: str = "fp32",
     device: torch.device | str = "cpu",
     source: str = "model.pth",
+    lean: bool = False,
 ) -> GPT:
-    """The learning part alone, in float32, its gradients on; or its matrices of another kind.
+    """The learning part alone, in float32, its gradients on; or its matrices of another kind. lean:
+    without what only listens, and with nothing kept of the file that was read.
 
     Raises ConfigError, naming `source`, when the tensors of `state` are not this model's.
     """
     with without_weights():
         gpt = GPT(config.gpt, dropout)
     found = _belonging(gpt, state, source)
+    files = MappedFiles.look() if lean else MappedFiles(())
+    whole = list(found.values())
     if kind != "fp32":
-        _quantise(gpt, found, kind)
+        _quantise(gpt, found, kind, files)
     # A copy, always: the source is memory-mapped, and training must not write into it.
     placed = {
         name: torch.empty(tensor.shape, device=device).copy_(found[name])
         for name, tensor in gpt.state_dict().items()
+        if not (lean and name.startswith(LISTENING))
     }
-    gpt.load_state_dict(placed, assign=True)
+    gpt.load_state_dict(placed, assign=True, strict=not lean)
+    for tensor in whole:
+        files.forget(tensor.data_ptr(), tensor.nbytes)
     return gpt.requires_grad_(True)
 
 
@@ -138,14 +169,16 @@ def _belonging(gpt: GPT, state: Mapping[str, Tensor], source: str) -> dict[str, 
     return found
 
 
-def _quantise(gpt: GPT, found: dict[str, Tensor], kind: str) -> None:
+def _quantise(gpt: GPT, found: dict[str, Tensor], kind: str, files: MappedFiles) -> None:
     """Puts the transformer's matrices in their place, as many at once as there are threads: each
     is packed by one, and no more than those are there in float32."""
     names = [name for name, module in gpt.gpt.named_modules() if isinstance(module, nn.Linear)]
 
     def packed(name: str) -> nn.Module:
         weight, bias = found.pop(f"gpt.{name}.weight"), found.pop(f"gpt.{name}.bias")
-        return quantised.linear(kind, weight, bias)
+        made = quantised.linear(kind, weight, bias)
+        files.forget(weight.data_ptr(), weight.nbytes)
+        return made
 
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
         for name, module in zip(names, pool.map(packed, names), strict=True):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from xtts import bundle, latents
+from xtts import bundle, latents, lean
 from xtts.atomic import sha256_of
 from xtts.bases import DEMO, BundleError, base_of, locate_base
 from xtts.crowd import Crowd
@@ -131,7 +131,8 @@ def _of_checkpoint(
 
 
 def _loaded(folder: Path, where: Computing) -> Model:
-    return load(folder, where.device, where.mel_device, precision=where.precision)
+    loading = lean.load if where.low_memory else load
+    return loading(folder, where.device, where.mel_device, precision=where.precision)
 
 
 def _standing(

@@ -4,6 +4,8 @@ The sessions live no longer than the listening: at XTTS-v2's size they are 0.22 
 to speak.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,6 +33,11 @@ class Ears:
         self.gpt = self
         self._folder, self._how = folder, how
         self._sessions: dict[str, Any] = {}
+
+    @contextmanager
+    def ears(self) -> Iterator["Ears"]:
+        """It listens itself."""
+        yield self
 
     def conditioning_latents(self, mel: Tensor) -> Tensor:
         """Mel [batch, 80, frames] -> latents [batch, 32, width]."""

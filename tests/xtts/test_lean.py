@@ -1,0 +1,70 @@
+"""A model that speaks in little memory: the same sound, the same voices, less kept."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.models import tiny_base
+from xtts import bundle, lean, model, synthesis, voice
+from xtts.gpt import to_coqui
+from xtts.model import LISTENING
+from xtts.voice import Voice
+
+TEXT = "one two three."
+
+
+@pytest.fixture
+def whose() -> Voice:
+    generator = torch.Generator().manual_seed(3)
+    speaker = torch.randn(1, 512, 1, generator=generator)
+    return Voice(torch.randn(1, 32, 64, generator=generator), speaker / speaker.norm())
+
+
+@pytest.fixture
+def recording() -> torch.Tensor:
+    return 0.1 * torch.randn(50_000, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_it_says_the_same_to_the_bit(base_folder: Path, whose: Voice, precision: str) -> None:
+    whole = model.load(base_folder, precision=precision)
+    found = lean.load(base_folder, precision=precision)
+    one, other = (synthesis.speak(m, whose, TEXT, "en", max_codes=30) for m in (whole, found))
+    assert torch.equal(one, other)
+
+
+def test_auto_is_eight_bits(base_folder: Path) -> None:
+    assert lean.load(base_folder).kind == "int8"
+
+
+def test_what_only_listens_is_not_there_and_yet_it_listens(
+    base_folder: Path, recording: torch.Tensor
+) -> None:
+    whole, found = model.load(base_folder), lean.load(base_folder, precision="fp32")
+    absent = [name for name, tensor in found.gpt.state_dict().items() if tensor.is_meta]
+    assert absent and all(name.startswith(LISTENING) for name in absent)
+    assert all(tensor.is_meta for tensor in found.speaker_encoder.parameters())
+    for _ in range(2):  # the file is read again after it was given back
+        wanted, heard = (voice.from_reference(m, recording) for m in (whole, found))
+        assert torch.equal(heard.latents, wanted.latents)
+        assert torch.equal(heard.speaker, wanted.speaker)
+
+
+def test_another_epoch_is_spoken_and_heard_with(
+    base_folder: Path, tmp_path: Path, whose: Voice, recording: torch.Tensor
+) -> None:
+    other = tiny_base(tmp_path / "other", seed=1)
+    learned = to_coqui(model.load(other).gpt.state_dict())
+    whole, found = model.load(base_folder), lean.load(base_folder, precision="fp32")
+    for one in (whole, found):
+        one.load_gpt(learned)
+    said = [synthesis.speak(m, whose, TEXT, "en", max_codes=30) for m in (whole, found)]
+    assert torch.equal(*said)
+    heard = [voice.from_reference(m, recording).latents for m in (whole, found)]
+    assert torch.equal(*heard)
+
+
+def test_a_voice_is_opened_so(base_folder: Path) -> None:
+    opened = bundle.open_voice(str(base_folder), precision="auto", low_memory=True)
+    assert opened.model.listener is not None
