@@ -35,14 +35,16 @@ class Int8Linear(nn.Module):
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         super().__init__()
-        weight = weight.detach().float()
-        scales = (weight.abs().amax(1) / 127).clamp(min=1e-8)
+        # On disk it lies turned: in that order everything but the packing takes a third of the time.
+        weight, bias = weight.detach().float(), bias.detach().float()
+        scales = (torch.maximum(weight.amax(1), -weight.amin(1)) / 127).clamp(min=1e-8)
+        numbers = (weight / scales[:, None]).round_()
+        sums = numbers.sum(1) * scales  # below 2 ** 24, so that float32 holds each
         zeros = torch.zeros(len(weight), dtype=torch.long)
-        rounded = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
-        bias = bias.detach().float()
+        rows = numbers.to(torch.int8).contiguous()
+        rounded = torch._make_per_channel_quantized_tensor(rows, scales, zeros, 0)
         # Neither a parameter nor a buffer: it is never trained, moved or saved.
         self._packed: Any = torch.ops.quantized.linear_prepack(rounded, bias)
-        sums = rounded.int_repr().sum(1, dtype=torch.int32) * scales
         self._back = torch.stack((sums, bias))
 
     def forward(self, x: Tensor) -> Tensor:
