@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from train.budget import Halving, at_epoch, recut
 from train.dataset import Clip
 from train.grouping import dealt, grouped
 from xtts.audio import CODE_RATE
@@ -110,6 +111,8 @@ class Batches:
         self.pinned = pinned
         self.rank = rank
         self.world_size = world_size
+        # Where memory was short; part of what the batches depend on, so kept in checkpoints.
+        self.halvings: list[Halving] = []
         self._by_speaker = _by_speaker(clips, conditions.sources)
 
     def epoch(self, epoch: int, first: int = 0) -> Iterator[Batch]:
@@ -152,11 +155,14 @@ class Batches:
                 log.warning("The batch of the clips %s failed (%s); once more.", names, words)
         raise AssertionError
 
-    def plan(self, epoch: int) -> list[tuple[int, ...]]:
-        """Which clips go together, in order; every clip once."""
+    def plan(self, epoch: int, halvings: Sequence[Halving] | None = None) -> list[tuple[int, ...]]:
+        """Which clips go together, in order; every clip once. halvings: None = the run's own."""
+        halvings = self.halvings if halvings is None else halvings
         draw = random.Random(f"order/{self.seed}/{0 if self.fixed else epoch}")
         seconds = [clip.seconds for clip in self.clips]
-        return grouped(self.indices, seconds, self.batch_seconds, draw, bucketing=self.bucketing)
+        budget = at_epoch(self.batch_seconds, halvings, epoch)
+        groups = grouped(self.indices, seconds, budget, draw, bucketing=self.bucketing)
+        return recut(groups, seconds, halvings, epoch)
 
     def batch(self, epoch: int, group: Sequence[int]) -> Batch:
         """The batch of these clips as they are heard in `epoch`; of none, one without targets."""

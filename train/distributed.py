@@ -57,6 +57,14 @@ class World:
         torch.distributed.all_reduce(together)
         return together.tolist()
 
+    def least(self, number: float) -> float:
+        """The smallest that any rank has."""
+        if self.alone:
+            return number
+        found = torch.tensor(number, dtype=torch.float64)
+        torch.distributed.all_reduce(found, torch.distributed.ReduceOp.MIN)
+        return float(found)
+
     def wait(self) -> None:
         """Until every rank is here."""
         self.summed(0.0)
@@ -91,6 +99,11 @@ def totals(world: World, rows: Rows) -> Totals:
     text, audio = world.summed(*own)
     shares = (world.size * part / max(1.0, all_) for part, all_ in zip(own, (text, audio)))
     return Totals(text, audio, *shares)
+
+
+def world() -> World:
+    """Who this process is, by its environment."""
+    return world_of(os.environ)
 
 
 def world_of(environ: Mapping[str, str]) -> World:

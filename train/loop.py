@@ -14,40 +14,40 @@ from train.stopping import Stop
 def fine_tune(parts: Parts, stop: Stop) -> int:
     """Trains from `parts.start` to the last epoch; returns the exit code.
 
-    0 when all epochs are done; 143 or 130 when a signal came and the state was saved.
-    A stop while validating is a stop inside the epoch: the next start validates, and saves it.
+    0 when all epochs are done; 143 or 130 when a signal came and the state was saved. A stop while
+    validating is a stop inside the epoch: the next start validates, and saves it.
     Raises NonFiniteError (65) and DiskFull (74); what was saved before stays.
     """
-    learner = parts.learner
     stop.learning = True
     for epoch in range(parts.start.epoch, parts.num_epochs + 1):
         done = parts.start.batch if epoch == parts.start.epoch else 0
         clock = time.perf_counter()
-        for number, batch in enumerate(parts.learned(epoch, done), start=done + 1):
+        for number, batch in parts.learned(epoch, done):
             waited = time.perf_counter() - clock
-            result = parts.learn(batch)
+            result = parts.learn(epoch, done, batch)
+            if result is None:  # too large: its clips come again in smaller batches
+                continue
             stop.step_seconds = time.perf_counter() - clock
             parts.tell_step(epoch, number, batch, result, waited, stop.step_seconds)
             done = number
-            if stop.requested:
-                parts.telling.look()
+            if parts.stops(stop):
                 parts.save_interrupted(epoch, done)
                 return stop.exit_code
+            parts.speak_what_is_saved()
             clock = time.perf_counter()
-
-        parts.telling.look()
         validation = parts.evaluate(epoch, stop)
-        if stop.requested:
+        if parts.stops(stop):
             parts.save_interrupted(epoch, done)
             return stop.exit_code
-        parts.logs.epoch(epoch, learner.step, validation)
+        parts.logs.epoch(epoch, parts.learner.step, validation)
         if parts.saves(epoch):
-            saved = parts.save(epoch, validation)
-            stop.write_seconds = saved.seconds
-            if parts.samples(epoch) and not stop.requested:
-                parts.speak(epoch, saved.path, saved.sha256)
+            stop.write_seconds = parts.save(epoch, validation)
+            if parts.samples(epoch) and not parts.stops(stop):
+                parts.speak(epoch)
             # An epoch that SAVE_EVERY leaves unsaved is saved behind the next one's first step.
-            if stop.requested:
+            if parts.stops(stop):
                 return stop.exit_code
-    parts.finish_speaking()
+        if parts.ends_early():
+            break
+    parts.finish()
     return 0

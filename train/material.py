@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from train import features as cached
 from train import recipe
 from train.batches import Batches, Conditions
+from train.budget import from_state
+from train.distributed import ALONE, World
 from train.resume import Resumed
 from train.settings import TrainSettings
 
@@ -21,17 +23,18 @@ log = logging.getLogger("train")
 
 
 def batches(
-    settings: TrainSettings, looked: Looked, resumed: Resumed | None
+    settings: TrainSettings, looked: Looked, resumed: Resumed | None, world: World
 ) -> tuple[Batches, Batches | None]:
     """Those to learn from, and those to validate with where there are any."""
     data, config = looked.data, looked.config
-    found = features(settings, looked)
+    found = features(settings, looked, world)
     train, held_out = found.present(data.train), found.present(data.validation)
     seconds = [data.clips[i].seconds for i in train]
-    kept = (resumed.trainer_state or {}).get("batch_seconds") if resumed else None
+    state = (resumed.trainer_state if resumed else None) or {}
+    kept = state.get("batch_seconds")
     budget = recipe.batch_seconds(
         settings.batch_seconds, config.training, kept, device=looked.device.value,
-        total_seconds=sum(seconds), longest_seconds=max(seconds),
+        total_seconds=sum(seconds) / world.size, longest_seconds=max(seconds),
     )  # fmt: skip
     log.info("Batches: %g s of audio (%s)", budget.value, budget.reason)
     common: dict[str, Any] = {
@@ -39,20 +42,33 @@ def batches(
         "batch_seconds": budget.value,
         "stop_input": config.stop_input_trained,
         "conditions": Conditions(settings.conditioning, train),
+        "rank": world.rank,
+        "world_size": world.size,
         "pinned": settings.overlap and looked.device.value.startswith("cuda"),
     }
     training = Batches(
         data.clips, train, found, config.gpt, prefetch=settings.prefetch,
         bucketing=settings.bucketing, **common,
     )  # fmt: skip
+    training.halvings = from_state(state.get("halvings", ()))
     if not held_out:
         return training, None
     return training, Batches(data.clips, held_out, found, config.gpt, fixed=True, **common)
 
 
-def features(settings: TrainSettings, looked: Looked) -> cached.Features | cached.Uncached:
-    """From the cache, which is built where something is missing; CACHE=off computes them anew."""
+def features(
+    settings: TrainSettings, looked: Looked, world: World = ALONE
+) -> cached.Features | cached.Uncached:
+    """From the cache, which is built where something is missing; CACHE=off computes them anew.
+
+    The first rank of each machine builds, the others find it done.
+    """
     if not settings.cache:
         log.info("CACHE=off: features are computed for each batch again.")
         return cached.Uncached(looked.data.clips, looked.base, looked.config)
-    return cached.build(looked.data, looked.base, looked.config, settings.cache_dir)
+    if world.local_rank:
+        world.wait()
+    found = cached.build(looked.data, looked.base, looked.config, settings.cache_dir)
+    if not world.local_rank:
+        world.wait()
+    return found

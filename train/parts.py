@@ -2,24 +2,30 @@
 
 import itertools
 import logging
+import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from train.batches import Batch, Batches
+from train.budget import Halving, at_epoch, halved, to_state
 from train.checkpoints import Checkpoints, Saved
+from train.distributed import ALONE, World
 from train.heartbeat import Heartbeat
 from train.learner import Learner
 from train.logs import Logs
 from train.outcome import StepResult, Validation
 from train.overlap import copier_for, overlapped
+from train.patience import Patience
 from train.samples import missing
 from train.sampling import LONGEST_SAMPLE_SECONDS, Sampler
+from train.saving import Writer
 from train.settings import TrainSettings
 from train.stepping import Unseen
 from train.stopping import Stop
 from train.telling import Taken, Telling
+from xtts import faults
 from xtts.memory import give_back_freed
 
 log = logging.getLogger("train")
@@ -52,16 +58,70 @@ class Parts:
     heartbeat: Heartbeat
     telling: Telling
     provenance: dict[str, Any]
+    writer: Writer
+    patience: Patience
+    world: World = ALONE
+    # Epochs whose samples wait for their checkpoints.
+    unspoken: list[int] = field(default_factory=list)
 
-    def learned(self, epoch: int, done: int) -> Iterator[Batch]:
-        """The batches of the epoch behind the first `done`, under the watchdog's eyes."""
+    def learned(self, epoch: int, done: int) -> Iterator[tuple[int, Batch]]:
+        """The batches of the epoch behind the first `done`, under the watchdog's eyes; each with
+        how many of the plan are done with it. Planned anew where the budget is halved."""
         copier = copier_for(self.learner.device, self.settings.overlap)
-        ahead = overlapped(self.batches.epoch(epoch, done), copier)
-        return self.heartbeat.watch(ahead, "learning")
+        halvings = -1
+        while halvings != len(self.batches.halvings):
+            halvings, planned = len(self.batches.halvings), len(self.batches.plan(epoch))
+            ahead = overlapped(self.batches.epoch(epoch, done), copier)
+            for batch in self.heartbeat.watch(ahead, "learning"):
+                number = min(done + self.world.size, planned)
+                yield number, batch
+                if halvings != len(self.batches.halvings):
+                    break
+                done = number
 
-    def learn(self, batch: Batch) -> StepResult | Unseen:
-        """One step; where the numbers are on a GPU, without waiting for them."""
-        return self.learner.learn_ahead(batch) if self.learner.ahead else self.learner.learn(batch)
+    def learn(self, epoch: int, done: int, batch: Batch) -> StepResult | Unseen | None:
+        """One step; where the numbers are on a GPU, without waiting for them. None where memory
+        was too short, also at the second try: from here on the budget is half of what it was.
+
+        Raises what the step raised where that would not help: for a single clip, and with several
+        processes, whose others wait inside the same step.
+        """
+        learner = self.learner
+        try:
+            return learner.learn_ahead(batch) if learner.ahead else learner.learn(batch)
+        except Exception as error:
+            found = faults.classify(error)
+            smaller = self._smaller(epoch, batch)
+            if found is None or not found.transient or smaller is None or not self.world.alone:
+                raise
+        # Behind the `except`: the error held the tensors that are to go.
+        learner.optimizer.zero_grad(set_to_none=True)
+        faults.clear(str(learner.device))
+        self.batches.halvings.append(Halving(epoch, done, smaller))
+        log.warning(
+            "Memory is short (%s): batches are of %.1f s from here on, and stay so when the run "
+            "goes on.", found.words, smaller,
+        )  # fmt: skip
+        return None
+
+    def _smaller(self, epoch: int, batch: Batch) -> float | None:
+        seconds = [clip.seconds for clip in self.batches.clips]
+        now = at_epoch(self.batches.batch_seconds, self.batches.halvings, epoch + 1)
+        return halved(batch.clips, seconds, now)
+
+    def stops(self, stop: Stop) -> bool:
+        """Whether a signal came, to this process or to any other of the run."""
+        if self.world.alone:
+            return stop.requested
+        if self.world.summed(float(stop.requested))[0] and not stop.requested:
+            stop.signal_number = signal.SIGTERM
+        return stop.requested
+
+    def ends_early(self) -> bool:
+        """EARLY_STOPPING, told with its reason."""
+        if self.patience.over:
+            log.info(self.patience.reason)
+        return self.patience.over
 
     def tell_step(
         self, epoch: int, number: int, batch: Batch, result: StepResult | Unseen,
@@ -79,12 +139,12 @@ class Parts:
 
     def saves(self, epoch: int) -> bool:
         """SAVE_EVERY, and always the last epoch."""
-        return self.checkpoints.due(epoch, self.num_epochs)
+        return self.checkpoints.due(epoch, self.num_epochs) or self.patience.over
 
     def samples(self, epoch: int) -> bool:
         """SAMPLE_EVERY, and always the last epoch; only what is saved can be spoken."""
         due = epoch % self.settings.sample_every == 0 or epoch == self.num_epochs
-        return due and self.saves(epoch)
+        return (due or self.patience.over) and self.saves(epoch)
 
     def sample_missing(self) -> None:
         """Speaks the newest epoch where the run ended between its checkpoint and its sample."""
@@ -93,57 +153,96 @@ class Parts:
             return
         if missing(self.checkpoints.run, newest.epoch, newest.sha256):
             log.info("Epoch %d has no sample yet; speaking it now.", newest.epoch)
-            self.speak(newest.epoch, newest.checkpoint, newest.sha256)
+            self._speak(newest.epoch, newest.checkpoint, newest.sha256)
 
-    def speak(self, epoch: int, checkpoint: Path, sha256: str) -> None:
-        """Speaks the sample of a saved epoch; every way there has an end of its own."""
+    def speak(self, epoch: int) -> None:
+        """Speaks the sample of an epoch as soon as its checkpoint is whole."""
+        self.unspoken.append(epoch)
+        self.speak_what_is_saved()
+
+    def speak_what_is_saved(self) -> None:
+        """Speaks what waits for a checkpoint that is written meanwhile. Raises what writing it
+        raised."""
+        if not self.unspoken or not self.writer.idle:
+            return
+        epoch = self.unspoken.pop()
         with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
-            self.sampler.sample(epoch, checkpoint, sha256)
+            if saved := self.writer.finish():
+                self.sampler.sample(epoch, saved.path, saved.sha256)
+            self.world.wait()
 
-    def finish_speaking(self) -> None:
-        """Waits for a sample that is still being spoken."""
+    def finish(self) -> None:
+        """Waits for what is still being written and spoken."""
+        self._finish_writing()
         with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
             self.sampler.finish()
 
+    def _finish_writing(self) -> None:
+        with self.heartbeat.leave(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
+            self.writer.finish()
+        self.speak_what_is_saved()
+
+    def _speak(self, epoch: int, checkpoint: Path, sha256: str) -> None:
+        """Every way there has an end of its own."""
+        with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
+            self.sampler.sample(epoch, checkpoint, sha256)
+
     def evaluate(self, epoch: int, stop: Stop) -> Validation | None:
         """The losses on the validation clips, where they are due; of no worth after a stop."""
+        self.telling.look()
         if self.validation is None or not self.evaluates(epoch):
             return None
         batches = self.heartbeat.watch(self.validation.epoch(epoch), "validating")
-        return self.learner.evaluate(itertools.takewhile(lambda _: not stop.requested, batches))
+        found = self.learner.evaluate(itertools.takewhile(lambda _: not stop.requested, batches))
+        if not stop.requested:
+            self.patience.hear(epoch, found.audio_loss)
+        return found
 
-    def save(self, epoch: int, validation: Validation | None) -> Saved:
-        """Writes the epoch's checkpoint with the state to go on from."""
+    def save(self, epoch: int, validation: Validation | None) -> float:
+        """Writes the epoch's checkpoint with the state to go on from; how many seconds writing
+        takes, as far as that is known. Rank 0 writes, the others wait."""
+        self._finish_writing()
         losses = {
             "validation_text_loss": validation.text_loss if validation else None,
             "validation_audio_loss": validation.audio_loss if validation else None,
         }
         with self.heartbeat.leave(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
-            saved = self.checkpoints.save_epoch(
-                epoch,
-                self.learner.step,
-                self.learner.model_state(),
-                self._trainer_state(),
-                losses,
-                self.provenance,
-            )
+            if self.world.first:
+                step = self.learner.step
+                state = {"model": self.learner.model_state(), "trainer": self._trainer_state()}
+                self.writer.write(
+                    state,
+                    lambda kept: self.checkpoints.save_epoch(
+                        epoch, step, kept["model"], kept["trainer"], losses, self.provenance
+                    ),
+                )
+            self.world.wait()
         # Gradients and the copies just written are gone; whoever speaks the sample needs the room.
         give_back_freed()
-        return saved
+        return self.writer.seconds
 
-    def save_interrupted(self, epoch: int, batch: int) -> Saved:
+    def save_interrupted(self, epoch: int, batch: int) -> None:
         """Writes the state inside an epoch, `batch` of whose batches are done."""
         with self.heartbeat.leave(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
-            saved = self.checkpoints.save_interrupted(
-                epoch,
-                self.learner.step,
-                batch,
-                self.learner.model_state(),
-                self._trainer_state(),
-                self.provenance,
-            )
-        log.info("Stopped inside epoch %d; saved %s.", epoch, saved.path.name)
-        return saved
+            self.telling.look()
+            self.writer.finish()
+            saved: Saved | None = None
+            if self.world.first:
+                saved = self.checkpoints.save_interrupted(
+                    epoch,
+                    self.learner.step,
+                    batch,
+                    self.learner.model_state(),
+                    self._trainer_state(),
+                    self.provenance,
+                )
+            self.world.wait()
+        if saved:
+            log.info("Stopped inside epoch %d; saved %s.", epoch, saved.path.name)
 
     def _trainer_state(self) -> dict[str, Any]:
-        return self.learner.trainer_state() | {"batch_seconds": self.batches.batch_seconds}
+        state = self.learner.trainer_state()
+        state["batch_seconds"] = self.batches.batch_seconds
+        state["halvings"] = to_state(self.batches.halvings)
+        state["patience"] = self.patience.state()
+        return state

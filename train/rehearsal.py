@@ -7,9 +7,18 @@ and not in an error, so nothing is tried there.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+import torch
+
+from train.footprint import STATE_BYTES
+from train.optimizer import state_bytes
 from train.recipe import Chosen
+from xtts import faults
+
+if TYPE_CHECKING:
+    from train.batches import Batch, Batches
+    from train.learner import Learner
 
 # Fragments between blocks, other clips' longer texts, and samples spoken on the same card.
 HEADROOM = 0.15
@@ -25,6 +34,58 @@ class Meter(Protocol):
 
     def peak_bytes(self, clips: int) -> int | None:
         """The most that a step on so many of the longest clips takes; None when it did not fit."""
+
+
+class GpuMeter:
+    """Steps without an update on the longest clips, measured by torch's own counters."""
+
+    def __init__(self, learner: "Learner", batches: "Batches") -> None:
+        self.learner = learner
+        self.batches = batches
+        seconds = [clip.seconds for clip in batches.clips]
+        self._longest = sorted(batches.indices, key=seconds.__getitem__, reverse=True)
+
+    def room_bytes(self) -> int:
+        """What is free, and what this process holds of the card already."""
+        device = self.learner.device
+        return int(torch.cuda.mem_get_info(device)[0]) + torch.cuda.memory_reserved(device)
+
+    def peak_bytes(self, clips: int) -> int | None:
+        """With the optimizer's states, also those that the first step will make."""
+        device = self.learner.device
+        torch.cuda.reset_peak_memory_stats(device)
+        repeated = self._longest * -(-clips // len(self._longest))
+        try:
+            rehearse(self.learner, self.batches.batch(1, repeated[:clips]))
+        except Exception as error:
+            found = faults.classify(error)
+            if found is None or not found.transient:
+                raise
+            peak = None
+        else:
+            peak = int(torch.cuda.max_memory_allocated(device)) + coming_bytes(self.learner)
+        if peak is None:  # behind the `except`: the error held the tensors that are to go
+            self.learner.optimizer.zero_grad(set_to_none=True)
+            faults.clear(str(device))
+        return peak
+
+
+def rehearse(learner: "Learner", batch: "Batch") -> None:
+    """A step that moves nothing: its gradients are made and given back."""
+    learner.gpt.train()
+    with learner._precision():
+        # Not by way of the other ranks: they may try other sizes.
+        losses = learner.gpt.losses(batch.rows.to(learner.device))
+    learner._weighted(losses.text, losses.audio).backward()
+    learner.optimizer.zero_grad(set_to_none=True)
+
+
+def coming_bytes(learner: "Learner") -> int:
+    """What the first step will allocate for the optimizer; 0 behind it."""
+    if state_bytes(learner.optimizer.state):
+        return 0
+    numbers = sum(weight.numel() for weight in learner.weights.learning)
+    return int(STATE_BYTES[learner.recipe.optimizer] * numbers)
 
 
 @dataclass(frozen=True)

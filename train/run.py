@@ -12,20 +12,25 @@ from typing import Any
 
 import torch
 
-from train import dataset, material, placement, recipe, sampling, tensorboard
+from train import dataset, distributed, material, method, placement, recipe, sampling, tensorboard
+from train.batches import Batches
+from train.beginning import begin_at, told_start
 from train.checkpoints import Checkpoints
 from train.dataset import Dataset
+from train.distributed import ALONE, World
 from train.fingerprint import Fingerprint
 from train.heartbeat import Heartbeat
-from train.learner import Learner, Recipe
+from train.learner import Learner
 from train.logs import Logs
 from train.loop import fine_tune
 from train.lost_gpu import lost_gpu
 from train.machine import MachineFigures
+from train.muted import Muted
 from train.parts import Parts, Start
-from train.resume import Resumed
+from train.patience import Patience
 from train.samples import reference_of
 from train.sampling import Sampler
+from train.saving import Writer
 from train.settings import TrainSettings
 from train.stopping import Stop, stop_on_signals
 from train.telling import Telling
@@ -33,7 +38,6 @@ from xtts import bundle, environment
 from xtts.config import ModelConfig
 from xtts.environment import Choice, Environment
 from xtts.locks import lock
-from xtts.model import load_gpt, read_tensors
 from xtts.runs import RunFolder
 from xtts.supply import Source
 from xtts.text import Tokenizer
@@ -55,15 +59,25 @@ class Looked:
 
 
 def run(settings: TrainSettings) -> int:
-    """`python -m train`: fine-tunes, from the beginning or from where it stopped."""
-    looked = look(settings)
+    """`python -m train`: fine-tunes, from the beginning or from where it stopped; under torchrun
+    together with the other processes."""
+    world = distributed.world()
+    if not world.first:
+        log.setLevel(logging.WARNING)
+    looked = look(settings, world)
     folder = RunFolder(settings.output_dir)
     with ExitStack() as closing:
-        closing.enter_context(lock(folder))
+        if world.first:
+            closing.enter_context(lock(folder))
         stop = closing.enter_context(stop_on_signals(settings.stop_seconds))
+        closing.enter_context(distributed.joined(world, looked.device.value))
         closing.enter_context(lost_gpu(looked.device.value))
-        parts = _assemble(settings, looked, folder, stop, closing)
-        parts.sample_missing()
+        parts = _assemble(settings, looked, folder, stop, closing, world)
+        if world.first:
+            parts.sample_missing()
+        world.wait()
+        if parts.start.epoch > 1 and parts.ends_early():
+            return 0
         if parts.start.epoch > parts.num_epochs:
             log.info(
                 "All %d epochs are done already. Set NUM_EPOCHS higher to go on, or RESUME=never "
@@ -72,11 +86,13 @@ def run(settings: TrainSettings) -> int:
         return fine_tune(parts, stop)
 
 
-def look(settings: TrainSettings) -> Looked:
+def look(settings: TrainSettings, world: World = ALONE) -> Looked:
     """Looks at machine, base model and dataset; raises their errors."""
     machine = environment.look()
     device = environment.choose_device(machine, settings.device)
-    _use(settings, machine, device.value)
+    if (own := distributed.device_of(world, device.value)) != device.value:
+        device = environment.choose_device(machine, own)
+    _use(settings, machine, device.value, world)
     precision = environment.choose_precision(machine, device.value, settings.precision)
     base = bundle.locate_base(
         settings.base_model, Source.of(settings), tos_agreed=settings.coqui_tos_agreed
@@ -100,7 +116,12 @@ def prepare(settings: TrainSettings) -> int:
 
 
 def _assemble(
-    settings: TrainSettings, looked: Looked, folder: RunFolder, stop: Stop, closing: ExitStack
+    settings: TrainSettings,
+    looked: Looked,
+    folder: RunFolder,
+    stop: Stop,
+    closing: ExitStack,
+    world: World,
 ) -> Parts:
     config, data = looked.config, looked.data
     log.info(data.report())
@@ -110,38 +131,21 @@ def _assemble(
     log.info("Epochs: %d (%s)", epochs.value, epochs.reason)
     log.info("Learning rate: %g (%s)", rate.value, rate.reason)
     fingerprint = Fingerprint.of(looked.base, data.sha256, config.gpt, settings.cache_dir)
-    resumed = checkpoints.resume(
-        settings.resume, fingerprint, learning_rate=rate.value, runs_dir=settings.runs_dir
-    )
-    start = _told_start(resumed)
-    batches, validation = material.batches(settings, looked, resumed)
-    learner = _learner(settings, looked, rate.value, resumed)
+    resumed = begin_at(settings, checkpoints, fingerprint, rate.value, world)
+    start = told_start(resumed)
+    batches, validation = material.batches(settings, looked, resumed, world)
+    learner = method.learner(settings, looked, rate.value, batches, resumed, world)
+    state = (resumed.trainer_state if resumed else None) or {}
+    if settings.batch_seconds is None and "batch_seconds" not in state:
+        method.fit(settings, looked, learner, batches)
+    method.schedule_to_the_end(learner, batches, int(epochs.value))
+    patience = Patience(settings.early_stopping)
+    patience.resume(state.get("patience"))
     logs = closing.enter_context(
-        Logs(
-            folder,
-            settings.runs_dir,
-            num_epochs=int(epochs.value),
-            steps_per_epoch=len(batches.plan(start.epoch)),
-            first_step=learner.step,
-            log_every=settings.log_every,
-            machine=closing.enter_context(MachineFigures()),
-            tensorboard=tensorboard.of_run(settings, in_container=looked.machine.in_container),
-        )
+        _logs(settings, looked, folder, int(epochs.value), start, learner, batches, closing)
     )
-    chosen = placement.plan(looked.machine, settings.sample_device, looked.device.value)
-    sampler = closing.enter_context(
-        Sampler(
-            chosen,
-            folder,
-            reference_of(settings, data),
-            sampling.workers(looked.base, looked.machine, settings.speak_precision),
-            seed=settings.seed,
-            in_process=sampling.in_process(looked.base),
-            heard=logs.sample,
-            interrupted=lambda: stop.requested,
-        )
-    )
-    log.info("Samples: %s (%s)", chosen.mode, chosen.reason)
+    sampler = closing.enter_context(_sampler(settings, looked, folder, world, logs, stop))
+    on_gpu = looked.device.value.startswith("cuda")
     return Parts(
         settings=settings,
         num_epochs=int(epochs.value),
@@ -155,43 +159,53 @@ def _assemble(
         heartbeat=closing.enter_context(Heartbeat(settings.stall_seconds)),
         telling=Telling(learner, logs, settings.log_every),
         provenance=_provenance(settings, config, fingerprint, rate.value),
+        # Several ranks take each step together: one that is still writing would hold up the others.
+        writer=closing.enter_context(Writer(background=on_gpu and world.alone)),
+        patience=patience,
+        world=world,
     )
 
 
-def _learner(
-    settings: TrainSettings, looked: Looked, learning_rate: float, resumed: Resumed | None
-) -> Learner:
-    gpt = load_gpt(read_tensors(looked.base / "model.pth"), looked.config, settings.dropout)
-    learner = Learner(
-        gpt,
-        Recipe(
-            learning_rate=learning_rate,
-            warmup_steps=settings.warmup_steps,
-            weight_decay=settings.weight_decay,
-            gradient_clip=settings.gradient_clip,
-            text_loss_weight=settings.text_loss_weight,
-            audio_loss_weight=settings.audio_loss_weight,
-            precision=looked.precision.value,
-            seed=settings.seed,
-            fused=settings.fused_optimizer,
-            compiled=settings.compile,
-        ),
-        looked.device.value,
+def _sampler(
+    settings: TrainSettings, looked: Looked, folder: RunFolder, world: World, logs: Logs, stop: Stop
+) -> Sampler:
+    wish = settings.sample_device if world.first else "off"
+    chosen = placement.plan(looked.machine, wish, looked.device.value)
+    log.info("Samples: %s (%s)", chosen.mode, chosen.reason)
+    return Sampler(
+        chosen,
+        folder,
+        reference_of(settings, looked.data),
+        sampling.workers(looked.base, looked.machine, settings.speak_precision),
+        seed=settings.seed,
+        in_process=sampling.in_process(looked.base),
+        heard=logs.sample,
+        interrupted=lambda: stop.requested,
     )
-    if resumed:
-        learner.resume(resumed.model_state, resumed.trainer_state, resumed.step)
-    return learner
 
 
-def _told_start(resumed: Resumed | None) -> Start:
-    if resumed is None:
-        return Start()
-    for note in resumed.notes:
-        log.info(note)
-    start = Start(resumed.epoch + 1, resumed.batch)
-    inside = f", batch {start.batch + 1}" if start.batch else ""
-    log.info("Going on from %s: epoch %d%s.", resumed.source.name, start.epoch, inside)
-    return start
+def _logs(
+    settings: TrainSettings,
+    looked: Looked,
+    folder: RunFolder,
+    num_epochs: int,
+    start: Start,
+    learner: Learner,
+    batches: Batches,
+    closing: ExitStack,
+) -> Logs:
+    if not learner.world.first:
+        return Muted()
+    return Logs(
+        folder,
+        settings.runs_dir,
+        num_epochs=num_epochs,
+        steps_per_epoch=-(-len(batches.plan(start.epoch)) // learner.world.size),
+        first_step=learner.step,
+        log_every=settings.log_every,
+        machine=closing.enter_context(MachineFigures()),
+        tensorboard=tensorboard.of_run(settings, in_container=looked.machine.in_container),
+    )
 
 
 def _provenance(
@@ -206,8 +220,9 @@ def _provenance(
     }
 
 
-def _use(settings: TrainSettings, machine: Environment, device: str) -> None:
-    torch.set_num_threads(settings.num_threads or machine.cpu_count)
+def _use(settings: TrainSettings, machine: Environment, device: str, world: World) -> None:
+    own = max(1, machine.cpu_count // world.local_size)
+    torch.set_num_threads(settings.num_threads or own)
     cudnn = environment.uses_cudnn(machine, device)
     torch.backends.cudnn.enabled = cudnn.value == "on"
     if cudnn.reason:

@@ -54,6 +54,11 @@ class Writer:
             self._running = self._pool.submit(self._saving, on_cpu(state), save)
 
     @property
+    def seconds(self) -> float:
+        """How long the newest that is whole took to write; 0 before the first."""
+        return self._saved.seconds if self._saved else 0.0
+
+    @property
     def idle(self) -> bool:
         """Whether nothing is being written any more."""
         return self._running is None or self._running.done()

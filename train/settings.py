@@ -62,7 +62,8 @@ class TrainSettings(SharedSettings):
         Means("a number of seconds from 1, or auto", none="auto"),
     ] = None
     """Audio in a batch: its longest clip times its clips. auto is what the base model recommends,
-    else it goes by dataset and device. A run keeps the value that it began with."""
+    else it goes by dataset and device, and in any case no more than there is memory for. A run
+    keeps the value that it began with, and halves it when memory is short all the same."""
     precision: Annotated[
         Literal["auto", "fp32", "bf16", "fp16"],
         Means("auto, fp32, bf16 or fp16", words=True),

@@ -1,0 +1,168 @@
+"""How a run learns, put together: what the settings and the machine make of the model.
+
+Called by `train.run`, behind `train.material`: what learns depends on the longest clip.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from train import recomputing, rehearsal
+from train.batches import Batches
+from train.distributed import World
+from train.footprint import Footprint, footprint
+from train.freezing import patterns
+from train.learner import Learner, Recipe
+from train.lora import LoraShape
+from train.recipe import Chosen
+from train.remembered import Remembered
+from train.resume import Resumed
+from train.settings import TrainSettings
+from train.weights import Learning
+from xtts.gpt import GPT
+from xtts.model import load_gpt, read_tensors
+
+if TYPE_CHECKING:
+    from train.run import Looked
+
+log = logging.getLogger("train")
+
+
+def learner(
+    settings: TrainSettings,
+    looked: Looked,
+    learning_rate: float,
+    batches: Batches,
+    resumed: Resumed | None,
+    world: World,
+) -> Learner:
+    """The model on its device with its optimizer, where the run goes on. Raises LoraError,
+    FreezeError, OptimizerError."""
+    gpt = load_gpt(read_tensors(looked.base / "model.pth"), looked.config, settings.dropout)
+    found = Learner(
+        gpt,
+        Recipe(
+            learning_rate=learning_rate,
+            warmup_steps=settings.warmup_steps,
+            weight_decay=settings.weight_decay,
+            gradient_clip=settings.gradient_clip,
+            text_loss_weight=settings.text_loss_weight,
+            audio_loss_weight=settings.audio_loss_weight,
+            precision=looked.precision.value,
+            seed=settings.seed,
+            optimizer=settings.optimizer,
+            schedule=settings.schedule,
+            learning=_learning(settings, looked, gpt, batches),
+            fused=settings.fused_optimizer,
+            compiled=settings.compile,
+        ),
+        looked.device.value,
+        world,
+    )
+    if found.weights.frozen:
+        log.info("Frozen: %d million numbers (FREEZE)", found.weights.frozen // 1_000_000)
+    if resumed:
+        found.resume(resumed.model_state, resumed.trainer_state, resumed.step)
+    return found
+
+
+def fit(settings: TrainSettings, looked: Looked, found: Learner, batches: Batches) -> None:
+    """BATCH_SECONDS=auto: no more than this machine has room for; told with its reason.
+
+    Ranks agree on the smallest.
+    """
+    device, wanted = looked.device.value, batches.batch_seconds
+    longest = longest_seconds(batches)
+    if device.startswith("cuda"):
+        chosen = _on_gpu(settings, looked, found, batches, longest)
+    else:
+        needed = _footprint(settings, looked, found.gpt, longest, _recomputed(found))
+        ram = looked.machine.memory_bytes // found.world.local_size
+        second = needed.activations / longest
+        chosen = rehearsal.fitting_on_cpu(wanted, second, needed.held_bytes, ram)
+    batches.batch_seconds = found.world.least(max(chosen.value, longest))
+    log.info("Memory: batches of %g s (%s)", batches.batch_seconds, chosen.reason)
+
+
+def longest_seconds(batches: Batches) -> float:
+    """Of the clips that are learned from."""
+    return max(batches.clips[clip].seconds for clip in batches.indices)
+
+
+def schedule_to_the_end(found: Learner, batches: Batches, num_epochs: int) -> None:
+    """A cosine ends with the last epoch. Steps are counted by the first epoch's plan, also in a
+    resumed run: a plan that was halved meanwhile must not move the rates."""
+    steps = -(-len(batches.plan(1, halvings=())) // batches.world_size)
+    found.schedule = replace(found.schedule, total_steps=num_epochs * steps)
+
+
+def _learning(settings: TrainSettings, looked: Looked, gpt: GPT, batches: Batches) -> Learning:
+    lora = None
+    if settings.lora_rank:
+        alpha = settings.lora_alpha or 2 * settings.lora_rank
+        lora = LoraShape(settings.lora_rank, alpha)
+        log.info("LoRA: rank %d, alpha %d; the rest is frozen.", lora.rank, lora.alpha)
+    needed = _footprint(settings, looked, gpt, longest_seconds(batches), recomputed=False)
+    recompute, reason = recomputing.chosen(
+        settings.gradient_checkpointing, needed, _room_bytes(looked)
+    )
+    log.info("Gradient checkpointing: %s (%s)", "on" if recompute else "off", reason)
+    return Learning(lora, patterns(settings.freeze), settings.ema_decay, recompute)
+
+
+def _footprint(
+    settings: TrainSettings, looked: Looked, gpt: GPT, seconds: float, recomputed: bool
+) -> Footprint:
+    """Of the longest clip alone."""
+    parameters = sum(parameter.numel() for parameter in gpt.parameters())
+    shape = looked.config.gpt
+    # Of each block's four matrices, A and B: 3 + 1, 1 + 1, 1 + 4 and 4 + 1 widths.
+    adapters = settings.lora_rank * 16 * shape.width * shape.layers
+    return footprint(
+        shape,
+        parameters=parameters,
+        learning=adapters or parameters,
+        audio_seconds=seconds,
+        clips=1,
+        precision=looked.precision.value,
+        optimizer=settings.optimizer,
+        recomputed=recomputed,
+    )
+
+
+def _recomputed(found: Learner) -> bool:
+    return found.recipe.learning.recompute
+
+
+def _room_bytes(looked: Looked) -> int:
+    if looked.device.value.startswith("cuda"):
+        return int(torch.cuda.mem_get_info(looked.device.value)[0])
+    return int(looked.machine.memory_bytes * rehearsal.CPU_SHARE)
+
+
+def _on_gpu(
+    settings: TrainSettings, looked: Looked, found: Learner, batches: Batches, longest: float
+) -> Chosen:
+    """Tried once for a machine and a model, then remembered."""
+    wanted = batches.batch_seconds
+    memory = Remembered(settings.cache_dir / "batch_seconds.json")
+    name = torch.cuda.get_device_name(looked.device.value)
+    total = torch.cuda.get_device_properties(looked.device.value).total_memory
+    key = repr(
+        (torch.__version__, name, total, looked.config.gpt, found.recipe.learning, wanted,
+         settings.optimizer, looked.precision.value, round(longest, 1), settings.compile)
+    )  # fmt: skip
+    if known := memory.get(key):
+        return Chosen(float(known), f"as it was tried on {name} before")
+    meter = rehearsal.GpuMeter(found, batches)
+    fitting = rehearsal.largest_fitting(meter, max(1, int(wanted // longest)))
+    whole = fitting.clips == max(1, int(wanted // longest))
+    seconds = wanted if whole else fitting.clips * longest
+    if found.world.local_rank == 0:
+        memory.put(key, seconds)
+        memory.save()
+    return Chosen(seconds, f"tried on {name}: {fitting.reason}")
