@@ -341,6 +341,7 @@ def test_onnx_runtime_is_read_and_not_imported(
 ) -> None:
     site = an_onnx_runtime(tmp_path / "site")
     monkeypatch.setattr(sys, "path", [str(site)])  # alone: the real one is installed for tests
+    monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)
     told = json.dumps({"alone": "libcublasLt.so.13: cannot open", "with_torch": ""})
     (asked,) = [answering(monkeypatch, children.Answer(0, told, "", 0.1))]
     found = programs.onnx_runtime()
