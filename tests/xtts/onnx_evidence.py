@@ -1,7 +1,8 @@
 """Machines and attempts as they were seen, for the tests of sessions.
 
-The logs are what onnxruntime-gpu 1.31.1 really wrote: without CUDA, with CUDA's libraries but no
-driver, and beside a libcuda.so.1 that answers with one code each; OpenVINO's is of 1.24.1.
+The logs are in the words of onnxruntime-gpu 1.31.1: without CUDA, with CUDA's libraries but no
+driver, and beside a libcuda.so.1 that answers with one code each; OpenVINO's is of 1.24.1. Codes
+101, 209 and 719, cuDNN's and AMD's were not seen and follow the same pattern.
 """
 
 from xtts.onnx_sessions.evidence import Surroundings, Trial
