@@ -111,17 +111,29 @@ class SlotCaches:
                 cache.advance(time)
 
 
-@dataclass
 class StaticCaches:
     """Slots whose shapes and addresses never change, as a CUDA graph needs them.
 
-    keys, values: [layers, slots, heads, capacity, head_width]; lengths: [slots], on the device.
-    Every slot attends over the whole capacity, with what is not in use masked.
+    entries: [layers, slots, 2, heads, capacity, head_width]; lengths, speaking: [slots], on the
+    device. Every slot attends over the first `span` positions, with what is not in use masked; an
+    empty slot writes its one position again and again.
     """
 
-    keys: Tensor
-    values: Tensor
-    lengths: Tensor
+    def __init__(self, entries: Tensor) -> None:
+        self.entries = entries
+        slots, self.capacity = entries.shape[1], entries.shape[4]
+        self.lengths = torch.zeros(slots, dtype=torch.long, device=entries.device)
+        self.speaking = torch.zeros_like(self.lengths)
+        self.span = self.capacity
+        # The same on the host, so that nobody has to wait for the device to know.
+        self._counts = [0] * slots
+        self._slots = torch.arange(slots, device=entries.device)
+        self._places = torch.arange(self.capacity, device=entries.device)
+
+    @staticmethod
+    def empty(like: KeyValueCache) -> "StaticCaches":
+        """A slot for each row of a cache that nothing is in."""
+        return StaticCaches(like.entries)
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """One position of each slot."""
@@ -129,21 +141,37 @@ class StaticCaches:
 
     def attend_next(self, layer: int, packed: Tensor) -> Tensor:
         """As `xtts.step.NextCache` says."""
-        queries, keys, values = packed.unbind(1)
-        slots = torch.arange(len(self.lengths), device=self.lengths.device)
-        self.keys[layer][slots, :, self.lengths] = keys[:, :, 0]
-        self.values[layer][slots, :, self.lengths] = values[:, :, 0]
-        places = torch.arange(self.keys.shape[3], device=self.lengths.device)
-        seen = (places[None] <= self.lengths[:, None])[:, None, None]
-        return F.scaled_dot_product_attention(
-            queries, self.keys[layer], self.values[layer], attn_mask=seen
-        )
+        entries = self.entries[layer]
+        # [slots, 2, heads, head_width], each at its own place.
+        entries[self._slots, :, :, self.lengths] = packed[:, 1:, :, 0].to(entries.dtype)
+        keys, values = entries[:, :, :, : self.span].unbind(1)
+        seen = (self._places[None, : self.span] <= self.lengths[:, None])[:, None, None]
+        queries = packed[:, 0].to(entries.dtype)
+        mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=seen)
+        return mixed.to(packed.dtype)
 
     def advance(self, time: int) -> None:
-        self.lengths += time
+        self.lengths += time * self.speaking
+
+    def span_of(self, step: int) -> int:
+        """The smallest multiple of `step` that holds the next position of everybody."""
+        longest = max(self._counts) + 1
+        return min(self.capacity, -(-longest // step) * step)
+
+    def counted(self) -> None:
+        """Tells the host's side that everybody who speaks has one position more."""
+        self._counts = [count + (count > 0) for count in self._counts]
 
     def enter(self, slot: int, filled: KeyValueCache) -> None:
         """Takes over what one row has seen, into `slot`."""
-        self.keys[:, slot, :, : filled.length] = filled.keys[:, 0, :, : filled.length]
-        self.values[:, slot, :, : filled.length] = filled.values[:, 0, :, : filled.length]
+        used = filled.entries[:, 0, :, :, : filled.length]
+        self.entries[:, slot, :, :, : filled.length] = used
+        self._counts[slot] = filled.length
         self.lengths[slot] = filled.length
+        self.speaking[slot] = 1
+
+    def leave(self, slot: int) -> None:
+        """Nobody speaks from `slot` any more."""
+        self._counts[slot] = 0
+        self.lengths[slot] = 0
+        self.speaking[slot] = 0

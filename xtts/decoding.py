@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from xtts import graphs
 from xtts.cache import KeyValueCache
 from xtts.conditioning import NUM_LATENTS
 from xtts.faults import NotFinite
@@ -109,9 +110,16 @@ def codes_one_by_one(
     """Yields `utterance` after each of its steps, until it is done."""
     cache = begin(gpt, latents, text, utterance)
     yield utterance
-    step, place = Step(gpt), torch.zeros_like(utterance.code)
+    graphed, place = graphs.of(gpt), torch.zeros_like(utterance.code)
+    step = Step(gpt)
+    if graphed is not None:
+        graphed.enter(0, cache)
     while not utterance.done:
-        latent, logits = step(utterance.code, place.fill_(utterance.position), cache)
+        place.fill_(utterance.position)
+        if graphed is None:
+            latent, logits = step(utterance.code, place, cache)
+        else:
+            latent, logits = (found.clone() for found in graphed(utterance.code, place))
         utterance.take(latent[0], logits[0])
         yield utterance
 

@@ -9,6 +9,7 @@ one; `tests/xtts/test_slots.py` holds it.
 import torch
 from torch import Tensor
 
+from xtts import graphs
 from xtts.cache import SlotCaches
 from xtts.decoding import Decoded, DecodingError, Utterance, begin
 from xtts.errors import SotaqueError
@@ -28,6 +29,7 @@ class Slots:
         self.utterances: list[Utterance | None] = [None] * count
         self._caches = SlotCaches([None] * count)
         self._step = Step(gpt)
+        self._graphed = graphs.of(gpt, count)
 
     @property
     def free(self) -> int:
@@ -53,7 +55,11 @@ class Slots:
             raise NoFreeSlotError(f"All {count} slots speak. Try again when one has finished.")
         slot = self.utterances.index(None)
         # The prefix is read by itself: its length differs from everybody else's.
-        self._caches.rows[slot] = begin(self.gpt, latents, text, utterance)
+        cache = begin(self.gpt, latents, text, utterance)
+        if self._graphed is not None:
+            self._graphed.enter(slot, cache)
+        else:
+            self._caches.rows[slot] = cache
         self.utterances[slot] = utterance
         return slot
 
@@ -75,7 +81,7 @@ class Slots:
             else:
                 self._caches.rows[slot] = None
         try:
-            latents, logits = self._step(codes, positions, self._caches)
+            latents, logits = self._computed(codes, positions)
         finally:
             self._caches.rows[:] = rows
         for slot in speaking:
@@ -93,7 +99,16 @@ class Slots:
         if utterance is None:
             raise ValueError(f"slot {slot} is empty")
         self.utterances[slot] = self._caches.rows[slot] = None
+        if self._graphed is not None:
+            self._graphed.leave(slot)
         return utterance.decoded()
+
+    def _computed(self, codes: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        if self._graphed is None:
+            return self._step(codes, positions, self._caches)
+        # The next replay writes over what this one says.
+        latents, logits = self._graphed(codes, positions)
+        return latents.clone(), logits.clone()
 
     @property
     def _device(self) -> torch.device:

@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from xtts.cache import StaticCaches
 from xtts.conditioning import NUM_LATENTS
-from xtts.decoding import Decoded, DecodingError, Utterance, begin, decode
+from xtts.decoding import Decoded, DecodingError, Utterance, decode
 from xtts.gpt import GPT, new_gpt, to_coqui
 from xtts.model import load_gpt
 from xtts.sizes import Decoding, GPTShape
@@ -119,23 +118,3 @@ def test_one_that_says_no_number_is_done_and_the_other_goes_on(gpt: GPT) -> None
     assert isinstance(slots.utterances[sick].error, DecodingError)
     assert slots.utterances[sick].done
     assert torch.equal(slots.leave(sound).codes, alone(gpt, 1, 2).codes)
-
-
-def test_static_caches_say_the_same_as_those_that_grow(gpt: GPT) -> None:
-    """What a CUDA graph replays: masked attention over the whole capacity."""
-    one, two = utterance(gpt, 4), utterance(gpt, 5)
-    caches = [begin(gpt, *asked(4), one), begin(gpt, *asked(5), two)]
-    layers, _, heads, _, head_width = caches[0].keys.shape
-    shape = (layers, 2, heads, max(cache.keys.shape[3] for cache in caches), head_width)
-    static = StaticCaches(torch.zeros(shape), torch.zeros(shape), torch.zeros(2, dtype=torch.long))
-    for slot, cache in enumerate(caches):
-        static.enter(slot, cache)
-    for position in range(1, 6):
-        codes = torch.tensor([position, 2 * position])
-        with torch.inference_mode():
-            together, _ = gpt.step(gpt.audio_input(codes, torch.full_like(codes, position)), static)
-            apart = [
-                gpt.step(gpt.audio_input(codes[row : row + 1], position), caches[row])[0]
-                for row in range(2)
-            ]
-        assert torch.allclose(together, torch.cat(apart), atol=1e-5)
