@@ -66,7 +66,7 @@ def explained(graph: Graph, status: Status, told: Mapping[str, Any], log: str) -
 def copies(log: str, executed: tuple[Mapping[str, Any], ...]) -> int:
     """As ONNX Runtime warns of them, else as they were run."""
     warned = sum(int(number) for number in _COPIES.findall(log))
-    return warned or sum(1 for row in executed if is_copy(row["operator"]))
+    return warned or sum(row["times"] for row in executed if is_copy(row["operator"]))
 
 
 def _judgements(

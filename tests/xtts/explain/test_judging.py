@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from xtts.explain.explained import explained
+from xtts.explain.explained import copies, explained
 from xtts.explain.graph import Graph
 from xtts.explain.judging import Normal, Ran, answer, forecast, judge
 from xtts.explain.report import as_json, as_text
@@ -107,6 +107,12 @@ def test_a_convolution_on_the_cpu_is_answered_no_and_stands_first() -> None:
     assert told["copies"] == 28 and len(told["forced_to_cpu"]) == 2
     assert [one["normal"] for one in told["on_cpu"]] == ["no", "yes"]
     assert told["status"]["reason_code"] == "heavy_on_cpu"
+
+
+def test_copies_are_as_warned_of_else_as_run() -> None:
+    rows = ({"operator": "MemcpyToHost", "times": 3}, {"operator": "MemcpyFromHost", "times": 2},
+            {"operator": "Conv", "times": 9})  # fmt: skip
+    assert (copies(LOG, rows), copies("", rows), copies("", ())) == (28, 5, 0)
 
 
 def test_answers() -> None:
