@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import bases, coqui
+from benchmarks import bases, coqui, onnx_voice
 from xtts import model, voice
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.synthesis import speak, stream
@@ -53,6 +53,10 @@ def main(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(argv)
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
+    if arguments.hour:
+        told = hour.spoken(60 * arguments.minutes)
+        print(json.dumps(told, indent=1) if arguments.json else hour.told(told))
+        return 0
     codes = arguments.codes or (151 if arguments.full else 40)
     with tempfile.TemporaryDirectory() as name:
         folder = bases.write(arguments.folder or Path(name) / "base", full=arguments.full)
@@ -68,8 +72,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--codes", type=int, help="how many each says")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--precisions", default="fp32,int8,int4,auto")
+    parser.add_argument(
+        "--precisions", default="fp32,int8,int4,auto", help="also onnx-fp32 and onnx-int8"
+    )
     parser.add_argument("--folder", type=Path, help="where the base model is kept")
+    parser.add_argument("--hour", action="store_true", help="memory over an hour, embedded voice")
+    parser.add_argument("--minutes", type=float, default=60.0, help="of --hour")
     parser.add_argument("--json", action="store_true")
     return parser
 
@@ -78,7 +86,11 @@ def compared(folder: Path, codes: int, rounds: int, precisions: Sequence[str]) -
     """Every contestant once a round, in the same order; the first, unmeasured, warms up."""
     contestants: dict[str, Callable[[], tuple[float, float]]] = {"coqui": _coqui(folder, codes)}
     for precision in precisions:
-        contestants[f"ours {precision}"] = _ours(folder, codes, precision)
+        if precision.startswith(onnx_voice.PREFIX):
+            kind, threads = precision.removeprefix(onnx_voice.PREFIX), torch.get_num_threads()
+            contestants[precision] = onnx_voice.contestant(folder, codes, kind, TEXT, threads)
+        else:
+            contestants[f"ours {precision}"] = _ours(folder, codes, precision)
     timed = {name: Timed(name, [], []) for name in contestants}
     for number in range(rounds + 1):
         for name, contestant in contestants.items():

@@ -1,0 +1,21 @@
+"""Each row of the memory benchmark is a process of its own with its levers."""
+
+import pytest
+
+from benchmarks import bases, low_memory, onnx_voice
+
+
+def test_a_child_that_fails_is_no_figure(tmp_path) -> None:
+    with pytest.raises(RuntimeError, match=r"torch fp32: .* ended with 1"):
+        low_memory.started("torch fp32", tmp_path, codes=1, threads=1)
+
+
+@pytest.mark.slow
+def test_rows_are_measured_and_without_torch_it_is_least(tmp_path) -> None:
+    folder = bases.write(tmp_path / "base", full=False)
+    onnx_voice.folder_of(folder)
+    names = ["torch LOW_MEMORY", "onnx fp32, no arena", "onnx LOW_MEMORY"]
+    found = low_memory.measured(folder, names, codes=12, threads=1, rounds=1)
+    for row in found.values():
+        assert row["peak_gb"] >= row["rest_gb"] > 0 and row["rtf"] > 0
+    assert found["onnx LOW_MEMORY"]["peak_gb"] < 0.5 * found["torch LOW_MEMORY"]["peak_gb"]
