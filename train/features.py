@@ -94,7 +94,7 @@ class Features:
 
     def _whole(self, record: Record) -> bool:
         try:
-            return hashlib.sha256(self._bytes(record).tobytes()).hexdigest() == record.sha256
+            return hashlib.sha256(self._bytes(record).data).hexdigest() == record.sha256
         except FeaturesError:
             return False
 

@@ -17,6 +17,7 @@ import torch
 
 from train.batches import Batch
 from train.curves import Curves
+from train.flops import peak_flops
 from train.machine import MachineFigures
 from train.metrics import Metrics
 from train.outcome import StepResult, Validation
@@ -53,6 +54,9 @@ class Logs:
         self._told: set[str] = set()
         self._first_step = first_step
         self._started = time.monotonic()
+        # Of a GPU that is in use; nobody tells a CPU's.
+        used = torch.cuda.is_initialized()
+        self._peak = peak_flops(torch.cuda.get_device_name()) if used else None
         self._metrics = Metrics(run.metrics, first_step)
         self._curves = Curves(runs_dir, first_step)
 
@@ -69,9 +73,10 @@ class Logs:
 
     def step(
         self, epoch: int, number: int, step: int, batch: Batch, result: StepResult,
-        waited_seconds: float, step_seconds: float, names: list[str],
+        waited_seconds: float, step_seconds: float, names: list[str], flops: float = 0.0,
     ) -> None:  # fmt: skip
-        """One optimizer step. `names`: the clips of the batch, told when the step was skipped."""
+        """One optimizer step. `names`: the clips of the batch, told when the step was skipped;
+        flops: its arithmetic (train.flops)."""
         record: dict[str, Any] = {
             "epoch": epoch,
             "step": step,
@@ -84,8 +89,11 @@ class Logs:
             "audio_seconds_per_second": batch.audio_seconds / step_seconds,
             "data_wait_share": waited_seconds / step_seconds,
             "padding_share": 1 - batch.rows.used / (batch.rows.rows * batch.rows.length),
+            "tflops": flops / step_seconds / 1e12,
             "memory_bytes": memory_bytes(),
         }
+        if self._peak:
+            record["mfu"] = flops / step_seconds / self._peak
         if not result.finite:
             log.warning(
                 "Step %d is skipped: its loss or gradient is no number. Its clips: %s.", step,

@@ -12,6 +12,7 @@ from train.batches import Batch, Batches
 from train.budget import Halving, at_epoch, halved, to_state
 from train.checkpoints import Checkpoints, Saved
 from train.distributed import ALONE, World
+from train.flops import step_flops
 from train.heartbeat import Heartbeat
 from train.learner import Learner
 from train.logs import Logs
@@ -130,7 +131,8 @@ class Parts:
         """Logs one step: batch `number` of the epoch, seconds waited for data, seconds in all."""
         names = [self.batches.clips[clip].name for clip in batch.clips]
         step = self.learner.step
-        self.telling.add(Taken(epoch, number, step, batch, result, waited, took, names))
+        arithmetic = step_flops(batch.rows, self.learner.gpt.shape)
+        self.telling.add(Taken(epoch, number, step, batch, result, waited, took, names, arithmetic))
 
     def evaluates(self, epoch: int) -> bool:
         """VALIDATION_EVERY, and always the last epoch."""

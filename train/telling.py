@@ -26,6 +26,7 @@ class Taken:
     waited_seconds: float
     step_seconds: float
     names: list[str]
+    flops: float = 0.0
 
 
 @dataclass
@@ -56,6 +57,6 @@ class Telling:
             took = taken.step_seconds if known else max(mean, taken.waited_seconds)
             self.logs.step(
                 taken.epoch, taken.number, taken.step, taken.batch, result, taken.waited_seconds,
-                took, taken.names,
+                took, taken.names, taken.flops,
             )  # fmt: skip
         self.since = time.perf_counter()

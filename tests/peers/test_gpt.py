@@ -11,8 +11,8 @@ from xtts.rows import Rows, pack
 from xtts.sizes import GPTShape
 
 
-def a_batch(shape: GPTShape, seconds: list[float]) -> dict:
-    generator = torch.Generator().manual_seed(3)
+def a_batch(shape: GPTShape, seconds: list[float], seed: int = 3) -> dict:
+    generator = torch.Generator().manual_seed(seed)
     samples = torch.tensor([int(s * 22050) for s in seconds])
     codes = [int(-(-n // 1024)) for n in samples.tolist()]
     most_text = shape.max_text_tokens // 2

@@ -81,7 +81,7 @@ def test_a_step_is_told_the_same_way_in_the_file_and_as_curves(tmp_path: Path) -
         "kind": "train", "epoch": 1, "step": 2, "loss": 2.0, "text_loss": 3.0, "audio_loss": 1.0,
         "gradient_norm": 1.5, "learning_rate": 1e-4, "clips_per_second": 2.0,
         "audio_seconds_per_second": 4.0, "data_wait_share": 0.25, "padding_share": 0.25,
-        "memory_bytes": steps[1]["memory_bytes"],
+        "tflops": 0.0, "memory_bytes": steps[1]["memory_bytes"],
     }  # fmt: skip
     assert steps[1]["memory_bytes"] > 1 << 20
     assert validation == {
