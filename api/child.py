@@ -18,6 +18,8 @@ from xtts.worker_faults import WorkerFailed, death
 COMMAND = (sys.executable, "-m", "xtts.serving_child")
 _STDERR_KEPT_BYTES = 4096
 _REAP_SECONDS = 5.0
+# An interpreter with a model takes a while to end on a busy machine.
+_EXIT_SECONDS = 3.0
 _READ_LIMIT = 1 << 22
 
 
@@ -69,14 +71,20 @@ class Child:
                 yield frames.header_of(text), await stdout.readexactly(body)
 
     async def end(self) -> WorkerFailed:
-        """Ends it, and whatever it started; returns what its end means."""
+        """Ends what has said its last, and whatever it started; returns what its end means."""
         # An exit that is under way is waited for: its code says more than our SIGKILL would.
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), 0.2)
+        exited = True
+        try:
+            await asyncio.wait_for(self._process.wait(), _EXIT_SECONDS)
+        except TimeoutError:
+            exited = False
         await self.kill()
         code = self._process.returncode
         last = self._last_line()
         self._errors.close()
+        if not exited:
+            tail = f" It said last: {last}" if last else ""
+            return WorkerFailed("crashed", f"It closed its output and did not end.{tail}")
         return death(code if code is not None else 0, last, oom_killed=self._killed_for_memory())
 
     async def kill(self) -> None:

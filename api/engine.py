@@ -4,7 +4,6 @@ has died. Lives in the event loop; computes nothing.
 
 import asyncio
 import itertools
-import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -13,18 +12,14 @@ from typing import Any
 from api import supervision
 from api.child import Child
 from api.errors import Refusal
+from api.openings import Openings
 from api.speaking import Ask, Spoken, digest_of, no_refusal, refusal_of
 from api.supervision import Happened, Place
 from api.waiting import Job, Waiting
 from api.wishes import DEMO, How, Limits, Standing, Voice
 from xtts.worker_faults import WorkerFailed
 
-log = logging.getLogger("api")
-
 MICRO = Ask("Yes.", "", max_codes=12)
-# Of the deadline: who is expected to wait longer is refused at once, so that few are dropped later
-# because a guess was wrong; who has waited longer is dropped, since the first sound takes time too.
-GUESS_SHARE, TURN_SHARE = 0.6, 0.85
 
 
 class Engine:
@@ -47,6 +42,7 @@ class Engine:
         self.child: Child | None = None
         self.spoken: dict[str, Spoken] = {}
         self.closing = False
+        self.openings = Openings()
         self._asked: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._names = itertools.count(1)
 
@@ -58,8 +54,8 @@ class Engine:
         if self.closing:
             raise Refusal(503, "closing", "The service is being stopped.", retry_after=5)
         digest = digest_of(ask, recording or "")
-        deadline = now + TURN_SHARE * self.limits.deadline
-        if no := self.waiting.refused(digest, now, now + GUESS_SHARE * self.limits.deadline):
+        deadline = now + self.limits.turn
+        if no := self.waiting.refused(digest, now, now + self.limits.guess):
             raise no_refusal(no, self.limits)
         return self._take_in(ask, recording, digest, now, deadline)
 
@@ -83,7 +79,7 @@ class Engine:
             self.wanted = voice
             raise Refusal(503, "starting", "The speaking process is being started.", retry_after=2)
         key = f"v{next(self._names)}"
-        answer = await self.ask({"do": "open", "key": key, "voice": dict(voice.wanted)})
+        answer = await self.opened(key, voice)
         before, self.wanted = self.standing, voice
         self.stand(key, voice, answer)
         if self.child and before:
@@ -114,10 +110,8 @@ class Engine:
     @property
     def reason_code(self) -> str:
         """Why it is not as asked for, as a word; "" when it is."""
-        if self.standing is None:
-            return self.happened.last_code or "starting"
-        placed = self.place.reason_code if self.place else ""
-        return self.problem_code or str(self.placed.get("reason_code", "")) or placed
+        placed = self.placed if self.standing else None
+        return supervision.reason_code(self.place, placed, self.problem_code, self.happened)
 
     @property
     def message(self) -> str:
@@ -141,6 +135,12 @@ class Engine:
         if answer["say"] == "failed":
             raise refusal_of(answer)
         return answer
+
+    async def opened(self, key: str, voice: Voice) -> dict[str, Any]:
+        """Has the child open a voice. Raises Refusal."""
+        self.openings.check(voice)
+        with self.openings.begun(voice):
+            return await self.ask({"do": "open", "key": key, "voice": dict(voice.wanted)})
 
     def stand(self, key: str, voice: Voice, answer: Mapping[str, Any]) -> None:
         """A voice stands ready."""
@@ -184,6 +184,7 @@ class Engine:
         """The child is gone: whoever spoke is told; whoever waits goes on waiting."""
         now, device = time.monotonic(), self.place.device if self.place else "cpu"
         self.happened = self.happened.died(device, str(why), why.reason_code, now)
+        self.openings.died(device, why.reason_code, alone=not self.waiting.speaking)
         self.child = self.standing = None
         self.last_spoken = None
         told = Refusal(503, why.reason_code, f"The speaking process ended: {why}", retry_after=5)

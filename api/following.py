@@ -156,11 +156,15 @@ class Follower:
     def _newest(self, *, best: bool) -> Target | None:
         run = self.runs.get(CURRENT)
         epochs = [epoch for epoch in run.epochs.values() if epoch.checkpoint] if run else []
-        epochs = [one for one in epochs if _name(one.number, one.sha256) not in self._refused]
+        epochs = [one for one in epochs if self._opens(one)]
         if best:
             losses = [(loss, epoch) for epoch in epochs if (loss := _loss(epoch)) is not None]
             epochs = [min(losses, key=lambda one: one[0])[1]] if losses else epochs
         return _of_epoch(self.settings, epochs[-1]) if epochs else None
+
+    def _opens(self, epoch: Epoch) -> bool:
+        name = _name(epoch.number, epoch.sha256)
+        return name not in self._refused and not self.engine.openings.deadly(name)
 
     def _promoted(self, wanted: Promotion) -> Target | None:
         """By its hash: the run may have moved to the archive since, or the trainer pruned it."""

@@ -121,6 +121,18 @@ def state(*, standing: bool, started_once: bool, found: Place | None, problem: s
     return "degraded" if problem or (found is not None and found.reason_code) else "ready"
 
 
+def reason_code(
+    found: Place | None, placed: Mapping[str, Any] | None, problem_code: str, happened: Happened
+) -> str:
+    """Why it is not as asked for, as a word. placed: what ONNX Runtime says, None while no voice
+    stands."""
+    if placed is None:
+        return happened.last_code or "starting"
+    return (
+        problem_code or str(placed.get("reason_code", "")) or (found.reason_code if found else "")
+    )
+
+
 def message(
     found: Place | None, placed: Mapping[str, Any], problem: str, standing: bool, happened: Happened
 ) -> str:
@@ -129,9 +141,9 @@ def message(
     if not standing:
         parts.append("The speaking process is being started.")
         if happened.last:
-            parts.append(f"The one before ended: {happened.last}")
+            parts.append(f"The one before ended: {happened.last.rstrip('.')}.")
     if problem:
-        parts.append(problem)
+        parts.append(f"{problem.rstrip('.')}.")
     if standing and placed:
         why = str(placed["message"]) or "that is what was asked for"
         parts.append(f"ONNX Runtime computes on {placed['device']}: {why.rstrip('.')}.")

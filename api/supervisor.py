@@ -12,7 +12,7 @@ import time
 from api import supervision
 from api.child import Child
 from api.engine import Engine
-from api.errors import Refusal
+from api.errors import Refusal, without_paths
 from api.wishes import DEMO, Voice
 from xtts.frames import FrameError
 from xtts.worker_faults import WorkerFailed, failed
@@ -48,6 +48,7 @@ class Supervisor:
         if self.engine.child is not None:
             child = self.engine.child
             self.engine.lost(WorkerFailed("closing", "The service is being stopped."))
+            await child.kill()
             await child.end()
 
     async def _live(self) -> None:
@@ -112,7 +113,7 @@ class Supervisor:
             for task in (reading, opening):
                 if task is not None:
                     task.cancel()
-            if self._fault is not None and self._fault.reason_code == "hang":
+            if self._fault is not None and self._fault.reason_code in ("hang", "garbled"):
                 await child.kill()
         ended = await child.end()
         return self._fault or ended
@@ -142,7 +143,7 @@ class Supervisor:
             if engine.child is None:
                 return
             log.error("%s cannot be opened: %s", wanted.name, refusal)
-            engine.problem = f"{wanted.name} cannot be opened: {refusal.detail}"
+            engine.problem = without_paths(f"{wanted.name} cannot be opened: {refusal.detail}")
             engine.problem_code = "voice_refused"
         if wanted != DEMO:
             with contextlib.suppress(Refusal):
@@ -150,5 +151,4 @@ class Supervisor:
 
     async def _opened(self, voice: Voice) -> None:
         key = f"first-{voice.name}"
-        answer = await self.engine.ask({"do": "open", "key": key, "voice": dict(voice.wanted)})
-        self.engine.stand(key, voice, answer)
+        self.engine.stand(key, voice, await self.engine.opened(key, voice))

@@ -22,6 +22,17 @@ class Limits:
     ready: float = 60.0
     micro: float = 20.0
 
+    @property
+    def guess(self) -> float:
+        """Who is expected to wait longer is refused at once, so that few are dropped later because
+        a guess was wrong."""
+        return 0.6 * self.deadline
+
+    @property
+    def turn(self) -> float:
+        """Who has waited longer is dropped: the first sound takes time too."""
+        return 0.85 * self.deadline
+
 
 @dataclass(frozen=True)
 class How:

@@ -162,8 +162,8 @@ class Ensemble:
         name, key = message.get("id", ""), message["key"]
         try:
             found = future.result()
-        except SotaqueError as error:
-            told = answer_of(error, self.device)
+        except (SotaqueError, OSError) as error:
+            told = answer_of(error, self.device) or _unreadable(error)
             if told is None or "fault" in told:
                 raise
             header = {"say": "failed", "id": name, "key": key}
@@ -187,6 +187,15 @@ class Ensemble:
         while len(self._voices) > _KEPT_VOICES:
             self._voices.popitem(last=False)
         return found
+
+
+def _unreadable(error: Exception) -> dict[str, str] | None:
+    """A file that went while it was read (an epoch that was pruned) is the end of that voice, not
+    of everybody who speaks."""
+    if not isinstance(error, OSError):
+        return None
+    name = Path(str(error.filename)).name if error.filename else "A file of it"
+    return {"reason_code": "refused", "reason": f"{name} cannot be read ({error.strerror})."}
 
 
 def pcm16(chunk: torch.Tensor) -> bytes:

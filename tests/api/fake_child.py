@@ -5,6 +5,7 @@ The text of a request says what happens, at its third step. Anything else is "sp
 """
 
 import argparse
+import atexit
 import os
 import signal
 import sys
@@ -66,6 +67,8 @@ class FakeEnsemble:
                 yield packed({"say": "failed", "id": name, "reason_code": "refused",
                               "reason": reason})  # fmt: skip
                 return
+            if is_deadly(voice):
+                os.kill(os.getpid(), signal.SIGSEGV)
             yield packed({"say": "opened", "id": name, "licence": "free", "languages": ["en", "pt"],
                           "sha256": sha_of(voice), "own_voice": True,
                           "precision": "fp32"})  # fmt: skip
@@ -105,6 +108,9 @@ class FakeEnsemble:
             time.sleep(5)
         if word == "!hang":
             time.sleep(3600)
+        if word == "!lingers":  # ends, but takes its time
+            atexit.register(time.sleep, 1.0)
+            raise KeyError("nothing of a GPU")
         if word == "!garbage":
             os.write(int(rest), b"\xff" * 64)
         if word == "!nan":
@@ -123,6 +129,12 @@ def sha_of(voice: str) -> str:
 
     path = Path(voice)
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "0" * 64
+
+
+def is_deadly(voice: str) -> bool:
+    """Whether opening this voice ends the child."""
+    path = Path(voice)
+    return path.is_file() and path.read_bytes().startswith(b"deadly")
 
 
 if __name__ == "__main__":

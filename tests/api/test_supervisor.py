@@ -14,6 +14,7 @@ import pytest
 
 from api.wishes import How
 from tests.api.conftest import FAKE, NO_GPU, QUICK, Running, running, settings_in
+from tests.api.run_folders import write_epoch
 from xtts.verdicts import Gpu
 
 GPU = replace(NO_GPU, gpus=(Gpu(0, "a GPU of the tests", (9, 0), 24 << 30),))
@@ -54,6 +55,47 @@ def test_whoever_spoke_is_told_why_and_it_speaks_again(
     metrics = service.client.get("/metrics").text
     assert "tts_gpu_worker_restarts_total 1.0" in metrics
     assert 'tts_requests_total{code="503"} 1.0' in metrics
+
+
+def test_a_crash_that_takes_its_time_is_no_kill(service: Running) -> None:
+    """Its own exit is waited for: our SIGKILL would look like one of the system's, for memory."""
+    answer = service.say("!lingers and more")
+    assert code_of(answer) == (503, "crashed")
+    assert "exit status 1" in answer.json()["detail"] and "nothing of a GPU" in answer.text
+    service.wait_ready()
+
+
+def test_a_voice_that_kills_when_it_is_opened_is_not_opened_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest epoch ends the child: the one before is served, and nothing is restarted again."""
+    monkeypatch.setattr("api.following.LOOK_SECONDS", 0.1)
+    output = tmp_path / "output"
+    write_epoch(output, 1)
+    with running(settings_in(tmp_path)) as service:
+        service.wait_ready()
+        write_epoch(output, 2, content=b"deadly")
+        engine = service.parts.engine
+        service.wait_until(lambda: engine.happened.restarts == 2 and engine.ready)
+        time.sleep(1.0)
+        assert engine.happened.restarts == 2 and engine.standing.voice.name.startswith("epoch 1 ")
+        assert service.say("hello").status_code == 200
+        answer = service.client.post("/v1/runs/current/epochs/2/promote")
+        assert code_of(answer) == (409, "deadly_voice")
+        assert "ended the speaking process 2 times" in answer.json()["detail"]
+        write_epoch(output, 3)
+        service.wait_until(lambda: engine.standing.voice.name.startswith("epoch 3 "))
+
+
+def test_a_voice_by_name_that_kills_leaves_the_demo_voice_and_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "mine.pt"
+    path.write_bytes(b"deadly")
+    with running(settings_in(tmp_path, voice=str(path))) as service:
+        service.wait_ready()
+        status = service.client.get("/status").json()
+        assert (status["voice"], status["state"]) == ("demo", "degraded")
+        assert status["reason_code"] == "voice_refused" and "mine.pt ended" in status["message"]
+        assert service.say("hello").status_code == 200
 
 
 def test_a_hang_is_ended(tmp_path: Path) -> None:
