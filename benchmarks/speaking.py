@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import bases, coqui, onnx_voice
+from benchmarks import bases, coqui, hour, onnx_voice
 from xtts import model, voice
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.synthesis import speak, stream

@@ -1,5 +1,6 @@
 """A stream is the whole, in time; pieces of a long text join without a click."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,34 @@ def test_fading_a_stream_is_fading_the_whole(cuts: list[int]) -> None:
     if len(wave) > 2 * int(FADE_SECONDS * VOCODER_RATE):
         torch.testing.assert_close(joined, faded(wave))
     assert len(joined) == len(wave) and joined[0] == 0 and joined[-1] == 0
+
+
+def test_no_step_at_a_join_is_larger_than_inside_a_piece(model: Model, voice: Voice) -> None:
+    """A click is a step of the waveform that nothing inside it makes."""
+    pieces = list(speak_pieces(model, voice, LONG, "en", decoding=RULES))
+    joined = speak(model, voice, LONG, "en", decoding=RULES)
+    steps = joined.diff().abs()
+    joins = torch.tensor([len(piece) for piece in pieces]).cumsum(0)[:-1]
+    assert len(joins) >= 1
+    for join in joins.tolist():
+        assert float(steps[join - 10 : join + 10].max()) <= 0.1 * float(joined.abs().max())
+        assert float(steps[join - 1]) == 0.0
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.slow
+def test_memory_stays_flat_over_minutes_of_speech(model: Model, voice: Voice) -> None:
+    """`python -m benchmarks speaking --hour` is the same for an hour, on the embedded voice."""
+    text = "the tin hat and the inner thin tent. " * 250
+    resident, seconds = list[int](), 0.0
+    for piece in speak_pieces(model, voice, text, "en", decoding=RULES):
+        seconds += len(piece) / VOCODER_RATE
+        resident.append(_resident_bytes())
+    assert len(resident) > 25 and seconds > 30
+    # The first pieces make buffers and code that stay.
+    settled = resident[len(resident) // 4 :]
+    assert max(settled) - settled[0] < 30e6
