@@ -193,9 +193,11 @@ def _tables(model: Any) -> dict[str, int]:
     same: dict[str, str] = {}
     found: dict[str, int] = {}
     for node in model.graph.node:
-        if node.op_type in ("Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape") and node.input:
+        if len(node.input) < 1 or len(node.output) < 1:
+            continue
+        if node.op_type in ("Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape"):
             same[node.output[0]] = same.get(node.input[0], node.input[0])
-        if node.op_type == "Gather" and node.input[0] in rows:
+        if node.op_type == "Gather" and len(node.input) > 1 and node.input[0] in rows:
             name = same.get(node.input[1], node.input[1])
             found[name] = min(found.get(name, rows[node.input[0]]), rows[node.input[0]])
     return found
