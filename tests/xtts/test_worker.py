@@ -274,3 +274,28 @@ def test_the_tiny_model_speaks_with_the_weights_it_is_given(
         assert worker.pid is not None
     finally:
         worker.close()
+
+
+def test_all_but_the_new_weights_is_ready_before_anything_is_asked(
+    base_folder: Path, recording: Path, tmp_path: Path
+) -> None:
+    """What an epoch's sample waits for is reading its weights and speaking, not imports and frozen
+    parts: those are there, unasked, while the first epoch is learned."""
+    moved = checkpoint(base_folder, tmp_path / "moved.pt", 0.02)
+    worker = Worker(base_folder, threads=1, keep_weights=False)
+    began = time.monotonic()
+    worker.start()
+    try:
+        while worker._answers.empty():
+            assert time.monotonic() - began < 120 and worker.pid is not None
+            time.sleep(0.02)
+        ready = time.monotonic()
+        mapped = Path(f"/proc/{worker.pid}/maps").read_text(encoding="utf-8")
+        assert "libtorch" in mapped and "soundfile" in mapped
+        spoken = worker.speak(
+            SpeakRequest("hello", "en", recording, tmp_path / "out.wav", moved, 1), 120
+        )
+        answered = time.monotonic()
+    finally:
+        worker.close()
+    assert spoken.seconds <= answered - ready < ready - began
