@@ -83,7 +83,8 @@ def _keep_files(folder: Path, promotion: Promotion, checkpoint: Path) -> None:
         return
     pairs = [(checkpoint.with_suffix(".json"), run.manifest_path(promotion.epoch))]
     if (reference := reference_beside(checkpoint)) is not None:
-        pairs.append((reference, run.samples / reference.name))
+        own_name = f"epoch_{promotion.epoch}_reference.wav"
+        pairs.append((reference, run.samples / own_name))
     try:
         for part in (run.checkpoints, run.samples):
             make_folder(part)

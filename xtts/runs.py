@@ -189,11 +189,15 @@ def set_aside(paths: Iterable[Path], reason: str) -> None:
 
 
 def reference_beside(checkpoint: Path) -> Path | None:
-    """The recording that the checkpoint's own epoch was heard against, where it is kept."""
+    """The recording that an epoch was heard against, or, where it was not sampled, the newest one
+    of its run."""
     found = _EPOCH_FILE.match(checkpoint.name)
+    if found is None:
+        return None
     samples = RunFolder(checkpoint.parent.parent).samples
-    path = samples / f"epoch_{found[1] if found else 0}_reference.wav"
-    return path if path.is_file() else None
+    path = samples / f"epoch_{found[1]}_reference.wav"
+    others = sorted(samples.glob("epoch_*_reference.wav"), key=lambda one: one.stat().st_mtime)
+    return path if path.is_file() else next(reversed(others), None)
 
 
 def read_checkpoint(path: Path) -> Checkpoint:

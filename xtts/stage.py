@@ -127,7 +127,9 @@ def _of_checkpoint(
     model = replace(same) if same else _loaded(folder, where)
     model.load_gpt(checkpoint.model)
     weights = sha256_of(path)
-    return _standing(model, weights, folder, None, reference_beside(path), where)
+    # Without any (SAMPLE_DEVICE=off) the base's own, where it has one: better than no word at all.
+    reference = reference_beside(path) or folder / "reference.wav"
+    return _standing(model, weights, folder, None, reference, where)
 
 
 def _loaded(folder: Path, where: Computing) -> Model:

@@ -271,6 +271,8 @@ def test_the_reference_beside_a_checkpoint(run):
     (run.samples / "epoch_2_reference.wav").touch()
     assert reference_beside(run.checkpoint_path(2)).name == "epoch_2_reference.wav"
     assert reference_beside(run.interrupted) is None
+    # An epoch that was not sampled: the newest of its run.
+    assert reference_beside(run.checkpoint_path(3)).name == "epoch_2_reference.wav"
 
 
 # Locks
