@@ -18,6 +18,17 @@ from train.distributed import World
 
 def ranks(size: int, work: Callable[[World], object]) -> list[int]:
     """`work` in `size` processes that know each other; their exit codes."""
+    return started(size, lambda: joined_to(work))
+
+
+def unjoined(size: int, work: Callable[[World], object], expect: int = 0) -> None:
+    """`work` in `size` processes that still have to find each other."""
+    codes = started(size, lambda: work(distributed.world()))
+    assert codes == [expect] * size
+
+
+def started(size: int, work: Callable[[], object]) -> list[int]:
+    """`work` in `size` processes with torchrun's names in their environment; their exit codes."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -25,17 +36,18 @@ def ranks(size: int, work: Callable[[World], object]) -> list[int]:
     return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 
-def _forked(rank: int, size: int, port: int, work: Callable[[World], object]) -> int:
+def _forked(rank: int, size: int, port: int, work: Callable[[], object]) -> int:
     child = os.fork()
     if child:
         return child
     try:
         os.environ.update(
             RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank),
+            LOCAL_WORLD_SIZE=str(size),
             MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
         )  # fmt: skip
         torch.set_num_threads(1)
-        joined_to(work)
+        work()
         os._exit(0)
     except BaseException:
         traceback.print_exc()

@@ -1,0 +1,10 @@
+"""`python -m tests.train.slowly …`: `python -m train …` with steps that leave time to be killed."""
+
+import sys
+
+from tests.train import poisons
+from train.__main__ import main
+
+if __name__ == "__main__":
+    poisons.slow_steps("0.3")
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""Whole runs of two processes: one of each file, the same end however it came about."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.train import together
+from tests.train.test_run import Workshop, assert_same_end, content, losses
+from train.distributed import World
+from xtts.runs import RunFolder
+
+EPOCHS = 2
+SETTINGS = {"BATCH_SECONDS": "2.4"}
+
+
+@pytest.fixture(scope="module")
+def workshop(base_folder, tmp_path_factory):
+    return Workshop(base_folder, tmp_path_factory.mktemp("workshop"))
+
+
+def on_two_ranks(workshop: Workshop, name: str, expect: int = 0, **settings: str) -> RunFolder:
+    """`python -m train` on both, as torchrun starts it."""
+    from train.__main__ import main
+
+    words = workshop.arguments(name, **({"NUM_EPOCHS": str(EPOCHS)} | SETTINGS | settings))
+
+    def work(_: World) -> None:
+        if (code := main(words)) != 0:
+            os._exit(code)
+
+    together.unjoined(2, work, expect)
+    return RunFolder(workshop.folder / name)
+
+
+@pytest.fixture(scope="module")
+def straight(workshop) -> RunFolder:
+    return on_two_ranks(workshop, "straight")
+
+
+def test_two_ranks_write_one_run(straight, workshop):
+    alone = workshop.run("alone", EPOCHS, **SETTINGS)
+    records = losses(straight)
+    steps = [one for one in records if one[0] == "train"]
+    assert [step for _, _, step, *_ in steps] == list(range(1, len(steps) + 1))
+    assert len(steps) < sum(one[0] == "train" for one in losses(alone))
+    assert sorted(p.name for p in straight.checkpoints.iterdir()) == sorted(
+        p.name for p in alone.checkpoints.iterdir()
+    )
+
+
+def test_at_another_world_size_it_goes_on(straight, workshop):
+    """One epoch of two ranks, then one process."""
+    run = on_two_ranks(workshop, "fewer", NUM_EPOCHS="1")
+    step = content(run.checkpoint_path(1))["provenance"]["step"]
+    found = workshop.run("fewer", EPOCHS, **SETTINGS)
+    assert content(found.checkpoint_path(2))["provenance"]["step"] > step
+    assert losses(found)[: step + 1] == losses(straight)[: step + 1]
+
+
+def test_ended_and_started_again_it_ends_the_same(straight, workshop):
+    run = on_two_ranks(workshop, "again", NUM_EPOCHS="1")
+    assert run.epochs() == [1]
+    assert_same_end(straight, on_two_ranks(workshop, "again"), EPOCHS)
+
+
+@pytest.mark.slow
+def test_one_that_is_killed_is_started_again_and_the_end_is_the_same(straight, workshop):
+    """torchrun starts both again, which go on from the epoch that is whole."""
+    name = "killed"
+    words = workshop.arguments(name, NUM_EPOCHS=str(EPOCHS), **SETTINGS)
+    run = RunFolder(workshop.folder / name)
+    environ = os.environ | {"OMP_NUM_THREADS": "1"}
+    agent = subprocess.Popen(
+        (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+         "--max-restarts=1", "-m", "tests.train.slowly", *words), env=environ,
+    )  # fmt: skip
+    end = time.monotonic() + 200
+    while not run.checkpoint_path(1).exists() or len(losses(run)) < _first_epoch(straight) + 1:
+        assert agent.poll() is None and time.monotonic() < end
+        time.sleep(0.05)
+    workers = [int(pid) for pid in _children(agent.pid)]
+    os.kill(workers[-1], signal.SIGKILL)
+    assert agent.wait(timeout=200) == 0
+    assert_same_end(straight, run, EPOCHS)
+
+
+def _first_epoch(run: RunFolder) -> int:
+    records = [json.loads(line) for line in run.metrics.read_text().splitlines()]
+    return sum(one["epoch"] == 1 for one in records)
+
+
+def _children(pid: int) -> list[str]:
+    found: list[str] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found += (task / "children").read_text().split()
+    return found
