@@ -1,14 +1,12 @@
-"""`python -m benchmarks cards`: the smallest card that each way of training needs, for one clip.
+"""`python -m benchmarks memory`: the smallest card that each way of training needs for a clip.
 
 Two steps on one clip of 11.6 s, the longest that Coqui's recipe takes. On a GPU the peak is torch's
 own counter; without one every tensor that a step makes is counted on the CPU (`allocations`), and
 half a gigabyte for a CUDA context is added to what a card must have.
 """
 
-import argparse
 import gc
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import torch
@@ -62,29 +60,24 @@ class Measured:
     card_bytes: int
 
 
-def main(argv: Sequence[str]) -> int:
-    """Prints a line a mode."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks cards", description=__doc__)
-    parser.add_argument("--full", action="store_true", help="XTTS-v2's size")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--only", type=int, help="one mode, from 0")
-    arguments = parser.parse_args(argv)
-    shape = FULL if arguments.full else SMALL
-    modes = MODES if arguments.only is None else (MODES[arguments.only],)
+def show(*, full: bool, as_json: bool, only: int | None) -> int:
+    """Prints a line a mode; only: one of them, from 0."""
+    shape = FULL if full else SMALL
+    modes = MODES if only is None else (MODES[only],)
     how, precision = "counted on a CPU", "bf16"
     if torch.cuda.is_available():
         how = f"measured on {torch.cuda.get_device_name()}"
     elif not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         precision = "fp32"
     found = [measure(shape, mode, precision) for mode in modes]
-    if arguments.json:
+    if as_json:
         print(json.dumps({"how": how, "precision": precision, "modes": [asdict(m) for m in found]}))
         return 0
     print(f"One clip of {CLIP_SECONDS} s, {precision}, {how}:")
     for one in found:
         print(
-            f"{one.settings:34}  learns {one.learning / 1e6:6.1f} M  peak {one.peak_bytes / 1e9:6.3f}"
-            f" GB  card {one.card_bytes / 1e9:6.3f} GB"
+            f"{one.settings:34}  learns {one.learning / 1e6:6.1f} M  "
+            f"peak {one.peak_bytes / 1e9:6.3f} GB  card {one.card_bytes / 1e9:6.3f} GB"
         )
     return 0
 

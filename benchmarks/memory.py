@@ -1,7 +1,8 @@
-"""`python -m benchmarks memory`: how much memory a whole run takes, workers included.
+"""`python -m benchmarks memory`: the smallest card that each way of training needs (`cards`).
 
-Trains a base model on a few clips for one epoch with its sample, and adds up the proportional set
-size (PSS: shared pages counted once) of the trainer and every process under it, twice a second.
+With --run, how much memory a whole run takes, workers included: trains a base model on a few clips
+for one epoch with its sample, and adds up the proportional set size (PSS: shared pages counted
+once) of the trainer and every process under it, twice a second.
 """
 
 import argparse
@@ -24,12 +25,18 @@ TEXTS = ("one two three", "four five six", "seven eight nine", "a short one", "t
 
 
 def main(argv: Sequence[str]) -> int:
-    """Prints the peak and how the run ended; its exit code is the run's."""
+    """A line a mode; or, of a run, the peak and how it ended: its exit code is the run's."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks memory", description=__doc__)
     parser.add_argument("--full", action="store_true", help="XTTS-v2's size instead of the demo's")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--folder", type=Path, help="where the full-size base is kept")
+    parser.add_argument("--run", action="store_true", help="a whole run instead of single steps")
+    parser.add_argument("--only", type=int, help="one way of training, from 0")
     arguments = parser.parse_args(argv)
+    if not arguments.run:
+        from benchmarks import cards
+
+        return cards.show(full=arguments.full, as_json=arguments.json, only=arguments.only)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         base = "demo"

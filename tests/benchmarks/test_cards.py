@@ -1,0 +1,51 @@
+"""The count of a step's memory: known tensors, and what each way of training saves."""
+
+import pytest
+import torch
+
+from benchmarks import cards
+from benchmarks.allocations import Allocations
+
+
+@pytest.fixture(scope="module")
+def measured() -> list[cards.Measured]:
+    return [cards.measure(cards.SMALL, mode, "fp32") for mode in cards.MODES]
+
+
+def test_tensors_are_counted_from_their_making_to_their_end():
+    before = torch.ones(1000)
+    with Allocations() as counted:
+        counted.hold([before])
+        one = before + 1
+        view = one[:10]
+        two = one * 2
+        assert counted.live_bytes == 12_000
+        del two
+        assert counted.live_bytes == 8_000
+        del one
+        assert counted.live_bytes == 8_000  # the view holds it
+        del view
+        assert counted.live_bytes == 4_000
+    assert counted.peak_bytes == 12_000
+
+
+def test_a_step_has_at_least_weights_gradients_and_states(measured):
+    for one in measured:
+        assert one.peak_bytes > one.weights_bytes + 4 * one.learning + one.states_bytes
+        assert one.card_bytes == one.peak_bytes + cards.CONTEXT_BYTES
+
+
+def test_each_way_takes_less_than_the_one_it_is_for(measured):
+    whole, recomputed, eight_bit, lora, both = (one.peak_bytes for one in measured)
+    assert whole > recomputed > eight_bit
+    assert whole > lora > both
+    assert measured[3].learning == 16 * 16 * cards.SMALL.width * cards.SMALL.layers
+
+
+def test_the_states_are_what_the_footprint_says(measured):
+    from train.footprint import STATE_BYTES
+
+    assert measured[0].states_bytes == pytest.approx(8 * measured[0].learning, rel=0.001)
+    # So small a model has many tensors of under 4,096 values, which stay in float32.
+    quantised = STATE_BYTES["adamw8bit"] * measured[2].learning
+    assert quantised < measured[2].states_bytes < 1.2 * quantised
