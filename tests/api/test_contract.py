@@ -29,7 +29,7 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
     monkeypatch.setenv("FAKE_STEP", "0")
     for epoch in (1, 2):
         write_epoch(tmp_path / "output", epoch)
-    limits = replace(QUICK, slots=16, queue=64)
+    limits = replace(QUICK, slots=16, queue=64, hang=60.0)
     with running(settings_in(tmp_path), limits=limits) as found:
         found.wait_ready()
         yield found
