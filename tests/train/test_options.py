@@ -1,0 +1,113 @@
+"""Whole runs with each option: in two goes they end as in one, and what is saved can be spoken."""
+
+import itertools
+import json
+
+import pytest
+import torch
+
+from tests.train.test_run import Workshop, assert_same_end, content, losses
+from train.learner import Learner
+from train.outcome import Validation
+from xtts.config import ModelConfig
+from xtts.gpt import from_coqui
+from xtts.model import load_gpt, read_tensors
+
+OPTIONS = {
+    "lora": {"LORA_RANK": "4"},
+    "averages": {"EMA_DECAY": "0.9"},
+    "both": {"LORA_RANK": "4", "EMA_DECAY": "0.9"},
+    "cosine": {"SCHEDULE": "cosine"},
+    "constant": {"SCHEDULE": "constant"},
+    "eight bits": {"OPTIMIZER": "adamw8bit"},
+    "frozen": {"FREEZE": "conditioning_*,text_head"},
+    "recomputed": {"GRADIENT_CHECKPOINTING": "on"},
+    "patience": {"EARLY_STOPPING": "9"},
+}
+# Both goes know where the cosine ends.
+EPOCHS = 2
+
+
+@pytest.fixture(scope="module")
+def workshop(base_folder, tmp_path_factory):
+    return Workshop(base_folder, tmp_path_factory.mktemp("workshop"))
+
+
+def in_two_goes(workshop: Workshop, name: str, monkeypatch, **settings: str):
+    """Ended behind the first epoch as by a signal."""
+    from train.parts import Parts
+
+    with monkeypatch.context() as patched:
+
+        def stops(parts: Parts, stop) -> bool:
+            if parts.checkpoints.run.epochs() == [1]:
+                stop.signal_number = 15
+            return stop.requested
+
+        patched.setattr(Parts, "stops", stops)
+        workshop.run(name, EPOCHS, expect=143, **settings)
+    return workshop.run(name, EPOCHS, **settings)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_in_two_goes_as_in_one(workshop, monkeypatch, option: str):
+    settings = {"BATCH_SECONDS": "3.6", "LEARNING_RATE": "1e-3"} | OPTIONS[option]
+    straight = workshop.run(f"{option} straight", EPOCHS, **settings)
+    resumed = in_two_goes(workshop, f"{option} resumed", monkeypatch, **settings)
+    assert_same_end(straight, resumed, EPOCHS)
+
+
+def test_checkpoints_with_adapters_and_averages_are_plain_checkpoints(workshop, monkeypatch):
+    """Names and shapes are the base model's: whoever reads them sees no adapter."""
+    run = workshop.run("plain", 1, **OPTIONS["both"], LEARNING_RATE="1e-2")
+    saved = content(run.checkpoint_path(1))["model"]
+    base = {n: t for n, t in read_tensors(workshop.base / "model.pth").items() if n in saved}
+    assert {n: t.shape for n, t in saved.items()} == {n: t.shape for n, t in base.items()}
+    moved = {n for n, tensor in saved.items() if not torch.equal(tensor, base[n].float())}
+    assert moved and all(
+        n.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")) for n in moved
+    )
+    gpt = load_gpt(read_tensors(workshop.base / "model.pth"), ModelConfig.read(workshop.base))
+    gpt.load_state_dict(from_coqui(saved))
+
+
+def rates(run) -> list[float]:
+    records = [json.loads(line) for line in run.metrics.read_text().splitlines()]
+    return [one["learning_rate"] for one in records if one["kind"] == "train"]
+
+
+def test_a_cosine_ends_at_a_tenth_with_the_last_epoch(workshop):
+    found = rates(
+        workshop.run("cosine", 2, SCHEDULE="cosine", WARMUP_STEPS="2", LEARNING_RATE="1e-3")
+    )
+    assert max(found) <= 1e-3
+    assert found == sorted(found[:2]) + sorted(found[2:], reverse=True)
+    assert 1e-4 <= found[-1] < 1.4e-4
+
+
+def test_a_run_that_is_no_longer_better_ends_early_and_says_so(workshop, monkeypatch, caplog):
+    """Each epoch is worse than the one before."""
+    caplog.set_level("INFO")
+    epochs = itertools.count(1.0)
+    monkeypatch.setattr(Learner, "evaluate", lambda *_: Validation(1.0, next(epochs)))
+    worse = {"EARLY_STOPPING": "2", "SAVE_EVERY": "10", "BATCH_SECONDS": "3.6"}
+    run = workshop.run("early", 8, **worse)
+    validated = [one for one in losses(run) if one[0] == "validation"]
+    assert len(validated) == 3
+    assert run.epochs() == [3], "the last one is saved, whatever SAVE_EVERY says"
+    assert "EARLY_STOPPING=2" in caplog.text
+    before = losses(run)
+    workshop.run("early", 8, **worse)
+    assert losses(run) == before
+    workshop.run("early", 4, **{**worse, "EARLY_STOPPING": "off"})
+    assert len(losses(run)) > len(before)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [({"FREEZE": "vocoder"}, "FREEZE has 'vocoder'"),
+     ({"FREEZE": "text_head", "LORA_RANK": "2"}, "do not go together")],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_before_the_first_step(workshop, capfd, settings, words: str):
+    workshop.run("refused", 1, expect=2, **settings)
+    assert words in capfd.readouterr().err
