@@ -1,16 +1,22 @@
 """A base model as an ONNX voice, for the benchmarks that compare it with torch."""
 
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from xtts.onnx import model, speech
 from xtts.onnx.model import Computing, OnnxModel
 from xtts.onnx.speech import Manner, OnnxLatents
 from xtts.sessions import Options
+from xtts.voice import Voice
 
 PREFIX = "onnx-"
 
@@ -19,9 +25,6 @@ def folder_of(base: Path) -> Path:
     """The ONNX voice beside a base model's folder; exported where it is missing, by a child."""
     to = base.with_name(f"{base.name}-onnx")
     if not (to / "onnx.json").is_file():
-        import subprocess
-        import sys
-
         words = [sys.executable, "-m", "xtts.onnx.export_child", str(base), str(to)]
         subprocess.run(words, check=True)
     return to
@@ -40,6 +43,22 @@ def whose(width: int) -> OnnxLatents:
     speaker = random.standard_normal((1, 512, 1)).astype(np.float32)
     latents = random.standard_normal((1, 32, width)).astype(np.float32)
     return OnnxLatents(latents, speaker / np.linalg.norm(speaker))
+
+
+def sayer(base: Path, heard: Voice, precision: str) -> Callable[..., Tensor]:
+    """`say(text, language, seed=…)` with a voice that torch has heard."""
+    from xtts.onnx import export
+
+    with tempfile.TemporaryDirectory() as name:
+        kind = precision.removeprefix(PREFIX)
+        export.export(export.source_of_folder(base), Path(name) / "voice", [kind])
+        loaded = model.load(Path(name) / "voice", Computing(kind, options=Options(threads=1)))
+    voice = OnnxLatents(heard.latents.numpy(), heard.speaker.numpy())
+
+    def say(text: str, language: str, *, seed: int) -> Tensor:
+        return torch.from_numpy(speech.speak(loaded, voice, text, language, Manner(seed=seed)))
+
+    return say
 
 
 def contestant(

@@ -9,12 +9,13 @@ import json
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from benchmarks import judges
+from benchmarks import judges, onnx_voice
 from xtts.audio import CODE_RATE, SPEAKER_RATE, VOCODER_RATE, resample
 
 SENTENCES = Path(__file__).with_name("sentences.txt")
@@ -72,7 +73,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--speak-as", default="slt,rms,awb", help="whose reference it is given")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--sentences", type=int, default=None, help="only the first so many")
-    parser.add_argument("--precision", default="fp32", help="fp32, int8, int4 or auto")
+    parser.add_argument(
+        "--precision", default="fp32", help="fp32, int8, int4, auto, onnx-fp32 or onnx-int8"
+    )
     parser.add_argument("--json", action="store_true")
     return parser
 
@@ -134,13 +137,19 @@ def _spoken(
     if bundle == "source":
         yield [judges.teacher(voice, text) for text in sentences]
         return
+    from xtts.bases import DEMO
     from xtts.bundle import open_voice
     from xtts.synthesis import speak
     from xtts.voice import from_reference
 
-    model = open_voice(bundle, precision=precision).model
+    own = "fp32" if precision.startswith(onnx_voice.PREFIX) else precision
+    model = open_voice(bundle, precision=own).model
     reference = resample(judges.teacher(voice, REFERENCE_TEXT), SPEAKER_RATE, CODE_RATE)
     heard = from_reference(model, reference)
+    if precision.startswith(onnx_voice.PREFIX):
+        say = onnx_voice.sayer(DEMO if bundle == "demo" else Path(bundle), heard, precision)
+    else:
+        say = partial(speak, model, heard)
     for seed in range(seeds):
-        said = [speak(model, heard, text, "en", seed=seed) for text in sentences]
+        said = [say(text, "en", seed=seed) for text in sentences]
         yield [resample(wave, VOCODER_RATE, SPEAKER_RATE) for wave in said]

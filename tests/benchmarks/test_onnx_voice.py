@@ -1,0 +1,26 @@
+"""The ONNX sides of the benchmarks say what they are asked for."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import bases, onnx_voice
+from xtts.sizes import VOCODER_RATE
+from xtts.voice import Voice
+
+
+@pytest.mark.slow
+def test_a_contestant_says_so_many_codes_and_a_chunk_first(tmp_path: Path) -> None:
+    folder = bases.write(tmp_path / "base", full=False)
+    whole, first = onnx_voice.contestant(folder, 12, "fp32", "one two three.", 1)()
+    assert whole > 0 and first > 0
+    assert (onnx_voice.folder_of(folder) / "onnx.json").is_file()
+
+
+def test_a_sayer_speaks_with_a_voice_that_torch_heard(base_folder: Path) -> None:
+    heard = Voice(torch.randn(1, 32, 64), torch.nn.functional.normalize(torch.randn(1, 512, 1)))
+    say = onnx_voice.sayer(base_folder, heard, "onnx-int8")
+    found = say("one two.", "en", seed=3)
+    assert found.dtype == torch.float32 and 0 < len(found) < 40 * VOCODER_RATE
+    assert torch.equal(found, say("one two.", "en", seed=3))
