@@ -5,7 +5,6 @@ import logging
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from train.batches import Batch, Batches
@@ -155,7 +154,8 @@ class Parts:
             return
         if missing(self.checkpoints.run, newest.epoch, newest.sha256):
             log.info("Epoch %d has no sample yet; speaking it now.", newest.epoch)
-            self._speak(newest.epoch, newest.checkpoint, newest.sha256)
+            with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
+                self.sampler.sample(newest.epoch, newest.checkpoint, newest.sha256)
 
     def speak(self, epoch: int) -> None:
         """Speaks the sample of an epoch as soon as its checkpoint is whole."""
@@ -183,11 +183,6 @@ class Parts:
         with self.heartbeat.leave(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
             self.writer.finish()
         self.speak_what_is_saved()
-
-    def _speak(self, epoch: int, checkpoint: Path, sha256: str) -> None:
-        """Every way there has an end of its own."""
-        with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
-            self.sampler.sample(epoch, checkpoint, sha256)
 
     def evaluate(self, epoch: int, stop: Stop) -> Validation | None:
         """The losses on the validation clips, where they are due; of no worth after a stop."""
