@@ -69,9 +69,8 @@ class Child:
             sys.executable, "-m", "benchmarks.training_child", side, str(base),
             str(folder / "data"), str(folder / "cache"), str(threads),
         ]  # fmt: skip
-        environ = {**os.environ, "OMP_NUM_THREADS": str(threads)}
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.variants: list[str] = self._answer()["variants"]
 

@@ -289,6 +289,7 @@ def test_gradients_are_clipped_as_torch_clips_them():
 
 
 @pytest.mark.slow  # the compiler takes half a minute
+@pytest.mark.filterwarnings("ignore")  # torch's own, while it compiles
 def test_compiled_blocks_say_the_same():
     compiled, plain = a_learner(compiled=True), a_learner()
     for seed in range(3):
