@@ -15,6 +15,7 @@ from pathlib import Path
 
 import soundfile
 import torch
+from torch import Tensor
 
 from train.base import (
     codec,
@@ -26,6 +27,7 @@ from train.base import (
     targets,
     teacher,
     text,
+    unpacking,
     voicing,
 )
 from train.base.recipe import FULL, SHORT, BaseRecipe
@@ -52,10 +54,14 @@ class Making:
     to: Path
     device: torch.device
     speaker: teacher.Speaker = teacher.flite
+    begin: Path | None = None
 
     def run(self, stages: Sequence[str] = STAGES) -> None:
         """Runs the stages in their order."""
         self.work.mkdir(parents=True, exist_ok=True)
+        if self.begin:
+            unpacking.frozen(self.begin, self.recipe, self.work)
+            stages = [stage for stage in stages if stage not in unpacking.STAGES]
         for stage in STAGES:
             if stage in stages:
                 started = time.monotonic()
@@ -94,6 +100,8 @@ class Making:
     def pretraining(self) -> None:
         """The GPT."""
         mel_stats = codec.load(self.work, self.recipe)[1]
+        if self.begin:
+            unpacking.gpt(self.begin, self.recipe, self._lessons(mel_stats), self.work)
         pretraining.learn(
             self.recipe, self._speech, self._targets, mel_stats, self.work, self.device
         )
@@ -102,8 +110,7 @@ class Making:
         """The vocoder for the GPT's latents."""
         dvae, mel_stats = codec.load(self.work, self.recipe)
         pupil = pretraining.load(self.work, self.recipe).to(self.device)
-        heard = lessons.references(self._speech, self.recipe.pretrained)
-        taught = lessons.Lessons(self._targets, heard, mel_stats, self.recipe)
+        taught = self._lessons(mel_stats)
         voicing.tune(
             self.recipe, self._speech, taught, pupil, dvae.to(self.device), self.work, self.device
         )
@@ -127,6 +134,10 @@ class Making:
             digest = hashlib.sha256((self.to / name).read_bytes()).hexdigest()
             print(f"{digest}  {name}")
 
+    def _lessons(self, mel_stats: Tensor) -> lessons.Lessons:
+        heard = lessons.references(self._speech, self.recipe.pretrained)
+        return lessons.Lessons(self._targets, heard, mel_stats, self.recipe)
+
     @property
     def _speech(self) -> Speech:
         return Speech(self.work / "clips")
@@ -141,6 +152,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m train.base", description=__doc__)
     parser.add_argument("--work", type=Path, default=Path("train/output/base"))
     parser.add_argument("--to", type=Path, default=Path("train/output/demo"))
+    parser.add_argument("--from", dest="begin", type=Path, help="go on from this packed voice")
     parser.add_argument("--only", choices=STAGES, action="append", help="may be given again")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, help="fewer than cores where others work too")
@@ -149,7 +161,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     recipe = SHORT if arguments.short else FULL
-    making = Making(recipe, arguments.work, arguments.to, torch.device(arguments.device))
+    device = torch.device(arguments.device)
+    making = Making(recipe, arguments.work, arguments.to, device, begin=arguments.begin)
     try:
         making.run(arguments.only or STAGES)
     except SotaqueError as error:

@@ -47,14 +47,19 @@ class Pupil(nn.Module):
         grid = grid.index_copy(0, rows.text_slots, text).index_copy(0, rows.audio_slots, audio)
         return gpt.final_norm(gpt.gpt(grid.view(rows.rows, rows.length, -1))).flatten(0, 1)
 
+    def latent_pairs(self, hidden: Tensor, lesson: Lesson) -> Tensor:
+        """What the mel head reads of each code: its latent and the next one's [codes, 2 width]."""
+        slots = lesson.rows.audio_target_slots
+        real = lesson.rows.audio_targets != self.gpt.shape.audio_stop
+        after = (slots + 1).clamp(max=len(hidden) - 1)
+        return torch.cat((hidden[slots], hidden[after]), dim=1)[real]
+
     def losses(self, lesson: Lesson) -> dict[str, Tensor]:
         """Cross-entropies of text and audio, L1 of the mel."""
         hidden, rows = self.hidden(lesson), lesson.rows
         audio = hidden.index_select(0, rows.audio_target_slots)
         said = self.gpt.mel_head(audio)
-        real = rows.audio_targets != self.gpt.shape.audio_stop
-        after = hidden.index_select(0, (rows.audio_target_slots + 1).clamp(max=len(hidden) - 1))
-        mels = self.mel_head(torch.cat((audio, after), dim=1)[real])
+        mels = self.mel_head(self.latent_pairs(hidden, lesson))
         text = self.gpt.text_head(hidden.index_select(0, rows.text_target_slots))
         return {
             "text": F.cross_entropy(text.float(), rows.text_targets),
@@ -76,12 +81,12 @@ def learn(
     gpt = new_gpt(recipe.gpt, recipe.seed)
     pupil = Pupil(gpt).to(device)
     guide = Guide(gpt)
-    optimizers = _optimizers(pupil, stage.learning_rate)
-    parts: dict[str, pace.Stateful] = {"pupil": pupil, **optimizers}
+    named = optimizers(pupil, stage.learning_rate)
+    parts: dict[str, pace.Stateful] = {"pupil": pupil, **named}
     lessons = Lessons(targets, references(speech, recipe.pretrained), mel_stats, recipe)
     told: list[tuple[float, ...]] = []
     path = folder / "pretraining.pt"
-    both = list(optimizers.values())
+    both = list(named.values())
     counter = pace.steps(path, stage, parts, both, lambda _: _told(told, pupil, lessons))
     waiting: Iterator[Lesson] | None = None
     for step in counter:
@@ -89,7 +94,7 @@ def learn(
         told.append(_step(pupil, guide, both, next(waiting), step, recipe, device))
 
 
-def _optimizers(pupil: Pupil, rate: float) -> dict[str, torch.optim.Optimizer]:
+def optimizers(pupil: Pupil, rate: float) -> dict[str, torch.optim.Optimizer]:
     """Muon (https://kellerjordan.github.io/posts/muon) for the transformer's matrices, which learn
     with it in fewer steps; AdamW for everything else. One learning rate fits both."""
     matrices = [weight for weight in pupil.gpt.gpt.parameters() if weight.ndim == 2]
@@ -108,7 +113,7 @@ def _optimizers(pupil: Pupil, rate: float) -> dict[str, torch.optim.Optimizer]:
 def _step(
     pupil: Pupil,
     guide: Guide,
-    optimizers: Sequence[torch.optim.Optimizer],
+    both: Sequence[torch.optim.Optimizer],
     lesson: Lesson,
     step: int,
     recipe: BaseRecipe,
@@ -132,7 +137,7 @@ def _step(
     pupil.zero_grad(set_to_none=True)
     total.backward()
     nn.utils.clip_grad_norm_(pupil.parameters(), 1.0)
-    for optimizer in optimizers:
+    for optimizer in both:
         optimizer.step()
     return tuple(float(losses[name].detach()) for name in ("audio", "text", "mel", "guide"))
 

@@ -160,3 +160,16 @@ def test_the_rate_rises_and_falls() -> None:
     rates = [pace.rate(step, stage) for step in (0, 199, 600, 999)]
     assert rates[0] < 0.01 and rates[1] > 0.85 and rates[1] > rates[2] > rates[3]
     assert rates[3] == pytest.approx(0.02)
+
+
+def test_goes_on_from_a_packed_voice(made: Making, tmp_path: Path) -> None:
+    again = Making(SHORT, tmp_path, tmp_path / "demo", made.device, humming, begin=made.to)
+    (tmp_path / "clips").symlink_to(made.work / "clips")
+    again.run()
+    first, second = load(made.to), load(again.to)
+    codes = "codebook.embed"
+    kept, found = (torch.load(voice / "dvae.pth")[codes] for voice in (made.to, again.to))
+    torch.testing.assert_close(found, kept)
+    torch.testing.assert_close(second.mel_stats, first.mel_stats)
+    assert torch.load(tmp_path / "pretraining.pt")["step"] == SHORT.pretraining.steps
+    assert not torch.equal(second.gpt.mel_head.weight, first.gpt.mel_head.weight)
