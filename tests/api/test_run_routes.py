@@ -195,7 +195,8 @@ def test_requests_in_flight_finish_on_the_old_voice_and_none_fails(service: Runn
     threads = [threading.Thread(target=speak, args=(seed,)) for seed in range(4)]
     for thread in threads:
         thread.start()
-    service.wait_until(lambda: len(service.parts.engine.waiting.speaking) == 4)
+    # On a machine that hardly gets to run, the first may be answered before the last is asked.
+    service.wait_until(lambda: len(service.parts.engine.waiting.speaking) + len(answers) == 4)
     for epoch in (1, 2, 1, 2, 1):
         answer = service.client.post(f"/v1/runs/current/epochs/{epoch}/promote")
         assert answer.json() == {"served": {"run": "current", "epoch": epoch}}
