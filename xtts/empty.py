@@ -9,7 +9,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
+
+# `torch.nn.init.kaiming_normal_`, for Coqui's speaker encoder, asks no mode and draws with these.
+_DRAWING = frozenset({Tensor.normal_, Tensor.uniform_})
 
 
 @contextmanager
@@ -20,7 +24,7 @@ def without_weights() -> Iterator[None]:
 
 
 class _NothingDrawn(TorchFunctionMode):
-    """Every `torch.nn.init` function gives back its tensor as it is."""
+    """Every `torch.nn.init` function, and every draw, gives back its tensor as it is."""
 
     def __torch_function__(
         self,
@@ -30,6 +34,6 @@ class _NothingDrawn(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        if getattr(func, "__module__", None) == "torch.nn.init":
+        if getattr(func, "__module__", None) == "torch.nn.init" or func in _DRAWING:
             return kwargs["tensor"] if "tensor" in kwargs else args[0]
         return func(*args, **kwargs)

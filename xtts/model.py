@@ -65,8 +65,10 @@ class Model:
         if self.listener is None:
             yield self
             return
-        yield self.listener(self)
-        self.listener.rest()
+        try:
+            yield self.listener(self)
+        finally:
+            self.listener.rest()
 
     def load_gpt(self, state: Mapping[str, Tensor]) -> None:
         """Takes the learning part out of `state` (names as in `model.pth`); the rest stays.

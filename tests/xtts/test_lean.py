@@ -8,8 +8,8 @@ import torch
 from tests.models import tiny_base
 from xtts import bundle, lean, model, synthesis, voice
 from xtts.gpt import to_coqui
-from xtts.model import LISTENING
-from xtts.voice import Voice
+from xtts.model import LISTENING, Model
+from xtts.voice import Voice, VoiceError
 
 TEXT = "one two three."
 
@@ -68,3 +68,22 @@ def test_another_epoch_is_spoken_and_heard_with(
 def test_a_voice_is_opened_so(base_folder: Path) -> None:
     opened = bundle.open_voice(str(base_folder), precision="auto", low_memory=True)
     assert opened.model.listener is not None
+
+
+def test_who_listens_in_vain_is_let_go_too(base_folder: Path) -> None:
+    """A recording that is refused must not leave in memory what was loaded for it."""
+    found, rested = lean.load(base_folder, precision="fp32"), []
+    listener = found.listener
+
+    class Watched:
+        def __call__(self, speaking: Model) -> Model:
+            assert listener is not None
+            return listener(speaking)
+
+        of = staticmethod(lambda learned: listener)
+        rest = staticmethod(lambda: rested.append(True))
+
+    found.listener = Watched()
+    with pytest.raises(VoiceError), found.ears():
+        raise VoiceError("too short")
+    assert rested == [True]
