@@ -16,11 +16,8 @@ from xtts.cache import KeyValueCache
 from xtts.conditioning import NUM_LATENTS
 from xtts.faults import NotFinite
 from xtts.gpt import GPT
-from xtts.sizes import Decoding
+from xtts.sizes import PLACEHOLDER_ID, Decoding
 from xtts.step import Step
-
-# Coqui fills the prefix with this id, and its repetition penalty sees it.
-PLACEHOLDER_ID = 1
 
 
 class DecodingError(NotFinite):

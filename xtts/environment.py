@@ -55,7 +55,7 @@ def look(*, use_cache: bool = True) -> Environment:
     if devices:
         gpus = probe(use_cache=use_cache)
     return Environment(
-        cpu_count=_cpu_count(),
+        cpu_count=cpu_count(),
         cpu_has_bf16=_cpu_has_bf16(),
         memory_bytes=_memory_bytes(),
         in_container=in_container,
@@ -171,7 +171,7 @@ def oom_kills() -> int:
     return 0
 
 
-def _cpu_count() -> int:
+def cpu_count() -> int:
     """Cores that this process may use: its affinity, and a container's quota."""
     allowed = len(os.sched_getaffinity(0))
     quota = _read(CGROUP / "cpu.max").split()

@@ -16,11 +16,10 @@ from torch import Tensor, nn
 
 from xtts.empty import without_weights
 from xtts.environment import Choice
+from xtts.sizes import SMALLEST_ROUNDED_WIDTH
 
 KINDS = ("fp32", "int8", "int4")
 GROUP = 32
-# Smaller models are not bound by memory, and their rounding errors weigh more.
-SMALLEST_WIDTH = 512
 # A hair beyond what rounding can make of -1 .. 1.
 _ENDS = 1.0001
 # A kind that loses precision has to be faster by this much.
@@ -93,7 +92,8 @@ class Int4Linear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         multiply = torch.ops.aten._weight_int4pack_mm_for_cpu
         rows = x.reshape(-1, x.shape[-1]).bfloat16()
-        found: Tensor = multiply(rows, self._packed, GROUP, self._scales).float() + self._bias
+        # The sum is in float32, as if its bfloat16 part had been widened before.
+        found: Tensor = multiply(rows, self._packed, GROUP, self._scales) + self._bias
         return found.view(*x.shape[:-1], -1)
 
 
@@ -135,7 +135,7 @@ def short_type() -> torch.dtype:
 def choose(seconds: Mapping[str, float], width: int) -> Choice:
     """Which kind to speak with, from what one row took in each. Four bits are never chosen unasked:
     they are heard (docs/benchmarks.md)."""
-    if width < SMALLEST_WIDTH:
+    if width < SMALLEST_ROUNDED_WIDTH:
         return Choice("fp32", f"a width of {width} is not bound by memory")
     times = seconds["fp32"] / seconds["int8"]
     if times < WORTH:
@@ -146,7 +146,7 @@ def choose(seconds: Mapping[str, float], width: int) -> Choice:
 @cache
 def fastest(width: int) -> Choice:
     """Measures, for a transformer of this width, and chooses."""
-    if width < SMALLEST_WIDTH:
+    if width < SMALLEST_ROUNDED_WIDTH:
         return choose({}, width)
     return choose(measured(width), width)
 

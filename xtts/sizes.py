@@ -11,6 +11,12 @@ SAMPLES_PER_CODE = 1024
 # Codes and conditioning live at the one, the vocoder speaks at the other.
 CODE_RATE = 22_050
 VOCODER_RATE = 24_000
+# Coqui fills the prefix with this id, and its repetition penalty sees it.
+PLACEHOLDER_ID = 1
+# Pieces of a long text are faded at both ends, so that joining them makes no click.
+FADE_SECONDS = 0.005
+# Smaller models are not bound by memory, and rounding their weights is heard more.
+SMALLEST_ROUNDED_WIDTH = 512
 
 
 @dataclass(frozen=True)

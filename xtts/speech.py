@@ -13,8 +13,9 @@ from xtts.audio import VOCODER_RATE
 from xtts.chunks import ChunkedVocoder, chunk_codes
 from xtts.decoding import Utterance
 from xtts.model import Model
+from xtts.sizes import FADE_SECONDS, Decoding
 from xtts.slots import Slots
-from xtts.synthesis import FADE_SECONDS, checked, faded
+from xtts.synthesis import checked, faded
 from xtts.tempo import Tempo
 from xtts.voice import Voice
 
@@ -31,6 +32,12 @@ class Ask:
     speed: float = 1.0
     max_codes: int | None = None
 
+    def rules(self, own: Decoding) -> Decoding:
+        """How codes are drawn, where a model's own manner is `own`."""
+        if self.temperature is None:
+            return own
+        return replace(own, temperature=self.temperature, greedy=self.temperature == 0)
+
 
 class Speech:
     """Raises TextError when it is made from text that cannot be spoken."""
@@ -39,11 +46,7 @@ class Speech:
         self.model = model
         self.voice = voice
         self.ask = ask
-        rules = model.config.decoding
-        if ask.temperature is not None:
-            greedy = ask.temperature == 0
-            rules = replace(rules, temperature=ask.temperature, greedy=greedy)
-        self._rules = rules
+        self._rules = ask.rules(model.config.decoding)
         self._generator = torch.Generator(model.device).manual_seed(ask.seed)
         pieces = model.tokenizer.split(ask.text, ask.language)
         self._pieces = [model.tokenizer.encode(piece, ask.language) for piece in pieces]

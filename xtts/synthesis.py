@@ -13,11 +13,8 @@ from xtts.audio import VOCODER_RATE
 from xtts.chunks import ChunkedVocoder, chunk_codes
 from xtts.decoding import DecodingError, Utterance, codes_one_by_one
 from xtts.model import Model
-from xtts.sizes import Decoding
+from xtts.sizes import FADE_SECONDS, Decoding
 from xtts.voice import Voice
-
-# Pieces of a long text are faded at both ends, so that joining them makes no click.
-FADE_SECONDS = 0.005
 
 
 def speak(

@@ -5,16 +5,14 @@ from pathlib import Path
 
 from xtts import wav
 from xtts.config import ModelConfig
+from xtts.environment import cpu_count
 from xtts.onnx import folder as folders
 from xtts.onnx import model, speech
 from xtts.onnx.folder import OnnxError, OnnxVoice
 from xtts.onnx.model import Computing
 from xtts.onnx.speech import Manner, OnnxLatents
 from xtts.sessions import Options
-from xtts.sizes import VOCODER_RATE
-
-# As `xtts.quantised`: smaller models are not bound by memory, and rounding weighs more.
-SMALLEST_WIDTH = 512
+from xtts.sizes import SMALLEST_ROUNDED_WIDTH, VOCODER_RATE
 
 
 def speak(
@@ -33,9 +31,10 @@ def speak(
 
     Raises the errors of model, speech and hearing.
     """
-    said = folders.verified(folder)
     config = ModelConfig.read(folder)
+    said = folders.read(folder)
     how = computing(said, config, precision=precision, device=device, low=low_memory)
+    folders.verified(folder, how.kind)
     whose = _whose(folder, config, how, voice, reference)
     loaded = model.load(folder, how, verify=False)
     if loaded.status.message:
@@ -50,20 +49,31 @@ def computing(
     said: OnnxVoice, config: ModelConfig, *, precision: str, device: str, low: bool,
     threads: int | None = None,
 ) -> Computing:  # fmt: skip
-    """How to compute. Raises OnnxError for a precision that no export has."""
-    kind = precision
-    if precision == "auto":
-        narrow = config.gpt.width < SMALLEST_WIDTH
-        kind = "int8" if "int8" in said.kinds and (low or not narrow) else said.kinds[0]
-    if kind not in said.kinds:
-        raise OnnxError(
-            f"This ONNX voice speaks in {' and '.join(said.kinds)}, not in {kind}. Ask for one of "
-            "them with --precision or SPEAK_PRECISION, or export it again with --onnx all."
-        )
+    """How to compute. threads: None is as many as this process may use, one with `low`.
+
+    Raises OnnxError for a precision that this export has not.
+    """
+    kind = kind_of(precision, config.gpt.width, low=low, kinds=said.kinds)
     wish = "cpu" if device == "cpu" or (device == "auto" and kind == "int8") else device
     base = model.low_memory(threads or 1) if low else Computing()
-    options = base.options if low else Options(threads=threads or 0)
+    options = base.options if low else Options(threads=threads or cpu_count())
     return Computing(kind, wish, options, base.most_samples)
+
+
+def kind_of(
+    precision: str, width: int, *, low: bool, kinds: Sequence[str] = tuple(folders.GPT)
+) -> str:
+    """Which of these kinds a precision means. Raises OnnxError for one that is not among them."""
+    kind = precision
+    if precision == "auto":
+        rounded = low or width >= SMALLEST_ROUNDED_WIDTH
+        kind = "int8" if "int8" in kinds and rounded else kinds[0]
+    if kind not in kinds:
+        raise OnnxError(
+            f"This ONNX voice speaks in {' and '.join(kinds)}, not in {kind}. Ask for one of "
+            "them with --precision or SPEAK_PRECISION, or export it again with --onnx all."
+        )
+    return kind
 
 
 def _whose(

@@ -4,8 +4,6 @@ They take turns, a code each: with 8-bit weights one scale is taken of all that 
 so rows of a batch would change each other's sound. What a turn costs is told in docs/onnx.md.
 """
 
-from dataclasses import replace
-
 import torch
 
 from xtts.crowd import Said
@@ -42,10 +40,7 @@ class OnnxCrowd:
         """
         if not self.free:
             raise NoFreeSlotError(f"All {self._count} slots speak. Try again later.")
-        rules = self.model.config.decoding
-        if ask.temperature is not None:
-            greedy = ask.temperature == 0
-            rules = replace(rules, temperature=ask.temperature, greedy=greedy)
+        rules = ask.rules(self.model.config.decoding)
         manner = Manner(rules, ask.seed, ask.speed, ask.max_codes)
         self._speeches[name] = OnnxSpeech(self.model, voice, ask.text, ask.language, manner)
 

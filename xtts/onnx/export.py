@@ -155,12 +155,12 @@ def _copy(source: Path, path: Path) -> Written:
 
 
 def _bytes(spoken: model.Model, kinds: Sequence[str]) -> int:
-    counts = sum(tensor.numel() for tensor in spoken.gpt.state_dict().values())
-    frozen = sum(
-        tensor.numel() for part in (spoken.vocoder, spoken.speaker_encoder)
-        for tensor in part.state_dict().values()
-    )  # fmt: skip
-    return counts * sum({"fp32": 4, "int8": 1}[kind] for kind in kinds) + 4 * frozen
+    """Of the folder: the transformer once in each kind, all else in float32."""
+    parts = (spoken.gpt, spoken.vocoder, spoken.speaker_encoder)
+    whole = sum(tensor.numel() for part in parts for tensor in part.state_dict().values())
+    transformer = sum(parameter.numel() for parameter in spoken.gpt.gpt.parameters())
+    each = sum({"fp32": 4, "int8": 1}[kind] for kind in kinds)
+    return transformer * each + 4 * (whole - transformer)
 
 
 def _refuse_others(to: Path) -> None:

@@ -1,31 +1,49 @@
-"""`python -m xtts.onnx.export_child FOLDER TO [CHECKPOINT]`: an export in a process of its own, for
-`xtts.onnx.stage`; its last line on stderr is what went wrong."""
+"""`python -m xtts.onnx.export_child FOLDER TO [--kinds int8] [--checkpoint FILE]`: an export in a
+process of its own, for `xtts.onnx.exports`; its last line on stderr is what went wrong."""
 
+import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from xtts.errors import SotaqueError
+from xtts.onnx.folder import GPT
 
 
-def main(folder: Path, to: Path, checkpoint: Path | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Exports; the sentence of a fault goes to stderr."""
+    asked = _parser().parse_args(argv)
     try:
         from xtts.atomic import sha256_of
         from xtts.onnx import export
         from xtts.runs import read_checkpoint, reference_beside
 
-        if checkpoint is None:
-            source = export.source_of_folder(folder)
+        if asked.checkpoint is None:
+            source = export.source_of_folder(asked.folder)
         else:
-            learned = read_checkpoint(checkpoint).model
-            sha256, reference = sha256_of(checkpoint), reference_beside(checkpoint)
-            source = export.Source(folder, sha256, learned, reference)
-        export.export(source, to)
+            learned = read_checkpoint(asked.checkpoint).model
+            sha256, reference = sha256_of(asked.checkpoint), reference_beside(asked.checkpoint)
+            source = export.Source(asked.folder, sha256, learned, reference)
+        export.export(source, asked.to, asked.kinds)
     except SotaqueError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
+    except ImportError as error:
+        sys.stderr.write(
+            f"The package {error.name} is missing: .venv/bin/uv pip install -e '.[onnx]'\n"
+        )
+        return SotaqueError.exit_code
     return 0
 
 
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m xtts.onnx.export_child", description=__doc__)
+    parser.add_argument("folder", type=Path, help="the model's")
+    parser.add_argument("to", type=Path)
+    parser.add_argument("--kinds", nargs="+", choices=tuple(GPT), default=tuple(GPT))
+    parser.add_argument("--checkpoint", type=Path, help="whose learning part is taken")
+    return parser
+
+
 if __name__ == "__main__":
-    sys.exit(main(*map(Path, sys.argv[1:])))
+    sys.exit(main())

@@ -68,18 +68,29 @@ def read(folder: Path) -> OnnxVoice:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise OnnxError(f"{path} is damaged: {where} {first['msg']}. Export it again.") from error
+    if not found.kinds or not GPT.keys() >= set(found.kinds):
+        raise OnnxError(
+            f"{path} is damaged: kinds are {list(found.kinds)}, and allowed are {', '.join(GPT)}. "
+            "Export it again."
+        )
     if found.schema != SCHEMA:
         raise OnnxError(f"{path} has schema {found.schema}; this version reads {SCHEMA}.")
     return found
 
 
-def verified(folder: Path) -> OnnxVoice:
-    """As `read`, with every file compared with its hash. Raises OnnxError."""
+def verified(folder: Path, kind: str | None = None) -> OnnxVoice:
+    """As `read`, with every file compared with its hash; kind: the GPT in others is left alone,
+    1.5 GB that nobody is going to read. Raises OnnxError."""
     found = read(folder)
     needed = {VOCODER, EMBEDDINGS, "config.json", "vocab.json", *(GPT[k] for k in found.kinds)}
     if missing := needed - found.files.keys():
         raise OnnxError(f"{folder / NAME} does not name {min(missing)}. Export it again.")
-    if fault := fault_of(Manifest(epoch=0, step=0, files=found.files), folder):
+    others = {path for other, path in GPT.items() if kind not in (None, other)}
+    files = {
+        name: written for name, written in found.files.items()
+        if name.removesuffix(".data") not in others
+    }  # fmt: skip
+    if fault := fault_of(Manifest(epoch=0, step=0, files=files), folder):
         raise OnnxError(f"{fault} Export the voice again.")
     return found
 

@@ -31,7 +31,7 @@ class Computing:
     most_samples: int = MOST_SAMPLES
 
 
-def low_memory(threads: int = 0) -> Computing:
+def low_memory(threads: int = 1) -> Computing:
     """What LOW_MEMORY=on means here; docs/onnx.md says what each part saves and costs."""
     options = Options(threads=threads, arena=False, pattern=False, optimisation=Optimisation.BASIC)
     return Computing("int8", "cpu", options, SHORT_SAMPLES)
@@ -52,11 +52,11 @@ class OnnxModel:
 
 
 def load(folder: Path, how: Computing = Computing(), *, verify: bool = True) -> OnnxModel:
-    """Opens an ONNX voice. verify: every file is compared with its hash before.
+    """Opens an ONNX voice. verify: compares every file that it uses with its hash before.
 
     Raises OnnxError, ConfigError and the errors of `xtts.sessions`.
     """
-    voice = folders.verified(folder) if verify else folders.read(folder)
+    voice = folders.verified(folder, how.kind) if verify else folders.read(folder)
     config = ModelConfig.read(folder)
     tokenizer = Tokenizer(config, folder)
     gpt = sessions.open_session(folders.gpt_of(folder, how.kind), how.wish, how.options)
@@ -79,11 +79,13 @@ def read_voice(path: Path, config: ModelConfig) -> OnnxLatents:
             f"{path} holds no voice ({error}). Give a file that `python -m train export --onnx` or "
             "the API wrote: a voice is taken from a recording once."
         ) from error
-    wanted = (1, config.gpt.width)
-    finite = np.isfinite(latents).all() and np.isfinite(speaker).all()
-    if latents.shape[::2] != wanted or speaker.shape[::2] != (1, 1) or not finite:
+    wanted = (1, config.gpt.width), (1, config.speaker_encoder.embedding_width, 1)
+    if latents.shape[::2] != wanted[0] or speaker.shape != wanted[1]:
         raise OnnxError(
-            f"{path} is a voice of another model: its latents are {list(latents.shape)}, and this "
-            f"one's are [1, 32, {config.gpt.width}]."
+            f"{path} is a voice of another model: its latents are {list(latents.shape)} and its "
+            f"speaker {list(speaker.shape)}; this one's are [1, 32, {config.gpt.width}] and "
+            f"{list(wanted[1])}. Take one that was made with this model."
         )
+    if not (np.isfinite(latents).all() and np.isfinite(speaker).all()):
+        raise OnnxError(f"{path} holds values that are no numbers (NaN or infinite): make it anew.")
     return OnnxLatents(latents, speaker)

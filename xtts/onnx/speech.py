@@ -12,15 +12,12 @@ from xtts.chunk_sizes import chunk_codes
 from xtts.faults import NotFinite
 from xtts.onnx.sampling import choose
 from xtts.onnx.vocoder import OnnxChunks
-from xtts.sizes import VOCODER_RATE, Decoding
+from xtts.sizes import FADE_SECONDS, PLACEHOLDER_ID, VOCODER_RATE, Decoding
 
 if TYPE_CHECKING:
     from xtts.onnx.model import OnnxModel
 
 Array = np.ndarray[Any, Any]
-# As `xtts.decoding` and `xtts.synthesis` have them.
-PLACEHOLDER_ID = 1
-FADE_SECONDS = 0.005
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ class OnnxSpeech:
     ) -> None:
         self._model, self._voice, self._manner = model, voice, manner
         self._rules = manner.rules or model.config.decoding
-        self._random = np.random.default_rng(manner.seed)
+        self._random = np.random.default_rng(manner.seed % 2**64)  # none below 0
         tokenizer = model.tokenizer
         pieces = tokenizer.split(text, language)
         self._pieces = [tokenizer.encode(piece, language) for piece in pieces]

@@ -1,28 +1,25 @@
 """Which ONNX voice stands ready in the speaking child; as `xtts.stage` for torch.
 
-A voice that is no ONNX folder becomes one first, in a process of its own and once: the folder is
-kept beside the latents, by the SHA-256 of the weights.
+A voice that is no ONNX folder becomes one first, once (`xtts.onnx.exports`).
 """
 
-import subprocess
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from xtts import bundle
 from xtts.atomic import sha256_of
 from xtts.bases import DEMO, BundleError, base_of, locate_base
+from xtts.conditioning import NUM_LATENTS
 from xtts.config import ModelConfig
-from xtts.onnx import command, hearing, model
+from xtts.onnx import command, exports, hearing, model
 from xtts.onnx import folder as folders
 from xtts.onnx.crowd import OnnxCrowd
 from xtts.onnx.folder import OnnxError
 from xtts.onnx.model import Computing, OnnxModel
 from xtts.onnx.speech import OnnxLatents
-
-_EXPORT_SECONDS = 1800.0
 
 
 @dataclass(frozen=True)
@@ -31,10 +28,18 @@ class OnnxStanding:
 
     model: OnnxModel
     own: OnnxLatents | None
-    weights: str
     folder: Path
-    licence: str
     how: Computing
+
+    @property
+    def weights(self) -> str:
+        """SHA-256 of the learning part's file."""
+        return self.model.voice.weights
+
+    @property
+    def licence(self) -> str:
+        """Of the weights that it was made from."""
+        return self.model.voice.licence
 
     def told(self) -> dict[str, Any]:
         """What its parent needs to know."""
@@ -50,6 +55,13 @@ class OnnxStanding:
     def crowd(self, count: int) -> OnnxCrowd:
         """A place for so many to speak at once."""
         return OnnxCrowd(self.model, count)
+
+    def nobody(self) -> OnnxLatents:
+        """As `xtts.stage.Standing.nobody`."""
+        config = self.model.config
+        latents = np.zeros((1, NUM_LATENTS, config.gpt.width), np.float32)
+        speaker = np.zeros((1, config.speaker_encoder.embedding_width, 1), np.float32)
+        return OnnxLatents(latents, speaker)
 
     def voice_of(self, recording: Path, kept: Path | None) -> OnnxLatents:
         """The voice of an uploaded recording. Raises AudioError or VoiceError."""
@@ -76,16 +88,15 @@ def stand(
     """
     path = DEMO if name == "demo" else Path(name).expanduser()
     folder = path if folders.is_one(path) else _exported(path, base, asked, xtts_v2, tos_agreed)
-    said = folders.verified(folder)
     config = ModelConfig.read(folder)
     how = command.computing(
-        said, config, precision=asked.precision, device=asked.device, low=asked.low_memory,
-        threads=asked.threads,
+        folders.read(folder), config, precision=asked.precision, device=asked.device,
+        low=asked.low_memory, threads=asked.threads,
     )  # fmt: skip
-    loaded = model.load(folder, how, verify=False)
+    loaded = model.load(folder, how)
     stored = folder / folders.VOICE
     own = model.read_voice(stored, config) if stored.is_file() else None
-    return OnnxStanding(loaded, own, said.weights, folder, said.licence, how)
+    return OnnxStanding(loaded, own, folder, how)
 
 
 def _exported(path: Path, base: str | None, asked: Asked, xtts_v2: str, tos_agreed: bool) -> Path:
@@ -105,10 +116,9 @@ def _exported(path: Path, base: str | None, asked: Asked, xtts_v2: str, tos_agre
             f"There is no voice at {path}. Allowed are demo, the folder of a bundle, an ONNX "
             "folder, or a checkpoint_epoch_N.pt out of OUTPUT_DIR/checkpoints."
         )
-    to = asked.exports / sha256[:16]
-    if not folders.is_one(to):
-        _export_apart(source, weights, to)
-    return to
+    width = ModelConfig.read(source).gpt.width
+    kind = command.kind_of(asked.precision, width, low=asked.low_memory)
+    return exports.kept(asked.exports, exports.Needed(source, sha256, kind, weights))
 
 
 def _checked_folder(path: Path, xtts_v2: str, tos_agreed: bool) -> str:
@@ -118,17 +128,3 @@ def _checked_folder(path: Path, xtts_v2: str, tos_agreed: bool) -> str:
     elif path != DEMO:
         locate_base(str(path), tos_agreed=tos_agreed)
     return sha256_of(path / "model.pth")
-
-
-def _export_apart(
-    source: Path, weights: Path | None, to: Path, run: Callable[..., Any] = subprocess.run
-) -> None:
-    """In a process of its own: tracing takes gigabytes at full size, and gives none back."""
-    words = [sys.executable, "-m", "xtts.onnx.export_child", str(source), str(to)]
-    done = run(
-        [*words, str(weights)] if weights else words, capture_output=True, text=True,
-        timeout=_EXPORT_SECONDS, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        told = (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
-        raise OnnxError(f"{source} could not be exported as ONNX: {told}")

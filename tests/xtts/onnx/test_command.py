@@ -10,7 +10,7 @@ import torch
 from xtts import audio, latents, voice
 from xtts.__main__ import main
 from xtts.model import Model
-from xtts.onnx import hearing, model
+from xtts.onnx import command, hearing, model
 from xtts.onnx.model import Computing, OnnxModel
 from xtts.voice import Voice
 
@@ -71,3 +71,28 @@ def test_low_memory_rounds_bounds_threads_and_keeps_nothing() -> None:
         "int8", 1, False, False,
     )  # fmt: skip
     assert how.most_samples < Computing().most_samples
+
+
+def test_threads_are_those_that_this_process_may_use(
+    onnx_model: OnnxModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ONNX Runtime's own choice is every core of the machine, whatever a container allows."""
+    monkeypatch.setattr(command, "cpu_count", lambda: 3)
+
+    def asked(low: bool = False, threads: int | None = None) -> int:
+        said, config = onnx_model.voice, onnx_model.config
+        how = command.computing(
+            said, config, precision="auto", device="cpu", low=low, threads=threads
+        )
+        return how.options.threads
+
+    assert (asked(), asked(threads=2), asked(True), asked(True, 2)) == (3, 2, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("precision", "width", "low", "kind"),
+    [("auto", 1024, False, "int8"), ("auto", 256, False, "fp32"), ("auto", 256, True, "int8"),
+     ("fp32", 1024, True, "fp32"), ("int8", 64, False, "int8")],
+)  # fmt: skip
+def test_what_auto_means(precision: str, width: int, low: bool, kind: str) -> None:
+    assert command.kind_of(precision, width, low=low) == kind

@@ -1,6 +1,7 @@
 """What an export writes, refuses and leaves behind."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from xtts.config import ConfigError
 from xtts.model import Model
 from xtts.onnx import export, folder, model
 from xtts.onnx.folder import OnnxError
+from xtts.onnx.model import Computing
 
 
 def run(path: Path, *given: torch.Tensor) -> np.ndarray:
@@ -70,6 +72,18 @@ def test_the_voice_of_its_own_recording_is_in_it(tmp_path: Path, torch_model: Mo
         folder.gpt_of(tmp_path / "to", "fp32")
 
 
+@pytest.mark.parametrize("kinds", [("int8",), ("fp32",), ("fp32", "int8")])
+def test_the_space_that_it_takes_is_asked_for(
+    base_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kinds: tuple[str, ...]
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(export, "require_space", lambda folder, size, what: asked.append(size))
+    export.export(export.source_of_folder(base_folder), tmp_path / "to", kinds)
+    numbers = [path.stat().st_size for path in (tmp_path / "to").iterdir()
+               if path.suffix in (".data", ".npy")]  # fmt: skip
+    assert asked[0] == pytest.approx(sum(numbers), rel=0.15)
+
+
 def test_an_earlier_export_is_replaced_and_other_things_are_not(
     base_folder: Path, tmp_path: Path
 ) -> None:
@@ -100,6 +114,8 @@ def test_weights_of_another_model_are_refused(base_folder: Path, tmp_path: Path)
         (lambda at: (at / "gpt_int8.onnx.data").unlink(), "gpt_int8.onnx.data"),
         (lambda at: flip(at / "vocoder.onnx.data"), "vocoder.onnx.data"),
         (lambda at: unnamed(at, "vocoder.onnx"), "does not name vocoder.onnx"),
+        (lambda at: kinds(at, []), "kinds are []"),
+        (lambda at: kinds(at, ["int8", "int3"]), "kinds are ['int8', 'int3']"),
     ],
 )  # fmt: skip
 def test_a_folder_that_is_not_whole_is_refused(
@@ -107,14 +123,27 @@ def test_a_folder_that_is_not_whole_is_refused(
 ) -> None:  # type: ignore[no-untyped-def]
     copy = shutil.copytree(onnx_folder, tmp_path / "copy")
     harm(copy)
-    with pytest.raises(OnnxError, match=told.replace(".", r"\.")):
+    with pytest.raises(OnnxError, match=re.escape(told)):
         model.load(copy)
+
+
+def test_of_the_gpt_only_what_is_used_is_read(onnx_folder: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(onnx_folder, tmp_path / "copy")
+    flip(copy / "gpt.onnx.data")
+    assert model.load(copy, Computing("int8")).kind == "int8"
+    with pytest.raises(OnnxError, match=r"gpt\.onnx\.data"):
+        model.load(copy, Computing("fp32"))
 
 
 def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[1000] ^= 1
     path.write_bytes(content)
+
+
+def kinds(at: Path, told: list[str]) -> None:
+    said = json.loads((at / "onnx.json").read_text())
+    (at / "onnx.json").write_text(json.dumps({**said, "kinds": told}))
 
 
 def unnamed(at: Path, name: str) -> None:
@@ -128,6 +157,15 @@ def test_a_voice_of_another_model_is_refused(tmp_path: Path, onnx_model: model.O
         tmp_path / "v.safetensors", voice.Voice(torch.zeros(1, 32, 8), torch.zeros(1, 512, 1))
     )
     with pytest.raises(OnnxError, match="another model"):
+        model.read_voice(tmp_path / "v.safetensors", onnx_model.config)
+    latents.write(
+        tmp_path / "v.safetensors", voice.Voice(torch.zeros(1, 32, 64), torch.zeros(1, 256, 1))
+    )
+    with pytest.raises(OnnxError, match=r"its speaker \[1, 256, 1\]"):
+        model.read_voice(tmp_path / "v.safetensors", onnx_model.config)
+    wrong = voice.Voice(torch.full((1, 32, 64), torch.nan), torch.zeros(1, 512, 1))
+    latents.write(tmp_path / "v.safetensors", wrong)
+    with pytest.raises(OnnxError, match="no numbers"):
         model.read_voice(tmp_path / "v.safetensors", onnx_model.config)
     (tmp_path / "v.safetensors").write_bytes(b"nonsense")
     with pytest.raises(OnnxError, match="holds no voice"):
