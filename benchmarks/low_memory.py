@@ -3,7 +3,8 @@ together, with torch and with ONNX Runtime; beside Coqui's `Xtts` with `--coqui`
 
 Each row is a process of its own that loads, speaks one sentence, and reports its highest resident
 memory (the kernel's VmHWM, mapped files included), what is resident after speaking, and times.
-`--full` is XTTS-v2's size and 151 codes, 7 s. The base model and its export are kept with --folder.
+`--full` is XTTS-v2's size and 151 codes, 7 s; without it a small model, some 50 s of two quiet
+cores. The base model and its export are kept with --folder.
 """
 
 import argparse
@@ -26,7 +27,7 @@ def main(argv: Sequence[str]) -> int:
     names = [name for name in LEVERS if name != "coqui" or arguments.coqui]
     if arguments.rows:
         names = [name for name in names if any(word in name for word in arguments.rows.split(","))]
-    codes = arguments.codes or (151 if arguments.full else 40)
+    codes = arguments.codes or (151 if arguments.full else 12)
     with tempfile.TemporaryDirectory() as name:
         folder = bases.write(arguments.folder or Path(name) / "base", full=arguments.full)
         onnx_voice.folder_of(folder)

@@ -46,7 +46,9 @@ def main(name: str, folder: Path, codes: int, threads: int) -> dict[str, float]:
     loaded = time.perf_counter()
     samples = speaks()
     spoken = time.perf_counter()
-    memory = _memory()
+    memory = resident()
+    if name.startswith("onnx") and "torch" in sys.modules:
+        raise RuntimeError("torch was imported, so this is not what ONNX Runtime takes alone")
     return {
         "peak_gb": memory["VmHWM"], "rest_gb": memory["VmRSS"], "load": loaded - began,
         "speak": spoken - loaded, "cpu": time.process_time(),
@@ -108,7 +110,8 @@ def _onnx(name: str, folder: Path, codes: int, threads: int) -> Callable[[], int
     return lambda: len(speech.speak(loaded, voice, TEXT, "en", manner))
 
 
-def _memory() -> dict[str, float]:
+def resident() -> dict[str, float]:
+    """VmRSS, and VmHWM, the most there ever was: in 10^9 bytes, mapped files included."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     pairs = (line.split()[:2] for line in lines if line.startswith(("VmHWM", "VmRSS")))
     return {name.rstrip(":"): int(size) * 1024 / 1e9 for name, size in pairs}

@@ -1,4 +1,8 @@
-"""A base model as an ONNX voice, for the benchmarks that compare it with torch."""
+"""A base model as an ONNX voice, for the benchmarks that compare it with torch.
+
+torch is imported where its tensors are spoken of only: processes whose memory is measured are
+without it.
+"""
 
 import subprocess
 import sys
@@ -7,23 +11,27 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from xtts.onnx import model, speech
 from xtts.onnx.model import Computing, OnnxModel
 from xtts.onnx.speech import Manner, OnnxLatents
 from xtts.sessions import Options
-from xtts.voice import Voice
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from xtts.voice import Voice
 
 PREFIX = "onnx-"
 
 
-def folder_of(base: Path) -> Path:
-    """The ONNX voice beside a base model's folder; exported where it is missing, by a child."""
-    to = base.with_name(f"{base.name}-onnx")
+def folder_of(base: Path, to: Path | None = None) -> Path:
+    """The ONNX voice of a base model's folder; exported where it is missing, by a child. to: None
+    is beside it."""
+    to = to or base.with_name(f"{base.name}-onnx")
     if not (to / "onnx.json").is_file():
         words = [sys.executable, "-m", "xtts.onnx.export_child", str(base), str(to)]
         subprocess.run(words, check=True)
@@ -45,27 +53,37 @@ def whose(width: int) -> OnnxLatents:
     return OnnxLatents(latents, speaker / np.linalg.norm(speaker))
 
 
-def sayer(base: Path, heard: Voice, precision: str) -> Callable[..., Tensor]:
-    """`say(text, language, seed=…)` with a voice that torch has heard."""
+def sayer(
+    base: Path, heard: "Voice", precision: str, *, low: bool = False
+) -> "Callable[..., Tensor]":
+    """`say(text, language, seed=…)` with a voice that torch has heard; low: as LOW_MEMORY=on."""
+    import torch
+
     from xtts.onnx import export
 
     with tempfile.TemporaryDirectory() as name:
         kind = precision.removeprefix(PREFIX)
         export.export(export.source_of_folder(base), Path(name) / "voice", [kind])
-        loaded = model.load(Path(name) / "voice", Computing(kind, options=Options(threads=1)))
+        how = replace(model.low_memory(), kind=kind) if low else plainly(kind)
+        loaded = model.load(Path(name) / "voice", how)
     voice = OnnxLatents(heard.latents.numpy(), heard.speaker.numpy())
 
-    def say(text: str, language: str, *, seed: int) -> Tensor:
+    def say(text: str, language: str, *, seed: int) -> "Tensor":
         return torch.from_numpy(speech.speak(loaded, voice, text, language, Manner(seed=seed)))
 
     return say
+
+
+def plainly(kind: str, threads: int = 1) -> Computing:
+    """As it is served without LOW_MEMORY."""
+    return Computing(kind, options=Options(threads=threads))
 
 
 def contestant(
     base: Path, codes: int, kind: str, text: str, threads: int
 ) -> Callable[[], tuple[float, float]]:
     """Speaks a text with so many codes: seconds of the whole, and until a stream's first chunk."""
-    loaded = load(base, Computing(kind, options=Options(threads=threads)))
+    loaded = load(base, plainly(kind, threads))
     voice, manner = whose(loaded.config.gpt.width), Manner(max_codes=codes)
 
     def speaks() -> tuple[float, float]:

@@ -76,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--precision", default="fp32", help="fp32, int8, int4, auto, onnx-fp32 or onnx-int8"
     )
+    parser.add_argument("--low-memory", action="store_true", help="as LOW_MEMORY=on speaks")
     parser.add_argument("--json", action="store_true")
     return parser
 
@@ -88,12 +89,11 @@ def measured(arguments: argparse.Namespace, voice: str, sentences: Sequence[str]
     )
     source = [judges.teacher(voice, text) for text in sentences]
     own = judges.word_errors(sentences, [judges.words_heard(clip) for clip in source])
-    seeds = [
-        figures(spoken, source, sentences, judge)
-        for spoken in _spoken(
-            arguments.bundle, voice, sentences, arguments.seeds, arguments.precision
-        )
-    ]
+    spoken = _spoken(
+        arguments.bundle, voice, sentences, arguments.seeds, arguments.precision,
+        low=arguments.low_memory,
+    )  # fmt: skip
+    seeds = [figures(said, source, sentences, judge) for said in spoken]
     columns = [asdict(seed) for seed in seeds]
     names = [name for name in columns[0] if name != "lengths"]
     return {
@@ -131,7 +131,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def _spoken(
-    bundle: str, voice: str, sentences: Sequence[str], seeds: int, precision: str
+    bundle: str, voice: str, sentences: Sequence[str], seeds: int, precision: str, *, low: bool
 ) -> Iterator[list[Tensor]]:
     """The sentences of each seed in turn, at 16 kHz; `source` gives flite's own, once."""
     if bundle == "source":
@@ -142,12 +142,14 @@ def _spoken(
     from xtts.synthesis import speak
     from xtts.voice import from_reference
 
-    own = "fp32" if precision.startswith(onnx_voice.PREFIX) else precision
-    model = open_voice(bundle, precision=own).model
+    with_onnx = precision.startswith(onnx_voice.PREFIX)
+    own = "fp32" if with_onnx else precision
+    model = open_voice(bundle, precision=own, low_memory=low and not with_onnx).model
     reference = resample(judges.teacher(voice, REFERENCE_TEXT), SPEAKER_RATE, CODE_RATE)
     heard = from_reference(model, reference)
-    if precision.startswith(onnx_voice.PREFIX):
-        say = onnx_voice.sayer(DEMO if bundle == "demo" else Path(bundle), heard, precision)
+    if with_onnx:
+        folder = DEMO if bundle == "demo" else Path(bundle)
+        say = onnx_voice.sayer(folder, heard, precision, low=low)
     else:
         say = partial(speak, model, heard)
     for seed in range(seeds):

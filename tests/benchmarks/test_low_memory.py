@@ -3,6 +3,26 @@
 import pytest
 
 from benchmarks import bases, low_memory, onnx_voice
+from benchmarks.low_memory_child import _ONNX, _PLAIN
+from xtts.onnx import model
+from xtts.sessions import Options
+
+
+def test_each_row_pulls_one_lever_and_all_of_low_memory_have_their_row() -> None:
+    pulled: set[str] = set()
+    for name, (kind, levers, short) in _ONNX.items():
+        if kind == "fp32" and name != "onnx fp32, as it comes":
+            assert len(levers) + short == 1, name
+            assert all(value != {"threads": 2, **_PLAIN}.get(key) for key, value in levers.items())
+            pulled |= levers.keys() | ({"most_samples"} if short else set())
+    low, plain = model.low_memory(), model.Computing()
+    # Asleep is how it always is here; `_PLAIN` is ONNX Runtime's own way.
+    changed = {
+        name for name in vars(Options())
+        if getattr(low.options, name) != {**vars(plain.options), **_PLAIN}[name]
+    }  # fmt: skip
+    assert changed == {"threads", "spinning", "arena", "pattern", "optimisation"}
+    assert pulled == {*changed, "most_samples", "prepacking"}
 
 
 def test_a_child_that_fails_is_no_figure(tmp_path) -> None:

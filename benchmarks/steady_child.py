@@ -1,0 +1,76 @@
+"""One row of `benchmarks.steady`: speaks sentence after sentence, and prints what was resident."""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.low_memory_child import resident
+
+ROWS = ("torch", "torch LOW_MEMORY", "onnx", "onnx LOW_MEMORY")
+_WORDS = (
+    "the old man walked slowly along the river and thought about the long day while his dog ran in "
+    "front of him and found a silver coin behind the church early this morning."
+).split()
+Says = Callable[[str, int, int], int]
+
+
+def main(row: str, base: Path, voice: Path, count: int, threads: int) -> dict[str, Any]:
+    """base: the model's folder; voice: its ONNX export, with the latents of who speaks.
+
+    {resident_mb: after each sentence, audio_seconds, seconds}
+    """
+    low = row.endswith("LOW_MEMORY")
+    says = (_onnx if row.startswith("onnx") else _torch)(base, voice, threads, low)
+    started, samples, seen = time.perf_counter(), 0, []
+    for number in range(count):
+        samples += says(*sentence(number))
+        seen.append(round(1000 * resident()["VmRSS"], 1))
+    return {
+        "resident_mb": seen,
+        "audio_seconds": round(samples / 24_000, 1),
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+
+
+def sentence(number: int) -> tuple[str, int, int]:
+    """A text of 1 to 90 words, so some in several pieces; its seed; the most codes of a piece."""
+    length = 1 + 7 * number % 30 + (60 if number % 10 == 9 else 0)
+    words = [_WORDS[(number + place) % len(_WORDS)] for place in range(length)]
+    return " ".join(words), number, 6 + 11 * number % 60
+
+
+def _torch(base: Path, voice: Path, threads: int, low: bool) -> Says:
+    import torch
+
+    from xtts import latents, lean, model, synthesis
+
+    torch.set_num_threads(threads)
+    loaded = (lean if low else model).load(base, precision="auto")
+    whose = latents.read(voice, loaded)
+    if whose is None:
+        raise ValueError(f"{voice} holds no voice of this model")
+    return lambda text, seed, codes: len(
+        synthesis.speak(loaded, whose, text, "en", seed=seed, max_codes=codes)
+    )
+
+
+def _onnx(base: Path, voice: Path, threads: int, low: bool) -> Says:
+    from xtts.config import ModelConfig
+    from xtts.onnx import command, folder, model, speech
+
+    export, config = voice.parent, ModelConfig.read(base)
+    how = command.computing(
+        folder.read(export), config, precision="auto", device="cpu", low=low, threads=threads
+    )
+    loaded, whose = model.load(export, how), model.read_voice(voice, config)
+    return lambda text, seed, codes: len(
+        speech.speak(loaded, whose, text, "en", speech.Manner(seed=seed, max_codes=codes))
+    )
+
+
+if __name__ == "__main__":
+    row, base, voice, count, threads = sys.argv[1:]
+    print(json.dumps(main(row, Path(base), Path(voice), int(count), int(threads))))
