@@ -43,7 +43,7 @@ class ApiSettings(SharedSettings):
     voice: Annotated[Place | None, Means("latest, best, a bundle or a checkpoint")] = None
     """The voice that speaks. Empty is the latest epoch of OUTPUT_DIR, else the demo voice."""
     backend: Annotated[Literal["torch", "onnx"], Means("torch or onnx", words=True)] = "torch"
-    """What computes."""
+    """What computes. onnx exports a voice once, or takes a folder of `train export --onnx`."""
     low_memory: Switch = False
     """Takes less memory and more time: one or two speak at once, in 8-bit weights on a CPU."""
     voices_dir: Folder = Path("voices")
