@@ -13,13 +13,11 @@ from api import supervision
 from api.child import Child
 from api.errors import Refusal
 from api.openings import Openings
-from api.speaking import Ask, Spoken, digest_of, no_refusal, refusal_of
+from api.speaking import MICRO, Ask, Spoken, digest_of, no_refusal, refusal_of
 from api.supervision import Happened, Place
 from api.waiting import Job, Waiting
 from api.wishes import DEMO, How, Limits, Standing, Voice
 from xtts.worker_faults import WorkerFailed
-
-MICRO = Ask("Yes.", "", max_codes=12)
 
 
 class Engine:
@@ -54,10 +52,9 @@ class Engine:
         if self.closing:
             raise Refusal(503, "closing", "The service is being stopped.", retry_after=5)
         digest = digest_of(ask, recording or "")
-        deadline = now + self.limits.turn
         if no := self.waiting.refused(digest, now, now + self.limits.guess):
             raise no_refusal(no, self.limits)
-        return self._take_in(ask, recording, digest, now, deadline)
+        return self._take_in(ask, recording, digest)
 
     def cancel(self, spoken: Spoken) -> None:
         """The caller has gone: out of the queue, or out of the child within one step."""
@@ -104,19 +101,25 @@ class Engine:
     def state(self) -> supervision.State:
         return supervision.state(
             standing=self.standing is not None, started_once=self.started_once,
-            found=self.place, problem=self.problem or str(self.placed.get("reason_code", "")),
+            found=self.place, problem=self._trouble[0] or str(self.placed.get("reason_code", "")),
         )  # fmt: skip
 
     @property
     def reason_code(self) -> str:
         """Why it is not as asked for, as a word; "" when it is."""
-        placed = self.placed if self.standing else None
-        return supervision.reason_code(self.place, placed, self.problem_code, self.happened)
+        placed, (_, code) = self.placed if self.standing else None, self._trouble
+        return supervision.reason_code(self.place, placed, code, self.happened)
 
     @property
     def message(self) -> str:
-        standing = self.standing is not None
-        return supervision.message(self.place, self.placed, self.problem, standing, self.happened)
+        standing, (trouble, _) = self.standing is not None, self._trouble
+        return supervision.message(self.place, self.placed, trouble, standing, self.happened)
+
+    @property
+    def _trouble(self) -> tuple[str, str]:
+        """What is wrong with the voice, and its code: of the one that was wanted, else of this."""
+        known = self.problem, self.problem_code
+        return known if self.problem or not self.standing else self.standing.trouble
 
     # ---- what the supervisor does with it ----
 
@@ -156,11 +159,11 @@ class Engine:
         """Sends to the child whoever may speak now."""
         while self.child and self.standing and (job := self.waiting.next(time.monotonic())):
             spoken = self.spoken[job.name]
-            ask = asdict(spoken.ask)
-            ask["language"] = ask["language"] or self.standing.languages[0]
+            language = spoken.ask.language or self.standing.languages[0]
             self.child.send({
                 "do": "speak", "id": job.name, "key": self.standing.key,
-                "recording": spoken.recording, "ask": ask,
+                "recording": spoken.recording, "micro": job.micro,
+                "ask": asdict(spoken.ask) | {"language": language},
             })  # fmt: skip
             if not job.micro:
                 self.on_event("waited", seconds=time.monotonic() - job.arrived)
@@ -175,8 +178,7 @@ class Engine:
             return
         spoken = self.spoken.get(name)
         if say == "sound" and spoken is not None:
-            if not spoken.over:
-                spoken.put(body)
+            spoken.put(body)
         elif say in ("done", "failed", "cancelled"):
             self._ended(header, spoken)
 
@@ -198,25 +200,24 @@ class Engine:
 
     def expire(self) -> None:
         """Drops those whose time is up before they began."""
-        for job in self.waiting.expired(time.monotonic()):
+        now = time.monotonic()
+        for job in self.waiting.expired(now):
             if (spoken := self.spoken.pop(job.name, None)) is not None:
                 text = f"It was not this request's turn within {self.limits.deadline:g} s."
-                spoken.end(Refusal(503, "deadline", text, retry_after=5))
+                again = self.waiting.retry_seconds(now)
+                spoken.end(Refusal(503, "deadline", text, retry_after=again))
 
     def try_out(self) -> None:
         """A word of its own, when nobody has spoken for a while."""
         now = time.monotonic()
         silent = self.last_spoken is None or now - self.last_spoken > self.limits.micro
         trying = any(one.job.micro for one in self.spoken.values())
-        if self.standing is None or not silent or trying or self.waiting.speaking:
-            return
-        if self.standing.own_voice:
-            self._take_in(MICRO, None, "", now, now + self.limits.ready, micro=True)
+        if self.standing and silent and not trying and not self.waiting.speaking:
+            self._take_in(MICRO, None, "")
 
-    def _take_in(
-        self, ask: Ask, recording: str | None, digest: str, now: float, deadline: float,
-        micro: bool = False,
-    ) -> Spoken:  # fmt: skip
+    def _take_in(self, ask: Ask, recording: str | None, digest: str) -> Spoken:
+        now, micro = time.monotonic(), ask is MICRO
+        deadline = now + (self.limits.ready if micro else self.limits.turn)
         job = Job(f"s{next(self._names)}", digest, now, deadline, micro)
         spoken = self.spoken[job.name] = Spoken(job, ask, recording)
         self.waiting.enter(job)

@@ -31,6 +31,10 @@ class Ask:
     max_codes: int | None = None
 
 
+# The service's own word.
+MICRO = Ask("Yes.", "", max_codes=12)
+
+
 def digest_of(ask: Ask, recording: str) -> str:
     """What makes the sound of a request, as a hash: an input that kills is known by it."""
     text = json.dumps([asdict(ask), recording], sort_keys=True)
@@ -53,9 +57,10 @@ class Spoken:
         self.over = False
 
     def put(self, chunk: bytes) -> None:
-        """More sound."""
-        self.bytes += len(chunk)
-        self._queue.put_nowait(chunk)
+        """More sound, for a caller who is still there."""
+        if not self.over:
+            self.bytes += len(chunk)
+            self._queue.put_nowait(chunk)
 
     def end(self, refusal: Refusal | None = None) -> None:
         """No more sound, and why if it is not all."""

@@ -48,18 +48,28 @@ class Waiting:
         """Whether somebody who comes now would be in time, and welcome."""
         if self.deaths.get(digest, 0) >= DEADLY:
             return No("deadly_input")
-        wait = self.expected_wait()
         if len(self.queue) >= self.most:
-            return No("queue_full", math.ceil(max(1.0, wait)))
-        if now + wait > deadline:
-            return No("too_late", math.ceil(max(1.0, wait)))
+            return No("queue_full", self.retry_seconds(now))
+        if now + self.expected_wait(now) > deadline:
+            return No("too_late", self.retry_seconds(now))
         return None
 
-    def expected_wait(self) -> float:
+    def retry_seconds(self, now: float) -> int:
+        """When somebody who is refused may come again."""
+        return math.ceil(max(1.0, self.expected_wait(now)))
+
+    def expected_wait(self, now: float) -> float:
         """Seconds until somebody who comes now begins to speak: those in front of him, a round of
         slots at a time."""
         ahead = len(self.queue) + len(self.speaking) + 1 - self.slots
-        return max(0, math.ceil(ahead / self.slots)) * self.mean_seconds
+        return max(0, math.ceil(ahead / self.slots)) * self._pace(now)
+
+    def _pace(self, now: float) -> float:
+        """Seconds that a request takes: as long as they took lately, or as long as those who speak
+        have been at it, so that a machine that slows down is seen before anybody has finished."""
+        began = [job.began for job in self.speaking.values() if job.began is not None]
+        at_it = now - sum(began) / len(began) if began else 0.0
+        return max(self.mean_seconds, at_it)
 
     def enter(self, job: Job) -> None:
         """To the end of the queue; a try-out to its front."""

@@ -72,3 +72,10 @@ class Standing:
     own_voice: bool = True
     precision: str = ""
     placed: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def trouble(self) -> tuple[str, str]:
+        """Why it speaks but not as itself, and the code of that; empty where it does."""
+        if self.own_voice:
+            return "", ""
+        return "This voice has no recording of its own: ask for an uploaded voice", "no_reference"

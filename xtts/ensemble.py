@@ -100,17 +100,19 @@ class Ensemble:
         return iter(())
 
     def _speak(self, message: Mapping[str, Any]) -> Iterator[bytes]:
-        recording = message.get("recording")
-        standing = self._standing[message["key"]]
+        standing, recording = self._standing[message["key"]], message.get("recording")
         if recording is None:
-            yield from self._enter(message, standing.own)
+            nobody = standing.nobody() if message.get("micro") else None
+            yield from self._enter(message, standing.own or nobody)
         elif (found := self._voices.get((message["key"], recording))) is not None:
+            self._voices.move_to_end((message["key"], recording))
             yield from self._enter(message, found)
         else:
-            self._later(message, self._voice, message["key"], recording)
+            yield from self._listen(message)
 
     def _listen(self, message: Mapping[str, Any]) -> Iterator[bytes]:
-        self._later(message, self._voice, message["key"], message["recording"])
+        standing, path = self._standing[message["key"]], Path(message["recording"])
+        self._later(message, standing.voice_of, path, self._where.latents_folder)
         yield from ()
 
     def _cancel(self, message: Mapping[str, Any]) -> Iterator[bytes]:
@@ -118,20 +120,22 @@ class Ensemble:
         waiting = [one for one in self._pending if one.message.get("id") == name]
         self._pending = [one for one in self._pending if one not in waiting]
         left = [crowd.leave(name) for crowd in self._crowds.values()]
+        self._began.pop(name, None)
         if waiting or any(left):
             yield packed({"say": "cancelled", "id": name})
 
     def _enter(self, message: Mapping[str, Any], voice: Voice | None) -> Iterator[bytes]:
-        name = message["id"]
+        name, began = message["id"], time.perf_counter()
         if voice is None:
             reason = "This voice holds no recording of its own. Ask for an uploaded voice."
             yield _failed(name, "no_reference", reason)
             return
         try:
-            self._began[name] = time.perf_counter()
             self._crowds[message["key"]].enter(name, voice, Ask(**message["ask"]))
         except SotaqueError as error:
             yield from self._refused(name, error)
+        else:
+            self._began[name] = began
 
     def _refused(self, name: str, error: Exception) -> Iterator[bytes]:
         """A refusal is an answer to one; a fault of the device is raised, and ends the child."""
@@ -143,10 +147,12 @@ class Ensemble:
     def _told(self, said: Said) -> Iterator[bytes]:
         for chunk in said.chunks:
             yield packed({"say": "sound", "id": said.name}, pcm16(chunk))
+        if not said.done:
+            return
+        seconds = time.perf_counter() - self._began.pop(said.name)
         if said.error is not None:
             yield from self._refused(said.name, said.error)
-        elif said.done:
-            seconds = time.perf_counter() - self._began.pop(said.name, 0.0)
+        else:
             yield packed({"say": "done", "id": said.name, "codes": said.codes, "seconds": seconds})
 
     def _later(self, message: Mapping[str, Any], function: Any, *given: Any) -> None:
@@ -173,20 +179,19 @@ class Ensemble:
             self._standing[key] = found
             self._crowds[key] = found.crowd(self._slots)
             yield packed({"say": "opened", "id": name, "key": key, **found.told()})
-        elif message["do"] == "listen":
+            return
+        self._keep((key, message["recording"]), found)
+        if message["do"] == "listen":
             yield packed({"say": "heard", "id": name})
         else:
             yield from self._enter(message, found)
 
-    def _voice(self, key: str, recording: str) -> Voice:
-        """In the other thread: the voice of an uploaded recording."""
-        standing = self._standing[key]
-        path = Path(recording)
-        found = standing.voice_of(path, self._where.latents_folder)
-        self._voices[(key, recording)] = found
+    def _keep(self, known: tuple[str, str], voice: Voice) -> None:
+        """The voices of uploaded recordings, those that were asked for last."""
+        self._voices[known] = voice
+        self._voices.move_to_end(known)
         while len(self._voices) > _KEPT_VOICES:
             self._voices.popitem(last=False)
-        return found
 
 
 def _unreadable(error: Exception) -> dict[str, str] | None:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from xtts import quantised
+from xtts import chunks, quantised
 from xtts.config import ConfigError, ModelConfig
 from xtts.empty import without_weights
 from xtts.gpt import GPT, from_coqui
@@ -69,6 +69,11 @@ class Model:
             yield self.listener(self)
         finally:
             self.listener.rest()
+
+    def warm_up(self) -> None:
+        """Has made now what would be made while the first word is waited for (`xtts.chunks`)."""
+        width = self.config.speaker_encoder.embedding_width
+        chunks.prepare(self.vocoder, self.config.vocoder, width)
 
     def load_gpt(self, state: Mapping[str, Tensor]) -> None:
         """Takes the learning part out of `state` (names as in `model.pth`); the rest stays.

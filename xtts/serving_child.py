@@ -3,8 +3,9 @@
 Frames (`xtts.frames`) on stdin:
     {do: open, id, key, voice: {name, base, …}}        -> opened (licence, languages, …) | failed
     {do: close, key}                                   when nobody speaks with it any more
-    {do: speak, id, key, recording | null, ask: {text, language, seed, …}}
+    {do: speak, id, key, recording | null, micro, ask: {text, language, seed, …}}
                                                        -> sound …, done | failed | cancelled
+                 micro: the service's own word, said as nobody where there is no recording
     {do: listen, id, key, recording}                   -> heard | failed
     {do: cancel, id}                                   -> cancelled, unless it is over
 and on stdout, besides those: {say: ready} once, {say: alive} every second, and {say: fault} as the

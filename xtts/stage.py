@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from xtts import bundle, latents, lean
+from xtts import bundle, latents, lean, voice
 from xtts.atomic import sha256_of
 from xtts.bases import DEMO, BundleError, base_of, locate_base
 from xtts.crowd import Crowd
@@ -65,6 +65,10 @@ class Standing:
     def crowd(self, count: int) -> Crowd:
         """A place for so many to speak at once."""
         return Crowd(self.model, count)
+
+    def nobody(self) -> Voice:
+        """Who says the service's own word where there is no recording."""
+        return voice.nobody(self.model)
 
     def voice_of(self, recording: Path, kept: Path | None) -> Voice:
         """The voice of an uploaded recording. Raises AudioError or VoiceError."""
@@ -134,7 +138,9 @@ def _of_checkpoint(
 
 def _loaded(folder: Path, where: Computing) -> Model:
     loading = lean.load if where.low_memory else load
-    return loading(folder, where.device, where.mel_device, precision=where.precision)
+    found = loading(folder, where.device, where.mel_device, precision=where.precision)
+    found.warm_up()
+    return found
 
 
 def _standing(

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from xtts import audio
 from xtts.audio import CODE_RATE, SPEAKER_RATE, conditioning_mel, resample
+from xtts.conditioning import NUM_LATENTS
 from xtts.config import ModelConfig
 from xtts.errors import SotaqueError
 from xtts.model import Model
@@ -51,6 +52,14 @@ def from_reference(model: Model, waveform: Tensor) -> Voice:
     _check(waveform)
     with model.ears() as ears:
         return Voice(conditioning(ears, waveform), speaker(ears, waveform))
+
+
+def nobody(model: Model) -> Voice:
+    """Whom a service tries itself as where there is no recording: the whole way of a word, whatever
+    it sounds like."""
+    latents = torch.zeros(1, NUM_LATENTS, model.config.gpt.width, device=model.device)
+    width = model.config.speaker_encoder.embedding_width
+    return Voice(latents, torch.zeros(1, width, 1, device=model.device))
 
 
 @torch.inference_mode()

@@ -49,6 +49,7 @@ class FakeEnsemble:
             raise RuntimeError("no such library")
         self._speeches: dict[str, tuple[str, int, int]] = {}
         self._slots = arguments.slots
+        self._mute = set[str]()
 
     @property
     def busy(self) -> bool:
@@ -69,11 +70,17 @@ class FakeEnsemble:
                 return
             if is_deadly(voice):
                 os.kill(os.getpid(), signal.SIGSEGV)
+            if "mute" in voice:
+                self._mute.add(message["key"])
             yield packed({"say": "opened", "id": name, "licence": "free", "languages": ["en", "pt"],
-                          "sha256": sha_of(voice), "own_voice": True,
+                          "sha256": sha_of(voice), "own_voice": "mute" not in voice,
                           "precision": "fp32"})  # fmt: skip
         elif message["do"] == "speak":
             assert len(self._speeches) < self._slots
+            if message["key"] in self._mute and not (message["micro"] or message["recording"]):
+                yield packed({"say": "failed", "id": name, "reason_code": "no_reference",
+                              "reason": "It holds no recording of its own."})  # fmt: skip
+                return
             self._speeches[name] = (message["ask"]["text"], message["ask"]["seed"], 0)
         elif message["do"] == "cancel":
             if self._speeches.pop(name, None):

@@ -98,6 +98,19 @@ def test_a_voice_by_name_that_kills_leaves_the_demo_voice_and_the_reason(tmp_pat
         assert service.say("hello").status_code == 200
 
 
+def test_a_voice_without_a_recording_is_ready_and_says_what_is_missing(tmp_path: Path) -> None:
+    """Uploaded voices speak with it; a proxy that asks /readyz must not turn away from that."""
+    path = tmp_path / "mute.pt"
+    path.write_bytes(b"")
+    with running(settings_in(tmp_path, voice=str(path))) as service:
+        service.wait_ready()
+        assert service.client.get("/readyz").status_code == 200
+        status = service.client.get("/status").json()
+        assert (status["state"], status["reason_code"]) == ("degraded", "no_reference")
+        assert "ask for an uploaded voice" in status["message"]
+        assert code_of(service.say("hello")) == (409, "no_reference")
+
+
 def test_a_hang_is_ended(tmp_path: Path) -> None:
     with running(settings_in(tmp_path), limits=replace(QUICK, hang=1.5)) as service:
         service.wait_ready()

@@ -38,6 +38,20 @@ def test_who_cannot_be_in_time_is_refused_at_once() -> None:
     assert waiting.refused("d", 0.0, 9.1) is None
 
 
+def test_a_machine_that_slows_down_is_seen_before_anybody_has_finished() -> None:
+    """Whoever is taken in meanwhile would be dropped when his time is up."""
+    waiting = Waiting(slots=2, most=20, mean_seconds=1.0)
+    for name in "abcd":
+        waiting.enter(job(name))
+    waiting.next(0.0)
+    waiting.next(0.0)
+    assert waiting.refused("e", 1.0, 10.0) is None
+    assert waiting.refused("e", 6.0, 15.0) == No("too_late", 12)
+    waiting.said("a", 6.0)
+    waiting.next(6.0)  # two are at it, 6 s and 0 s
+    assert waiting.refused("e", 6.0, 15.0) is None
+
+
 def test_expired_jobs_are_dropped_before_they_begin() -> None:
     waiting = Waiting(slots=1, most=5)
     waiting.enter(job("a", deadline=5.0))

@@ -1,6 +1,7 @@
 """The speaking child with a tiny model: frames in, sound out, voices that change meanwhile."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -139,6 +140,20 @@ def test_another_voice_is_opened_while_one_speaks_and_that_one_finishes(
     talk.say("other", "b", seed=3)
     assert talk.until("done", "other")["pcm"]["other"] != before
     talk.send(do="close", key="b")
+
+
+def test_without_a_recording_it_says_its_own_word_and_nothing_else(
+    talk: Talk, folders: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(folders[0], tmp_path / "mute")
+    (folder / "reference.wav").unlink()
+    assert talk.open("m", folder)["own_voice"] is False
+    talk.say("asked", "m")
+    assert talk.until("done", "asked")["reason_code"] == "no_reference"
+    talk.send(do="speak", id="own", key="m", recording=None, micro=True, ask=ASK)
+    found = talk.until("done", "own")
+    assert found["say"] == "done" and len(found["pcm"]["own"]) > 2000
+    talk.send(do="close", key="m")
 
 
 def test_it_ends_with_its_parents_pipe(folders: tuple[Path, Path]) -> None:
