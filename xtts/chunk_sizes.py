@@ -2,6 +2,7 @@
 chunk is. Plain numbers, for whatever computes the sound.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -56,6 +57,15 @@ def chunk_codes() -> Iterator[float]:
     while True:
         yield codes
         codes = min(codes * GROWTH, MOST_CODES)
+
+
+def first_steps(shape: VocoderShape) -> int:
+    """How many steps the first chunk of a stream is made of: always the same, and narrower than
+    any window."""
+    wanted = FIRST_CODES * shape.steps_per_code * STEPS_PER_FRAME + reach(shape)
+    return next(
+        steps for codes in itertools.count() if (steps := settled_steps(codes, shape)) >= wanted
+    )
 
 
 class Window(NamedTuple):

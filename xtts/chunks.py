@@ -14,6 +14,7 @@ from xtts.chunk_sizes import (
     STEPS_PER_FRAME,
     WINDOW_SAMPLES,
     chunk_codes,
+    first_steps,
     reach,
     settled_steps,
     windows,
@@ -84,9 +85,12 @@ class ChunkedVocoder:
 
 @torch.inference_mode()
 def prepare(vocoder: Vocoder, shape: VocoderShape, speaker_width: int) -> None:
-    """Has the code made for every width before the first word is spoken."""
+    """Has the code made for every width, and for a stream's first chunk, before the first word is
+    spoken."""
+    if not vocoder.laid_out:
+        return
     weight = next(vocoder.parameters())
-    for width in vocoder_widths(vocoder, shape):
+    for width in (first_steps(shape), *vocoder_widths(vocoder, shape)):
         speaker = weight.new_zeros(1, speaker_width, 1)
         vocoder.sound(weight.new_zeros(1, vocoder.width, width), speaker)
 

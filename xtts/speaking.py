@@ -56,7 +56,7 @@ class Speaker:
     ) -> None:
         import torch
 
-        from xtts import chunks, model
+        from xtts import model
 
         if threads:
             torch.set_num_threads(threads)
@@ -64,10 +64,7 @@ class Speaker:
         self.base = base
         self.keep_weights = keep_weights
         self._model: Model = model.load(base, device, mel_device, precision=precision)
-        chunks.prepare(
-            self._model.vocoder, self._model.config.vocoder,
-            self._model.config.speaker_encoder.embedding_width,
-        )  # fmt: skip
+        self._model.warm_up()
         self._loaded: tuple[str, int] | None = ("", 0)
         self._let_go()
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.utils import parametrize
 
-from xtts.chunk_sizes import windows
+from xtts.chunk_sizes import first_steps, windows
 from xtts.chunks import ChunkedVocoder, chunk_codes, prepare, reach, settled_steps
 from xtts.sizes import VocoderShape
 from xtts.vocoder import Vocoder
@@ -109,7 +109,7 @@ def test_a_laid_out_vocoder_sees_few_widths_whatever_the_sentence() -> None:
     vocoder.sound = lambda steps, who: seen.add(steps.shape[2]) or sound(steps, who)
     prepare(vocoder, LIKE_PUBLISHED, 32)
     prepared = set(seen)
-    assert prepared == {64, 128, 192}
+    assert prepared == {first_steps(LIKE_PUBLISHED), 64, 128, 192}
     for codes in (16, 23, 50, 71, 90):
         chunked = ChunkedVocoder(vocoder, LIKE_PUBLISHED, speaker)
         chunked.add(torch.randn(codes, WIDTH))
@@ -117,4 +117,8 @@ def test_a_laid_out_vocoder_sees_few_widths_whatever_the_sentence() -> None:
         whole = vocoder.steps(torch.cat(chunked._latents)[None])
         wanted = sound(whole, speaker)[0]
         assert float((joined - wanted).norm() / wanted.norm()) < 1e-5
+    stream = ChunkedVocoder(vocoder, LIKE_PUBLISHED, speaker)
+    while stream.ready_codes() < next(chunk_codes()):
+        stream.add(torch.randn(1, WIDTH))
+    stream.speak()
     assert seen == prepared
