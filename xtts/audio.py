@@ -123,13 +123,20 @@ def declared_bytes(path: Path) -> int | None:
 
 
 def resample(waveform: Tensor, from_rate: int, to_rate: int) -> Tensor:
-    """`[..., samples]` at another rate, by the windowed sinc that Coqui uses too."""
+    """`[..., samples]` in float32 at another rate, by the windowed sinc that Coqui uses too."""
     if from_rate == to_rate:
         return waveform
-    from torchaudio.functional import resample as windowed_sinc
-
-    found: Tensor = windowed_sinc(waveform, from_rate, to_rate)
+    found: Tensor = _windowed_sinc(from_rate, to_rate)(waveform)
     return found
+
+
+# Between most rates a filter is some 100 kB, between the oddest that are read 27 MB.
+@lru_cache(maxsize=4)
+def _windowed_sinc(from_rate: int, to_rate: int) -> torch.nn.Module:
+    from torchaudio.transforms import Resample
+
+    # Computed in the waveform's type, as torchaudio's function does, so that the bits are the same.
+    return Resample(from_rate, to_rate, dtype=torch.float32)
 
 
 def write_wav(path: Path, waveform: Tensor, rate: int = VOCODER_RATE) -> None:

@@ -58,6 +58,24 @@ def test_every_usual_rate_is_resampled(tmp_path: Path, rate: int):
     assert int(spectrum.argmax()) == 1000
 
 
+def test_a_filter_is_made_once_and_says_the_same_bits(monkeypatch: pytest.MonkeyPatch):
+    from torchaudio import functional, transforms
+
+    made = []
+    build = transforms._transforms._get_sinc_resample_kernel
+    monkeypatch.setattr(
+        transforms._transforms,
+        "_get_sinc_resample_kernel",
+        lambda *given, **more: made.append(given[:2]) or build(*given, **more),
+    )
+    audio._windowed_sinc.cache_clear()
+    for number in range(3):
+        sound = torch.from_numpy(a_sound(0.3, RATE, seed=number))
+        found = audio.resample(sound, RATE, 16_000)
+        assert torch.equal(found, functional.resample(sound, RATE, 16_000))
+    assert made == [(RATE, 16_000)]
+
+
 def test_only_so_many_seconds_are_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A small FLAC may hold an hour: what is not wanted is not decoded."""
     path = tmp_path / "hour.flac"

@@ -10,7 +10,9 @@ import pytest
 from xtts import frames
 from xtts.ensemble import Ensemble
 from xtts.stage import Computing
+from xtts.text import TextError
 
+ASK = {"text": "…", "language": "en"}
 OPEN = {"do": "open", "id": "a1", "key": "v1", "voice": {"name": "demo"}}
 
 
@@ -38,6 +40,49 @@ def test_a_file_that_goes_while_it_is_opened_is_a_refusal(monkeypatch: pytest.Mo
     said = answer(Ensemble(Computing(), 1))
     assert (said["say"], said["reason_code"]) == ("failed", "refused")
     assert said["reason"] == "checkpoint_epoch_1.pt cannot be read (No such file or directory)."
+
+
+def test_the_voices_asked_for_last_are_kept_and_nobodys_beginning() -> None:
+    """Sixty-four voices; and of requests that were cancelled or refused nothing stays."""
+    ensemble = Ensemble(Computing(), 1)
+    ensemble._standing["v"], ensemble._crowds["v"] = Mute(), Refusing()
+
+    def speak(recording: str) -> None:
+        message = {"do": "speak", "id": recording, "key": "v", "recording": recording, "ask": ASK}
+        list(ensemble.take(message, b""))
+        while ensemble.waiting:
+            list(ensemble.step())
+            time.sleep(0.001)
+
+    for number in range(64):
+        speak(f"{number}.wav")
+    speak("0.wav")  # known: it moves to the end
+    speak("64.wav")
+    assert [name for _, name in ensemble._voices] == [
+        *(f"{number}.wav" for number in range(2, 64)), "0.wav", "64.wav",
+    ]  # fmt: skip
+    assert ensemble._began == {}
+
+
+class Mute:
+    """A standing voice whose voices are names."""
+
+    own = None
+
+    def voice_of(self, path: Path, _kept: object) -> str:
+        return path.name
+
+
+class Refusing:
+    """A crowd that nobody may enter."""
+
+    busy = False
+
+    def enter(self, *_: object) -> None:
+        raise TextError("nothing to speak")
+
+    def leave(self, _name: str) -> bool:
+        return False
 
 
 def test_any_other_error_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
