@@ -18,6 +18,7 @@ def spoken(seconds: float) -> dict[str, Any]:
     if opened.reference is None:
         raise SotaqueError("The embedded voice has no reference.wav; take the package whole.")
     heard = from_reference(opened.model, read(opened.model.config, opened.reference))
+    opened.model.warm_up()  # as in the worker and the service: it is no growth
     sentences = SENTENCES.read_text(encoding="utf-8").replace("\n", " ")
     resident, said, started = list[float](), 0.0, time.perf_counter()
     while said < seconds:

@@ -48,6 +48,7 @@ READS_ENVIRONMENT = {
     "xtts/doctor/looking.py": "what libraries and GPUs it chooses: that is what is judged",
     "xtts/worker_child.py": "SOTAQUE_WORKER_FAULT: tests make the worker fail",
     "xtts/threads.py": "sets how OpenMP waits, before torch starts it",
+    "xtts/memory.py": "sets how much oneDNN keeps, before torch computes",
 }
 
 

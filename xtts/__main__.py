@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xtts.errors import SotaqueError
+from xtts.memory import keep_few_shapes
 from xtts.threads import wait_asleep
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one verb; prints the sentence of a fault and returns its exit code."""
     wait_asleep()
+    keep_few_shapes()
     arguments = _parser().parse_args(argv)
     verbs = {"speak": _speak, "doctor": _doctor, "monitor": _monitor, "explain": _explain}
     verb = verbs[arguments.verb]

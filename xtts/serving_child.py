@@ -25,6 +25,7 @@ from typing import Any, BinaryIO, Protocol
 from xtts import frames
 from xtts.errors import SotaqueError
 from xtts.faults import GpuLost, leave
+from xtts.memory import keep_few_shapes
 from xtts.threads import wait_asleep
 from xtts.worker_child import die_with
 from xtts.worker_faults import answer_of
@@ -52,6 +53,7 @@ def main(new_speaker: Callable[[argparse.Namespace], Speaks] | None = None) -> i
     arguments = _arguments()
     die_with(arguments.parent)
     wait_asleep()
+    keep_few_shapes()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     inbox: queue.SimpleQueue[tuple[dict[str, Any], bytes] | None] = queue.SimpleQueue()

@@ -19,6 +19,7 @@ from typing import IO, Any, Protocol
 
 from xtts.errors import SotaqueError
 from xtts.faults import GpuLost, leave
+from xtts.memory import keep_few_shapes
 from xtts.speaking import SpeakRequest, Spoken
 from xtts.threads import wait_asleep
 from xtts.worker_faults import answer_of
@@ -38,6 +39,7 @@ def main(new_speaker: Callable[[argparse.Namespace], Speaks] | None = None) -> i
     arguments = _arguments()
     die_with(arguments.parent)
     wait_asleep()
+    keep_few_shapes()
     os.nice(arguments.nice)
     # A copy of fd 1 for the answers; whatever else is printed must not break the protocol.
     answers = os.fdopen(os.dup(1), "w", buffering=1)

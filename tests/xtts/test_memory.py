@@ -1,9 +1,12 @@
 """Memory given back: pages of a file come again, memory without a file behind it stays."""
 
 import mmap
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from xtts.memory import MappedFiles, give_back_freed
 
@@ -44,3 +47,23 @@ def test_code_and_memory_without_a_name_are_no_files(tmp_path: Path) -> None:
         "70000-80000 rw-p 00000000 00:00 0                          [heap]\n"
     )
     assert MappedFiles.look(maps).ranges == ((0x10000, 0x20000),)
+
+
+@pytest.mark.parametrize(("own", "known"), [(False, True), (True, False)])
+def test_onednn_keeps_the_code_of_few_shapes(own: bool, known: bool) -> None:
+    """Behind 200 widths, 800 shapes with what turns them, code for the first one has to be made
+    again, or was kept with the rest."""
+    program = (
+        "import sys; from xtts.memory import keep_few_shapes\n"
+        f"if {own}: keep_few_shapes()\n"
+        "import torch\n"
+        "conv = torch.nn.Conv2d(16, 16, (1, 7)).requires_grad_(False)\n"
+        # torch does a small one of a single row by itself.
+        "for width in range(16, 216): conv(torch.zeros(2, 16, 1, width))\n"
+        "with torch.backends.mkldnn.verbose(2): conv(torch.zeros(2, 16, 1, 16))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
+    )
+    made = [line for line in done.stdout.splitlines() if ",convolution," in line]
+    assert made and any("cache_hit" in line for line in made) is known, done.stdout

@@ -1,0 +1,38 @@
+"""The light path: what is not imported for speaking, however many packages could bring it."""
+
+import subprocess
+import sys
+
+import pytest
+
+# Each takes 0.1 s to seconds, and Coqui's own way to speak imports most of them.
+HEAVY = {
+    "transformers", "pandas", "matplotlib", "sklearn", "numba", "sympy", "networkx", "tensorboard",
+    "onnxruntime", "onnx", "gruut", "spacy", "torchcodec", "datasets", "fastapi", "tensorflow",
+}  # fmt: skip
+SPEAKS = """
+from xtts.bundle import open_voice
+from xtts.synthesis import speak
+from xtts.voice import from_reference, read
+opened = open_voice("demo", precision="auto")
+heard = from_reference(opened.model, read(opened.model.config, opened.reference))
+assert len(speak(opened.model, heard, "Yes.", "en", max_codes=4))
+"""
+SERVES = """
+import xtts.serving_child, xtts.ensemble, xtts.stage
+from xtts.stage import Computing, Wanted, stand
+assert stand(Wanted("demo"), Computing(threads=1), {}).own
+"""
+
+
+@pytest.mark.parametrize("program", [SPEAKS, SERVES], ids=["a sentence", "a voice to serve"])
+def test_nothing_heavy_is_imported_to_speak(program: str) -> None:
+    told = "import sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}\n{told}\nassert 'torch._dynamo' not in sys.modules"],
+        capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.split())
+    assert {"torch", "xtts"} <= loaded
+    assert loaded & HEAVY == set()
