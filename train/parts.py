@@ -167,6 +167,7 @@ class Parts:
         raised."""
         if not self.unspoken or not self.writer.idle:
             return
+        self.telling.look()  # a sample is no part of an interval's steps
         epoch = self.unspoken.pop()
         with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
             if saved := self.writer.finish():

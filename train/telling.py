@@ -41,6 +41,9 @@ class Telling:
 
     def add(self, taken: Taken) -> None:
         """Raises NonFiniteError, where it looks."""
+        if not self.kept:
+            # Validation and samples, since the last look, are no step's time.
+            self.since = time.perf_counter() - taken.step_seconds
         self.kept.append(taken)
         if isinstance(taken.result, StepResult) or taken.step % self.log_every == 0:
             self.look()
@@ -59,4 +62,3 @@ class Telling:
                 taken.epoch, taken.number, taken.step, taken.batch, result, taken.waited_seconds,
                 took, taken.names, taken.flops,
             )  # fmt: skip
-        self.since = time.perf_counter()

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 import torch
 
+from train import data
 from train.batches import Batch, BatchError, Batches, Conditions
 from train.clips import Clip
 from xtts.sizes import GPTShape
@@ -311,8 +313,19 @@ def long_tailed(count: int) -> list[Clip]:
     ]
 
 
+def as_long_as_the_demo(count: int) -> list[Clip]:
+    """The lengths of the recordings in the package."""
+    paths = sorted((Path(data.__file__).parent / "demo" / "wavs").glob("*"))[:count]
+    seconds = [soundfile.info(path).duration for path in paths]
+    return [
+        Clip(**{**vars(clip), "seconds": s})
+        for clip, s in zip(some_clips(len(paths)), seconds, strict=True)
+    ]
+
+
 @pytest.mark.parametrize("bucketing", [True, False])
-def test_a_batch_has_no_padding_however_long_the_tail_is(bucketing: bool):
-    batches = made(long_tailed(300), batch_seconds=40.0, bucketing=bucketing)
+@pytest.mark.parametrize(("lengths", "count"), [(long_tailed, 300), (as_long_as_the_demo, 80)])
+def test_a_batch_has_no_padding_however_long_the_tail_is(lengths, count: int, bucketing: bool):
+    batches = made(lengths(count), batch_seconds=40.0, bucketing=bucketing)
     for batch in itertools.islice(batches.epoch(1), 10):
         assert batch.rows.used == batch.rows.rows * batch.rows.length

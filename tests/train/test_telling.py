@@ -1,5 +1,6 @@
 """Steps are told at once where looking is free, else together at the log interval."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,8 +27,14 @@ class FakeLogs:
     def __init__(self) -> None:
         self.told: list[tuple[int, float]] = []
 
-    def step(self, epoch: int, number: int, step: int, batch: Any, result: StepResult, *_: Any):
+        self.seconds: list[float] = []
+
+    def step(
+        self, epoch: int, number: int, step: int, batch: Any, result: StepResult, waited: float,
+        took: float, *_: Any,
+    ) -> None:  # fmt: skip
         self.told.append((step, result.loss))
+        self.seconds.append(took)
 
 
 def taken(step: int, result: StepResult | Unseen) -> Taken:
@@ -59,3 +66,18 @@ def test_the_device_is_looked_at_once_an_interval_and_no_step_is_lost():
     assert logs.told == [(step, float(step)) for step in range(1, 11)]
     telling.look()
     assert len(logs.told) == 10
+
+
+def test_what_happens_between_two_intervals_is_no_steps_time(monkeypatch):
+    """A validation of 1,000 s behind the third of four steps of 2 s each."""
+    now = 0.0
+    monkeypatch.setattr("train.telling.time.perf_counter", lambda: now)
+    telling, _, logs = a_telling(log_every=100)
+    for step in range(1, 5):
+        now += 2.0
+        telling.add(replace(taken(step, unseen(step)), step_seconds=2.0))
+        if step == 3:
+            telling.look()
+            now += 1000.0
+    telling.look()
+    assert logs.seconds == [2.0] * 4
