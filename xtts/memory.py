@@ -13,7 +13,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-
 # The vocoder's four widths are 196 layers; the rest is for references and very short sentences.
 _KEPT_SHAPES = 320
 

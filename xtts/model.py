@@ -191,7 +191,7 @@ def _quantise(gpt: GPT, found: dict[str, Tensor], kind: str, files: MappedFiles)
         for name, module in zip(names, pool.map(packed, names), strict=True):
             parent, _, own = name.rpartition(".")
             setattr(gpt.gpt.get_submodule(parent), own, module)
-    gpt.gpt.cache_type = quantised.short_type()
+    gpt.gpt.cache_type = quantised.memory_type()
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -101,3 +101,26 @@ def test_a_model_speaks_with_int8_and_takes_other_weights(base_folder: Path) -> 
         speak(small, voice, "a thin hat", "en", seed=1)
     small.load_gpt(read_tensors(base_folder / "model.pth"))
     assert torch.equal(speak(small, voice, "a thin hat", "en", seed=1), before)
+
+
+@pytest.mark.parametrize(
+    ("avx512", "amx", "vocoder", "memory"),
+    [
+        (False, False, torch.float32, torch.float32),
+        (True, False, torch.bfloat16, torch.float32),
+        (True, True, torch.bfloat16, torch.bfloat16),
+    ],
+)
+def test_bfloat16_is_taken_where_it_is_quicker(
+    monkeypatch: pytest.MonkeyPatch,
+    base_folder: Path,
+    avx512: bool,
+    amx: bool,
+    vocoder: torch.dtype,
+    memory: torch.dtype,
+) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    loaded = load(base_folder, precision="int8")
+    assert loaded.gpt.gpt.new_cache(1, 4).entries.dtype == memory
+    assert next(loaded.vocoder.parameters()).dtype == vocoder
