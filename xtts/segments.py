@@ -7,6 +7,7 @@ attention alone (some 4 % of the products of a step of XTTS-v2). Both give the n
 stand in padded rows.
 """
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -106,8 +107,14 @@ def causal(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     time = queries.shape[2]
     if queries.dtype == torch.float32 or time > LONGEST_WRITTEN_OUT:
         return F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
-    later = torch.full((time, time), -torch.inf, dtype=queries.dtype).triu(1)
-    return attention(queries, keys, values, later)
+    return attention(queries, keys, values, _later(queries.dtype)[:time, :time])
+
+
+@functools.lru_cache(maxsize=2)
+def _later(dtype: torch.dtype) -> Tensor:
+    """What may not be seen yet, for the longest clip: made once, every layer takes its corner."""
+    with torch.inference_mode(False):
+        return torch.full((LONGEST_WRITTEN_OUT,) * 2, -torch.inf, dtype=dtype).triu(1)
 
 
 def attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -12,6 +12,24 @@ from torch.nn import functional as F
 from xtts.cache import Cache, KeyValueCache
 
 
+class Dropout(nn.Dropout):
+    """Dropout whose draws cost a CPU little: 16 bits decide about each value.
+
+    torch's own draws value by value in one thread: 4.3 ms for 790 positions of 1,024, this 0.7. The
+    share is rounded to 1/65,536, and what is kept is scaled by the rounded one, so that the mean
+    stays. Elsewhere it is torch's.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not self.training or self.p == 0 or input.device.type != "cpu":
+            return super().forward(input)
+        dropped = min(round(self.p * 2**16), 2**16 - 1)
+        bits = torch.empty(-(-input.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+        kept = bits.view(torch.int16)[: input.numel()].ge_(dropped - 2**15)
+        scale = 2**16 / (2**16 - dropped)
+        return input * kept.to(input.dtype).mul_(scale).view(input.shape)
+
+
 class Attention(nn.Module):
     """Causal self-attention. No dropout on the attention weights: no flash kernel has it on a CPU,
     so that training and speaking run the same arithmetic."""
@@ -21,7 +39,7 @@ class Attention(nn.Module):
         self.heads = heads
         self.c_attn = nn.Linear(width, 3 * width)
         self.c_proj = nn.Linear(width, width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, cache: Cache | None, layer: int) -> Tensor:
         batch, time, width = x.shape
@@ -44,7 +62,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.c_fc = nn.Linear(width, 4 * width)
         self.c_proj = nn.Linear(4 * width, width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.dropout(self.c_proj(F.gelu(self.c_fc(x), approximate="tanh")))
@@ -77,7 +95,7 @@ class Transformer(nn.Module):
             raise ValueError(f"width {width} is not a multiple of {heads} heads")
         self.heads = heads
         self.width = width
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.h = nn.ModuleList(Block(width, heads, dropout) for _ in range(layers))
         self.ln_f = nn.LayerNorm(width)
         self.cache_type = torch.float32
