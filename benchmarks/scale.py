@@ -53,7 +53,7 @@ def measured(count: int) -> dict[str, float]:
         write(folder, base, count)
         settings = TrainSettings(dataset_dir=folder / "data", cache_dir=folder / "cache")
         dataset.read(settings, tokenizer, config.gpt)  # remembers texts and sounds
-        before, clock = memory_bytes(), time.perf_counter()
+        before, clock, used = memory_bytes(), time.perf_counter(), time.process_time()
         data = dataset.read(settings, tokenizer, config.gpt)
         read = time.perf_counter()
         found = features.build(data, base, config, settings.cache_dir)
@@ -63,15 +63,15 @@ def measured(count: int) -> dict[str, float]:
             stop_input=config.stop_input_trained, conditions=Conditions("other_clip", data.train),
         )  # fmt: skip
         planned = batches.plan(1)
-        plan = time.perf_counter()
+        plan, used = time.perf_counter(), time.process_time() - used
         for group in planned[:5]:
             batches.batch(1, group)
         batch = (time.perf_counter() - plan) / len(planned[:5])
         return {
             "clips": count, "used": len(data.clips), "read_seconds": read - clock,
             "cache_seconds": built - read, "plan_seconds": plan - built,
-            "start_seconds": plan - clock, "batch_milliseconds": 1e3 * batch,
-            "memory_mb": (memory_bytes() - before) / 1e6,
+            "start_seconds": plan - clock, "start_cpu_seconds": used,
+            "batch_milliseconds": 1e3 * batch, "memory_mb": (memory_bytes() - before) / 1e6,
         }  # fmt: skip
 
 
@@ -130,13 +130,14 @@ def memory_bytes() -> int:
 def told(rows: Sequence[dict[str, float]]) -> str:
     """The table."""
     lines = [
-        f"{'clips':>8} {'used':>8} {'read':>8} {'cache':>8} {'plan':>8} {'start':>8} {'batch':>9} "
-        f"{'memory':>9}"
+        f"{'clips':>8} {'used':>8} {'read':>8} {'cache':>8} {'plan':>8} {'start':>8} {'CPU':>8} "
+        f"{'batch':>9} {'memory':>9}"
     ]
     lines += [
         f"{row['clips']:8.0f} {row['used']:8.0f} {row['read_seconds']:6.2f} s "
         f"{row['cache_seconds']:6.2f} s {row['plan_seconds']:6.2f} s {row['start_seconds']:6.2f} s "
-        f"{row['batch_milliseconds']:6.1f} ms {row['memory_mb']:6.0f} MB"
+        f"{row['start_cpu_seconds']:6.2f} s {row['batch_milliseconds']:6.1f} ms "
+        f"{row['memory_mb']:6.0f} MB"
         for row in rows
     ]
     return "\n".join(lines)

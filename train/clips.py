@@ -5,6 +5,7 @@ second start does neither.
 """
 
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -84,7 +85,7 @@ def heard(entry: Entry, sounds: Remembered, longest: float) -> Sound:
         status = entry.path.stat()
     except OSError:
         return Sound(seen=f"no file {entry.path}", allowed=READABLE)
-    key = f"{entry.path.resolve()}|{status.st_size}|{status.st_mtime_ns}"
+    key = f"{os.path.realpath(entry.path)}|{status.st_size}|{status.st_mtime_ns}"
     known = sounds.get(key)
     if known is None:
         try:

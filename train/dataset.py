@@ -5,6 +5,7 @@ remembered in the cache folder, so that a second start decodes nothing.
 """
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ VALIDATION_SHARE = 0.05
 MOST_VALIDATION_CLIPS = 64
 FEWEST_CLIPS_TO_SPLIT = 8
 _MOST_REFUSALS_SHOWN = 20
+# Clips for a thread at once: to hand over one that is known costs more than to look at it.
+_PORTION = 16
 
 
 @dataclass(frozen=True)
@@ -97,9 +100,11 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
 
 def _all_heard(entries: Sequence[Entry], sounds: Remembered, longest: float) -> list[Sound]:
     """The recording of every row; what was found out is kept even when somebody stops it."""
+    portions = (entries[start : start + _PORTION] for start in range(0, len(entries), _PORTION))
     try:
         with ThreadPoolExecutor() as pool:  # decoding leaves the interpreter's lock
-            found = pool.map(lambda entry: heard(entry, sounds, longest), entries)
+            lists = pool.map(lambda some: [heard(one, sounds, longest) for one in some], portions)
+            found = itertools.chain.from_iterable(lists)
             return list(counted(found, len(entries), "Looking at clips", patience_seconds=2.0))
     finally:
         sounds.save()
