@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from xtts.audio import VOCODER_RATE
 from xtts.chunks import ChunkedVocoder, chunk_codes
 from xtts.decoding import Utterance
+from xtts.fading import Fade
 from xtts.model import Model
-from xtts.sizes import FADE_SECONDS, Decoding
+from xtts.sizes import Decoding
 from xtts.slots import Slots
-from xtts.synthesis import checked, faded
+from xtts.synthesis import checked
 from xtts.tempo import Tempo
 from xtts.voice import Voice
 
@@ -114,31 +114,3 @@ class Speech:
     def _pushed(self, chunk: Tensor) -> Tensor:
         chunk = checked(chunk)
         return chunk if self._fade is None else self._fade.push(chunk)
-
-
-class Fade:
-    """As `xtts.synthesis.faded_stream`, of chunks that are pushed: 5 ms at both ends of a piece."""
-
-    def __init__(self) -> None:
-        self._length = int(FADE_SECONDS * VOCODER_RATE)
-        self._held = torch.zeros(0)
-        self._begun = False
-
-    def push(self, chunk: Tensor) -> Tensor:
-        """What can be said; the last 5 ms are held back."""
-        self._held = torch.cat((self._held, chunk))
-        if len(self._held) <= 2 * self._length:
-            return torch.zeros(0)
-        said, self._held = self._held[: -self._length], self._held[-self._length :].clone()
-        if not self._begun:
-            said = said.clone()
-            said[: self._length] *= torch.linspace(0.0, 1.0, self._length)
-            self._begun = True
-        return said
-
-    def end(self) -> Tensor:
-        """The held end of the piece, faded out."""
-        if not self._begun:
-            return faded(self._held)
-        self._held[-self._length :] *= torch.linspace(1.0, 0.0, self._length)
-        return self._held

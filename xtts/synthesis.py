@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from xtts.audio import VOCODER_RATE
 from xtts.chunks import ChunkedVocoder, chunk_codes
 from xtts.decoding import DecodingError, Utterance, codes_one_by_one
+from xtts.fading import faded, faded_stream
 from xtts.model import Model
-from xtts.sizes import FADE_SECONDS, Decoding
+from xtts.sizes import Decoding
 from xtts.voice import Voice
 
 
@@ -125,36 +125,3 @@ def checked(waveform: Tensor) -> Tensor:
             "files are damaged. Try DEVICE=cpu."
         )
     return waveform
-
-
-def faded(waveform: Tensor) -> Tensor:
-    """The waveform with its first and last 5 ms faded."""
-    length = min(int(FADE_SECONDS * VOCODER_RATE), len(waveform) // 2)
-    ramp = _ramp(length)
-    faded_waveform = waveform.clone()
-    faded_waveform[:length] *= ramp
-    faded_waveform[len(waveform) - length :] *= ramp.flip(0)
-    return faded_waveform
-
-
-def _ramp(length: int) -> Tensor:
-    return torch.linspace(0.0, 1.0, length)
-
-
-def faded_stream(chunks: Iterator[Tensor]) -> Iterator[Tensor]:
-    """As `faded`, of a waveform that comes in chunks: the last 5 ms are held back until the end."""
-    length = int(FADE_SECONDS * VOCODER_RATE)
-    held = torch.zeros(0)
-    begun = False
-    for chunk in chunks:
-        held = torch.cat((held, chunk))
-        # The fade in needs its 5 ms as well, and in a short piece both are shorter.
-        if len(held) > 2 * length:
-            said, held = held[:-length], held[-length:]
-            yield said if begun else torch.cat((said[:length] * _ramp(length), said[length:]))
-            begun = True
-    if not begun:
-        yield faded(held)
-    else:
-        held[-length:] *= _ramp(length).flip(0)
-        yield held

@@ -11,8 +11,9 @@ from torch.nn import functional as F
 
 from xtts import frames, model, synthesis, voice
 from xtts.crowd import Crowd
+from xtts.fading import Fade, faded
 from xtts.frames import FrameError
-from xtts.speech import Ask, Fade
+from xtts.speech import Ask
 from xtts.tempo import Tempo
 
 TEXT = "hello there. " + "and one more sentence that is rather long, with words in it. " * 12
@@ -75,7 +76,7 @@ def test_a_pushed_fade_is_the_fade_of_the_whole(sizes: list[int]) -> None:
     chunks = [torch.ones(size) for size in sizes]
     fade = Fade()
     found = torch.cat([*(fade.push(chunk) for chunk in chunks), fade.end()])
-    assert torch.allclose(found, synthesis.faded(torch.ones(sum(sizes))), atol=1e-6)
+    assert torch.allclose(found, faded(torch.ones(sum(sizes))), atol=1e-6)
 
 
 @given(st.dictionaries(st.text(), st.one_of(st.integers(), st.text(), st.none())), st.binary())

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from xtts.audio import VOCODER_RATE
+from xtts.fading import faded, faded_stream
 from xtts.model import Model, load
 from xtts.sizes import FADE_SECONDS, Decoding
 from xtts.step import Step
-from xtts.synthesis import faded, faded_stream, speak, speak_pieces, stream
+from xtts.synthesis import speak, speak_pieces, stream
 from xtts.voice import Voice, from_reference
 
 RULES = Decoding(temperature=0.9, top_k=20, top_p=1.0, repetition_penalty=2.0)

@@ -182,7 +182,7 @@ class Tempo:
 
 
 class Fade:
-    """As `xtts.speech.Fade`: 5 ms at both ends of a piece, of chunks that are pushed."""
+    """As `xtts.fading.Fade`: 5 ms at both ends of a piece, of chunks that are pushed."""
 
     def __init__(self) -> None:
         self._length = int(FADE_SECONDS * VOCODER_RATE)

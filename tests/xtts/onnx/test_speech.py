@@ -141,7 +141,7 @@ def test_the_tempo_is_torchs(speed: float) -> None:
 
 @pytest.mark.parametrize("lengths", [(10,), (100, 100), (500,), (119, 2, 200, 1), (240, 0)])
 def test_the_fade_is_torchs(lengths: tuple[int, ...]) -> None:
-    from xtts.speech import Fade
+    from xtts.fading import Fade
 
     ours, theirs, random = speech.Fade(), Fade(), np.random.default_rng(0)
     for length in lengths:
