@@ -109,6 +109,8 @@ class SpeechResponse(Response):
                 return
             self.status = refusal.status
             await response(refusal, scope)(scope, receive, send)
+        except TimeoutError:
+            log.warning("A client that took nothing for %g s was let go.", _SEND_SECONDS)
 
     async def _begin(self, send: Send, length: int | None) -> None:
         media = MEDIA_TYPES[self.wanted.response_format]

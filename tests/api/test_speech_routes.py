@@ -1,5 +1,6 @@
 """Speaking over HTTP with a fake child: what is sent, refused, cut off and let go."""
 
+import asyncio
 import base64
 import io
 import json
@@ -9,6 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -16,6 +18,11 @@ import numpy as np
 import pytest
 import soundfile
 
+from api.metrics import Metrics
+from api.schemas import SpeechRequest
+from api.speaking import Ask, Spoken
+from api.speech_routes import SpeechResponse
+from api.waiting import Job
 from tests.api.conftest import QUICK, Running, running, settings_in
 from tests.api.fake_child import sound_of
 
@@ -261,3 +268,26 @@ def test_who_speaks_finishes_when_the_service_is_stopped(tmp_path: Path) -> None
         service.wait_until(lambda: bool(service.parts.engine.waiting.speaking))
     speaking.join()
     assert answers == [wanted(text)]
+
+
+def test_a_client_that_takes_nothing_is_let_go_without_an_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its slot is free again; in the log it is a line, not a traceback."""
+    monkeypatch.setattr("api.speech_routes._SEND_SECONDS", 0.05)
+    cancelled: list[Spoken] = []
+    parts = SimpleNamespace(engine=SimpleNamespace(cancel=cancelled.append), metrics=Metrics())
+    spoken = Spoken(Job("s1", "", 0.0, 9.0), Ask("x", "en"), None)
+    spoken.put(b"\0\0")
+    asked = SpeechRequest(input="x", model="tts-1", voice="alloy", response_format="pcm")
+
+    async def send(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.body":
+            await asyncio.sleep(60)
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(60)
+        return {"type": "http.disconnect"}
+
+    asyncio.run(SpeechResponse(spoken, asked, parts)({"type": "http"}, receive, send))  # type: ignore[arg-type]
+    assert cancelled == [spoken] and "took nothing for 0.05 s" in caplog.text
