@@ -18,9 +18,10 @@ def test_a_contestant_says_so_many_codes_and_a_chunk_first(tmp_path: Path) -> No
     assert (onnx_voice.folder_of(folder) / "onnx.json").is_file()
 
 
-def test_a_sayer_speaks_with_a_voice_that_torch_heard(base_folder: Path) -> None:
+@pytest.mark.parametrize("low", [False, True])
+def test_a_sayer_speaks_with_a_voice_that_torch_heard(base_folder: Path, low: bool) -> None:
     heard = Voice(torch.randn(1, 32, 64), torch.nn.functional.normalize(torch.randn(1, 512, 1)))
-    say = onnx_voice.sayer(base_folder, heard, "onnx-int8")
+    say = onnx_voice.sayer(base_folder, heard, "onnx-int8", low=low)
     found = say("one two.", "en", seed=3)
     assert found.dtype == torch.float32 and 0 < len(found) < 40 * VOCODER_RATE
     assert torch.equal(found, say("one two.", "en", seed=3))

@@ -23,7 +23,7 @@ from xtts.onnx.folder import OnnxError
 
 log = logging.getLogger(__name__)
 
-# As many as a run keeps epochs (KEEP_CHECKPOINTS), and the base: 0.5 GB each at XTTS-v2's size.
+# As many as a run keeps epochs (KEEP_CHECKPOINTS), and the base: 0.7 GB each at XTTS-v2's size.
 KEPT = 4
 _EXPORT_SECONDS = 1800.0
 

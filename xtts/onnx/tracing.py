@@ -6,7 +6,8 @@ onnxscript. The weights stay where they are, memory-mapped, until they are writt
 
 import io
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 import onnx
 import torch
 from onnx import ModelProto, NodeProto, numpy_helper
-from torch import Tensor
+from torch import Tensor, nn
 
 from xtts.onnx.graphs import Graph
 
@@ -35,7 +36,8 @@ def traced(graph: Graph, *, folded: bool) -> Traced:
     # The exporter puts a module back as it was; a new wrapper learns, and its parts with it.
     graph.module.eval()
     written: Any = io.BytesIO()
-    with warnings.catch_warnings(), torch.inference_mode():
+    given = {} if folded else graph.module.state_dict()
+    with warnings.catch_warnings(), torch.inference_mode(), _unread(graph.module, given):
         # Both tell of the exporter itself: that it is the older one, that a trace is a trace.
         warnings.simplefilter("ignore")
         torch.onnx.export(
@@ -45,13 +47,30 @@ def traced(graph: Graph, *, folded: bool) -> Traced:
             export_params=folded, do_constant_folding=folded,
         )  # fmt: skip
     model = onnx.load_model_from_string(written.getvalue())
-    found = Traced(model, _weights(model, graph.module.state_dict() if not folded else {}))
+    found = Traced(model, _weights(model, given))
     _keep_inputs(model, graph.inputs)
     if not folded:
         _turn_weights(found)
         _shorten_shapes(model)
     _drop_unused(found)
     return found
+
+
+@contextmanager
+def _unread(module: nn.Module, given: Mapping[str, Tensor]) -> Iterator[None]:
+    """A trace does not depend on values: instead of weights it sees tensors of one number, each of
+    another, as the exporter takes equal ones for one. At XTTS-v2's size 1.5 GB are not read."""
+    one_each = {
+        name: torch.tensor(number, dtype=tensor.dtype).expand(tensor.shape)
+        for number, (name, tensor) in enumerate(given.items())
+    }
+    if given:
+        module.load_state_dict(one_each, assign=True)
+    try:
+        yield
+    finally:
+        if given:
+            module.load_state_dict(dict(given), assign=True)
 
 
 def _weights(model: ModelProto, given: dict[str, Tensor]) -> dict[str, Tensor]:

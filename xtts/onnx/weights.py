@@ -1,7 +1,7 @@
 """A traced graph -> a file of nodes and a file of numbers beside it, in float32 or int8.
 
-The numbers are written one tensor after the other out of the memory-mapped model, at multiples of a
-page, so that ONNX Runtime maps them into memory instead of reading them.
+The numbers are written one tensor after the other out of the memory-mapped model, and what was read
+is given back; at multiples of a page, so that ONNX Runtime maps them instead of reading them.
 """
 
 from pathlib import Path
@@ -13,6 +13,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from torch import Tensor
 
 from xtts.atomic import Written, replace_file
+from xtts.memory import MappedFiles, give_back_freed
 from xtts.onnx.tracing import Traced
 
 KINDS = ("fp32", "int8")
@@ -30,8 +31,9 @@ def write(found: Traced, path: Path, kind: str = "fp32") -> dict[str, Written]:
     """
     model = ModelProto()
     model.CopyFrom(found.model)
+    files = MappedFiles.look()
     if kind == "int8":
-        _quantise(model, found.weights)
+        _quantise(model, found.weights, files)
     data = path.with_name(path.name + ".data")
 
     def stream(file: BinaryIO) -> None:
@@ -46,6 +48,7 @@ def write(found: Traced, path: Path, kind: str = "fp32") -> dict[str, Written]:
             file.write(array.data.cast("B"))
             end = begin + array.nbytes
             model.graph.initializer.append(_external(name, array, data.name, begin))
+            files.forget(tensor.data_ptr(), tensor.nbytes)
 
     numbers = replace_file(data, stream)
     nodes = replace_file(path, lambda file: file.write(model.SerializeToString()))
@@ -73,7 +76,7 @@ def _external(name: str, array: "np.ndarray[Any, Any]", location: str, offset: i
     return found
 
 
-def _quantise(model: ModelProto, weights: dict[str, Tensor]) -> None:
+def _quantise(model: ModelProto, weights: dict[str, Tensor], files: MappedFiles) -> None:
     """Every product with a weight becomes one node that also adds the bias behind it."""
     after = {node.input[1]: node for node in model.graph.node if node.op_type == "Add"}
     nodes: list[NodeProto] = []
@@ -86,6 +89,8 @@ def _quantise(model: ModelProto, weights: dict[str, Tensor]) -> None:
             continue
         add = after[node.output[0]]
         parts = _rounded(node.input[1], weights)
+        files.forget(weights[node.input[1]].data_ptr(), weights[node.input[1]].nbytes)
+        give_back_freed()  # between the matrices that stay, 1.5 GB of holes at XTTS-v2's size
         nodes.append(helper.make_node(
             "DynamicQuantizeMatMul", [node.input[0], *parts, add.input[0]], [add.output[0]],
             name=node.name, domain=_CONTRIB,
