@@ -1,14 +1,19 @@
 """`python -m benchmarks data`: a batch from the cache against Coqui's dataset with its
-`format_batch_on_device`, on the same four clips with as many threads, in turns; a second start on
-an unchanged dataset; with `--scale`, what 100 to 100,000 clips cost.
+`format_batch_on_device`, on the same four clips with as many threads, in turns; what two starts do
+for the same data; with `--starts`, two whole starts of a run, from the imports to the first step;
+with `--scale`, what 100 to 100,000 clips cost.
 
-The two mels and the DVAE have their full size at every model size, so the small one says it all.
+The two mels and the DVAE have their full size at every model size, so the small one says it all but
+for `--starts`, which also reads the model.
 """
 
 import argparse
 import json
 import os
+import re
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -30,10 +35,11 @@ CLIPS_IN_A_BATCH = 4
 def main(argv: Sequence[str]) -> int:
     """Prints the table, or JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks data", description=__doc__)
-    parser.add_argument("--full", action="store_true", help="XTTS-v2's size; changes nothing here")
+    parser.add_argument("--full", action="store_true", help="XTTS-v2's size, for --starts")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--folder", type=Path, help="where the base model is kept")
+    parser.add_argument("--starts", action="store_true", help="two whole starts of a run")
     parser.add_argument("--scale", action="store_true", help="100 to 100,000 synthetic clips")
     parser.add_argument("--clips", type=int, nargs="*", default=list(scale.COUNTS))
     parser.add_argument("--json", action="store_true")
@@ -44,6 +50,11 @@ def main(argv: Sequence[str]) -> int:
         return 0
     with tempfile.TemporaryDirectory() as name:
         base = bases.write(arguments.folder or Path(name) / "base", full=arguments.full)
+        if arguments.starts:
+            seconds = started(base, Path(name))
+            told = "ready to learn after {:.1f} s, the second time after {:.1f} s".format(*seconds)
+            print(json.dumps({"ready_seconds": seconds}) if arguments.json else told)
+            return 0
         found = compared(base, Path(name), arguments.rounds, arguments.threads)
     print(json.dumps(found, indent=1) if arguments.json else _told(found))
     return 0
@@ -77,6 +88,26 @@ def compared(base: Path, folder: Path, rounds: int, threads: int) -> dict[str, A
         "times": round(milliseconds["coqui"] / milliseconds["ours"], 1),
         "first_start_seconds": round(starts[0], 2), "second_start_seconds": round(starts[1], 2),
     }  # fmt: skip
+
+
+def started(base: Path, folder: Path) -> list[float]:
+    """Seconds from the imports to the first step, as two runs on the same data tell them."""
+    memory.dataset(folder / "data")
+    settings = {
+        "base-model": base, "dataset-dir": folder / "data", "output-dir": folder / "output",
+        "runs-dir": folder / "runs", "cache-dir": folder / "cache", "num-epochs": 1,
+        "tensorboard": "off", "sample-device": "off", "resume": "never", "batch-seconds": 40,
+    }  # fmt: skip
+    words = [f"--{name}={value}" for name, value in settings.items()]
+    found = []
+    for _ in range(2):
+        run = subprocess.run(
+            [sys.executable, "-m", "train", *words], stdout=subprocess.PIPE, text=True, check=True
+        )
+        told = re.search(r"Ready to learn after ([\d.]+) s", run.stdout)
+        assert told, run.stdout
+        found.append(float(told[1]))
+    return found
 
 
 def ready(base: Path, folder: Path) -> Batches:

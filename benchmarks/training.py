@@ -14,7 +14,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from typing import Any
 import torch
 
 from benchmarks import bases, memory
+from train import flops
 
 SIDES = ("coqui", "ours")
 
@@ -46,7 +46,9 @@ def main(argv: Sequence[str]) -> int:
 
 def compared(base: Path, folder: Path, rounds: int, threads: int) -> dict[str, Any]:
     """Medians of each variant, with the peak of this machine's products for MFU."""
-    peak = peak_flops(threads)
+    torch.set_num_threads(threads)
+    bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    peak = flops.reached_flops(torch.bfloat16 if bf16 else torch.float32, size=2048, tries=8)
     children = {side: Child(side, base, folder, threads) for side in SIDES}
     seen: dict[str, list[dict[str, float]]] = {}
     for number in range(rounds + 1):
@@ -112,19 +114,6 @@ def summary(passes: Sequence[dict[str, float]], peak: float) -> dict[str, float]
     if "flops" in middle:
         found["mfu"] = middle["flops"] / seconds / peak
     return {name: round(value, 4) for name, value in found.items()}
-
-
-def peak_flops(threads: int, size: int = 2048, tries: int = 8) -> float:
-    """What a bf16 product (float32 where there is none) really reaches here."""
-    torch.set_num_threads(threads)
-    bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    one = torch.randn(size, size, dtype=torch.bfloat16 if bf16 else torch.float32)
-    best = float("inf")
-    for _ in range(tries):
-        began = time.perf_counter()
-        one @ one
-        best = min(best, time.perf_counter() - began)
-    return 2 * size**3 / best
 
 
 def _told(found: dict[str, Any]) -> str:

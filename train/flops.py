@@ -4,6 +4,10 @@ The useful part: recomputed blocks and padding do not count, so that the share o
 a step reaches (MFU, Chowdhery et al. 2022, https://arxiv.org/abs/2204.02311) compares over modes.
 """
 
+import time
+
+import torch
+
 from xtts.rows import Rows
 from xtts.sizes import GPTShape
 
@@ -37,6 +41,18 @@ def step_flops(rows: Rows, shape: GPTShape) -> float:
 
 
 def peak_flops(device_name: str) -> float | None:
-    """Of a GPU, by its name; None where it is not known, and for a CPU."""
+    """Of a GPU, by its name; None where it is not known."""
     known = sorted(PEAKS, key=len, reverse=True)
     return next((PEAKS[name] for name in known if name in device_name), None)
+
+
+def reached_flops(kind: torch.dtype, size: int = 1024, tries: int = 3) -> float:
+    """What a product of this kind really reaches on this CPU, whose maker tells nothing: the best
+    of some, 20 ms with two cores and AMX."""
+    one = torch.ones(size, size, dtype=kind)
+    seconds = float("inf")
+    for _ in range(tries + 1):  # the first one makes oneDNN's code
+        began = time.perf_counter()
+        one @ one
+        seconds = min(seconds, time.perf_counter() - began)
+    return 2 * size**3 / seconds

@@ -17,7 +17,6 @@ import torch
 
 from train.batches import Batch
 from train.curves import Curves
-from train.flops import peak_flops
 from train.machine import MachineFigures
 from train.metrics import Metrics
 from train.outcome import StepResult, Validation
@@ -30,8 +29,8 @@ log = logging.getLogger("train")
 
 
 class Logs:
-    """What a run says. steps_per_epoch and num_epochs make the time that is left; machine: what is
-    told of GPU, CPU and RAM with each console line."""
+    """What a run says. steps_per_epoch and num_epochs make the time that is left; peak_flops: of
+    the device, for MFU; machine: what is told of GPU, CPU and RAM with each console line."""
 
     def __init__(
         self,
@@ -42,6 +41,7 @@ class Logs:
         steps_per_epoch: int,
         first_step: int,
         log_every: int,
+        peak_flops: float | None = None,
         tensorboard: TensorBoard | None = None,
         machine: MachineFigures | None = None,
     ) -> None:
@@ -54,9 +54,7 @@ class Logs:
         self._told: set[str] = set()
         self._first_step = first_step
         self._started = time.monotonic()
-        # Of a GPU that is in use; nobody tells a CPU's.
-        used = torch.cuda.is_initialized()
-        self._peak = peak_flops(torch.cuda.get_device_name()) if used else None
+        self._peak_flops = peak_flops
         self._metrics = Metrics(run.metrics, first_step)
         self._curves = Curves(runs_dir, first_step)
 
@@ -92,8 +90,8 @@ class Logs:
             "tflops": flops / step_seconds / 1e12,
             "memory_bytes": memory_bytes(),
         }
-        if self._peak:
-            record["mfu"] = flops / step_seconds / self._peak
+        if self._peak_flops:
+            record["mfu"] = flops / step_seconds / self._peak_flops
         if not result.finite:
             log.warning(
                 "Step %d is skipped: its loss or gradient is no number. Its clips: %s.", step,

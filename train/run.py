@@ -5,14 +5,23 @@ model: a mistake is told in seconds, before anything is written.
 """
 
 import logging
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from train import dataset, distributed, material, method, placement, recipe, sampling, tensorboard
+from train import (
+    dataset,
+    distributed,
+    material,
+    method,
+    placement,
+    processor,
+    recipe,
+    sampling,
+    tensorboard,
+)
 from train.batches import Batches
 from train.beginning import begin_at, told_start
 from train.checkpoints import Checkpoints
@@ -61,10 +70,12 @@ class Looked:
 def run(settings: TrainSettings) -> int:
     """`python -m train`: fine-tunes, from the beginning or from where it stopped; under torchrun
     together with the other processes."""
+    began = time.perf_counter()
     world = distributed.world()
     if not world.first:
         log.setLevel(logging.WARNING)
     looked = look(settings, world)
+    processor.make_current(looked.device.value)
     folder = RunFolder(settings.output_dir)
     with ExitStack() as closing:
         if world.first:
@@ -83,6 +94,7 @@ def run(settings: TrainSettings) -> int:
                 "All %d epochs are done already. Set NUM_EPOCHS higher to go on, or RESUME=never "
                 "to begin anew.", parts.num_epochs,
             )  # fmt: skip
+        log.info("Ready to learn after %.1f s.", time.perf_counter() - began)
         return fine_tune(parts, stop)
 
 
@@ -92,7 +104,7 @@ def look(settings: TrainSettings, world: World = ALONE) -> Looked:
     device = environment.choose_device(machine, settings.device)
     if (own := distributed.device_of(world, device.value)) != device.value:
         device = environment.choose_device(machine, own)
-    _use(settings, machine, device.value, world)
+    processor.prepare(settings, machine, device.value, world)
     precision = environment.choose_precision(machine, device.value, settings.precision)
     base = bundle.locate_base(
         settings.base_model, Source.of(settings), tos_agreed=settings.coqui_tos_agreed
@@ -203,6 +215,7 @@ def _logs(
         steps_per_epoch=-(-len(batches.plan(start.epoch)) // learner.world.size),
         first_step=learner.step,
         log_every=settings.log_every,
+        peak_flops=processor.peak_flops(looked.device.value, looked.precision.value),
         machine=closing.enter_context(MachineFigures()),
         tensorboard=tensorboard.of_run(settings, in_container=looked.machine.in_container),
     )
@@ -218,15 +231,6 @@ def _provenance(
         "learning_rate": rate,
         "licence": config.licence,
     }
-
-
-def _use(settings: TrainSettings, machine: Environment, device: str, world: World) -> None:
-    own = max(1, machine.cpu_count // world.local_size)
-    torch.set_num_threads(settings.num_threads or own)
-    cudnn = environment.uses_cudnn(machine, device)
-    torch.backends.cudnn.enabled = cudnn.value == "on"
-    if cudnn.reason:
-        log.warning("cuDNN: %s (%s)", cudnn.value, cudnn.reason)
 
 
 def _tell_weights(settings: TrainSettings, config: ModelConfig) -> None:

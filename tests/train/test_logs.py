@@ -95,6 +95,13 @@ def test_a_step_is_told_the_same_way_in_the_file_and_as_curves(tmp_path: Path) -
                 assert points[record["step"]] == pytest.approx(value, rel=1e-6)
 
 
+def test_where_the_peak_is_known_a_step_tells_its_share_of_it(tmp_path: Path) -> None:
+    with logs(tmp_path, peak_flops=10e12) as found:
+        found.step(1, 1, 1, batch(), result(1), 0.5, 2.0, ["a"], flops=4e12)
+    (record,) = records(tmp_path)
+    assert record["tflops"] == 2.0 and record["mfu"] == pytest.approx(0.2)
+
+
 def test_the_console_tells_first_last_and_what_is_left(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

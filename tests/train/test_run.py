@@ -168,6 +168,19 @@ def test_without_bucketing_the_same_clips_come_in_another_order(workshop, straig
     assert first[:3] == other[:3] and first[3] != other[3]
 
 
+def test_a_second_start_is_ready_within_seconds(workshop, monkeypatch, caplog):
+    """Of one core's time, since others may use the same cores."""
+    ready: list[float] = []
+    monkeypatch.setattr("train.run.fine_tune", lambda *_: ready.append(time.process_time()) or 0)
+    workshop.run("two starts", 1)
+    caplog.set_level("INFO")
+    began = time.process_time()
+    workshop.run("two starts", 1)
+    assert ready[1] - began < 5
+    assert "Ready to learn after" in caplog.text
+    assert "Computing features" not in caplog.text
+
+
 def test_another_seed_is_another_run(workshop, straight):
     assert losses(workshop.run("other-seed", 1, SEED="6"))[0] != losses(straight)[0]
 
