@@ -16,9 +16,10 @@ from xtts import audio, latents, voice
 from xtts.audio import conditioning_mel, speaker_mel
 from xtts.config import ConfigError
 from xtts.model import Model
-from xtts.onnx import export, folder, model
+from xtts.onnx import export, folder, graphs, model
 from xtts.onnx.folder import OnnxError
 from xtts.onnx.model import Computing
+from xtts.onnx.tracing import traced
 
 
 def run(path: Path, *given: torch.Tensor) -> np.ndarray:
@@ -82,6 +83,16 @@ def test_the_space_that_it_takes_is_asked_for(
     numbers = [path.stat().st_size for path in (tmp_path / "to").iterdir()
                if path.suffix in (".data", ".npy")]  # fmt: skip
     assert asked[0] == pytest.approx(sum(numbers), rel=0.15)
+
+
+def test_a_trace_leaves_the_weights_where_they_are(base_folder: Path) -> None:
+    """It sees others in their place, so that 1.5 GB at full size are not read for it."""
+    gpt = export.mapped(base_folder).gpt
+    before = {name: value.data_ptr() for name, value in gpt.state_dict().items()}
+    found = traced(graphs.step(gpt), folded=False)
+    assert {name: value.data_ptr() for name, value in gpt.state_dict().items()} == before
+    lying = set(before.values())
+    assert {value.data_ptr() for value in found.weights.values()} <= lying
 
 
 def test_an_earlier_export_is_replaced_and_other_things_are_not(
