@@ -37,6 +37,15 @@ def gpt() -> GPT:
     return speaking("fp32")
 
 
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """Rows are shared among threads, and unlike parts are computed by unlike kernels."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
 def asked(number: int) -> tuple[Tensor, Tensor]:
     """(latents, text) of one request; no two are alike."""
     generator = torch.Generator().manual_seed(number)
@@ -73,7 +82,7 @@ def crowd(gpt: GPT, count: int, requests: list[int]) -> Iterator[tuple[int, Deco
     ("kind", "count", "requests"),
     [("fp32", 2, 14), ("fp32", 5, 14), ("int8", 3, 5), ("int4", 3, 5)],
 )
-def test_a_crowd_changes_no_bit(kind: str, count: int, requests: int) -> None:
+def test_a_crowd_changes_no_bit(kind: str, count: int, requests: int, two_threads: None) -> None:
     gpt = speaking(kind)
     lengths = set()
     for number, said in crowd(gpt, count, list(range(requests))):
