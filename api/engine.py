@@ -225,11 +225,10 @@ class Engine:
         return spoken
 
     def _ended(self, header: Mapping[str, Any], spoken: Spoken | None) -> None:
-        name = header["id"]
-        self.spoken.pop(name, None)
+        self.spoken.pop(name := header["id"], None)
         if header["say"] == "done":
-            self.waiting.said(name, time.monotonic())
             self.last_spoken = time.monotonic()
+            self.waiting.said(name, self.last_spoken)
             self.happened = self.happened.spoke()
             if spoken is not None:
                 spoken.seconds = header["seconds"]
