@@ -33,8 +33,7 @@ class Engine:
         self.place: Place | None = None
         self.placed: Mapping[str, Any] = {}  # what ONNX Runtime says of itself
         self.happened = Happened()
-        self.problem = ""
-        self.problem_code = ""
+        self.problem = self.problem_code = ""
         self.started_once = False
         self.last_spoken: float | None = None
         self.child: Child | None = None

@@ -6,6 +6,7 @@ found anew by least squares. Called by `train.base.__main__` for `--from`.
 """
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,8 +31,8 @@ def frozen(voice: Path, recipe: BaseRecipe, folder: Path) -> None:
     """Writes `codec.pt`, `mel_stats.pt` and `listener.pt` where they are missing."""
     if not (folder / "codec.pt").is_file():
         dvae = new_dvae(recipe.dvae)
-        dvae.load_state_dict(_single(torch.load(voice / "dvae.pth")), strict=False)
-        torch.save(torch.load(voice / "mel_stats.pth"), folder / "mel_stats.pt")
+        dvae.load_state_dict(_single(_read(voice / "dvae.pth")), strict=False)
+        torch.save(_read(voice / "mel_stats.pth"), folder / "mel_stats.pt")
         pace.save(folder / "codec.pt", {"dvae": dvae}, recipe.codec.steps)
     if not (folder / "listener.pt").is_file():
         encoder = listener.new(recipe)
@@ -79,7 +80,11 @@ def _read_mels(pupil: Pupil, lessons: Lessons, recipe: BaseRecipe) -> None:
 
 
 def _packed(voice: Path) -> dict[str, Tensor]:
-    return _single(torch.load(voice / "model.pth", map_location="cpu")["model"])
+    return _single(_read(voice / "model.pth")["model"])
+
+
+def _read(path: Path) -> Any:
+    return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def _single(state: dict[str, Tensor]) -> dict[str, Tensor]:
