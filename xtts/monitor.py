@@ -52,8 +52,9 @@ def run(
                 if len(seen) % _HEADER_EVERY == 0:
                     _say(_header(now))
                 seen.append(now)
-                _say(line_of(now))
+                # Who sees a line and stops it then has that line in the log.
                 write(moment, now)
+                _say(line_of(now))
     except KeyboardInterrupt:
         _say("")
     finally:
