@@ -247,7 +247,8 @@ def test_two_builds_at_once(place: Place, monkeypatch: pytest.MonkeyPatch):
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(place.shards()) == 6
+    # Three each, unless one of them starts late and finds some made.
+    assert 3 <= len(place.shards()) <= 6
     found = place.build()
     assert found.damaged() == []
     assert len(found.records) == 5
