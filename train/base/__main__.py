@@ -162,6 +162,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         torch.set_num_threads(arguments.threads)
     recipe = SHORT if arguments.short else FULL
     device = torch.device(arguments.device)
+    if arguments.begin:
+        recipe = recipe.continued()
     making = Making(recipe, arguments.work, arguments.to, device, begin=arguments.begin)
     try:
         making.run(arguments.only or STAGES)

@@ -1,5 +1,6 @@
-"""Attention that is taught: two heads of two early layers are pulled to the diagonal from audio to
-text (https://arxiv.org/abs/1710.08969). Called by `train.base.pretraining`.
+"""What is asked of the GPT beside its losses: attention from audio to text along the diagonal, in
+two heads of two early layers (https://arxiv.org/abs/1710.08969), and a voice that stays finite.
+Called by `train.base.pretraining`.
 """
 
 from typing import Any
@@ -69,6 +70,26 @@ class Guide:
             near = (attention.shares.float() * ideal[:, None]).sum(-1)
             found.append(-(near.transpose(1, 2)[real] + 1e-4).log().mean())
         return torch.stack(found).mean()
+
+
+class Calm:
+    """Keeps what the perceiver makes of a recording at the size of one before it is normed.
+
+    Nothing between its layers is normed, and its gates multiply: left alone it grew within one
+    training until its squares overflowed, the norm divided by infinity, and every recording became
+    the same 32 zeros, without a gradient to come back by.
+    """
+
+    def __init__(self, gpt: GPT) -> None:
+        gpt.conditioning_perceiver.norm.register_forward_pre_hook(self._see)
+        self._square = torch.zeros(())
+
+    def _see(self, norm: Any, inputs: tuple[Tensor]) -> None:
+        self._square = inputs[0].float().square().mean()
+
+    def loss(self) -> Tensor:
+        """How far the mean square is above 1, in nats; 0 below."""
+        return self._square.clamp(min=1.0).log()
 
 
 def diagonal(rows: Rows) -> Tensor:

@@ -16,14 +16,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from train.base import pace
-from train.base.guidance import Guide
+from train.base.guidance import Calm, Guide
 from train.base.lessons import Lesson, Lessons, references
 from train.base.recipe import BaseRecipe
 from train.base.targets import MEL_PER_CODE, Targets
 from train.base.teacher import Speech
 from xtts.gpt import GPT, new_gpt
 
-GUIDE_WEIGHT, MEL_WEIGHT, TEXT_WEIGHT = 0.3, 0.5, 0.02
+GUIDE_WEIGHT, MEL_WEIGHT, TEXT_WEIGHT, CALM_WEIGHT = 0.3, 0.5, 0.02, 0.05
+
+TOLD = ("audio", "text", "mel", "guide", "calm")
 
 
 class Pupil(nn.Module):
@@ -80,7 +82,7 @@ def learn(
     stage = recipe.pretraining
     gpt = new_gpt(recipe.gpt, recipe.seed)
     pupil = Pupil(gpt).to(device)
-    guide = Guide(gpt)
+    extras = Guide(gpt), Calm(gpt)
     named = optimizers(pupil, stage.learning_rate)
     parts: dict[str, pace.Stateful] = {"pupil": pupil, **named}
     lessons = Lessons(targets, references(speech, recipe.pretrained), mel_stats, recipe)
@@ -91,7 +93,7 @@ def learn(
     waiting: Iterator[Lesson] | None = None
     for step in counter:
         waiting = waiting or lessons.training(step)
-        told.append(_step(pupil, guide, both, next(waiting), step, recipe, device))
+        told.append(_step(pupil, extras, both, next(waiting), step, recipe, device))
 
 
 def optimizers(pupil: Pupil, rate: float) -> dict[str, torch.optim.Optimizer]:
@@ -112,7 +114,7 @@ def optimizers(pupil: Pupil, rate: float) -> dict[str, torch.optim.Optimizer]:
 
 def _step(
     pupil: Pupil,
-    guide: Guide,
+    extras: tuple[Guide, Calm],
     both: Sequence[torch.optim.Optimizer],
     lesson: Lesson,
     step: int,
@@ -120,6 +122,7 @@ def _step(
     device: torch.device,
 ) -> tuple[float, ...]:
     torch.manual_seed(recipe.seed * 1_000_003 + step)
+    guide, calm = extras
     pupil.train()
     lesson = replace(lesson, rows=lesson.rows.to(device))
     with pace.low_precision(device):
@@ -127,26 +130,27 @@ def _step(
         guide.watch(guided)
         losses = pupil.losses(lesson)
         losses["guide"] = guide.loss(lesson.rows) if guided else torch.zeros(())
+        losses["calm"] = calm.loss()
     fade = max(0.0, 1.0 - step / recipe.guided_steps)
     total = (
         losses["audio"]
         + TEXT_WEIGHT * losses["text"]
         + MEL_WEIGHT * losses["mel"]
         + GUIDE_WEIGHT * fade * losses["guide"]
+        + CALM_WEIGHT * losses["calm"]
     )
     pupil.zero_grad(set_to_none=True)
     total.backward()
     nn.utils.clip_grad_norm_(pupil.parameters(), 1.0)
     for optimizer in both:
         optimizer.step()
-    return tuple(float(losses[name].detach()) for name in ("audio", "text", "mel", "guide"))
+    return tuple(float(losses[name].detach()) for name in TOLD)
 
 
 def _told(told: list[tuple[float, ...]], pupil: Pupil, lessons: Lessons) -> str:
     recent = told[-50:]
     means = [sum(column) / len(recent) for column in zip(*recent, strict=True)]
-    names = ("audio", "text", "mel", "guide")
-    seen = ", ".join(f"{name} {mean:.3f}" for name, mean in zip(names, means, strict=True))
+    seen = ", ".join(f"{name} {mean:.3f}" for name, mean in zip(TOLD, means, strict=True))
     return f"{seen}; validation {validate(pupil, lessons):.3f}"
 
 

@@ -4,7 +4,7 @@ the test's.
 Steps, not minutes: the same recipe gives the same voice, on a GPU in minutes, on 2 cores in hours.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xtts.phones import PAUSES, PHONES
 from xtts.sizes import DVAEShape, GPTShape, SpeakerEncoderShape, TrainingAdvice, VocoderShape
@@ -38,12 +38,19 @@ class BaseRecipe:
     pretrained: tuple[str, ...]
     vocoder: Stage
     tuning: Stage
+    # For a voice that was packed before (`--from`): how much more its GPT and vocoder learn.
+    again: tuple[Stage, Stage]
     steps_with_one: int
     gpt: GPTShape
     dvae: DVAEShape
     speaker_encoder: SpeakerEncoderShape
     vocoder_shape: VocoderShape
     advice: TrainingAdvice = TrainingAdvice(num_epochs=4, learning_rate=3e-4, batch_seconds=20.0)
+
+    def continued(self) -> "BaseRecipe":
+        """For a packed voice, whose attention is guided already: other timbres from the start."""
+        pretraining, tuning = self.again
+        return replace(self, pretraining=pretraining, tuning=tuning, timbred_from=0, guided_steps=1)
 
 
 def _gpt(layers: int, width: int, heads: int) -> GPTShape:
@@ -82,6 +89,7 @@ FULL = BaseRecipe(
     ),
     vocoder=Stage(2_000, 4, 1e-3),
     tuning=Stage(9_500, 4, 6e-4),
+    again=(Stage(2_600, 16, 6e-4), Stage(3_600, 4, 4e-4)),
     steps_with_one=200,
     gpt=_gpt(layers=4, width=256, heads=4),
     dvae=DVAEShape(
@@ -106,6 +114,7 @@ SHORT = BaseRecipe(
     pretrained=("slt", "rms"),
     vocoder=Stage(2, 2, 5e-4),
     tuning=Stage(2, 2, 2e-4),
+    again=(Stage(2, 4, 1e-3), Stage(2, 2, 2e-4)),
     steps_with_one=1,
     gpt=_gpt(layers=2, width=32, heads=2),
     dvae=DVAEShape(num_codes=1024, codebook_dim=8, hidden_dim=8, num_resnet_blocks=1, num_layers=2),

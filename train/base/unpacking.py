@@ -1,63 +1,65 @@
-"""Goes on from a packed voice: its codec, speaker encoder and GPT as the stages' snapshots, so that
-a better vocoder, or a GPT that has heard more, needs not the hours that those took.
+"""Goes on from a packed voice: its codec, speaker encoder, GPT and vocoder as stages left them,
+so that what was learned too little of needs not the hours that everything took.
 
 The DVAE's decoder and the mel head are not packed. Nothing reads the first again; the second is
 found anew by least squares. Called by `train.base.__main__` for `--from`.
 """
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from train.base import listener, pace
+from train.base import listener, pace, voicing
 from train.base.lessons import Lessons
 from train.base.pretraining import Pupil, optimizers
 from train.base.recipe import BaseRecipe
-from xtts.gpt import from_coqui, new_gpt
+from xtts.audio import conditioning_mel
+from xtts.gpt import GPT, from_coqui, new_gpt
 from xtts.vocoder import new_dvae
 
 # What is packed and stays as it is.
-STAGES = ("codec", "listener")
-# Steps of the pretraining's schedule that the packed GPT counts as having done: the last third,
-# where the rate falls and voices come in other timbres, is gone through again.
-DONE_SHARE = 0.68
+STAGES = ("codec", "listener", "vocoder")
 BATCHES = 40
 _ENCODER = "hifigan_decoder.speaker_encoder."
+_VOCODER = "hifigan_decoder.waveform_decoder."
 
 
 def frozen(voice: Path, recipe: BaseRecipe, folder: Path) -> None:
-    """Writes `codec.pt`, `mel_stats.pt` and `listener.pt` where they are missing."""
+    """Writes `codec.pt`, `mel_stats.pt`, `listener.pt` and `tuning.pt` where they are missing."""
     if not (folder / "codec.pt").is_file():
         dvae = new_dvae(recipe.dvae)
         dvae.load_state_dict(_single(_read(voice / "dvae.pth")), strict=False)
         torch.save(_read(voice / "mel_stats.pth"), folder / "mel_stats.pt")
         pace.save(folder / "codec.pt", {"dvae": dvae}, recipe.codec.steps)
+    state = _packed(voice)
     if not (folder / "listener.pt").is_file():
         encoder = listener.new(recipe)
-        state = _packed(voice)
-        encoder.net.load_state_dict(
-            {
-                name.removeprefix(_ENCODER): tensor
-                for name, tensor in state.items()
-                if name.startswith(_ENCODER)
-            }
-        )
+        encoder.net.load_state_dict(_under(_ENCODER, state))
         pace.save(folder / "listener.pt", {"encoder": encoder}, recipe.listener.steps)
+    if not (folder / "tuning.pt").is_file():
+        vocoder = voicing.new(recipe)
+        vocoder.waveform_decoder.load_state_dict(_under(_VOCODER, state))
+        optimizer = voicing.optimizer(vocoder, recipe.tuning)
+        pace.save(folder / "tuning.pt", {"net": vocoder, "optimizer": optimizer}, 0)
 
 
 def gpt(voice: Path, recipe: BaseRecipe, lessons: Lessons, folder: Path) -> None:
-    """Writes `pretraining.pt` where it is missing, at `DONE_SHARE` of its schedule."""
+    """Writes `pretraining.pt` where it is missing. What reads recordings begins anew where it says
+    nothing of them (see `guidance.Calm`)."""
     path = folder / "pretraining.pt"
     if path.is_file():
         return
     pupil = Pupil(new_gpt(recipe.gpt, recipe.seed))
-    pupil.gpt.load_state_dict(from_coqui(_packed(voice)))
+    state = from_coqui(_packed(voice))
+    if _deaf(pupil.gpt, state, lessons):
+        state = {name: tensor for name, tensor in state.items() if "conditioning" not in name}
+    pupil.gpt.load_state_dict({**pupil.gpt.state_dict(), **state})
     _read_mels(pupil.eval(), lessons, recipe)
-    step = int(DONE_SHARE * recipe.pretraining.steps)
     fresh = optimizers(pupil, recipe.pretraining.learning_rate)
-    pace.save(path, {"pupil": pupil, **fresh}, step)
+    pace.save(path, {"pupil": pupil, **fresh}, 0)
 
 
 @torch.no_grad()
@@ -77,6 +79,24 @@ def _read_mels(pupil: Pupil, lessons: Lessons, recipe: BaseRecipe) -> None:
     found = torch.linalg.lstsq(torch.cat((read, one), dim=1), torch.cat(wanted)).solution
     pupil.mel_head.weight.copy_(found[:-1].T)
     pupil.mel_head.bias.copy_(found[-1])
+
+
+@torch.no_grad()
+def _deaf(gpt: GPT, state: dict[str, Tensor], lessons: Lessons) -> bool:
+    """Whether two voices are the same to this GPT."""
+    gpt = copy.deepcopy(gpt)
+    gpt.load_state_dict(state)
+    first, second = (
+        gpt.conditioning_latents(conditioning_mel(heard[0][None].float(), lessons.mel_stats))
+        for heard in list(lessons.references.values())[:2]
+    )
+    return not bool((first - second).norm() > 1e-3)
+
+
+def _under(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(prefix): part for name, part in state.items() if name.startswith(prefix)
+    }
 
 
 def _packed(voice: Path) -> dict[str, Tensor]:

@@ -140,7 +140,7 @@ def learn_from_mels(
 ) -> None:
     """Writes `vocoder.pt` (the vocoder behind its widening layer) into `folder`."""
     torch.manual_seed(recipe.seed)
-    net = MelVocoder(_new(recipe), recipe.gpt.width).to(device)
+    net = MelVocoder(new(recipe), recipe.gpt.width).to(device)
     ear = Ear(speech, load_listener(folder, recipe).to(device), device)
     stage = recipe.vocoder
     _learn(
@@ -155,7 +155,7 @@ def tune(
 ) -> None:  # fmt: skip
     """Writes `tuning.pt` (the vocoder for this GPT's latents) into `folder`."""
     torch.manual_seed(recipe.seed)
-    net = MelVocoder(_new(recipe), recipe.gpt.width)
+    net = MelVocoder(new(recipe), recipe.gpt.width)
     pace.resumed(folder / "vocoder.pt", {"net": net})
     vocoder = net.vocoder
     read_latents(vocoder.waveform_decoder.conv_pre, net.widen, pupil.mel_head)
@@ -206,11 +206,11 @@ def _learn(
     segments: Callable[[int], Segments],
     device: torch.device,
 ) -> None:
-    optimizer = torch.optim.AdamW(net.parameters(), lr=stage.learning_rate, betas=(0.8, 0.99))
-    parts: dict[str, pace.Stateful] = {"net": net, "optimizer": optimizer}
+    mover = optimizer(net, stage)
+    parts: dict[str, pace.Stateful] = {"net": net, "optimizer": mover}
     losses: list[float] = []
     counter: Iterator[int] = pace.steps(
-        path, stage, parts, [optimizer],
+        path, stage, parts, [mover],
         lambda _: f"STFT {sum(losses[-50:]) / max(1, len(losses[-50:])):.4f}",
     )  # fmt: skip
     for step in counter:
@@ -220,19 +220,25 @@ def _learn(
         length = min(found.shape[1], part.wanted.shape[1])
         wanted = part.wanted.to(device)[:, MARGIN : length - MARGIN]
         loss = distance(found[:, MARGIN : length - MARGIN], wanted)
-        optimizer.zero_grad(set_to_none=True)
+        mover.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(net.parameters(), 5.0)
-        optimizer.step()
+        mover.step()
         losses.append(float(loss.detach()))
 
 
-def _new(recipe: BaseRecipe) -> Vocoder:
+def optimizer(net: nn.Module, stage: Stage) -> torch.optim.Optimizer:
+    """Which one a vocoder learns with."""
+    return torch.optim.AdamW(net.parameters(), lr=stage.learning_rate, betas=(0.8, 0.99))
+
+
+def new(recipe: BaseRecipe) -> Vocoder:
+    """A vocoder with random weights."""
     return Vocoder(recipe.gpt.width, recipe.speaker_encoder.embedding_width, recipe.vocoder_shape)
 
 
 def load(folder: Path, recipe: BaseRecipe) -> Vocoder:
     """The learned vocoder."""
-    vocoder = _new(recipe)
+    vocoder = new(recipe)
     pace.resumed(folder / "tuning.pt", {"net": vocoder})
     return vocoder.eval().requires_grad_(False)

@@ -163,7 +163,9 @@ def test_the_rate_rises_and_falls() -> None:
 
 
 def test_goes_on_from_a_packed_voice(made: Making, tmp_path: Path) -> None:
-    again = Making(SHORT, tmp_path, tmp_path / "demo", made.device, humming, begin=made.to)
+    again = Making(
+        SHORT.continued(), tmp_path, tmp_path / "demo", made.device, humming, begin=made.to
+    )
     (tmp_path / "clips").symlink_to(made.work / "clips")
     again.run()
     first, second = load(made.to), load(again.to)
@@ -171,5 +173,5 @@ def test_goes_on_from_a_packed_voice(made: Making, tmp_path: Path) -> None:
     kept, found = (torch.load(voice / "dvae.pth")[codes] for voice in (made.to, again.to))
     torch.testing.assert_close(found, kept)
     torch.testing.assert_close(second.mel_stats, first.mel_stats)
-    assert torch.load(tmp_path / "pretraining.pt")["step"] == SHORT.pretraining.steps
+    assert torch.load(tmp_path / "pretraining.pt")["step"] == SHORT.again[0].steps
     assert not torch.equal(second.gpt.mel_head.weight, first.gpt.mel_head.weight)

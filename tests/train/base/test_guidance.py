@@ -1,0 +1,45 @@
+"""A voice that stays finite: what the perceiver makes of a recording is held near the size of 1."""
+
+import torch
+
+from train.base.guidance import Calm
+from train.base.recipe import SHORT
+from xtts.bases import DEMO
+from xtts.gpt import new_gpt
+from xtts.model import load
+
+MEL = torch.randn(1, 80, 120, generator=torch.Generator().manual_seed(1)) - 2
+
+
+def test_what_is_of_the_size_of_1_is_left_alone() -> None:
+    gpt = new_gpt(SHORT.gpt, 1)
+    calm = Calm(gpt)
+    gpt.conditioning_latents(MEL)
+    assert calm.loss() == 0
+
+
+def test_what_grows_is_held_back() -> None:
+    gpt = new_gpt(SHORT.gpt, 1)
+    calm = Calm(gpt)
+    attention, _ = gpt.conditioning_perceiver.layers[0]  # type: ignore[misc]
+    with torch.no_grad():
+        attention.to_out.weight *= 1000
+    moving = torch.optim.Adam(gpt.conditioning_perceiver.parameters(), lr=0.01)
+    losses = []
+    for _ in range(10):
+        gpt.conditioning_latents(MEL)
+        loss = calm.loss()
+        moving.zero_grad()
+        loss.backward()
+        moving.step()
+        losses.append(float(loss.detach()))
+    assert losses[0] > 5
+    assert losses[-1] < losses[0] - 1
+
+
+def test_the_embedded_voice_hears_who_speaks() -> None:
+    """It did not once: see `Calm`."""
+    gpt = load(DEMO).gpt
+    with torch.no_grad():
+        low, high = gpt.conditioning_latents(MEL), gpt.conditioning_latents(MEL + 1)
+    assert (low - high).norm() > 0.01 * low.norm() > 0
