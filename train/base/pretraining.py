@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,11 +22,14 @@ from train.base.lessons import Lesson, Lessons, references
 from train.base.recipe import BaseRecipe
 from train.base.targets import MEL_PER_CODE, Targets
 from train.base.teacher import Speech
+from xtts.audio import MEL_BANDS
 from xtts.gpt import GPT, new_gpt
+from xtts.rows import Rows
 
 GUIDE_WEIGHT, MEL_WEIGHT, TEXT_WEIGHT, CALM_WEIGHT = 0.3, 0.5, 0.02, 0.05
+VOICE_WEIGHT = 1.0
 
-TOLD = ("audio", "text", "mel", "guide", "calm")
+TOLD = ("audio", "text", "mel", "guide", "calm", "voice")
 
 
 class Pupil(nn.Module):
@@ -36,12 +40,22 @@ class Pupil(nn.Module):
         self.gpt = gpt
         # A code's latent was made before the code was known; the next one has seen it.
         self.mel_head = nn.Linear(2 * gpt.shape.width, MEL_PER_CODE)
+        # Reads the mean spectrum of a reference out of its latents. Without it they became the same
+        # for everybody: a constant serves a young GPT better than a voice, and attention over
+        # attention makes one of every recording, with no gradient left to come back by.
+        self.voice_head = nn.Linear(gpt.shape.width, MEL_BANDS)
+        blocks: list[Any] = list(gpt.conditioning_encoder.attn)
+        for block in blocks:
+            # As Coqui's `zero_module`: each frame is itself until something is gained by mixing.
+            nn.init.zeros_(block.proj_out.weight)
+            nn.init.zeros_(block.proj_out.bias)
 
     def hidden(self, lesson: Lesson) -> Tensor:
         """As `GPT.hidden`, with each reference read once."""
         gpt, rows = self.gpt, lesson.rows
-        latents = gpt.conditioning_latents(rows.conditioning, rows.conditioning_lengths)
-        latents = latents[lesson.reference_of.to(latents.device)]
+        heard = gpt.conditioning_latents(rows.conditioning, rows.conditioning_lengths)
+        self.heard = heard
+        latents = heard[lesson.reference_of.to(heard.device)]
         text = gpt.text_embedding(rows.text) + gpt.text_pos_embedding(rows.text_positions)
         audio = gpt.mel_embedding(rows.audio) + gpt.mel_pos_embedding(rows.audio_positions)
         grid = text.new_zeros(rows.rows * rows.length, gpt.shape.width)
@@ -67,7 +81,15 @@ class Pupil(nn.Module):
             "text": F.cross_entropy(text.float(), rows.text_targets),
             "audio": F.cross_entropy(said.float(), rows.audio_targets),
             "mel": F.l1_loss(mels.float(), lesson.mels.to(mels.device)),
+            "voice": F.l1_loss(self.voice_head(self.heard.mean(1)).float(), mean_spectra(rows)),
         }
+
+
+def mean_spectra(rows: Rows) -> Tensor:
+    """[references, 80]: the mean frame of each reference's mel."""
+    mels, lengths = rows.conditioning, rows.conditioning_lengths
+    real = torch.arange(mels.shape[2], device=mels.device) < lengths[:, None]
+    return (mels * real[:, None]).sum(2) / lengths[:, None]
 
 
 def learn(
@@ -138,6 +160,7 @@ def _step(
         + MEL_WEIGHT * losses["mel"]
         + GUIDE_WEIGHT * fade * losses["guide"]
         + CALM_WEIGHT * losses["calm"]
+        + VOICE_WEIGHT * losses["voice"]
     )
     pupil.zero_grad(set_to_none=True)
     total.backward()

@@ -89,7 +89,7 @@ FULL = BaseRecipe(
     ),
     vocoder=Stage(2_000, 4, 1e-3),
     tuning=Stage(9_500, 4, 6e-4),
-    again=(Stage(2_600, 16, 6e-4), Stage(3_600, 4, 4e-4)),
+    again=(Stage(1_700, 16, 6e-4), Stage(2_400, 4, 4e-4)),
     steps_with_one=200,
     gpt=_gpt(layers=4, width=256, heads=4),
     dvae=DVAEShape(

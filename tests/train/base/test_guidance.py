@@ -21,12 +21,11 @@ def test_what_is_of_the_size_of_1_is_left_alone() -> None:
 def test_what_grows_is_held_back() -> None:
     gpt = new_gpt(SHORT.gpt, 1)
     calm = Calm(gpt)
-    attention, _ = gpt.conditioning_perceiver.layers[0]  # type: ignore[misc]
     with torch.no_grad():
-        attention.to_out.weight *= 1000
-    moving = torch.optim.Adam(gpt.conditioning_perceiver.parameters(), lr=0.01)
+        gpt.conditioning_perceiver.latents *= 1000
+    moving = torch.optim.Adam([gpt.conditioning_perceiver.latents], lr=0.5)
     losses = []
-    for _ in range(10):
+    for _ in range(20):
         gpt.conditioning_latents(MEL)
         loss = calm.loss()
         moving.zero_grad()
@@ -34,7 +33,7 @@ def test_what_grows_is_held_back() -> None:
         moving.step()
         losses.append(float(loss.detach()))
     assert losses[0] > 5
-    assert losses[-1] < losses[0] - 1
+    assert losses[-1] < losses[0] - 0.3
 
 
 def test_the_embedded_voice_hears_who_speaks() -> None:
