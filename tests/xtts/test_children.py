@@ -19,7 +19,9 @@ def test_ctrl_c_ends_what_was_asked_too(tmp_path: Path) -> None:
     """It stands in a group of its own, which the terminal's signal does not reach."""
     note = tmp_path / "pid"
     asked = f"echo $$ > {note}.part; mv {note}.part {note}; exec sleep 60"
-    code = f"from xtts.children import ask; ask(('sh', '-c', {asked!r}), 50)"
+    # Tests that a shell starts in the background have SIGINT ignored; a person's terminal has not.
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{heard}; from xtts.children import ask; ask(('sh', '-c', {asked!r}), 50)"
     asking = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
     end = time.monotonic() + 20
     while not note.exists() and time.monotonic() < end:
