@@ -60,8 +60,8 @@ class Making:
         """Runs the stages in their order."""
         self.work.mkdir(parents=True, exist_ok=True)
         if self.begin:
-            unpacking.frozen(self.begin, self.recipe, self.work)
-            stages = [stage for stage in stages if stage not in unpacking.STAGES]
+            unpacking.stages(self.begin, self.recipe, self.work)
+            stages = [stage for stage in stages if stage not in unpacking.DONE]
         for stage in STAGES:
             if stage in stages:
                 started = time.monotonic()

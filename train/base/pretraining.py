@@ -50,11 +50,15 @@ class Pupil(nn.Module):
             nn.init.zeros_(block.proj_out.weight)
             nn.init.zeros_(block.proj_out.bias)
 
-    def hidden(self, lesson: Lesson) -> Tensor:
-        """As `GPT.hidden`, with each reference read once."""
+    def heard(self, lesson: Lesson) -> Tensor:
+        """Each reference's latents [references, 32, width], read once for all its rows."""
+        rows = lesson.rows
+        return self.gpt.conditioning_latents(rows.conditioning, rows.conditioning_lengths)
+
+    def hidden(self, lesson: Lesson, heard: Tensor | None = None) -> Tensor:
+        """As `GPT.hidden`; `heard` where the references have been read."""
         gpt, rows = self.gpt, lesson.rows
-        heard = gpt.conditioning_latents(rows.conditioning, rows.conditioning_lengths)
-        self.heard = heard
+        heard = self.heard(lesson) if heard is None else heard
         latents = heard[lesson.reference_of.to(heard.device)]
         text = gpt.text_embedding(rows.text) + gpt.text_pos_embedding(rows.text_positions)
         audio = gpt.mel_embedding(rows.audio) + gpt.mel_pos_embedding(rows.audio_positions)
@@ -71,8 +75,9 @@ class Pupil(nn.Module):
         return torch.cat((hidden[slots], hidden[after]), dim=1)[real]
 
     def losses(self, lesson: Lesson) -> dict[str, Tensor]:
-        """Cross-entropies of text and audio, L1 of the mel."""
-        hidden, rows = self.hidden(lesson), lesson.rows
+        """Cross-entropies of text and audio, L1 of the mel and of the references' mean spectra."""
+        heard, rows = self.heard(lesson), lesson.rows
+        hidden = self.hidden(lesson, heard)
         audio = hidden.index_select(0, rows.audio_target_slots)
         said = self.gpt.mel_head(audio)
         mels = self.mel_head(self.latent_pairs(hidden, lesson))
@@ -81,7 +86,7 @@ class Pupil(nn.Module):
             "text": F.cross_entropy(text.float(), rows.text_targets),
             "audio": F.cross_entropy(said.float(), rows.audio_targets),
             "mel": F.l1_loss(mels.float(), lesson.mels.to(mels.device)),
-            "voice": F.l1_loss(self.voice_head(self.heard.mean(1)).float(), mean_spectra(rows)),
+            "voice": F.l1_loss(self.voice_head(heard.mean(1)).float(), mean_spectra(rows)),
         }
 
 

@@ -20,15 +20,18 @@ from xtts.audio import conditioning_mel
 from xtts.gpt import GPT, from_coqui, new_gpt
 from xtts.vocoder import new_dvae
 
-# What is packed and stays as it is.
-STAGES = ("codec", "listener", "vocoder")
+# Nothing is left to do for these; the vocoder goes on where the tuning does.
+DONE = ("codec", "listener", "vocoder")
 BATCHES = 40
 _ENCODER = "hifigan_decoder.speaker_encoder."
 _VOCODER = "hifigan_decoder.waveform_decoder."
 
 
-def frozen(voice: Path, recipe: BaseRecipe, folder: Path) -> None:
-    """Writes `codec.pt`, `mel_stats.pt`, `listener.pt` and `tuning.pt` where they are missing."""
+def stages(voice: Path, recipe: BaseRecipe, folder: Path) -> None:
+    """Writes `codec.pt`, `mel_stats.pt`, `listener.pt` and `tuning.pt` where they are missing.
+
+    The voice must have the recipe's sizes.
+    """
     if not (folder / "codec.pt").is_file():
         dvae = new_dvae(recipe.dvae)
         dvae.load_state_dict(_single(_read(voice / "dvae.pth")), strict=False)
