@@ -154,13 +154,14 @@ def test_prefetching_cache_and_overlap_change_nothing(workshop, straight):
     assert_same_end(straight, plain)
 
 
-def test_one_kernel_for_all_weights_changes_rounding_only(workshop, straight):
-    plain = workshop.run("not-fused", 1, FUSED_OPTIMIZER="off")
-    for number, (one, other) in enumerate(zip(losses(straight), losses(plain), strict=False)):
+def test_one_kernel_for_all_weights_changes_rounding_only(workshop):
+    """In float32, to the end of an epoch. In bf16 a weight whose last bit differs may be rounded to
+    the next copy: up to 1e-3 were seen from the sixth step on."""
+    fused = workshop.run("fused", 1, PRECISION="fp32")
+    plain = workshop.run("not-fused", 1, PRECISION="fp32", FUSED_OPTIMIZER="off")
+    for one, other in zip(losses(fused), losses(plain), strict=True):
         assert one[:3] == other[:3]
-        # On the same weights it is 1e-5 (test_learner.py); here each step stands on the last one's,
-        # and AdamW makes a step of a gradient that is rounding alone: 6e-4 were seen behind ten.
-        assert one[3:] == pytest.approx(other[3:], abs=1e-5 if number < 2 else 2e-3)
+        assert one[3:] == pytest.approx(other[3:], abs=1e-5)
 
 
 def test_without_bucketing_the_same_clips_come_in_another_order(workshop, straight):
