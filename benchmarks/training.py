@@ -4,7 +4,8 @@ weights with as many threads, in turns.
 Each side is a process of its own, so that memory is told apart: Coqui's `GPTTrainer` as its recipe
 puts it together, once as it stands and once quickened (bf16 autocast, features kept), ours in
 batches of the same four clips and with all eight in one. A pass learns from every clip once; the
-first of each is not counted. `--full` is XTTS-v2's size; it needs 22 GB.
+first of each in a process is not counted. `--full` is XTTS-v2's size: there every round loads its
+sides anew, one at a time, since both together would want 22 GB (Coqui alone 14).
 """
 
 import argparse
@@ -14,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from benchmarks import bases, memory
 from train import flops
 
 SIDES = ("coqui", "ours")
+Measured = dict[str, float]
 
 
 def main(argv: Sequence[str]) -> int:
@@ -39,28 +41,52 @@ def main(argv: Sequence[str]) -> int:
         folder = Path(name)
         base = bases.write(arguments.folder or folder / "base", full=arguments.full)
         memory.dataset(folder / "data")
-        found = compared(base, folder, arguments.rounds, arguments.threads)
+        found = compared(base, folder, arguments.rounds, arguments.threads, apart=arguments.full)
     print(json.dumps(found, indent=1) if arguments.json else _told(found))
     return 0
 
 
-def compared(base: Path, folder: Path, rounds: int, threads: int) -> dict[str, Any]:
+def compared(
+    base: Path, folder: Path, rounds: int, threads: int, *, apart: bool
+) -> dict[str, Any]:
     """Medians of each variant, with the peak of this machine's products for MFU."""
     torch.set_num_threads(threads)
     bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
     peak = flops.reached_flops(torch.bfloat16 if bf16 else torch.float32, size=2048, tries=8)
-    children = {side: Child(side, base, folder, threads) for side in SIDES}
-    seen: dict[str, list[dict[str, float]]] = {}
+    turns = one_at_a_time if apart else side_by_side
+    seen: dict[str, list[Measured]] = {}
+    for variant, found in turns(base, folder, rounds, threads):
+        seen.setdefault(variant, []).append(found)
+    rows = {variant: summary(passes, peak) for variant, passes in seen.items()}
+    return {"threads": threads, "rounds": rounds, "peak_flops": peak, "variants": rows}
+
+
+def side_by_side(
+    base: Path, folder: Path, rounds: int, threads: int
+) -> Iterator[tuple[str, Measured]]:
+    """Both sides stay loaded; the first round is not counted."""
+    children = [Child(side, base, folder, threads) for side in SIDES]
     for number in range(rounds + 1):
-        for child in children.values():
+        for child in children:
             for variant in child.variants:
                 found = child.passed(variant)
                 if number:
-                    seen.setdefault(variant, []).append(found)
-    for child in children.values():
+                    yield variant, found
+    for child in children:
         child.close()
-    rows = {variant: summary(passes, peak) for variant, passes in seen.items()}
-    return {"threads": threads, "rounds": rounds, "peak_flops": peak, "variants": rows}
+
+
+def one_at_a_time(
+    base: Path, folder: Path, rounds: int, threads: int
+) -> Iterator[tuple[str, Measured]]:
+    """A side is loaded when its turn comes; every variant's first pass in it is not counted."""
+    for _ in range(rounds):
+        for side in SIDES:
+            child = Child(side, base, folder, threads)
+            for variant in child.variants:
+                child.passed(variant)
+                yield variant, child.passed(variant)
+            child.close()
 
 
 class Child:
@@ -76,7 +102,7 @@ class Child:
         )
         self.variants: list[str] = self._answer()["variants"]
 
-    def passed(self, variant: str) -> dict[str, float]:
+    def passed(self, variant: str) -> Measured:
         """One pass over the clips."""
         assert self.process.stdin is not None
         self.process.stdin.write(variant + "\n")
@@ -96,7 +122,7 @@ class Child:
         raise RuntimeError(f"a side of the benchmark ended with {self.process.wait()}")
 
 
-def summary(passes: Sequence[dict[str, float]], peak: float) -> dict[str, float]:
+def summary(passes: Sequence[Measured], peak: float) -> dict[str, float]:
     """Medians of one variant; figures of the same names as in a run's TensorBoard."""
     middle = {name: statistics.median(one[name] for one in passes) for name in passes[0]}
     seconds = middle["seconds"]
