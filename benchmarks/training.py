@@ -46,9 +46,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def compared(
-    base: Path, folder: Path, rounds: int, threads: int, *, apart: bool
-) -> dict[str, Any]:
+def compared(base: Path, folder: Path, rounds: int, threads: int, *, apart: bool) -> dict[str, Any]:
     """Medians of each variant, with the peak of this machine's products for MFU."""
     torch.set_num_threads(threads)
     bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()

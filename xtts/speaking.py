@@ -85,9 +85,7 @@ class Speaker:
             self._model, whose, request.text, request.language, seed=request.seed
         )
         audio.write_wav(request.out, waveform)
-        likeness = voice.similarity(
-            self._model, waveform, audio.VOCODER_RATE, reference, audio.CODE_RATE
-        )
+        likeness = voice.similarity(self._model, waveform, audio.VOCODER_RATE, whose)
         self._let_go()
         return Spoken(
             time.perf_counter() - started, len(waveform) / audio.VOCODER_RATE, self.device, likeness

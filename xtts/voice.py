@@ -86,11 +86,10 @@ def speaker(model: Model, waveform: Tensor, rate: int = CODE_RATE) -> Tensor:
         return ears.speaker_encoder(resample(waveform, rate, SPEAKER_RATE)[None])
 
 
-def similarity(model: Model, first: Tensor, first_rate: int, other: Tensor, rate: int) -> float:
-    """Cosine between the speakers of two recordings, by the model's own encoder: 1 is the same."""
-    one = speaker(model, first, first_rate).flatten()
-    two = speaker(model, other, rate).flatten()
-    return float(torch.dot(one, two))
+def similarity(model: Model, waveform: Tensor, rate: int, whose: Voice) -> float:
+    """Cosine between the speaker of a recording and a voice, by the model's own encoder: 1 is the
+    same. The voice was heard before it spoke; to hear its recording again would cost as much."""
+    return float(torch.dot(speaker(model, waveform, rate).flatten(), whose.speaker.flatten()))
 
 
 def _check(waveform: Tensor) -> None:
