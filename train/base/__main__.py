@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 
 from train.base import (
+    accents,
+    articulation,
     codec,
     lessons,
     lexicon,
@@ -54,6 +56,8 @@ class Making:
     to: Path
     device: torch.device
     speaker: teacher.Speaker = teacher.flite
+    foreigner: teacher.Speaker = accents.festival
+    aligner: articulation.Aligner = articulation.told_by_flite
     begin: Path | None = None
 
     def run(self, stages: Sequence[str] = STAGES) -> None:
@@ -74,12 +78,15 @@ class Making:
         judged = {text.plain(line) for line in JUDGED.read_text(encoding="utf-8").splitlines()}
         endless = text.sentences(lexicon.read(), f"text/{self.recipe.seed}", judged)
         found = list(itertools.islice(endless, self.recipe.sentences))
+        more = list(itertools.islice(endless, self.recipe.accented))
         planned = teacher.plan(found, self.recipe.seed)
         teacher.speak_all(planned, self.work / "clips", self.speaker)
+        behind = teacher.shards(len(planned))
+        teacher.speak_all(accents.plan(more), self.work / "clips", self.foreigner, first=behind)
 
     def codec(self) -> None:
         """The DVAE and the scales of the mels."""
-        codec.learn(self.recipe, self._speech, self.work, self.device)
+        codec.learn(self.recipe, self._speech, self.work, self.device, self.aligner)
 
     def listener(self) -> None:
         """The speaker encoder."""
@@ -135,7 +142,8 @@ class Making:
             print(f"{digest}  {name}")
 
     def _lessons(self, mel_stats: Tensor) -> lessons.Lessons:
-        heard = lessons.references(self._speech, self.recipe.pretrained)
+        people = [manner.name for manner in listener.PEOPLE]
+        heard = lessons.references(self._speech, people)
         return lessons.Lessons(self._targets, heard, mel_stats, self.recipe)
 
     @property

@@ -4,30 +4,26 @@ An autoencoder first, then a codebook from k-means in its space, then vector qua
 dead codes are revived: a random codebook collapses. Called by `train.base.__main__`.
 """
 
-import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from train.base import pace
-from train.base.recipe import BaseRecipe
+from train.base import articulation, excerpts, pace
+from train.base.articulation import Aligner
+from train.base.recipe import BaseRecipe, Stage
 from train.base.teacher import Speech
 from xtts.audio import CODE_RATE, MEL_BANDS, dvae_mel
 from xtts.vocoder import new_dvae
 
-FRAMES = 128
 COMMITMENT = 0.25
+PHONE_WEIGHT = 0.25
 STEPS_BETWEEN_REVIVALS = 50
 # A code that fewer than this share of an even use would come to is dead.
 DEAD_SHARE = 0.05
-# Bands are moved by at most this share of their number.
-STRETCH = 0.08
-# In standard deviations of the bands: the loudness first, then slower and faster ripples.
-FILTER = (0.25, 0.3, 0.25, 0.2, 0.15, 0.15, 0.1, 0.1)
 # A band hardly used would be blown up by a smaller divisor.
 SMALLEST_SCALE = 1.0
 
@@ -43,64 +39,37 @@ def scales(mels: Sequence[Tensor]) -> Tensor:
     return torch.cat([mel.float() for mel in mels], dim=1).std(1).clamp(min=SMALLEST_SCALE)
 
 
-def learn(recipe: BaseRecipe, speech: Speech, folder: Path, device: torch.device) -> None:
-    """Writes `mel_stats.pt` and `codec.pt` (the DVAE with its decoder) into `folder`."""
+def learn(
+    recipe: BaseRecipe, speech: Speech, folder: Path, device: torch.device, aligner: Aligner
+) -> None:
+    """Writes `mel_stats.pt` and `codec.pt` (the DVAE with its decoder) into `folder`; goes on with
+    those that are there."""
     torch.manual_seed(recipe.seed)
-    # The first are as good as any: later clips may still be spoken.
-    chosen = range(min(recipe.codec_clips, len(speech.clips)))
+    chosen = _chosen(recipe, len(speech.clips))
     raw = [mel_of(speech, index, torch.ones(MEL_BANDS)).half() for index in chosen]
-    mel_stats = scales(raw)
+    begun = (folder / "codec.pt").is_file()
+    stats = folder / "mel_stats.pt"
+    mel_stats = torch.load(stats, weights_only=True) if begun else scales(raw)
     mels = [(mel.float() / mel_stats[:, None]).half() for mel in raw]
-    torch.save(mel_stats, folder / "mel_stats.pt")
+    said = articulation.of_clips(speech, chosen, folder / "phones.npz", aligner)
+    nothing = torch.tensor([articulation.UNKNOWN])
+    phones = [said.get(index, nothing) for index in chosen]
+    torch.save(mel_stats, stats)
     dvae = new_dvae(recipe.dvae).to(device)
     with torch.no_grad():
         mean = torch.cat([mel.float().mean(1, keepdim=True) for mel in mels], dim=1).mean(1)
         dvae.decoder[-1].bias.copy_(mean)
-    _autoencode(dvae, recipe, mels, folder, device)
-    if not (folder / "codec.pt").is_file():
+    if not begun:
+        _autoencode(dvae, recipe, mels, folder, device)
         _start_codebook(dvae, mels, recipe.codec.batch, device)
-    _quantise(dvae, recipe, mels, folder, device)
+    _quantise(dvae, recipe, mels, phones, folder, device)
 
 
-def _segments(
-    mels: Sequence[Tensor], step: int, count: int, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    """(heard, wanted), each [count, 80, FRAMES], from random places, the same for the same step."""
-    draw = random.Random(f"segments/{step}")
-    cut = []
-    for mel in draw.choices(mels, k=count):
-        if mel.shape[1] < FRAMES:
-            # Repeats its last frame, which is silence.
-            mel = F.pad(mel.float(), (0, FRAMES - mel.shape[1]), mode="replicate")
-        start = draw.randint(0, mel.shape[1] - FRAMES)
-        cut.append(mel[:, start : start + FRAMES].float())
-    generator = torch.Generator().manual_seed(step + 1_000_000)
-    wanted = _stretched(torch.stack(cut), generator)
-    return _filtered(wanted, generator).to(device), wanted.to(device)
-
-
-def _stretched(mels: Tensor, generator: torch.Generator) -> Tensor:
-    """Half of [count, 80, frames] as if another throat had made them, pitch and all: the bands are
-    stretched (https://arxiv.org/abs/1301.5143). A voice that no teacher has must find codes too."""
-    half, bands, frames = len(mels) // 2, mels.shape[1], mels.shape[2]
-    stretch = 1 + STRETCH * (2 * torch.rand(half, 1, generator=generator) - 1)
-    source = ((torch.linspace(-1, 1, bands) + 1) * stretch - 1).clamp(max=1)
-    across = torch.linspace(-1, 1, frames).expand(half, bands, frames)
-    grid = torch.stack((across, source[:, :, None].expand_as(across)), dim=-1)
-    moved = F.grid_sample(mels[:half, None], grid, padding_mode="border", align_corners=True)
-    return torch.cat((moved[:, 0], mels[half:]))
-
-
-def _filtered(mels: Tensor, generator: torch.Generator) -> Tensor:
-    """Every second of [count, 80, frames] as another microphone would have heard it. The codes are
-    to say what it would be without: who speaks is left to the vocoder, and the timbre of a voice
-    that no teacher has (awb's bands lie up to 1.3 deviations off slt's) takes no codes of its own.
-    """
-    bands = mels.shape[1]
-    waves = torch.cos(torch.arange(len(FILTER))[:, None] * torch.pi * torch.arange(bands) / bands)
-    gains = torch.randn(len(mels), len(FILTER), generator=generator) * torch.tensor(FILTER)
-    gains[1::2] = 0.0
-    return mels + (gains @ waves)[:, :, None]
+def _chosen(recipe: BaseRecipe, clips: int) -> list[int]:
+    """Half of them the teacher's first, half people of other tongues, who lie behind its clips."""
+    home = max(0, clips - recipe.accented)
+    half = recipe.codec_clips // 2
+    return [*range(min(half, home)), *range(home, min(clips, home + half))]
 
 
 def _decoded(dvae: Any, latents: Tensor) -> Tensor:
@@ -112,14 +81,14 @@ def _autoencode(
     dvae: Any, recipe: BaseRecipe, mels: Sequence[Tensor], folder: Path, device: torch.device
 ) -> None:
     stage = recipe.autoencoder
-    optimizer = torch.optim.AdamW(dvae.parameters(), lr=stage.learning_rate, weight_decay=1e-4)
+    optimizer = new_optimizer(dvae, stage)
     parts: dict[str, pace.Stateful] = {"dvae": dvae, "optimizer": optimizer}
     losses: list[float] = []
     counter = pace.steps(
         folder / "autoencoder.pt", stage, parts, [optimizer], lambda _: _told(losses)
     )
     for step in counter:
-        heard, wanted = _segments(mels, step, stage.batch, device)
+        heard, wanted = excerpts.segments(mels, step, stage.batch, device)
         with pace.low_precision(device):
             latents = dvae.encoder(heard)
             loss = (
@@ -132,15 +101,19 @@ def _autoencode(
 
 
 def _told(losses: list[float]) -> str:
+    return f"L1 {_mean(losses):.4f}"
+
+
+def _mean(losses: list[float]) -> float:
     recent = losses[-50:]
-    return f"L1 {sum(recent) / max(1, len(recent)):.4f}"
+    return sum(recent) / max(1, len(recent))
 
 
 @torch.no_grad()
 def _start_codebook(dvae: Any, mels: Sequence[Tensor], batch: int, device: torch.device) -> None:
     """k-means (Lloyd's, 15 rounds) on the autoencoder's latents."""
     width = dvae.codebook.dim
-    batches = [_segments(mels, -1 - index, batch, device)[1] for index in range(32)]
+    batches = [excerpts.segments(mels, -1 - index, batch, device)[1] for index in range(32)]
     points = torch.cat(
         [dvae.encoder(batch).transpose(1, 2).reshape(-1, width) for batch in batches]
     )
@@ -167,30 +140,67 @@ def _set_codebook(codebook: Any, which: Tensor, centres: Tensor) -> None:
 
 
 def _quantise(
-    dvae: Any, recipe: BaseRecipe, mels: Sequence[Tensor], folder: Path, device: torch.device
+    dvae: Any,
+    recipe: BaseRecipe,
+    mels: Sequence[Tensor],
+    phones: Sequence[Tensor],
+    folder: Path,
+    device: torch.device,
 ) -> None:
     stage = recipe.codec
-    optimizer = torch.optim.AdamW(dvae.parameters(), lr=stage.learning_rate, weight_decay=1e-4)
-    parts: dict[str, pace.Stateful] = {"dvae": dvae, "optimizer": optimizer}
+    reader = PhoneReader(dvae.codebook.dim).to(device)
+    optimizer = new_optimizer(dvae, stage, reader)
+    parts: dict[str, pace.Stateful] = {"dvae": dvae, "reader": reader, "optimizer": optimizer}
     losses: list[float] = []
+    misread: list[float] = []
     counter = pace.steps(
         folder / "codec.pt", stage, parts, [optimizer],
-        lambda _: f"{_told(losses)}, {_in_use(dvae)} codes in use",
+        lambda _: f"{_told(losses)}, phones {_mean(misread):.3f}, {_in_use(dvae)} codes in use",
     )  # fmt: skip
     for step in counter:
-        heard, wanted = _segments(mels, step, stage.batch, device)
+        heard, wanted = excerpts.segments(mels, step, stage.batch, device)
+        said = excerpts.labels(mels, phones, step, stage.batch).to(device)
+        dvae.encoder.requires_grad_(step >= recipe.decoder_alone)
         with pace.low_precision(device):
             latents = dvae.encoder(heard).transpose(1, 2).float()
         quantised, _, commitment = dvae.codebook(latents)
         with pace.low_precision(device):
             found = _decoded(dvae, quantised.transpose(1, 2))
-        distance = F.l1_loss(found, wanted)
+        distance, wrong = F.l1_loss(found, wanted), reader.loss(quantised, said)
         optimizer.zero_grad(set_to_none=True)
-        (distance + COMMITMENT * commitment).backward()
+        (distance + COMMITMENT * commitment + PHONE_WEIGHT * wrong).backward()
         optimizer.step()
         losses.append(float(distance.detach()))
+        misread.append(float(wrong.detach()))
         if step % STEPS_BETWEEN_REVIVALS == 0 and step < 0.8 * stage.steps:
             _revive(dvae.codebook, latents.detach().reshape(-1, dvae.codebook.dim), step)
+
+
+class PhoneReader(nn.Module):
+    """Reads two phones out of each code and its neighbours: what sounds in its halves."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.read = nn.Conv1d(width, excerpts.HALVES * len(articulation.NAMES), 3, padding=1)
+
+    def loss(self, quantised: Tensor, said: Tensor) -> Tensor:
+        """Cross-entropy of quantised [batch, codes, width] against [batch, codes, 2]."""
+        found = self.read(quantised.transpose(1, 2)).transpose(1, 2).float()
+        found = found.reshape(-1, len(articulation.NAMES))
+        if bool((said < 0).all()):
+            return found.sum() * 0.0
+        return F.cross_entropy(found, said.flatten(), ignore_index=articulation.UNKNOWN)
+
+
+def new_optimizer(dvae: Any, stage: Stage, *others: nn.Module) -> torch.optim.Optimizer:
+    """With which a codec learns."""
+    weights = [weight for module in (dvae, *others) for weight in module.parameters()]
+    return torch.optim.AdamW(weights, lr=stage.learning_rate, weight_decay=1e-4)
+
+
+def keep_codebook(codebook: Any) -> None:
+    """The running sums of a codebook that was packed without them."""
+    _set_codebook(codebook, torch.arange(codebook.n_embed), codebook.embed.T.clone())
 
 
 def _dead(codebook: Any) -> Tensor:

@@ -61,6 +61,14 @@ class Lessons:
         ]
         self.kept_back = tuple(self.heard[: min(VALIDATION_CLIPS, len(self.heard) // 8)])
 
+    def short(self, manner: str) -> list[int]:
+        """Clips of one pseudo-speaker, be it one that the GPT learns from or not."""
+        return [
+            index
+            for index, clip in enumerate(self.targets.clips)
+            if clip.manner == manner and self.targets.counts[index] <= MOST_CODES
+        ]
+
     def batch(self, clips: Sequence[int], seed: str, timbred: bool = False) -> Lesson:
         """The lesson of these clips; `timbred` = some in another timbre than the teacher's."""
         draw = random.Random(seed)

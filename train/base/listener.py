@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from train.base import pace
+from train.base.accents import ACCENTS
 from train.base.recipe import BaseRecipe
 from train.base.teacher import MANNERS, Speech
 from xtts.audio import SPEAKER_RATE, speaker_mel
@@ -19,6 +20,7 @@ from xtts.vocoder import SpeakerEncoder
 SECONDS = 1.6
 # Cosines are turned into logits by this factor (AM-softmax, https://arxiv.org/abs/1801.05599).
 SHARPNESS = 16.0
+PEOPLE = (*MANNERS, *ACCENTS)
 
 
 def new(recipe: BaseRecipe) -> SpeakerEncoder:
@@ -32,11 +34,7 @@ def learn(recipe: BaseRecipe, speech: Speech, folder: Path, device: torch.device
     torch.manual_seed(recipe.seed)
     stage = recipe.listener
     encoder = new(recipe).to(device)
-    speakers = nn.Parameter(torch.randn(len(MANNERS), recipe.speaker_encoder.embedding_width))
-    holder = nn.ParameterList([speakers]).to(device)
-    optimizer = torch.optim.AdamW(
-        [*encoder.parameters(), *holder.parameters()], lr=stage.learning_rate, weight_decay=1e-4
-    )
+    holder, optimizer = company(encoder, recipe)
     parts: dict[str, pace.Stateful] = {
         "encoder": encoder, "speakers": holder, "optimizer": optimizer,
     }  # fmt: skip
@@ -60,8 +58,20 @@ def learn(recipe: BaseRecipe, speech: Speech, folder: Path, device: torch.device
         right.append(float((logits.argmax(1).cpu() == labels).float().mean()))
 
 
+def company(
+    encoder: SpeakerEncoder, recipe: BaseRecipe
+) -> tuple[nn.ParameterList, torch.optim.Optimizer]:
+    """What only learning needs: a direction for every speaker, and the optimizer."""
+    first = next(encoder.parameters())
+    width = recipe.speaker_encoder.embedding_width
+    holder = nn.ParameterList([nn.Parameter(torch.randn(len(PEOPLE), width))]).to(first.device)
+    weights = [*encoder.parameters(), *holder.parameters()]
+    rate = recipe.listener.learning_rate
+    return holder, torch.optim.AdamW(weights, lr=rate, weight_decay=1e-4)
+
+
 def _by_manner(speech: Speech) -> list[list[int]]:
-    names = [manner.name for manner in MANNERS]
+    names = [manner.name for manner in PEOPLE]
     numbers: list[list[int]] = [[] for _ in names]
     for index, clip in enumerate(speech.clips):
         numbers[names.index(clip.manner)].append(index)

@@ -28,6 +28,8 @@ class BaseRecipe:
 
     seed: int
     sentences: int
+    # Sentences of `accents`, for the parts that a fine-tune never moves.
+    accented: int
     codec_clips: int
     autoencoder: Stage
     codec: Stage
@@ -38,19 +40,24 @@ class BaseRecipe:
     pretrained: tuple[str, ...]
     vocoder: Stage
     tuning: Stage
-    # For a voice that was packed before (`--from`): how much more its GPT and vocoder learn.
-    again: tuple[Stage, Stage]
+    # For a voice that was packed before (`--from`): how much more codec, GPT and vocoder learn.
+    again: tuple[Stage, Stage, Stage]
     steps_with_one: int
     gpt: GPTShape
     dvae: DVAEShape
     speaker_encoder: SpeakerEncoderShape
     vocoder_shape: VocoderShape
     advice: TrainingAdvice = TrainingAdvice(num_epochs=4, learning_rate=3e-4, batch_seconds=20.0)
+    # Steps of the codec in which its decoder learns alone: it is not packed.
+    decoder_alone: int = 0
 
     def continued(self) -> "BaseRecipe":
         """For a packed voice, whose attention is guided already: other timbres from the start."""
-        pretraining, tuning = self.again
-        return replace(self, pretraining=pretraining, tuning=tuning, timbred_from=0, guided_steps=1)
+        codec, pretraining, tuning = self.again
+        return replace(
+            self, codec=codec, pretraining=pretraining, tuning=tuning, timbred_from=0,
+            guided_steps=1, decoder_alone=codec.steps // 8,
+        )  # fmt: skip
 
 
 def _gpt(layers: int, width: int, heads: int) -> GPTShape:
@@ -65,7 +72,8 @@ def _gpt(layers: int, width: int, heads: int) -> GPTShape:
 FULL = BaseRecipe(
     seed=1,
     sentences=30_000,
-    codec_clips=2_500,
+    accented=3_300,
+    codec_clips=4_500,
     autoencoder=Stage(1500, 24, 1e-3),
     codec=Stage(10_000, 32, 5e-4),
     listener=Stage(500, 16, 1e-3),
@@ -89,7 +97,7 @@ FULL = BaseRecipe(
     ),
     vocoder=Stage(2_000, 4, 1e-3),
     tuning=Stage(9_500, 4, 6e-4),
-    again=(Stage(1_700, 16, 6e-4), Stage(2_400, 4, 4e-4)),
+    again=(Stage(6_000, 32, 4e-4), Stage(4_500, 16, 6e-4), Stage(7_500, 4, 5e-4)),
     steps_with_one=200,
     gpt=_gpt(layers=4, width=256, heads=4),
     dvae=DVAEShape(
@@ -104,7 +112,8 @@ FULL = BaseRecipe(
 SHORT = BaseRecipe(
     seed=1,
     sentences=24,
-    codec_clips=24,
+    accented=22,
+    codec_clips=40,
     autoencoder=Stage(2, 4, 1e-3),
     codec=Stage(2, 4, 5e-4),
     listener=Stage(2, 4, 1e-3),
@@ -114,7 +123,7 @@ SHORT = BaseRecipe(
     pretrained=("slt", "rms"),
     vocoder=Stage(2, 2, 5e-4),
     tuning=Stage(2, 2, 2e-4),
-    again=(Stage(2, 4, 1e-3), Stage(2, 2, 2e-4)),
+    again=(Stage(2, 4, 5e-4), Stage(2, 4, 1e-3), Stage(2, 2, 2e-4)),
     steps_with_one=1,
     gpt=_gpt(layers=2, width=32, heads=2),
     dvae=DVAEShape(num_codes=1024, codebook_dim=8, hidden_dim=8, num_resnet_blocks=1, num_layers=2),

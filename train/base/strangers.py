@@ -90,8 +90,8 @@ def meet(
 ) -> Stranger:
     """Stranger `number`, always the same; `pupil` stays as it is."""
     draw = random.Random(f"strangers/{recipe.seed}/{number}")
-    manner = draw.choice(recipe.pretrained)
-    clips = [i for i in known.heard if known.targets.clips[i].manner == manner]
+    manner = draw.choice(list(known.references))
+    clips = known.short(manner)
     chosen = draw.sample(clips, min(CLIPS, len(clips)))
     strange = StrangeSpeech(speech, chosen, draw.uniform(SLOWEST, FASTEST), Timbre.drawn(draw))
     targets = StrangeTargets(strange, dvae, known.mel_stats, known.targets)

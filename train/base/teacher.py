@@ -85,10 +85,8 @@ Speaker = Callable[[str, Manner], np.ndarray]
 
 def flite(text: str, manner: Manner) -> np.ndarray:
     """`text` as int16 samples [n] at 16 kHz. Raises TeacherError."""
-    settings = [f"duration_stretch={float(manner.shift)}", *manner.settings]
-    flags = [flag for setting in settings for flag in ("--setf", setting)]
     with tempfile.NamedTemporaryFile(suffix=".wav") as file:
-        command = ["flite", "-voice", manner.voice, *flags, "-t", text, "-o", file.name]
+        command = ["flite", "-voice", manner.voice, *flags(manner), "-t", text, "-o", file.name]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         except FileNotFoundError:
@@ -103,6 +101,17 @@ def flite(text: str, manner: Manner) -> np.ndarray:
     return (np.clip(np.asarray(wave), -1, 1) * 32767).astype(np.int16)
 
 
+def flags(manner: Manner) -> list[str]:
+    """flite's own of a pseudo-speaker."""
+    settings = [f"duration_stretch={float(manner.shift)}", *manner.settings]
+    return [flag for setting in settings for flag in ("--setf", setting)]
+
+
+def manner_of(name: str) -> Manner | None:
+    """The pseudo-speaker of this name, if it is the teacher's."""
+    return next((manner for manner in MANNERS if manner.name == name), None)
+
+
 def plan(sentences: Sequence[str], seed: int) -> list[tuple[str, Manner]]:
     """Which pseudo-speaker says what: each sentence once, so that no two share a text."""
     draw = random.Random(f"manners/{seed}")
@@ -115,16 +124,23 @@ def speak_all(
     folder: Path,
     speaker: Speaker = flite,
     workers: int = 2,
+    first: int = 0,
 ) -> None:
-    """Writes every missing shard of `planned` into `folder`."""
+    """Writes every missing shard of `planned` into `folder`; `first` is the first one's number."""
     folder.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(workers) as pool:
-        for shard in range(-(-len(planned) // CLIPS_PER_SHARD)):
+        for shard in range(first, first + shards(len(planned))):
             if _list_path(folder, shard).is_file():
                 continue
-            part = planned[shard * CLIPS_PER_SHARD : (shard + 1) * CLIPS_PER_SHARD]
+            start = (shard - first) * CLIPS_PER_SHARD
+            part = planned[start : start + CLIPS_PER_SHARD]
             spoken = list(pool.map(lambda item: speaker(*item), part))
             _write_shard(folder, shard, part, spoken)
+
+
+def shards(clips: int) -> int:
+    """How many shards hold so many clips."""
+    return -(-clips // CLIPS_PER_SHARD)
 
 
 def _write_shard(

@@ -1,8 +1,8 @@
 """Goes on from a packed voice: its codec, speaker encoder, GPT and vocoder as stages left them,
 so that what was learned too little of needs not the hours that everything took.
 
-The DVAE's decoder and the mel head are not packed. Nothing reads the first again; the second is
-found anew by least squares. Called by `train.base.__main__` for `--from`.
+The DVAE's decoder and the mel head are not packed. The first learns anew before the rest of the
+codec goes on; the second is found by least squares. Called by `train.base.__main__` for `--from`.
 """
 
 import copy
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from train.base import listener, pace, voicing
+from train.base import codec, listener, pace, voicing
 from train.base.lessons import Lessons
 from train.base.pretraining import Pupil, optimizers
 from train.base.recipe import BaseRecipe
@@ -20,8 +20,8 @@ from xtts.audio import conditioning_mel
 from xtts.gpt import GPT, from_coqui, new_gpt
 from xtts.vocoder import new_dvae
 
-# Nothing is left to do for these; the vocoder goes on where the tuning does.
-DONE = ("codec", "listener", "vocoder")
+# Nothing is left to do here: the vocoder goes on where the tuning does.
+DONE = ("vocoder",)
 BATCHES = 40
 _ENCODER = "hifigan_decoder.speaker_encoder."
 _VOCODER = "hifigan_decoder.waveform_decoder."
@@ -36,12 +36,18 @@ def stages(voice: Path, recipe: BaseRecipe, folder: Path) -> None:
         dvae = new_dvae(recipe.dvae)
         dvae.load_state_dict(_single(_read(voice / "dvae.pth")), strict=False)
         torch.save(_read(voice / "mel_stats.pth"), folder / "mel_stats.pt")
-        pace.save(folder / "codec.pt", {"dvae": dvae}, recipe.codec.steps)
+        codec.keep_codebook(dvae.codebook)
+        reader = codec.PhoneReader(dvae.codebook.dim)
+        mover = codec.new_optimizer(dvae, recipe.codec, reader)
+        parts = {"dvae": dvae, "reader": reader, "optimizer": mover}
+        pace.save(folder / "codec.pt", parts, 0)
     state = _packed(voice)
     if not (folder / "listener.pt").is_file():
         encoder = listener.new(recipe)
         encoder.net.load_state_dict(_under(_ENCODER, state))
-        pace.save(folder / "listener.pt", {"encoder": encoder}, recipe.listener.steps)
+        speakers, optimizer = listener.company(encoder, recipe)
+        parts = {"encoder": encoder, "speakers": speakers, "optimizer": optimizer}
+        pace.save(folder / "listener.pt", parts, 0)
     if not (folder / "tuning.pt").is_file():
         vocoder = voicing.new(recipe)
         vocoder.waveform_decoder.load_state_dict(_under(_VOCODER, state))

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from train.base import pace, strangers
 from train.base.distance import distance
+from train.base.draws import Draws
 from train.base.lessons import Lessons
 from train.base.listener import load as load_listener
 from train.base.pretraining import Pupil
@@ -88,11 +89,12 @@ class Ear:
         return wave[start : start + length]
 
 
-def _mel_segments(targets: Targets, mel_stats: Tensor, ear: Ear, count: int, step: int) -> Segments:
+def _mel_segments(
+    targets: Targets, draws: Draws, mel_stats: Tensor, ear: Ear, count: int, step: int
+) -> Segments:
     draw = random.Random(f"vocoder/{step}")
     inputs, speakers, wanted = [], [], []
-    long = [i for i, codes in enumerate(targets.counts) if codes > SEGMENT_CODES]
-    for index in draw.choices(long, k=count):
+    for index in draws.some(draw, count):
         first = draw.randint(0, int(targets.counts[index]) - SEGMENT_CODES)
         timbre = Timbre.drawn(draw)
         inputs.append(timbre.mels(targets.mels(index)[first : first + SEGMENT_CODES], mel_stats))
@@ -102,16 +104,12 @@ def _mel_segments(targets: Targets, mel_stats: Tensor, ear: Ear, count: int, ste
 
 
 @torch.no_grad()
-def _latent_segments(pupil: Pupil, lessons: Lessons, ear: Ear, count: int, step: int) -> Segments:
+def _latent_segments(
+    pupil: Pupil, lessons: Lessons, draws: Draws, ear: Ear, count: int, step: int
+) -> Segments:
     """Latents as they are when the GPT reads the true codes."""
     draw = random.Random(f"tuning/{step}")
-    long = [
-        clip
-        for clip in draw.choices(range(len(lessons.targets.clips)), k=8 * count)
-        if SEGMENT_CODES < lessons.targets.counts[clip] < 90
-        and lessons.targets.clips[clip].manner in lessons.recipe.pretrained
-    ]
-    clips = long[: max(1, count // SEGMENTS_PER_ROW)]
+    clips = draws.some(draw, max(1, count // SEGMENTS_PER_ROW))
     lesson = lessons.batch(clips, f"tuning/{step}", timbred=True)
     lesson = replace(lesson, rows=lesson.rows.to(ear.device))
     with pace.low_precision(ear.device):
@@ -143,9 +141,10 @@ def learn_from_mels(
     net = MelVocoder(new(recipe), recipe.gpt.width).to(device)
     ear = Ear(speech, load_listener(folder, recipe).to(device), device)
     stage = recipe.vocoder
+    draws = Draws(targets, {clip.manner for clip in targets.clips}, SEGMENT_CODES)
     _learn(
         net, net, stage, folder / "vocoder.pt",
-        lambda step: _mel_segments(targets, mel_stats, ear, stage.batch, step), device,
+        lambda step: _mel_segments(targets, draws, mel_stats, ear, stage.batch, step), device,
     )  # fmt: skip
 
 
@@ -166,17 +165,19 @@ def tune(
 
     # The GPT as it is, for some steps, then as somebody fine-tuned it, in turns.
     @lru_cache(maxsize=1)
-    def met(number: int) -> tuple[Stranger, Ear]:
+    def met(number: int) -> tuple[Stranger, Draws, Ear]:
         if number % 2 == 0:
             # The GPT may still be learning beside us: its newest weights, or the same again.
             pace.resumed(folder / "pretraining.pt", {"pupil": pupil})
-            return known, Ear(speech, encoder, device)
-        one = strangers.meet(number, pupil, lessons, speech, dvae, recipe)
-        return one, Ear(one.speech, encoder, device)
+            one = known
+        else:
+            one = strangers.meet(number, pupil, lessons, speech, dvae, recipe)
+        draws = Draws(one.lessons.targets, one.lessons.references, SEGMENT_CODES)
+        return one, draws, Ear(one.speech, encoder, device)
 
     def segments(step: int) -> Segments:
-        one, ear = met(step // recipe.steps_with_one)
-        return _latent_segments(one.pupil, one.lessons, ear, stage.batch, step)
+        one, draws, ear = met(step // recipe.steps_with_one)
+        return _latent_segments(one.pupil, one.lessons, draws, ear, stage.batch, step)
 
     _learn(vocoder, vocoder, stage, folder / "tuning.pt", segments, device)
 

@@ -1,0 +1,88 @@
+"""People of other tongues, on machines with and without Festival."""
+
+import random
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from train.base import accents, listener
+from train.base.accents import ACCENTS
+from train.base.draws import ACCENTED_SHARE, Draws
+from train.base.recipe import FULL
+from train.base.teacher import HELD_OUT_VOICE, MANNERS, Manner, TeacherError
+
+
+def named(name: str) -> Manner:
+    return next(manner for manner in ACCENTS if manner.name == name)
+
+
+def test_english_is_spelled_in_the_letters_of_another_tongue() -> None:
+    assert accents.spelled("The ship.", named("ked")) == "The ship."
+    assert accents.spelled("She saw a ship.", named("lp")).isascii()
+    finnish = accents.spelled("Time to go.", named("lj"))
+    assert finnish.startswith("taim") and finnish.endswith("gou.")
+    cyrillic = accents.spelled("Time to go.", named("nsh"))
+    assert not any("a" <= letter <= "z" for letter in cyrillic)
+
+
+def test_every_phone_has_letters() -> None:
+    from xtts.phones import PHONES
+
+    for manner in ACCENTS[1:]:
+        letters = accents._LETTERS
+        spelled = "".join(letters.get(phone, phone) for phone in PHONES.values())
+        assert spelled.isalpha() and spelled.islower(), manner
+
+
+def test_nobody_is_held_out_or_twice() -> None:
+    names = [manner.name for manner in listener.PEOPLE]
+    assert len(set(names)) == len(names) == len(MANNERS) + len(ACCENTS)
+    assert HELD_OUT_VOICE not in names
+    assert not {manner.name for manner in ACCENTS} & set(FULL.pretrained)
+
+
+def test_they_speak_in_turns() -> None:
+    planned = accents.plan([f"Sentence {number}." for number in range(2 * len(ACCENTS))])
+    assert [manner for _, manner in planned] == [*ACCENTS, *ACCENTS]
+
+
+def test_without_festival_the_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(TeacherError, match=r"apt-get install festival .*festvox-ru"):
+        accents.Festival("ked_diphone")
+
+
+def test_without_its_voice_the_packages_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "festival"
+    program.write_text("#!/bin/sh\nread command\nexit 255\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(TeacherError, match=r"ended with 255 at .*apt-get install festival"):
+        accents.Festival("ked_diphone")
+
+
+@pytest.mark.skipif(not shutil.which("festival"), reason="Festival is not installed")
+def test_they_can_be_heard() -> None:
+    for manner in (named("ked"), named("lp")):
+        samples = accents.festival('A "small" test.', manner)
+        assert samples.dtype == np.int16 and len(samples) > 8_000
+        assert np.abs(samples).max() > 1_000
+
+
+def test_few_clips_of_other_tongues_count_as_much_as_many() -> None:
+    manners = ["slt"] * 95 + ["lp"] * 5
+    targets = SimpleNamespace(
+        clips=[SimpleNamespace(manner=name) for name in manners], counts=[40] * 98 + [10, 400]
+    )
+    draws = Draws(targets, {"slt", "lp"}, 26)  # type: ignore[arg-type]
+    found = draws.some(random.Random(1), 4_000)
+    assert {98, 99}.isdisjoint(found)  # one is too short, one too long
+    share = sum(index >= 95 for index in found) / len(found)
+    assert share == pytest.approx(ACCENTED_SHARE, abs=0.03)
+    assert set(Draws(targets, {"lp"}, 26).some(random.Random(1), 50)) <= {95, 96, 97}  # type: ignore[arg-type]
+    assert max(Draws(targets, {"slt"}, 26).some(random.Random(1), 50)) < 95  # type: ignore[arg-type]
