@@ -57,7 +57,7 @@ class Making:
     device: torch.device
     speaker: teacher.Speaker = teacher.flite
     foreigner: teacher.Speaker = accents.festival
-    aligner: articulation.Aligner = articulation.told_by_flite
+    aligner: articulation.Aligner = accents.told
     begin: Path | None = None
 
     def run(self, stages: Sequence[str] = STAGES) -> None:
@@ -142,7 +142,7 @@ class Making:
             print(f"{digest}  {name}")
 
     def _lessons(self, mel_stats: Tensor) -> lessons.Lessons:
-        people = [manner.name for manner in listener.PEOPLE]
+        people = list(accents.PEOPLE)
         heard = lessons.references(self._speech, people)
         return lessons.Lessons(self._targets, heard, mel_stats, self.recipe)
 

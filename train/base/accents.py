@@ -20,7 +20,8 @@ import numpy as np
 import soundfile
 import torch
 
-from train.base.teacher import RATE, Manner, TeacherError
+from train.base import articulation
+from train.base.teacher import MANNERS, RATE, Manner, TeacherError
 from xtts.audio import resample
 from xtts.phones import to_phones
 
@@ -46,6 +47,7 @@ ACCENTS = tuple(
         ("nsh", "msu_ru_nsh_clunits"),
     )
 )
+PEOPLE = {manner.name: manner for manner in (*MANNERS, *ACCENTS)}
 _ENGLISH, _RUSSIAN = "ked", "nsh"
 # Phones (`xtts.phones`) in letters that are read nearly so in Italian, Finnish, Czech and Catalan.
 _LETTERS = {
@@ -54,6 +56,14 @@ _LETTERS = {
     "X": "oi", "S": "s", "T": "t", "U": "u", "u": "u", "w": "u", "j": "i", "z": "s", "Z": "s",
 }  # fmt: skip
 _CYRILLIC = str.maketrans("abdefghiklmnoprstuv", "абдефгхиклмнопрстув")
+
+
+# Festival's phones of the other tongues; what stands in neither list goes by its first letter.
+_ENGLISH_PHONES = {
+    "#": articulation.SILENCE, "a": "aa", "e": "eh", "i": "iy", "o": "ow", "u": "uw", "j": "y",
+    "h": "hh", "x": "hh", "q": "k", "c": "k", "E": "eh", "O": "ao", "ts": "t", "dz": "d",
+    "ch~": "ch", "tS": "ch", "dZ": "jh", "S": "sh", "Z": "zh",
+}  # fmt: skip
 
 
 def spelled(text: str, manner: Manner) -> str:
@@ -77,6 +87,24 @@ def festival(text: str, manner: Manner) -> np.ndarray:
             raise TeacherError(f"Festival's {manner.voice} did not speak {letters!r}.")
         found = np.concatenate(parts)
     return (np.clip(found, -1, 1) * 32767).astype(np.int16)
+
+
+def told(text: str, manner: Manner) -> list[tuple[str, float]]:
+    """The phones of anybody's clip with their ends in seconds, as `articulation` names them; none
+    where Festival had to leave words out. Raises TeacherError."""
+    if manner not in ACCENTS:
+        return articulation.told_by_flite(text, manner)
+    pairs = _process(manner.voice).phones(spelled(text, manner))
+    return [(_english(phone), end) for phone, end in pairs]
+
+
+def _english(phone: str) -> str:
+    """The nearest English phone; what is none of them stays itself."""
+    plain = phone.rstrip("0123456789:")
+    for name in (plain, _ENGLISH_PHONES.get(plain), plain[:1], _ENGLISH_PHONES.get(plain[:1])):
+        if name in articulation.NAMES:
+            return str(name)
+    return plain
 
 
 def plan(sentences: Sequence[str]) -> list[tuple[str, Manner]]:
@@ -114,18 +142,32 @@ class Festival:
             samples, rate = soundfile.read(path, dtype="float32")
         return np.asarray(resample(torch.from_numpy(samples), rate, RATE))
 
+    def phones(self, text: str) -> list[tuple[str, float]]:
+        """What it says when: phones in its own letters with their ends in seconds; none where it
+        cannot say the whole."""
+        quoted = text.replace("\\", "").replace('"', "")
+        with self._busy:
+            lines = self._ask(
+                f'(mapcar (lambda (s) (format t "=%s %f\\n" (item.name s) (item.feat s "end")))'
+                f' (utt.relation.items (utt.synth (Utterance Text "{quoted}")) \'Segment))'
+            )
+        entries = (line[1:].split() for line in lines if line.startswith("="))
+        return [(phone, float(end)) for phone, end in entries]
+
     def close(self) -> None:
         """Lets it end."""
         self._process.communicate()
 
-    def _ask(self, command: str) -> None:
+    def _ask(self, command: str) -> list[str]:
         given, answers = self._process.stdin, self._process.stdout
         assert given is not None and answers is not None
         given.write(f'(unwind-protect {command} nil)\n(format t "\\nready\\n")\n(fflush nil)\n')
         given.flush()
+        lines: list[str] = []
         for line in answers:
             if line.strip() == "ready":
-                return
+                return lines
+            lines.append(line)
         raise TeacherError(
             f"Festival ended with {self._process.wait()} at {command}. Its voice may not be "
             "installed: apt-get install " + " ".join(PACKAGES)

@@ -1,18 +1,18 @@
-"""Which phone sounds when, as flite tells of its own speech: what the codec's codes are to say.
+"""Which phone sounds when, as flite and Festival tell: what the codec's codes are to say.
 
 A codec that is asked for spectra alone spends its codes on whose throat it hears, and words get
 lost in a voice that it never met. Called by `train.base.codec`.
 """
 
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from train.base.teacher import Manner, Speech, TeacherError, flags, manner_of
+from train.base.teacher import Manner, Speech, TeacherError, flags
 from xtts.audio import CODE_RATE, MEL_HOP
 from xtts.phones import PHONES
 
@@ -45,16 +45,20 @@ def labels(pairs: Sequence[tuple[str, float]], frames: int) -> np.ndarray:
 
 
 def of_clips(
-    speech: Speech, indices: Sequence[int], path: Path, aligner: Aligner
+    speech: Speech,
+    indices: Sequence[int],
+    path: Path,
+    aligner: Aligner,
+    people: Mapping[str, Manner],
 ) -> dict[int, Tensor]:
-    """The labels of those clips that the teacher spoke; written to `path` and read from there."""
+    """The labels of those clips whose phones are told; written to `path` and read from there."""
     if not path.is_file():
         found = {}
         for index in indices:
             clip = speech.clips[index]
-            if (manner := manner_of(clip.manner)) is not None:
+            if pairs := aligner(clip.text, people[clip.manner]):
                 frames = 1 + int(clip.seconds * CODE_RATE) // MEL_HOP
-                found[str(index)] = labels(aligner(clip.text, manner), frames)
+                found[str(index)] = labels(pairs, frames)
         waiting = path.with_suffix(".part")
         with waiting.open("wb") as file:
             np.savez(file, allow_pickle=False, **found)

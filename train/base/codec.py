@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from train.base import articulation, excerpts, pace
+from train.base.accents import PEOPLE
 from train.base.articulation import Aligner
 from train.base.recipe import BaseRecipe, Stage
 from train.base.teacher import Speech
@@ -51,7 +52,7 @@ def learn(
     stats = folder / "mel_stats.pt"
     mel_stats = torch.load(stats, weights_only=True) if begun else scales(raw)
     mels = [(mel.float() / mel_stats[:, None]).half() for mel in raw]
-    said = articulation.of_clips(speech, chosen, folder / "phones.npz", aligner)
+    said = articulation.of_clips(speech, chosen, folder / "phones.npz", aligner, PEOPLE)
     nothing = torch.tensor([articulation.UNKNOWN])
     phones = [said.get(index, nothing) for index in chosen]
     torch.save(mel_stats, stats)

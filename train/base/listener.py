@@ -11,16 +11,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from train.base import pace
-from train.base.accents import ACCENTS
+from train.base.accents import PEOPLE
 from train.base.recipe import BaseRecipe
-from train.base.teacher import MANNERS, Speech
+from train.base.teacher import Speech
 from xtts.audio import SPEAKER_RATE, speaker_mel
 from xtts.vocoder import SpeakerEncoder
 
 SECONDS = 1.6
 # Cosines are turned into logits by this factor (AM-softmax, https://arxiv.org/abs/1801.05599).
 SHARPNESS = 16.0
-PEOPLE = (*MANNERS, *ACCENTS)
 
 
 def new(recipe: BaseRecipe) -> SpeakerEncoder:
@@ -71,7 +70,7 @@ def company(
 
 
 def _by_manner(speech: Speech) -> list[list[int]]:
-    names = [manner.name for manner in PEOPLE]
+    names = list(PEOPLE)
     numbers: list[list[int]] = [[] for _ in names]
     for index, clip in enumerate(speech.clips):
         numbers[names.index(clip.manner)].append(index)

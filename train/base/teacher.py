@@ -107,11 +107,6 @@ def flags(manner: Manner) -> list[str]:
     return [flag for setting in settings for flag in ("--setf", setting)]
 
 
-def manner_of(name: str) -> Manner | None:
-    """The pseudo-speaker of this name, if it is the teacher's."""
-    return next((manner for manner in MANNERS if manner.name == name), None)
-
-
 def plan(sentences: Sequence[str], seed: int) -> list[tuple[str, Manner]]:
     """Which pseudo-speaker says what: each sentence once, so that no two share a text."""
     draw = random.Random(f"manners/{seed}")
