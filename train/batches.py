@@ -114,6 +114,8 @@ class Batches:
         # Where memory was short; part of what the batches depend on, so kept in checkpoints.
         self.halvings: list[Halving] = []
         self._by_speaker = _by_speaker(clips, conditions.sources)
+        lists = self._by_speaker.values()
+        self._places = {clip: place for known in lists for place, clip in enumerate(known)}
 
     def epoch(self, epoch: int, first: int = 0) -> Iterator[Batch]:
         """This rank's batches of `epoch`, behind the first `first` of `plan(epoch)`.
@@ -187,13 +189,22 @@ class Batches:
     def _conditioning(self, epoch: int, clip: int) -> tuple[Tensor, tuple[int, int]]:
         """(mel [80, frames], the codes of `clip` that it gives away)."""
         draw = random.Random(f"conditioning/{self.seed}/{epoch}/{self.clips[clip].name}")
-        others = [i for i in self._by_speaker.get(self.clips[clip].speaker, ()) if i != clip]
-        if others and self.conditions.way == "other_clip":
-            return self._slice(draw, draw.choice(others), largest_share=1.0)[0], (0, 0)
+        if self.conditions.way == "other_clip" and (other := self._other(draw, clip)) is not None:
+            return self._slice(draw, other, largest_share=1.0)[0], (0, 0)
         own_share = LARGEST_OWN_SHARE if self.conditions.way == "other_clip" else 1 / 2
         mel, first = self._slice(draw, clip, largest_share=own_share)
         last = first + mel.shape[1]
         return mel, (first // MELS_PER_CODE, -(-last // MELS_PER_CODE))
+
+    def _other(self, draw: random.Random, clip: int) -> int | None:
+        """Another clip of the same speaker, if there is one: as `draw.choice` of all the others
+        would say, without making a list of them for each clip."""
+        known, place = self._by_speaker.get(self.clips[clip].speaker, []), self._places.get(clip)
+        count = len(known) - (place is not None)
+        if not count:
+            return None
+        drawn = draw.randrange(count)
+        return known[drawn if place is None or drawn < place else drawn + 1]
 
     def _slice(self, draw: random.Random, clip: int, largest_share: float) -> tuple[Tensor, int]:
         mel = self.features.mel(clip)

@@ -1,6 +1,7 @@
 """Which clips go together, in which order, and what each is conditioned on."""
 
 import itertools
+import random
 import time
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -132,6 +133,17 @@ def test_conditioning_is_another_clip_of_the_same_speaker():
             assert clips[source].speaker == clips[clip].speaker
             assert 258 <= frames <= 516  # 3 to 6 s
     assert heard_clips(batches, 1) != heard_clips(batches, 2)
+
+
+def test_another_clip_is_drawn_as_from_a_list_of_all_the_others():
+    sources = (0, 2, 3, 5, 7, 11)
+    batches = made(some_clips(12), conditions=Conditions("other_clip", sources))
+    for clip in range(12):
+        speaker = batches.clips[clip].speaker
+        alike = [one for one in sources if batches.clips[one].speaker == speaker and one != clip]
+        for seed in range(20):
+            wanted = random.Random(seed).choice(alike) if alike else None
+            assert batches._other(random.Random(seed), clip) == wanted
 
 
 def test_conditioning_comes_from_training_clips_only():
