@@ -150,6 +150,13 @@ def test_codec_learns_from_other_throats_and_other_microphones() -> None:
     assert torch.equal(filtered > 0.05, torch.tensor([True, False] * 4))
 
 
+def test_the_codec_learns_from_as_many_people_of_other_tongues_as_from_the_teacher() -> None:
+    clips = SHORT.sentences + SHORT.accented
+    chosen = codec._chosen(SHORT, clips)
+    home = [index for index in chosen if index < SHORT.sentences]
+    assert home == list(range(20)) and chosen[20:] == list(range(24, 44))
+
+
 def test_dead_codes_are_revived() -> None:
     from xtts.vocoder import new_dvae
 
