@@ -5,7 +5,7 @@ Each side is a process of its own, so that memory is told apart: Coqui's `GPTTra
 puts it together, once as it stands and once quickened (bf16 autocast, features kept), ours in
 batches of the same four clips and with all eight in one. A pass learns from every clip once; the
 first of each in a process is not counted. `--full` is XTTS-v2's size: there every round loads its
-sides anew, one at a time, since both together would want 22 GB (Coqui alone 14).
+sides anew, one at a time, since both together would want 22 GB (Coqui alone 16).
 """
 
 import argparse

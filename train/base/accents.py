@@ -56,8 +56,6 @@ _LETTERS = {
     "X": "oi", "S": "s", "T": "t", "U": "u", "u": "u", "w": "u", "j": "i", "z": "s", "Z": "s",
 }  # fmt: skip
 _CYRILLIC = str.maketrans("abdefghiklmnoprstuv", "абдефгхиклмнопрстув")
-
-
 # Festival's phones of the other tongues; what stands in neither list goes by its first letter.
 _ENGLISH_PHONES = {
     "#": articulation.SILENCE, "a": "aa", "e": "eh", "i": "iy", "o": "ow", "u": "uw", "j": "y",
