@@ -1,5 +1,6 @@
 """`python -m benchmarks sample`: one epoch's sample on the CPU as the warm worker speaks it: new
-weights read and rounded, the reference heard, 151 codes spoken (7 s), the similarity taken.
+weights held against their manifest, read and rounded, the reference heard, 151 codes spoken (7 s),
+the similarity taken.
 
 `--full` is XTTS-v2's size. The reference is ten seconds of the demo dataset.
 """
@@ -18,8 +19,9 @@ import torch
 
 from benchmarks import bases
 from benchmarks.speaking import TEXT
-from xtts import audio, model, synthesis
+from xtts import atomic, audio, model, synthesis
 from xtts.bases import DEMO
+from xtts.manifests import Manifest, remember, write_manifest
 from xtts.speaking import Speaker, SpeakRequest
 
 
@@ -62,7 +64,7 @@ def spoken(base: Path, folder: Path, arguments: argparse.Namespace) -> list[floa
 
 
 def _checkpoint(base: Path, path: Path) -> Path:
-    """The base's learning part as an epoch writes it, STOP suppressed."""
+    """The base's learning part as an epoch writes it with its manifest, STOP suppressed."""
     weights = {
         name: tensor
         for name, tensor in model.read_tensors(base / "model.pth").items()
@@ -70,5 +72,8 @@ def _checkpoint(base: Path, path: Path) -> Path:
     }
     bias = weights["gpt.mel_head.bias"].clone()
     bias[-1] = -1e4
-    torch.save({"model": {**weights, "gpt.mel_head.bias": bias}, "provenance": {}}, path)
+    content = {"model": {**weights, "gpt.mel_head.bias": bias}, "provenance": {}}
+    written = atomic.replace_file(path, partial(torch.save, content))
+    remember(path, written)  # the trainer tells its worker what it wrote
+    write_manifest(path.with_suffix(".json"), Manifest(1, 1, {path.name: written}))
     return path

@@ -17,6 +17,8 @@ from xtts.atomic import Written, sha256_of, write_json
 from xtts.errors import SotaqueError
 
 SCHEMA = 1
+# (bytes, mtime in ns, SHA-256)
+Seen = tuple[int, int, str]
 # (path, size, mtime in ns) -> SHA-256 of what this process has read or written there. A file of
 # 1.8 GB takes seconds to hash, and is asked about by saving, pruning and sampling.
 _seen: dict[tuple[str, int, int], str] = {}
@@ -89,6 +91,20 @@ def fault_of(
 def remember(path: Path, written: Written) -> None:
     """Notes a file that this process has just written, so that it is not read back at once."""
     _seen[_key(path)] = written.sha256
+
+
+def seen(path: Path) -> Seen | None:
+    """What this process knows of a file as it is now, for a child that is to `believe` it; None
+    when it has neither read nor written it. Raises OSError."""
+    key = _key(path)
+    return (key[1], key[2], _seen[key]) if key in _seen else None
+
+
+def believe(path: Path, told: Seen) -> None:
+    """Takes over what the parent has `seen`: as in its own process, a file is not hashed again
+    while its size and its time stay."""
+    size, mtime_ns, sha256 = told
+    _seen[(str(path.resolve()), size, mtime_ns)] = sha256
 
 
 def known_sha256(path: Path, *, fresh: bool = False) -> str:

@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from xtts.model import Model
+    from xtts.voice import Voice
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ class Speaker:
         self._model: Model = model.load(base, device, mel_device, precision=precision)
         self._model.warm_up()
         self._loaded: tuple[str, int] | None = ("", 0)
+        self._heard: tuple[Tensor, Tensor] | None = None
         self._let_go()
 
     def speak(self, request: SpeakRequest) -> Spoken:
@@ -80,7 +84,7 @@ class Speaker:
         self._model.tokenizer.split(request.text, request.language)
         reference = voice.read(self._model.config, request.reference)
         self._take(request.weights)
-        whose = voice.from_reference(self._model, reference)
+        whose = self._voice_of(reference)
         waveform = synthesis.speak(
             self._model, whose, request.text, request.language, seed=request.seed
         )
@@ -90,6 +94,17 @@ class Speaker:
         return Spoken(
             time.perf_counter() - started, len(waveform) / audio.VOCODER_RATE, self.device, likeness
         )
+
+    def _voice_of(self, reference: "Tensor") -> "Voice":
+        """A run's epochs are heard against one recording; its speaker is taken once."""
+        from xtts import voice
+
+        known = None
+        if self._heard is not None and self._heard[0].equal(reference):
+            known = self._heard[1]
+        found = voice.from_reference(self._model, reference, known)
+        self._heard = (reference, found.speaker)
+        return found
 
     def _take(self, weights: Path | None) -> None:
         """Loads the learning part of a checkpoint; None is the base's own."""

@@ -43,15 +43,17 @@ def read(config: ModelConfig, path: Path) -> Tensor:
 
 
 @torch.inference_mode()
-def from_reference(model: Model, waveform: Tensor) -> Voice:
+def from_reference(model: Model, waveform: Tensor, known: Tensor | None = None) -> Voice:
     """A voice from one recording `[samples]` at 22,050 Hz, as `Xtts.get_conditioning_latents`.
 
-    Raises VoiceError for less than 0.33 s, silence or values that are no numbers: a NaN from here
-    would reach the sampling, and on a GPU kill the context for everyone.
+    known: the recording's speaker embedding [1, 512, 1], which no training moves. Raises VoiceError
+    for less than 0.33 s, silence or values that are no numbers: a NaN from here would reach the
+    sampling, and on a GPU kill the context for everyone.
     """
     _check(waveform)
     with model.ears() as ears:
-        return Voice(conditioning(ears, waveform), speaker(ears, waveform))
+        whose = speaker(ears, waveform) if known is None else known
+        return Voice(conditioning(ears, waveform), whose)
 
 
 def nobody(model: Model) -> Voice:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from xtts.environment import oom_kills
+from xtts.manifests import Seen, seen
 from xtts.probe import clean_environment
 from xtts.speaking import SpeakRequest, Spoken
 from xtts.worker_faults import WorkerFailed, death, failed
@@ -123,7 +124,8 @@ class Worker:
         if not self._ready:
             self._answer("getting ready", self.start_seconds, interrupted)
             self._ready = True
-        self._send({key: _plain(value) for key, value in asdict(request).items()})
+        plain = {key: _plain(value) for key, value in asdict(request).items()}
+        self._send({**plain, "seen": _seen(request.weights)})
         return Spoken(**self._answer("speaking", timeout_seconds, interrupted))
 
     def close(self) -> None:
@@ -186,6 +188,13 @@ class Worker:
         last = _last_line(self._errors)
         self.close()
         return death(code, last, oom_killed=oom_kills() > self._oom_kills)
+
+
+def _seen(weights: Path | None) -> Seen | None:
+    """What the trainer has just written need not be hashed once more: a second at full size."""
+    with contextlib.suppress(OSError):  # the child tells of what cannot be read
+        return seen(weights) if weights else None
+    return None
 
 
 def _pump(stream: IO[str], answers: "queue.Queue[str | None]") -> None:

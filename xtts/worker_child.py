@@ -19,6 +19,7 @@ from typing import IO, Any, Protocol
 
 from xtts.errors import SotaqueError
 from xtts.faults import GpuLost, leave
+from xtts.manifests import believe
 from xtts.memory import keep_few_shapes
 from xtts.speaking import SpeakRequest, Spoken
 from xtts.threads import wait_asleep
@@ -63,6 +64,8 @@ def serve(speaker: Speaks, requests: IO[str], answers: IO[str], device: str) -> 
         request = json.loads(line)
         for name in ("reference", "out", "weights"):
             request[name] = Path(request[name]) if request[name] else None
+        if told := request.pop("seen", None):
+            believe(request["weights"], told)
         try:
             injected_fault(os.environ.get("SOTAQUE_WORKER_FAULT", ""))
             answer = {"ok": True, **asdict(speaker.speak(SpeakRequest(**request)))}

@@ -4,7 +4,7 @@ import shutil
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -124,6 +124,33 @@ def test_stereo_at_96_khz_is_a_voice_like_any_other(base_folder: Path, tmp_path:
     reference = written(tmp_path / "stereo.wav", np.stack((sound, sound), 1), 96_000)
     asked = speaking.SpeakRequest("hello", "en", reference, tmp_path / "out.wav")
     assert speaking.Speaker(base_folder, "cpu").speak(asked).audio_seconds > 0
+
+
+def test_the_speaker_of_a_recording_is_taken_once(
+    base_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the same recording, whatever weights speak; another one is heard, and so is the first
+    after it. What is spoken is the same bit for bit."""
+    one = written(tmp_path / "one.wav", GOOD, 22_050)
+    other = written(tmp_path / "other.wav", GOOD[::-1].copy(), 22_050)
+    heard: list[int] = []
+    real = voice.speaker
+
+    def spy(*given: Any) -> torch.Tensor:
+        heard.append(1)
+        return real(*given)
+
+    monkeypatch.setattr(voice, "speaker", spy)
+    speaker = speaking.Speaker(base_folder, "cpu", keep_weights=False)
+    out, counts = [], []
+    for number, reference in enumerate((one, one, other, one)):
+        path = tmp_path / f"{number}.wav"
+        speaker.speak(speaking.SpeakRequest("hello", "en", reference, path))
+        out.append(path.read_bytes())
+        counts.append(len(heard))
+        heard.clear()
+    assert counts == [2, 1, 2, 2]  # each time also of what was spoken, for the similarity
+    assert out[0] == out[1] == out[3]
 
 
 @pytest.mark.parametrize("keep", [0.0, 0.5, 0.999])

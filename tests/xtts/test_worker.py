@@ -15,8 +15,9 @@ import soundfile
 import torch
 
 from xtts import audio, faults, model, worker_child
-from xtts.atomic import sha256_of
+from xtts.atomic import Written, sha256_of
 from xtts.errors import SotaqueError
+from xtts.manifests import Manifest, remember, write_manifest
 from xtts.speaking import SpeakRequest
 from xtts.verdicts import Outcome
 from xtts.worker import Worker
@@ -272,6 +273,26 @@ def test_the_tiny_model_speaks_with_the_weights_it_is_given(
         failed = failure(worker, SpeakRequest("hello", "en", recording, out, broken, 1), 120)
         assert failed.reason_code == "not_finite"
         assert worker.pid is not None
+    finally:
+        worker.close()
+
+
+def test_what_the_parent_has_written_is_not_hashed_again_by_its_child(
+    base_folder: Path, recording: Path, tmp_path: Path
+) -> None:
+    """Told by a lie: of this file the parent knows another hash than it has. A file that was
+    changed since is hashed by the child itself."""
+    moved = checkpoint(base_folder, tmp_path / "checkpoint_epoch_1.pt", 0.02)
+    told = Written("0" * 64, moved.stat().st_size)
+    write_manifest(moved.with_suffix(".json"), Manifest(1, 1, {moved.name: told}))
+    remember(moved, told)
+    asked = SpeakRequest("hello", "en", recording, tmp_path / "out.wav", moved, 1)
+    worker = Worker(base_folder, threads=1, keep_weights=False)
+    try:
+        assert worker.speak(asked, 120).audio_seconds > 0
+        os.utime(moved)
+        failed = failure(worker, asked, 120)
+        assert "is damaged: its SHA-256 is" in str(failed) and worker.pid is not None
     finally:
         worker.close()
 
