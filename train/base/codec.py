@@ -21,7 +21,7 @@ from xtts.audio import CODE_RATE, MEL_BANDS, dvae_mel
 from xtts.vocoder import new_dvae
 
 COMMITMENT = 0.25
-PHONE_WEIGHT = 0.25
+PHONE_WEIGHT = 0.5
 STEPS_BETWEEN_REVIVALS = 50
 # A code that fewer than this share of an even use would come to is dead.
 DEAD_SHARE = 0.05
@@ -57,13 +57,11 @@ def learn(
     phones = [said.get(index, nothing) for index in chosen]
     torch.save(mel_stats, stats)
     dvae = new_dvae(recipe.dvae).to(device)
-    with torch.no_grad():
-        mean = torch.cat([mel.float().mean(1, keepdim=True) for mel in mels], dim=1).mean(1)
-        dvae.decoder[-1].bias.copy_(mean)
+    people = excerpts.mean_spectra(mels, [speech.clips[index].manner for index in chosen])
     if not begun:
-        _autoencode(dvae, recipe, mels, folder, device)
-        _start_codebook(dvae, mels, recipe.codec.batch, device)
-    _quantise(dvae, recipe, mels, phones, folder, device)
+        _autoencode(dvae, recipe, mels, people, folder, device)
+        _start_codebook(dvae, mels, people, recipe.codec.batch, device)
+    _quantise(dvae, recipe, mels, people, phones, folder, device)
 
 
 def _chosen(recipe: BaseRecipe, clips: int) -> list[int]:
@@ -79,7 +77,12 @@ def _decoded(dvae: Any, latents: Tensor) -> Tensor:
 
 
 def _autoencode(
-    dvae: Any, recipe: BaseRecipe, mels: Sequence[Tensor], folder: Path, device: torch.device
+    dvae: Any,
+    recipe: BaseRecipe,
+    mels: Sequence[Tensor],
+    people: Sequence[Tensor],
+    folder: Path,
+    device: torch.device,
 ) -> None:
     stage = recipe.autoencoder
     optimizer = new_optimizer(dvae, stage)
@@ -89,7 +92,7 @@ def _autoencode(
         folder / "autoencoder.pt", stage, parts, [optimizer], lambda _: _told(losses)
     )
     for step in counter:
-        heard, wanted = excerpts.segments(mels, step, stage.batch, device)
+        heard, wanted = excerpts.segments(mels, people, step, stage.batch, device)
         with pace.low_precision(device):
             latents = dvae.encoder(heard)
             loss = (
@@ -111,10 +114,12 @@ def _mean(losses: list[float]) -> float:
 
 
 @torch.no_grad()
-def _start_codebook(dvae: Any, mels: Sequence[Tensor], batch: int, device: torch.device) -> None:
+def _start_codebook(
+    dvae: Any, mels: Sequence[Tensor], people: Sequence[Tensor], batch: int, device: torch.device
+) -> None:
     """k-means (Lloyd's, 15 rounds) on the autoencoder's latents."""
     width = dvae.codebook.dim
-    batches = [excerpts.segments(mels, -1 - index, batch, device)[1] for index in range(32)]
+    batches = [excerpts.segments(mels, people, -1 - index, batch, device)[0] for index in range(32)]
     points = torch.cat(
         [dvae.encoder(batch).transpose(1, 2).reshape(-1, width) for batch in batches]
     )
@@ -144,6 +149,7 @@ def _quantise(
     dvae: Any,
     recipe: BaseRecipe,
     mels: Sequence[Tensor],
+    people: Sequence[Tensor],
     phones: Sequence[Tensor],
     folder: Path,
     device: torch.device,
@@ -159,7 +165,7 @@ def _quantise(
         lambda _: f"{_told(losses)}, phones {_mean(misread):.3f}, {_in_use(dvae)} codes in use",
     )  # fmt: skip
     for step in counter:
-        heard, wanted = excerpts.segments(mels, step, stage.batch, device)
+        heard, wanted = excerpts.segments(mels, people, step, stage.batch, device)
         said = excerpts.labels(mels, phones, step, stage.batch).to(device)
         dvae.encoder.requires_grad_(step >= recipe.decoder_alone)
         with pace.low_precision(device):

@@ -19,23 +19,42 @@ FRAMES_PER_CODE = SAMPLES_PER_CODE // MEL_HOP
 # A code lasts 46 ms; two phones may sound in it.
 HALVES = 2
 # Bands are moved by at most this share of their number.
-STRETCH = 0.08
+STRETCH = 0.15
 # In standard deviations of the bands: the loudness first, then slower and faster ripples.
-FILTER = (0.25, 0.3, 0.25, 0.2, 0.15, 0.15, 0.1, 0.1)
+FILTER = (0.3, 0.5, 0.4, 0.35, 0.25, 0.25, 0.15, 0.15)
 
 
 def segments(
-    mels: Sequence[Tensor], step: int, count: int, device: torch.device
+    mels: Sequence[Tensor],
+    people: Sequence[Tensor],
+    step: int,
+    count: int,
+    device: torch.device,
 ) -> tuple[Tensor, Tensor]:
-    """(heard, wanted), each [count, 80, FRAMES], from random places, the same for the same step."""
-    cut = []
+    """(heard, wanted), each [count, 80, FRAMES], from random places, the same for the same step.
+
+    people: as `mean_spectra` says of each clip. A person's mean is not wanted back, nor what throat
+    and microphone did: a code that had to say who speaks would say it instead of the phone.
+    """
+    cut, wanted = [], []
     for clip, start in places(mels, step, count):
         mel = mels[clip][:, start : start + FRAMES].float()
         # Repeats its last frame, which is silence.
         cut.append(F.pad(mel, (0, FRAMES - mel.shape[1]), mode="replicate"))
+        wanted.append(cut[-1] - people[clip])
     generator = torch.Generator().manual_seed(step + 1_000_000)
-    wanted = stretched(torch.stack(cut), generator)
-    return filtered(wanted, generator).to(device), wanted.to(device)
+    heard = filtered(stretched(torch.stack(cut), generator), generator)
+    return heard.to(device), torch.stack(wanted).to(device)
+
+
+def mean_spectra(mels: Sequence[Tensor], people: Sequence[str]) -> list[Tensor]:
+    """For each clip the mean spectrum [80, 1] of all that the same person says."""
+    sums: dict[str, tuple[Tensor, int]] = {}
+    for mel, name in zip(mels, people, strict=True):
+        total, frames = sums.get(name, (torch.zeros(len(mel), 1), 0))
+        sums[name] = total + mel.float().sum(1, keepdim=True), frames + mel.shape[1]
+    means = {name: total / frames for name, (total, frames) in sums.items()}
+    return [means[name] for name in people]
 
 
 def places(mels: Sequence[Tensor], step: int, count: int) -> list[tuple[int, int]]:

@@ -138,16 +138,36 @@ def test_the_demo_datasets_voice_is_held_out() -> None:
 
 def test_codec_learns_from_other_throats_and_other_microphones() -> None:
     rising = [torch.arange(80.0)[:, None].expand(80, 200)] * 3
-    heard, wanted = excerpts.segments(rising, 3, 8, torch.device("cpu"))
-    again = excerpts.segments(rising, 3, 8, torch.device("cpu"))
+    nobody = [torch.zeros(80, 1)] * 3
+    heard, wanted = excerpts.segments(rising, nobody, 3, 8, torch.device("cpu"))
+    again = excerpts.segments(rising, nobody, 3, 8, torch.device("cpu"))
     assert torch.equal(again[0], heard) and torch.equal(again[1], wanted)
-    # Half are stretched, and are wanted so; every second is filtered, and not wanted so.
-    moved = (wanted - rising[0][:, : excerpts.FRAMES]).abs()
-    assert torch.equal(moved.amax((1, 2)) > 0.01, torch.tensor([True] * 4 + [False] * 4))
-    assert moved.max() < 80 * excerpts.STRETCH + 1
-    assert moved[:4, 40:].mean() > moved[:4, :20].mean()  # the stretch begins at the lowest band
-    filtered = (heard - wanted).abs().amax((1, 2))
-    assert torch.equal(filtered > 0.05, torch.tensor([True, False] * 4))
+    # Half are stretched, every second is filtered, and neither is wanted back.
+    assert torch.equal(wanted, rising[0][:, : excerpts.FRAMES].expand(8, -1, -1))
+    moved = (heard - wanted).abs()
+    altered = [True] * 5 + [False, True, False]
+    assert torch.equal(moved.amax((1, 2)) > 0.05, torch.tensor(altered))
+    only_stretched = moved[[1, 3]]
+    assert 1 < only_stretched.max() < 80 * excerpts.STRETCH + 1
+    # The stretch begins at the lowest band.
+    assert only_stretched[:, 40:].mean() > only_stretched[:, :20].mean()
+
+
+def test_who_speaks_is_not_wanted_back() -> None:
+    """Two people say the same; each has a spectrum of its own, and one speaks in two clips."""
+    said = torch.randn(80, 300, generator=torch.Generator().manual_seed(0))
+    said -= said.mean(1, keepdim=True)
+    dark, bright = torch.linspace(1, -1, 80)[:, None], torch.linspace(-1, 1, 80)[:, None]
+    mels = [said + dark, said + bright, (said + dark)[:, :200]]
+    people = excerpts.mean_spectra(mels, ["dark", "bright", "dark"])
+    assert torch.equal(people[0], people[2])
+    assert torch.allclose(people[1], bright, atol=1e-5)
+    assert (people[0] - dark).abs().mean() < 0.05
+    places = excerpts.places(mels, 0, 8)
+    _, wanted = excerpts.segments(mels, people, 0, 8, torch.device("cpu"))
+    for row, (clip, start) in enumerate(places):
+        spoken = said[:, : mels[clip].shape[1]][:, start : start + excerpts.FRAMES]
+        assert (wanted[row] - spoken).abs().mean() < 0.05
 
 
 def test_the_codec_learns_from_as_many_people_of_other_tongues_as_from_the_teacher() -> None:
