@@ -10,6 +10,9 @@ from fnmatch import fnmatchcase
 from torch import nn
 
 from xtts.errors import SotaqueError
+from xtts.sizes import TrainingAdvice
+
+NOTHING = "none"
 
 
 class FreezeError(SotaqueError):
@@ -18,9 +21,21 @@ class FreezeError(SotaqueError):
     exit_code = 2
 
 
-def patterns(setting: str | None) -> tuple[str, ...]:
-    """FREEZE as written -> its patterns."""
-    return tuple(part.strip() for part in (setting or "").split(",") if part.strip())
+def chosen(
+    setting: str | None, advice: TrainingAdvice, *, with_adapters: bool
+) -> tuple[tuple[str, ...], str]:
+    """The patterns of FREEZE, else those that the base model recommends, and why. `none` is
+    nothing; beside adapters everything is frozen already, and no advice is needed."""
+    if setting is not None:
+        return (() if setting.strip() == NOTHING else patterns(setting)), "FREEZE"
+    if advice.freeze is None or with_adapters:
+        return (), "nothing is to be"
+    return patterns(advice.freeze), "recommended by the base model"
+
+
+def patterns(setting: str) -> tuple[str, ...]:
+    """Names as written -> patterns."""
+    return tuple(part.strip() for part in setting.split(",") if part.strip())
 
 
 def freeze(module: nn.Module, globs: Sequence[str]) -> int:

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from train import recomputing, rehearsal
+from train import freezing, recomputing, rehearsal
 from train.batches import Batches
 from train.distributed import World
 from train.footprint import Footprint, footprint
-from train.freezing import patterns
 from train.learner import Learner, Recipe
 from train.lora import LoraShape
 from train.recipe import Chosen
@@ -63,8 +62,6 @@ def learner(
         looked.device.value,
         world,
     )
-    if found.weights.frozen:
-        log.info("Frozen: %d million numbers (FREEZE)", found.weights.frozen // 1_000_000)
     if resumed:
         found.resume(resumed.model_state, resumed.trainer_state, resumed.step)
     return found
@@ -111,7 +108,12 @@ def _learning(settings: TrainSettings, looked: Looked, gpt: GPT, batches: Batche
         settings.gradient_checkpointing, needed, _room_bytes(looked)
     )
     log.info("Gradient checkpointing: %s (%s)", "on" if recompute else "off", reason)
-    return Learning(lora, patterns(settings.freeze), settings.ema_decay, recompute)
+    frozen, reason = freezing.chosen(
+        settings.freeze, looked.config.training, with_adapters=lora is not None
+    )
+    if frozen:
+        log.info("Frozen: %s (%s)", ", ".join(frozen), reason)
+    return Learning(lora, frozen, settings.ema_decay, recompute)
 
 
 def _footprint(

@@ -154,7 +154,8 @@ class TrainSettings(SharedSettings):
     )
     """Weight of those differences: alpha / rank. auto is twice the rank."""
     freeze: Annotated[Text | None, Means("names of weights with *, separated by commas")] = None
-    """Parts that learn nothing, such as conditioning_*,text_embedding. Empty freezes nothing."""
+    """Parts that learn nothing, such as conditioning_*,text_embedding. Empty: what the base model
+    recommends; none: nothing."""
     ema_decay: Share = 0.0
     """Saves and speaks an average of the weights over the steps, such as 0.999; 0 = off."""
     early_stopping: Annotated[

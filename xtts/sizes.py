@@ -122,8 +122,10 @@ class Conditioning:
 
 @dataclass(frozen=True)
 class TrainingAdvice:
-    """What the base model recommends where a setting says `auto`; None = no advice."""
+    """What the base model recommends where a setting says `auto`; None = no advice. freeze: names
+    of weights with *, separated by commas."""
 
     num_epochs: int | None = None
     learning_rate: float | None = None
     batch_seconds: float | None = None
+    freeze: str | None = None

@@ -3,9 +3,10 @@
 import pytest
 
 from tests.train.test_learner import a_batch, a_learner, weights
-from train.freezing import FreezeError, freeze, patterns
+from train.freezing import FreezeError, chosen, freeze, patterns
 from train.lora import LoraShape
 from train.weights import Learning
+from xtts.sizes import TrainingAdvice
 
 
 def test_what_a_pattern_fits_stays_and_the_rest_learns():
@@ -57,4 +58,23 @@ def test_adapters_freeze_everything_already():
 
 def test_patterns_are_parted_at_commas():
     assert patterns(" a.*, b ,,") == ("a.*", "b")
-    assert patterns(None) == ()
+
+
+@pytest.mark.parametrize(
+    ("setting", "with_adapters", "wanted"),
+    [
+        (None, False, (("conditioning_*", "text_*"), "recommended by the base model")),
+        (None, True, ((), "nothing is to be")),
+        ("gpt.h.0", False, (("gpt.h.0",), "FREEZE")),
+        ("none", False, ((), "FREEZE")),
+    ],
+)
+def test_a_setting_goes_before_the_advice(
+    setting: str | None, with_adapters: bool, wanted: tuple[tuple[str, ...], str]
+):
+    advice = TrainingAdvice(freeze="conditioning_*, text_*")
+    assert chosen(setting, advice, with_adapters=with_adapters) == wanted
+
+
+def test_without_advice_nothing_is_frozen():
+    assert chosen(None, TrainingAdvice(), with_adapters=False)[0] == ()

@@ -12,6 +12,16 @@ from xtts.sizes import DVAEShape, GPTShape, SpeakerEncoderShape, TrainingAdvice,
 # The vocabulary in the order of its ids; the special tokens stand as in XTTS-v2's.
 CHARACTERS = ("[STOP]", "[UNK]", "[SPACE]", *PHONES.values(), *PAUSES, "[en]", "[START]")
 
+# For who fine-tunes the voice. A few clips of one person teach nobody to listen, and what the GPT
+# makes of a recording is what the vocoder knows: moved, it made another person of awb
+# (docs/benchmarks.md).
+ADVICE = TrainingAdvice(
+    num_epochs=10,
+    learning_rate=1.5e-4,
+    batch_seconds=10.0,
+    freeze="conditioning_*,text_*,mel_pos_embedding",
+)
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -47,7 +57,7 @@ class BaseRecipe:
     dvae: DVAEShape
     speaker_encoder: SpeakerEncoderShape
     vocoder_shape: VocoderShape
-    advice: TrainingAdvice = TrainingAdvice(num_epochs=4, learning_rate=3e-4, batch_seconds=20.0)
+    advice: TrainingAdvice = ADVICE
     # Steps of the codec in which its decoder learns alone: it is not packed.
     decoder_alone: int = 0
 

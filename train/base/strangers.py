@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from train import freezing
 from train.base import pace
 from train.base.lessons import Lessons, references
 from train.base.pretraining import Pupil
-from train.base.recipe import BaseRecipe
+from train.base.recipe import ADVICE, BaseRecipe
 from train.base.targets import Targets, encode
 from train.base.teacher import RATE, Clip, Speech
 from train.base.timbre import Timbre
@@ -24,6 +25,7 @@ from train.base.timbre import Timbre
 CLIPS, SPLIT = 60, 6
 # As the demo's fine-tune goes, in fewer steps.
 STEPS, LEARNING_RATE, WEIGHT_DECAY, TEXT_WEIGHT = 30, 3e-4, 0.01, 0.01
+FROZEN = freezing.patterns(ADVICE.freeze or "")
 # Pitch, formants and tempo together; a stranger's are none of the pseudo-speakers'.
 SLOWEST, FASTEST = 0.85, 1.18
 
@@ -102,6 +104,7 @@ def meet(
 
 def _fine_tuned(pupil: Pupil, lessons: Lessons, number: int, recipe: BaseRecipe) -> Pupil:
     learning = copy.deepcopy(pupil).requires_grad_(True)
+    freezing.freeze(learning.gpt, FROZEN)
     device = next(learning.parameters()).device
     weights = [weight for weight in learning.gpt.parameters() if weight.requires_grad]
     optimizer = torch.optim.AdamW(
