@@ -16,8 +16,8 @@ CHARACTERS = ("[STOP]", "[UNK]", "[SPACE]", *PHONES.values(), *PAUSES, "[en]", "
 # makes of a recording is what the vocoder knows: moved, it made another person of awb
 # (docs/benchmarks.md).
 ADVICE = TrainingAdvice(
-    num_epochs=10,
-    learning_rate=1.5e-4,
+    num_epochs=6,
+    learning_rate=2.5e-4,
     batch_seconds=10.0,
     freeze="conditioning_*,text_*,mel_pos_embedding",
 )
