@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 
 import pytest
 import torch
@@ -69,6 +70,25 @@ def test_checkpoints_with_adapters_and_averages_are_plain_checkpoints(workshop, 
     )
     gpt = load_gpt(read_tensors(workshop.base / "model.pth"), ModelConfig.read(workshop.base))
     gpt.load_state_dict(from_coqui(saved))
+
+
+def test_what_the_base_recommends_stays_frozen_unless_nothing_is_to_be(workshop, tmp_path):
+    base = shutil.copytree(workshop.base, tmp_path / "base")
+    config = json.loads((base / "config.json").read_text())
+    config["sotaque"].setdefault("training", {})["freeze"] = "conditioning_*"
+    (base / "config.json").write_text(json.dumps(config))
+    advised = Workshop(base, tmp_path / "workshop")
+    before = read_tensors(base / "model.pth")
+
+    def moved(name: str, **settings: str) -> set[str]:
+        run = advised.run(name, 1, LEARNING_RATE="1e-2", **settings)
+        after = content(run.checkpoint_path(1))["model"]
+        return {part for part, now in after.items() if not torch.equal(now, before[part].float())}
+
+    listening = {part for part in before if part.startswith("gpt.conditioning_")}
+    as_advised = moved("advised")
+    assert as_advised and not as_advised & listening
+    assert moved("overruled", FREEZE="none") & listening
 
 
 def rates(run) -> list[float]:
