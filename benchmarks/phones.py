@@ -2,7 +2,7 @@
 
 A reader (one convolution over three codes) is taught anew for each of flite's voices, with the
 phones that flite tells, and asked about sentences that it has not seen: what it cannot read, no
-GPT can say with these codes. flite speaks sentences that no base model has learned from.
+GPT can say with these codes. The sentences are drawn as those of `train.base` are, anew.
 """
 
 import argparse
