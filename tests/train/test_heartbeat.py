@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.xtts.test_worker import open_files
 from train.heartbeat import Heartbeat, allowed_seconds
 
 
@@ -80,6 +81,6 @@ def test_off_starts_nothing() -> None:
 def test_its_end_leaves_no_process_and_inherits_nothing_else(tmp_path: Path) -> None:
     with (tmp_path / ".lock").open("w"), Heartbeat(60.0) as beating:
         pid = beating.pid
-        held = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()}
+        held = open_files(pid)
         assert not any("lock" in name or "socket" in name for name in held)
     assert beating.pid is None and not Path(f"/proc/{pid}").exists()

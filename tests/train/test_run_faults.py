@@ -20,7 +20,7 @@ from tests.train import poisons
 from tests.train.nursery import EPOCHS, STEPS_PER_EPOCH, Ground
 from tests.train.test_kills import PART, assert_readable, descendants
 from tests.train.test_run import alive, assert_same_end, content, losses
-from tests.xtts.test_worker import gone
+from tests.xtts.test_worker import gone, open_files
 from xtts.runs import RunFolder
 
 
@@ -305,7 +305,7 @@ def test_children_inherit_no_lock_and_no_port(ground: Ground) -> None:
     children = descendants(pid)
     assert len(children) >= 3  # watchdog, worker, TensorBoard
     for child in children:
-        held = [os.readlink(path) for path in Path(f"/proc/{child}/fd").iterdir()]
+        held = open_files(child)
         assert not [name for name in held if str(run.folder) in name and "events" not in name]
     os.kill(pid, signal.SIGKILL)
     assert ground.nursery.end() == -9

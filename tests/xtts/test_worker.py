@@ -1,5 +1,6 @@
 """The worker may crash, hang or run out of memory; its parent always gets an answer or a reason."""
 
+import contextlib
 import json
 import os
 import signal
@@ -41,6 +42,15 @@ def failure(worker: Worker, asked: SpeakRequest, timeout_seconds: float = 30.0) 
     with pytest.raises(WorkerFailed) as found:
         worker.speak(asked, timeout_seconds)
     return found.value
+
+
+def open_files(pid: int) -> set[str]:
+    """What a process has open; a file that it closes while one looks is none of them."""
+    found = set()
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found.add(os.readlink(f"/proc/{pid}/fd/{number}"))
+    return found
 
 
 def gone(pid: int, within_seconds: float = 5.0) -> bool:
