@@ -24,7 +24,9 @@ from train.base import (
     lessons,
     lexicon,
     listener,
+    neighbours,
     package,
+    people,
     pretraining,
     targets,
     teacher,
@@ -57,7 +59,8 @@ class Making:
     device: torch.device
     speaker: teacher.Speaker = teacher.flite
     foreigner: teacher.Speaker = accents.festival
-    aligner: articulation.Aligner = accents.told
+    neighbour: teacher.Speaker = neighbours.speak
+    aligner: articulation.Aligner = people.told
     begin: Path | None = None
 
     def run(self, stages: Sequence[str] = STAGES) -> None:
@@ -83,6 +86,10 @@ class Making:
         teacher.speak_all(planned, self.work / "clips", self.speaker)
         behind = teacher.shards(len(planned))
         teacher.speak_all(accents.plan(more), self.work / "clips", self.foreigner, first=behind)
+        last = list(itertools.islice(endless, self.recipe.neighbouring))
+        near = teacher.plan(last, self.recipe.seed, neighbours.NEIGHBOURS)
+        behind += teacher.shards(len(more))
+        teacher.speak_all(near, self.work / "clips", self.neighbour, first=behind)
 
     def codec(self) -> None:
         """The DVAE and the scales of the mels."""
@@ -142,8 +149,7 @@ class Making:
             print(f"{digest}  {name}")
 
     def _lessons(self, mel_stats: Tensor) -> lessons.Lessons:
-        people = list(accents.PEOPLE)
-        heard = lessons.references(self._speech, people)
+        heard = lessons.references(self._speech, list(people.PEOPLE))
         return lessons.Lessons(self._targets, heard, mel_stats, self.recipe)
 
     @property

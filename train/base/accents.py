@@ -21,7 +21,7 @@ import soundfile
 import torch
 
 from train.base import articulation
-from train.base.teacher import MANNERS, RATE, Manner, TeacherError
+from train.base.teacher import RATE, Manner, TeacherError
 from xtts.audio import resample
 from xtts.phones import to_phones
 
@@ -47,7 +47,6 @@ ACCENTS = tuple(
         ("nsh", "msu_ru_nsh_clunits"),
     )
 )
-PEOPLE = {manner.name: manner for manner in (*MANNERS, *ACCENTS)}
 _ENGLISH, _RUSSIAN = "ked", "nsh"
 # Phones (`xtts.phones`) in letters that are read nearly so in Italian, Finnish, Czech and Catalan.
 _LETTERS = {
@@ -88,10 +87,8 @@ def festival(text: str, manner: Manner) -> np.ndarray:
 
 
 def told(text: str, manner: Manner) -> list[tuple[str, float]]:
-    """The phones of anybody's clip with their ends in seconds, as `articulation` names them; none
-    where Festival had to leave words out. Raises TeacherError."""
-    if manner not in ACCENTS:
-        return articulation.told_by_flite(text, manner)
+    """The phones of a clip with their ends in seconds, as `articulation` names them; none where
+    Festival had to leave words out. Raises TeacherError."""
     pairs = _process(manner.voice).phones(spelled(text, manner))
     return [(_english(phone), end) for phone, end in pairs]
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from train.base import articulation, excerpts, pace
-from train.base.accents import PEOPLE
 from train.base.articulation import Aligner
+from train.base.people import GROUP_OF, GROUPS, PEOPLE
 from train.base.recipe import BaseRecipe, Stage
 from train.base.teacher import Speech
 from xtts.audio import CODE_RATE, MEL_BANDS, dvae_mel
@@ -46,7 +46,7 @@ def learn(
     """Writes `mel_stats.pt` and `codec.pt` (the DVAE with its decoder) into `folder`; goes on with
     those that are there."""
     torch.manual_seed(recipe.seed)
-    chosen = _chosen(recipe, len(speech.clips))
+    chosen = _chosen(recipe, [clip.manner for clip in speech.clips])
     raw = [mel_of(speech, index, torch.ones(MEL_BANDS)).half() for index in chosen]
     begun = (folder / "codec.pt").is_file()
     stats = folder / "mel_stats.pt"
@@ -64,11 +64,15 @@ def learn(
     _quantise(dvae, recipe, mels, people, phones, folder, device)
 
 
-def _chosen(recipe: BaseRecipe, clips: int) -> list[int]:
-    """Half of them the teacher's first, half people of other tongues, who lie behind its clips."""
-    home = max(0, clips - recipe.accented)
-    half = recipe.codec_clips // 2
-    return [*range(min(half, home)), *range(home, min(clips, home + half))]
+def _chosen(recipe: BaseRecipe, manners: Sequence[str]) -> list[int]:
+    """The first clips of each group of people, of each as many, given the manner of every clip."""
+    most = recipe.codec_clips // len(GROUPS)
+    found: list[list[int]] = [[] for _ in GROUPS]
+    for index, manner in enumerate(manners):
+        group = found[GROUP_OF[manner]]
+        if len(group) < most:
+            group.append(index)
+    return [index for group in found for index in group]
 
 
 def _decoded(dvae: Any, latents: Tensor) -> Tensor:

@@ -1,18 +1,18 @@
-"""Which clips the vocoder learns from: people of other tongues have few clips and count for as much
-as the teacher's many. Called by `train.base.voicing`."""
+"""Which clips the vocoder learns from: people of few clips count for as much as the teacher's of
+many. Called by `train.base.voicing`."""
 
 import itertools
 import random
+from collections import Counter
 from collections.abc import Collection
 
-from train.base.accents import ACCENTS
+from train.base.people import GROUP_OF
 from train.base.targets import Targets
 
-# Share of the draws that other tongues get where there are any.
-ACCENTED_SHARE = 0.4
+# What share of the draws each of `people.GROUPS` gets; who is not there leaves it to the others.
+SHARES = (0.45, 0.25, 0.3)
 # Longer clips are left out: a step costs as much as its longest rows.
 MOST_CODES = 90
-_ACCENTED = {manner.name for manner in ACCENTS}
 
 
 class Draws:
@@ -24,11 +24,9 @@ class Draws:
             for index, clip in enumerate(targets.clips)
             if fewest < targets.counts[index] < MOST_CODES and clip.manner in manners
         ]
-        accented = [targets.clips[index].manner in _ACCENTED for index in self._clips]
-        foreign = sum(accented)
-        home = len(accented) - foreign
-        share = ACCENTED_SHARE if home and foreign else float(not home)
-        weights = (share / foreign if one else (1 - share) / home for one in accented)
+        groups = [GROUP_OF[targets.clips[index].manner] for index in self._clips]
+        sizes = Counter(groups)
+        weights = (SHARES[group] / sizes[group] for group in groups)
         self._weights = list(itertools.accumulate(weights))
 
     def some(self, draw: random.Random, count: int) -> list[int]:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from train.base.people import PEOPLE
 from train.base.recipe import BaseRecipe
 from train.base.targets import Targets
-from train.base.teacher import MANNERS, Speech
+from train.base.teacher import Speech
 from train.base.timbre import Timbre
 from xtts.audio import CODE_RATE, MEL_HOP, conditioning_mel
 from xtts.rows import Rows, pack
@@ -113,7 +114,7 @@ class Lessons:
     def _epoch(self, epoch: int) -> list[list[int]]:
         """Clips of like length and of few pseudo-speakers together: fewer references to read."""
         draw = random.Random(f"epoch/{self.recipe.seed}/{epoch}")
-        names = [manner.name for manner in MANNERS if manner.name in self.recipe.pretrained]
+        names = [name for name in PEOPLE if name in self.recipe.pretrained]
         order = self.heard[len(self.kept_back) :]
         draw.shuffle(order)
         groups = []

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from train.base import pace
-from train.base.accents import PEOPLE
+from train.base.people import PEOPLE
 from train.base.recipe import BaseRecipe
 from train.base.teacher import Speech
 from xtts.audio import SPEAKER_RATE, speaker_mel

@@ -38,8 +38,9 @@ class BaseRecipe:
 
     seed: int
     sentences: int
-    # Sentences of `accents`, for the parts that a fine-tune never moves.
+    # Sentences of `accents`, for the parts that a fine-tune never moves, and of `neighbours`.
     accented: int
+    neighbouring: int
     codec_clips: int
     autoencoder: Stage
     codec: Stage
@@ -83,7 +84,8 @@ FULL = BaseRecipe(
     seed=1,
     sentences=30_000,
     accented=3_300,
-    codec_clips=4_500,
+    neighbouring=5_000,
+    codec_clips=6_000,
     autoencoder=Stage(1500, 24, 1e-3),
     codec=Stage(10_000, 32, 5e-4),
     listener=Stage(500, 16, 1e-3),
@@ -104,6 +106,10 @@ FULL = BaseRecipe(
         "rms-tiny",
         "kal16-small",
         "kal16-tiny",
+        "bdl",
+        "bdl-small",
+        "clb",
+        "clb-low",
     ),
     vocoder=Stage(2_000, 4, 1e-3),
     tuning=Stage(9_500, 4, 6e-4),
@@ -123,6 +129,7 @@ SHORT = BaseRecipe(
     seed=1,
     sentences=24,
     accented=22,
+    neighbouring=12,
     codec_clips=40,
     autoencoder=Stage(2, 4, 1e-3),
     codec=Stage(2, 4, 5e-4),

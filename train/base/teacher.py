@@ -107,11 +107,13 @@ def flags(manner: Manner) -> list[str]:
     return [flag for setting in settings for flag in ("--setf", setting)]
 
 
-def plan(sentences: Sequence[str], seed: int) -> list[tuple[str, Manner]]:
+def plan(
+    sentences: Sequence[str], seed: int, manners: Sequence[Manner] = MANNERS
+) -> list[tuple[str, Manner]]:
     """Which pseudo-speaker says what: each sentence once, so that no two share a text."""
     draw = random.Random(f"manners/{seed}")
-    weights = [manner.weight for manner in MANNERS]
-    return [(text, draw.choices(MANNERS, weights)[0]) for text in sentences]
+    weights = [manner.weight for manner in manners]
+    return [(text, draw.choices(manners, weights)[0]) for text in sentences]
 
 
 def speak_all(

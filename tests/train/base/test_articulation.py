@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from train.base import articulation, codec, excerpts, teacher
-from train.base.accents import PEOPLE
 from train.base.articulation import NAMES, UNKNOWN, labels
+from train.base.people import PEOPLE
 from train.base.teacher import Manner, Speech
 from xtts.audio import CODE_RATE, MEL_HOP
 

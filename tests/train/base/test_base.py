@@ -48,7 +48,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Making:
     """A voice made by the shortened recipe."""
     folder = tmp_path_factory.mktemp("making")
     making = Making(
-        SHORT, folder / "work", folder / "demo", torch.device("cpu"), humming, humming, nothing
+        SHORT, folder / "work", folder / "demo", torch.device("cpu"), *[humming] * 3, nothing
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lexicon, "read", lambda: FEW_WORDS)
@@ -170,11 +170,12 @@ def test_who_speaks_is_not_wanted_back() -> None:
         assert (wanted[row] - spoken).abs().mean() < 0.05
 
 
-def test_the_codec_learns_from_as_many_people_of_other_tongues_as_from_the_teacher() -> None:
-    clips = SHORT.sentences + SHORT.accented
-    chosen = codec._chosen(SHORT, clips)
-    home = [index for index in chosen if index < SHORT.sentences]
-    assert home == list(range(20)) and chosen[20:] == list(range(24, 44))
+def test_the_codec_learns_from_as_many_clips_of_each_group() -> None:
+    sizes = {"slt": SHORT.sentences, "lp": SHORT.accented, "bdl": SHORT.neighbouring}
+    manners = [name for name, size in sizes.items() for _ in range(size)]
+    chosen = [manners[index] for index in codec._chosen(SHORT, manners)]
+    assert [chosen.count(name) for name in sizes] == [13, 13, 12]  # 12 is all that there is
+    assert codec._chosen(SHORT, manners)[:13] == list(range(13))
 
 
 def test_dead_codes_are_revived() -> None:
