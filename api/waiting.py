@@ -122,12 +122,12 @@ class Waiting:
         return job
 
     def died(self) -> list[Job]:
-        """The child has died: everybody who spoke is out, and remembered."""
+        """The child has died: everybody who spoke is out, and remembered. One death counts once for
+        an input, however many spoke it."""
         out = list(self.speaking.values())
         self.speaking.clear()
-        for job in out:
-            if not job.micro:
-                self.deaths[job.digest] = self.deaths.pop(job.digest, 0) + 1
+        for digest in dict.fromkeys(job.digest for job in out if not job.micro):
+            self.deaths[digest] = self.deaths.pop(digest, 0) + 1
         while len(self.deaths) > _KEPT_SUSPECTS:
             self.deaths.popitem(last=False)
         return out

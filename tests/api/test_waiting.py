@@ -77,6 +77,17 @@ def test_two_deaths_are_refused_and_one_is_forgiven_by_speaking() -> None:
     assert waiting.deaths == {"killer": 2}
 
 
+def test_one_death_counts_once_however_many_said_the_same() -> None:
+    """Two people who ask for the same sentence would be refused it for ever."""
+    waiting = Waiting(slots=3, most=5)
+    for name in ("first", "second", "third"):
+        waiting.enter(job(name, digest="same"))
+        waiting.next(0.0)
+    assert len(waiting.died()) == 3
+    assert waiting.deaths == {"same": 1}
+    assert waiting.refused("same", 0.0, 9.0) is None
+
+
 def test_a_suspect_speaks_alone_so_that_the_next_death_names_one() -> None:
     waiting = Waiting(slots=3, most=5)
     for name in "ab":
