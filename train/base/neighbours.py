@@ -15,12 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import soundfile
-import torch
 
 from train.base import articulation
-from train.base.teacher import RATE, Manner, TeacherError
-from xtts.audio import resample
+from train.base.teacher import RATE, Manner, TeacherError, played
 from xtts.phones import PHONES, to_phones
 
 # Debian has them in its section non-free: trained networks, without what trained them.
@@ -51,10 +48,7 @@ def speak(text: str, manner: Manner) -> np.ndarray:
             ) from None
         if done.returncode or not path.is_file():
             raise TeacherError(f"{command[0]} did not speak {text!r}: {done.stderr.strip()}")
-        samples, rate = soundfile.read(path, dtype="float32")
-    played = int(rate * manner.shift)
-    wave = np.asarray(resample(torch.from_numpy(samples), played, RATE))
-    return (np.clip(wave, -1, 1) * 32767).astype(np.int16)
+        return played(path, manner.shift)
 
 
 def _command(text: str, manner: Manner, path: Path) -> tuple[list[str], str]:

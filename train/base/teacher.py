@@ -95,10 +95,14 @@ def flite(text: str, manner: Manner) -> np.ndarray:
             ) from None
         if done.returncode:
             raise TeacherError(f"flite did not speak {text!r}: {done.stderr.strip()}")
-        samples, rate = soundfile.read(file.name, dtype="float32")
-    spoken_at = int(rate * manner.shift)
-    wave = resample(torch.from_numpy(samples), spoken_at, RATE) if spoken_at != RATE else samples
-    return (np.clip(np.asarray(wave), -1, 1) * 32767).astype(np.int16)
+        return played(Path(file.name), manner.shift)
+
+
+def played(path: Path, shift: Fraction) -> np.ndarray:
+    """A recording as int16 samples [n] at 16 kHz, played faster by `shift`."""
+    samples, rate = soundfile.read(path, dtype="float32")
+    wave = np.asarray(resample(torch.from_numpy(samples), int(rate * shift), RATE))
+    return (np.clip(wave, -1, 1) * 32767).astype(np.int16)
 
 
 def flags(manner: Manner) -> list[str]:
