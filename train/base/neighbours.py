@@ -2,8 +2,9 @@
 teacher: bdl and clb of CMU ARCTIC as RHVoice says them, and SVOX Pico's two women.
 
 The codec knew three English throats by heart and gave a fourth, in a user's hands, codes that say
-half of its phones. RHVoice's `alan` stays out: he is ARCTIC's awb, the voice that is held out. Both
-programs tell no phones; pocketsphinx finds them. Called by `train.base.__main__`.
+half of its phones. RHVoice's `alan` stays out: a Scot like ARCTIC's awb, who is held out, and
+perhaps the same man. Both programs tell no phones; pocketsphinx finds them. Called by
+`train.base.__main__`.
 """
 
 import re

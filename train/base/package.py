@@ -16,9 +16,9 @@ from xtts.gpt import GPT, to_coqui
 # Training never touches the decoder, and the running sums are for learning the codebook.
 _LEFT_OUT = ("decoder.", "discrete_loss.", "codebook.embed_avg", "codebook.cluster_size")
 LICENCE = (
-    "MIT, like Sotaque; learned from what flite's voices slt, rms and kal16 said and, for codec, "
-    "speaker encoder and vocoder, eleven voices of Festival (free licences: CARD.md), from WordNet "
-    "and the CMU Pronouncing Dictionary"
+    "MIT, like Sotaque; learned from what flite's voices slt, rms and kal16 and RHVoice's bdl and "
+    "clb said and, for codec and vocoder, two voices of SVOX Pico and eleven of Festival "
+    "(CARD.md), from WordNet and the CMU Pronouncing Dictionary"
 )
 
 

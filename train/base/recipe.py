@@ -113,7 +113,7 @@ FULL = BaseRecipe(
     ),
     vocoder=Stage(2_000, 4, 1e-3),
     tuning=Stage(9_500, 4, 6e-4),
-    again=(Stage(6_000, 32, 4e-4), Stage(4_500, 16, 6e-4), Stage(7_500, 4, 5e-4)),
+    again=(Stage(6_000, 32, 4e-4), Stage(6_000, 16, 6e-4), Stage(7_500, 4, 5e-4)),
     steps_with_one=200,
     gpt=_gpt(layers=4, width=256, heads=4),
     dvae=DVAEShape(

@@ -17,7 +17,7 @@ SENTENCE = "The kitchen smelled of fresh bread."
 
 
 def test_the_held_out_voice_is_not_heard_under_another_name() -> None:
-    """RHVoice's alan was made from the same recordings as flite's awb."""
+    """RHVoice's alan is a Scot as flite's awb is, and perhaps the same man."""
     assert "alan" not in {manner.voice for manner in NEIGHBOURS}
     assert {"bdl", "clb"} <= set(FULL.pretrained) <= set(PEOPLE)
 
