@@ -2,9 +2,16 @@
 
 import os
 
+import hypothesis
 import pytest
 
 from xtts.setting_names import NAMES
+
+# A busy machine is no fault of what is tested.
+hypothesis.settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("patient")
 
 
 @pytest.fixture(autouse=True)

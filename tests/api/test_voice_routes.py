@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from api.recordings_child import decoded
@@ -121,7 +121,7 @@ def test_no_id_leaves_the_folder(identity: str) -> None:
     assert caught.value.status == 404
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(
     st.sampled_from([b"RIFF", b"RIFX", b"RF64"]), st.integers(0, 2**32 - 1), st.integers(0, 65535),
     st.integers(0, 65535), st.integers(0, 2**32 - 1), st.integers(0, 64), st.integers(0, 2**32 - 1),

@@ -86,7 +86,7 @@ def test_what_cannot_be_explained_is_told_in_one_line(broken, tmp_path, capsys) 
 
 
 @given(data=st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_damage_is_read_or_refused_and_nothing_else(data: st.DataObject) -> None:
     raw = bytearray(PIPER)
     if data.draw(st.booleans()):
