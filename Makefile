@@ -9,10 +9,10 @@ INSTALLED := .venv/.installed-$(BACKEND)
 .PHONY: train test test-slow test-system check serve bench doctor tensorboard demo-voice env-example install lock
 
 train: $(INSTALLED); @$(RUN) train
-test: $(INSTALLED); $(RUN) pytest -q -n 2 --dist loadfile
+test: $(INSTALLED); $(RUN) pytest -q
 test-slow: $(INSTALLED); $(RUN) pytest -q -m slow --timeout 1800
 test-system: $(INSTALLED); $(RUN) pytest -q -m system --timeout 1800
-check: $(INSTALLED); $(RUN) ruff format --check . && $(RUN) ruff check . && $(RUN) mypy && $(RUN) pytest -q -n 2 --dist loadfile
+check: $(INSTALLED); $(RUN) ruff format --check . && $(RUN) ruff check . && $(RUN) mypy && $(RUN) pytest -q
 serve: $(INSTALLED); @$(RUN) api
 doctor: $(INSTALLED); @$(RUN) xtts doctor
 tensorboard: $(INSTALLED); @$(RUN) train.tensorboard

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,14 @@ class Run:
         )  # fmt: skip
         assert self.process.stdout is not None
         self.watchdog = int(self.process.stdout.readline())
+
+    def hangs(self) -> None:
+        """Waits until it has been asleep for a while; on a busy machine it may not be there yet."""
+        asleep = 0
+        while asleep < 10:
+            state = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+            asleep = asleep + 1 if state == "S" else 0
+            time.sleep(0.01)
 
     def end(self) -> tuple[int, str]:
         """(exit code, what it told)"""
@@ -73,6 +82,7 @@ def test_one_without_a_tripwire_is_killed(
     """Where the C library has no asynchronous read."""
     monkeypatch.setattr(watchdog, "DUMP_SECONDS", 0.3)
     run = start("a_lock_that_never_comes", 60.0)
+    run.hangs()
     beats, other_end = os.pipe()
     killer = threading.Thread(target=watchdog.end, args=(run.process.pid, beats, -1, "A test."))
     killer.start()
