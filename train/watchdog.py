@@ -61,24 +61,39 @@ def waited(beats: int) -> str | None:
 
 
 def end(parent: int, beats: int, tripwire: int, sentence: str) -> None:
-    """Has the trainer tell where it hangs, then ends it."""
-    say(f"{sentence} Where it hangs:")
+    """Has the trainer tell where it hangs, then ends it.
+
+    One that the system has stopped is not asked. It hangs nowhere; and woken for it, it would run
+    on while its stacks are read, which faulthandler survives only when they stand still.
+    """
+    stopped = _is_stopped(parent)
+    say(f"{sentence} {'A signal has stopped it (SIGSTOP).' if stopped else 'Where it hangs:'}")
     with contextlib.suppress(ProcessLookupError):
-        os.kill(parent, signal.SIGCONT)  # a stopped process can neither tell nor leave
-        os.kill(parent, signal.SIGUSR1)
-        if _gone(beats, DUMP_SECONDS):
-            return
+        if not stopped:
+            os.kill(parent, signal.SIGUSR1)
+            if _gone(beats, DUMP_SECONDS):
+                return
         say(
             "Ending it with exit code 75. The same command goes on from the last checkpoint; "
             "STALL_SECONDS sets how long a step may take."
         )
         if tripwire >= 0:
             os.write(tripwire, b"!")
+            os.kill(parent, signal.SIGCONT)  # a stopped process cannot leave
             if _gone(beats, LEAVE_SECONDS):
                 return
         os.kill(parent, signal.SIGKILL)
         if not _gone(beats, LEAVE_SECONDS):
             say(f"Process {parent} does not end even so: it hangs in the system, inside a driver.")
+
+
+def _is_stopped(process: int) -> bool:
+    """Its state after the name in parentheses (proc_pid_stat(5)); False where there is no /proc."""
+    try:
+        with open(f"/proc/{process}/stat") as file:  # noqa: PTH123 (pathlib takes 10 ms to import)
+            return file.read().rsplit(")", 1)[1].split()[0] == "T"
+    except (OSError, IndexError):
+        return False
 
 
 def say(sentence: str) -> None:

@@ -67,8 +67,7 @@ def test_a_run_that_hangs_ends_with_75(ground: Ground, whole: RunFolder, poison:
 
 def test_a_stopped_run_ends_with_75(ground: Ground, whole: RunFolder) -> None:
     run = RunFolder(ground.folder / "stopped")
-    # What is left when it is woken takes longer than the second in which it tells its stacks.
-    pid = ground.start("stopped", poison="slow_steps 0.7", STALL_SECONDS=2.0)
+    pid = ground.start("stopped", STALL_SECONDS=2.0)
     wait_for(run, 2, pid)
     os.kill(pid, signal.SIGSTOP)
     assert ground.nursery.end() == 75

@@ -58,7 +58,7 @@ def start() -> Iterator[Callable[[str, float], Run]]:
 
 @pytest.mark.parametrize(
     "kind",
-    ["deadlock_with_the_gil", "sleep_with_the_gil", "stopped", "a_lock_that_never_comes"],
+    ["deadlock_with_the_gil", "sleep_with_the_gil", "a_lock_that_never_comes"],
 )
 def test_a_hang_is_told_with_its_place_and_ended_with_75(
     start: Callable[[str], Run], kind: str
@@ -70,6 +70,16 @@ def test_a_hang_is_told_with_its_place_and_ended_with_75(
     assert "most recent call first" in told and f"in {kind}" in told
     assert "exit code 75" in told and "STALL_SECONDS" in told
     assert gone(run.watchdog)
+
+
+def test_a_stopped_one_is_ended_with_75_and_runs_no_further(start: Callable[[str], Run]) -> None:
+    """Woken to tell its stacks, it would run on while they are read; that has crashed one."""
+    run = start("stopped")
+    code, told = run.end()
+    assert code == 75
+    assert gone(run.watchdog)
+    assert "A signal has stopped it (SIGSTOP)." in told and "exit code 75" in told
+    assert "most recent call first" not in told
 
 
 def test_one_that_takes_no_signal_is_ended_as_well(start: Callable[[str], Run]) -> None:
