@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from train import freezing, recomputing, rehearsal
+from train import freezing, recipe, recomputing, rehearsal
 from train.batches import Batches
 from train.distributed import World
 from train.footprint import Footprint, footprint
@@ -113,7 +113,10 @@ def _learning(settings: TrainSettings, looked: Looked, gpt: GPT, batches: Batche
     )
     if frozen:
         log.info("Frozen: %s (%s)", ", ".join(frozen), reason)
-    return Learning(lora, frozen, settings.ema_decay, recompute)
+    averaged = recipe.ema_decay(settings.ema_decay, looked.config.training)
+    if averaged.value:
+        log.info("Average of the weights: decay %g (%s)", averaged.value, averaged.reason)
+    return Learning(lora, frozen, averaged.value, recompute)
 
 
 def _footprint(

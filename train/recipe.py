@@ -41,6 +41,15 @@ def learning_rate(setting: float | None, advice: TrainingAdvice) -> Chosen:
     return Chosen(XTTS_LEARNING_RATE, "Coqui's recipe for XTTS-v2")
 
 
+def ema_decay(setting: float | None, advice: TrainingAdvice) -> Chosen:
+    """EMA_DECAY, else what the base model recommends, else 0: no average."""
+    if setting is not None:
+        return Chosen(setting, "EMA_DECAY")
+    if advice.ema_decay is not None:
+        return Chosen(advice.ema_decay, "recommended by the base model")
+    return Chosen(0.0, "the default; the base model recommends nothing")
+
+
 def batch_seconds(
     setting: float | None,
     advice: TrainingAdvice,

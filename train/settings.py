@@ -156,8 +156,11 @@ class TrainSettings(SharedSettings):
     freeze: Annotated[Text | None, Means("names of weights with *, separated by commas")] = None
     """Parts that learn nothing, such as conditioning_*,text_embedding. Empty: what the base model
     recommends; none: nothing."""
-    ema_decay: Share = 0.0
-    """Saves and speaks an average of the weights over the steps, such as 0.999; 0 = off."""
+    ema_decay: Annotated[
+        Share | None, Means("a number from 0 to below 1, such as 0.999, or auto", none="auto")
+    ] = None
+    """Saves and speaks an average of the weights over the steps; 0 = off. auto is what the base
+    model recommends."""
     early_stopping: Annotated[
         Positive | None, Means("a whole number from 1, or off", none="off")
     ] = None

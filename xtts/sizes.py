@@ -129,3 +129,4 @@ class TrainingAdvice:
     learning_rate: float | None = None
     batch_seconds: float | None = None
     freeze: str | None = None
+    ema_decay: float | None = None

@@ -91,6 +91,27 @@ def test_what_the_base_recommends_stays_frozen_unless_nothing_is_to_be(workshop,
     assert moved("overruled", FREEZE="none") & listening
 
 
+def test_the_average_that_the_base_recommends_is_made_unless_another_is_asked_for(
+    workshop, tmp_path, caplog
+):
+    base = shutil.copytree(workshop.base, tmp_path / "base")
+    config = json.loads((base / "config.json").read_text())
+    config["sotaque"].setdefault("training", {})["ema_decay"] = 0.75
+    (base / "config.json").write_text(json.dumps(config))
+    advised = Workshop(base, tmp_path / "workshop")
+
+    def learned(name: str, **settings: str) -> dict[str, torch.Tensor]:
+        run = advised.run(name, 1, LEARNING_RATE="1e-2", **settings)
+        return content(run.checkpoint_path(1))["model"]
+
+    caplog.set_level("INFO")
+    as_advised = learned("advised")
+    assert "Average of the weights: decay 0.75 (recommended by the base model)" in caplog.text
+    same, none = learned("same", EMA_DECAY="0.75"), learned("none", EMA_DECAY="0")
+    assert all(torch.equal(tensor, same[name]) for name, tensor in as_advised.items())
+    assert not all(torch.equal(tensor, none[name]) for name, tensor in as_advised.items())
+
+
 def rates(run) -> list[float]:
     records = [json.loads(line) for line in run.metrics.read_text().splitlines()]
     return [one["learning_rate"] for one in records if one["kind"] == "train"]
