@@ -27,16 +27,16 @@ def test_every_clip_can_be_used_as_it_stands(tmp_path: Path):
     settings = TrainSettings(dataset_dir=make_demo.DEMO, cache_dir=tmp_path)
     found = dataset.read(settings, Tokenizer(config, base), config.gpt)
     assert found.refused == ()
-    assert len(found.clips) == 100
-    assert len(found.validation) == 5
+    assert len(found.clips) == 300
+    assert len(found.validation) == 15
     assert all(1.5 <= clip.seconds <= 6 for clip in found.clips)
 
 
 def test_it_is_small_and_tells_its_licence():
     files = [path for path in make_demo.DEMO.rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) <= 8_000_000
+    assert sum(path.stat().st_size for path in files) <= 16_000_000
     assert {path.stem for path in (make_demo.DEMO / "wavs").iterdir()} == {
-        f"demo-{number:02}" for number in range(1, 101)
+        f"demo-{number:02}" for number in range(1, 301)
     }
     for path in (make_demo.DEMO / "wavs").iterdir():
         info = soundfile.info(path)
@@ -50,7 +50,7 @@ def test_no_sentence_is_one_that_judges_the_model():
 
     judging = (ROOT / "benchmarks" / "sentences.txt").read_text(encoding="utf-8").splitlines()
     ours = [words(text) for text in sentences()]
-    assert len(set(ours)) == 100
+    assert len(set(ours)) == 300
     assert not set(ours) & {words(text) for text in judging}
 
 

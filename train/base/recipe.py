@@ -16,10 +16,11 @@ CHARACTERS = ("[STOP]", "[UNK]", "[SPACE]", *PHONES.values(), *PAUSES, "[en]", "
 # makes of a recording is what the vocoder knows: moved, it made another person of awb
 # (docs/benchmarks.md).
 ADVICE = TrainingAdvice(
-    num_epochs=6,
-    learning_rate=2.5e-4,
+    num_epochs=4,
+    learning_rate=3e-4,
     batch_seconds=10.0,
     freeze="conditioning_*,text_*,mel_pos_embedding",
+    ema_decay=0.98,
 )
 
 
