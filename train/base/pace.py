@@ -1,16 +1,23 @@
-"""What the stages share: precision, the rate's rise and fall, and a snapshot to go on from."""
+"""What the stages share: precision, the rate's rise and fall, a snapshot to go on from, and the
+needs of the next steps, made beside them."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 
 from train.base.recipe import Stage
 
 SECONDS_BETWEEN_SNAPSHOTS = 60.0
+# A stranger's fine-tune takes as long as so many steps of the vocoder, or less.
+STEPS_AHEAD = 60
+
+T = TypeVar("T")
 
 
 class Stateful(Protocol):
@@ -52,6 +59,19 @@ def steps(
             save(path, parts, step + 1)
             saved_at = monotonic()
             print(f"{path.stem}: step {step + 1} of {stage.steps}, {report(step)}", flush=True)
+
+
+def ahead(make: Callable[[int], T], counter: Iterator[int], num_steps: int) -> Iterator[T]:
+    """What each counted step needs, made in a thread in their order, the next ones beforehand."""
+    beside = ThreadPoolExecutor(1)
+    coming: deque[Future[T]] = deque()
+    try:
+        for step in counter:
+            last = min(step + STEPS_AHEAD, num_steps)
+            coming += [beside.submit(make, n) for n in range(step + len(coming), last)]
+            yield coming.popleft().result()
+    finally:
+        beside.shutdown(cancel_futures=True)  # who is stopped waits for one, not for all
 
 
 def resumed(path: Path, parts: dict[str, Stateful]) -> int:

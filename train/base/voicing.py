@@ -5,9 +5,7 @@ Called by `train.base.__main__`.
 """
 
 import random
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -34,8 +32,6 @@ from xtts.vocoder import SpeakerEncoder, Vocoder
 # Codes in a segment: 1.2 s. So many at either end are heard but not judged: they lack context.
 SEGMENT_CODES, UNJUDGED_CODES = 26, 3
 MARGIN = round(UNJUDGED_CODES * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
-# A stranger's fine-tune takes as long as so many steps of the vocoder, or less.
-STEPS_AHEAD = 60
 # Rows of the GPT that are computed at once for `tune`, and how many segments each gives.
 SEGMENTS_PER_ROW = 2
 
@@ -218,7 +214,7 @@ def _learn(
         path, stage, parts, [mover],
         lambda _: f"STFT {sum(losses[-50:]) / max(1, len(losses[-50:])):.4f}",
     )  # fmt: skip
-    for part in _ahead(segments, counter, stage.steps):
+    for part in pace.ahead(segments, counter, stage.steps):
         with pace.low_precision(device):
             found = speak(part.inputs.to(device), part.speaker.to(device)).float()
         length = min(found.shape[1], part.wanted.shape[1])
@@ -229,21 +225,6 @@ def _learn(
         nn.utils.clip_grad_norm_(net.parameters(), 5.0)
         mover.step()
         losses.append(float(loss.detach()))
-
-
-def _ahead(
-    segments: Callable[[int], Segments], counter: Iterator[int], num_steps: int
-) -> Iterator[Segments]:
-    """The segments of each step that is counted, made in a thread while the vocoder learns."""
-    beside = ThreadPoolExecutor(1)
-    coming: deque[Future[Segments]] = deque()
-    try:
-        for step in counter:
-            last = min(step + STEPS_AHEAD, num_steps)
-            coming += [beside.submit(segments, n) for n in range(step + len(coming), last)]
-            yield coming.popleft().result()
-    finally:
-        beside.shutdown(cancel_futures=True)  # who is stopped waits for one, not for all
 
 
 def optimizer(net: nn.Module, stage: Stage) -> torch.optim.Optimizer:
