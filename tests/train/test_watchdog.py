@@ -72,7 +72,7 @@ def test_a_hang_is_told_with_its_place_and_ended_with_75(
     assert gone(run.watchdog)
 
 
-def test_a_stopped_one_is_ended_with_75_and_runs_no_further(start: Callable[[str], Run]) -> None:
+def test_a_stopped_one_is_ended_with_75_and_not_asked(start: Callable[[str], Run]) -> None:
     """Woken to tell its stacks, it would run on while they are read; that has crashed one."""
     run = start("stopped")
     code, told = run.end()
