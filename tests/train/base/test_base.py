@@ -198,7 +198,10 @@ def test_the_rate_rises_and_falls() -> None:
     assert rates[3] == pytest.approx(0.02)
 
 
-def test_goes_on_from_a_packed_voice(made: Making, tmp_path: Path) -> None:
+def test_goes_on_from_a_packed_voice(
+    made: Making, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lexicon, "read", lambda: FEW_WORDS)
     again = replace(
         made, recipe=SHORT.continued(), work=tmp_path, to=tmp_path / "demo", begin=made.to
     )
