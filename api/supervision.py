@@ -145,7 +145,8 @@ def message(
     if problem:
         parts.append(f"{problem.rstrip('.')}.")
     if standing and placed:
-        why = str(placed["message"]) or "that is what was asked for"
+        # The child is only told where to compute; why that is the CPU is known here.
+        why = str(placed["message"]) or (found.reason if found else "that is what was asked for")
         parts.append(f"ONNX Runtime computes on {placed['device']}: {why.rstrip('.')}.")
     elif found is not None:
         where = "CPU" if found.device == "cpu" else f"GPU ({found.device})"

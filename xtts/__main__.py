@@ -2,6 +2,7 @@
 where an ONNX model runs."""
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -27,6 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except SotaqueError as error:
         print(error, file=sys.stderr)
+        if getattr(arguments, "json", False):
+            told = {"schema": 1, "exit_code": error.exit_code, "error": str(error)}
+            print(json.dumps(told, indent=2, ensure_ascii=False))
         return error.exit_code
 
 

@@ -6,6 +6,7 @@ child is left behind, and the answer says that it hung.
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import time
@@ -15,12 +16,19 @@ from dataclasses import dataclass
 # What a killed child gets to be gone; one inside a driver's call needs longer than anybody waits.
 _REAP_SECONDS = 1.0
 _KEPT_CHARACTERS = 1 << 20
+# Colours and other commands to a terminal (ECMA-48), then every control character but the tab and
+# the newline.
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\^_]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a program said. code: its exit status, negative for a signal; None = it hung, or could
-    not be started, and `fault` says which."""
+    """What a program said, without control characters: it may be shown on a terminal as it stands.
+
+    code: its exit status, negative for a signal; None = it hung, or could not be started, and
+    `fault` says which.
+    """
 
     code: int | None
     out: str
@@ -38,6 +46,11 @@ class Answer:
         return self.fault or (told[-1][:300] if told else "")
 
 
+def printable(text: str) -> str:
+    """Without what would move the cursor, colour the screen or ring; lines and tabs stay."""
+    return _CONTROL.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
+
+
 def ask(
     command: Sequence[str], limit_seconds: float, environ: Mapping[str, str] | None = None
 ) -> Answer:
@@ -49,7 +62,8 @@ def ask(
 
     def answer(code: int | None, out: str = "", errors: str = "", fault: str = "") -> Answer:
         seconds = time.monotonic() - started
-        return Answer(code, out[:_KEPT_CHARACTERS], errors[-_KEPT_CHARACTERS:], seconds, fault)
+        kept = printable(out[:_KEPT_CHARACTERS]), printable(errors[-_KEPT_CHARACTERS:])
+        return Answer(code, *kept, seconds, fault)
 
     try:
         child = subprocess.Popen(

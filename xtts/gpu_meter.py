@@ -1,6 +1,5 @@
 """How busy the GPUs are now: from NVML in this process, else from `nvidia-smi`, else why not."""
 
-import contextlib
 from typing import Any
 
 from xtts import nvidia_smi
@@ -42,8 +41,7 @@ class GpuMeter:
     def close(self) -> None:
         """Lets the driver go."""
         if self._nvml:
-            with contextlib.suppress(AttributeError):
-                self._nvml.close()
+            self._nvml.close()
 
     def _lose(self, why: str) -> None:
         self.fault = f"{self.source} failed: {why}"

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
+from xtts.children import printable
 from xtts.errors import SotaqueError
 from xtts.gpu_meter import GpuMeter
 from xtts.usage import PROC, Usage, UsageMeter
@@ -187,7 +188,8 @@ def _row(seconds: float, usage: Usage, width: int) -> list[object]:
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
+    # Names of GPUs and reasons come from drivers.
+    sys.stdout.write(printable(text) + "\n")
     sys.stdout.flush()
 
 

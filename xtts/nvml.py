@@ -71,7 +71,7 @@ class Nvml:
 
     def close(self) -> None:
         """Lets the driver go."""
-        self._library.nvmlShutdown()
+        self._answered("nvmlShutdown")
 
     def _state(self, index: int, device: ctypes.c_void_p, driver: str) -> GpuState:
         memory, busy = _Memory(), _Utilization()
@@ -106,14 +106,28 @@ class Nvml:
         return text.value.decode(errors="replace") if answered else ""
 
     def _answered(self, function: str, *arguments: Any) -> bool:
-        return int(getattr(self._library, function)(*arguments)) == 0
+        called = self._function(function)
+        return called is not None and int(called(*arguments)) == 0
 
     def _call(self, function: str, *arguments: Any) -> None:
-        status = int(getattr(self._library, function)(*arguments))
-        if status:
-            self._library.nvmlErrorString.restype = ctypes.c_char_p
-            said = self._library.nvmlErrorString(status)
-            raise NvmlError(f"{function}: {(said or b'').decode(errors='replace')} ({status})")
+        called = self._function(function)
+        if called is None:
+            raise NvmlError(
+                f"{LIBRARY} has no function {function}: it is of an old driver, or a stub"
+            )
+        if status := int(called(*arguments)):
+            raise NvmlError(f"{function}: {self._error_text(status)} ({status})")
+
+    def _error_text(self, status: int) -> str:
+        called = self._function("nvmlErrorString")
+        if called is None:
+            return "error"
+        called.restype = ctypes.c_char_p
+        return (called(status) or b"").decode(errors="replace")
+
+    def _function(self, name: str) -> Any:
+        """None where this library lacks it: each driver exports its own set."""
+        return getattr(self._library, name, None)
 
 
 def main() -> int:

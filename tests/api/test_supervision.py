@@ -104,6 +104,13 @@ def test_the_state(standing: bool, once: bool, code: str, problem: str, wanted: 
     assert state(standing=standing, started_once=once, found=found, problem=problem) == wanted
 
 
+def test_a_gpu_that_failed_is_told_also_where_onnx_runtime_was_only_given_the_cpu() -> None:
+    found = place(CPU, "cuda", Happened(), 0.0)
+    placed = {"device": "cpu", "message": ""}
+    told = message(found, placed, "", True, Happened())
+    assert found.reason.rstrip(".") in told and "what was asked for" not in told
+
+
 def test_another_backend_than_asked_for_is_told() -> None:
     found = place(CPU, "auto", Happened(), 0.0)
     placed = {"device": "cpu", "message": "The CUDA provider misses libcublasLt.so.13."}

@@ -15,6 +15,15 @@ def test_an_answer_is_kept_whole() -> None:
     assert (found.code, found.out, found.last_error) == (1, "1\n", "no")
 
 
+def test_no_command_to_the_terminal_comes_through() -> None:
+    """A program's answer is shown: it may not clear the screen, rename the window or ring."""
+    said = (
+        "\\033[2J\\033]0;mine\\007red: \\033[1;31mGPU\\033[0m\\tis\\a lost\\b\\r\\n\\302\\233 0\\n"
+    )
+    found = ask(("sh", "-c", f"printf '{said}'; printf '{said}' >&2; exit 9"), 20)
+    assert found.out == found.errors == "red: GPU\tis lost\n 0\n"
+
+
 def test_ctrl_c_ends_what_was_asked_too(tmp_path: Path) -> None:
     """It stands in a group of its own, which the terminal's signal does not reach."""
     note = tmp_path / "pid"

@@ -91,6 +91,17 @@ def test_an_nvidia_smi_that_begins_to_fail_is_told_and_asked_no_more(
     assert rows[0]["gpu0_busy_percent"] == "7.0" and rows[-1]["gpu0_busy_percent"] == ""
 
 
+@WITHOUT_NVML
+def test_a_program_s_bytes_do_not_reach_the_terminal(
+    smi: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program(smi, "nvidia-smi", "printf '\\033[2J\\033]0;mine\\007GPU is lost\\r\\b'; exit 9")
+    assert show("--duration", "0.15") == 0
+    out = capsys.readouterr().out
+    assert "No GPU is shown: nvidia-smi failed: GPU is lost." in out
+    assert all(one.isprintable() or one == "\n" for one in out)
+
+
 def test_a_log_of_another_kind_is_left_alone(
     smi: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -102,8 +102,8 @@ def test_garbage_is_nothing_known(tmp_path: Path, text: str) -> None:
 class FakeNvml:
     """Two GPUs; the second is a part of one (MIG) and does not tell how busy it is."""
 
-    def __init__(self, broken: str = "") -> None:
-        self.broken = broken
+    def __init__(self, broken: str = "", lacking: tuple[str, ...] = ()) -> None:
+        self.broken, self.lacking = broken, lacking
         self.nvmlErrorString = lambda _status: b"GPU is lost"
         self.closed = False
 
@@ -120,6 +120,8 @@ class FakeNvml:
             "nvmlDeviceGetCudaComputeCapability": self._capability,
             "nvmlDeviceGetComputeMode": lambda _device, mode: self._set(mode, 3),
         }
+        if name in self.lacking:
+            raise AttributeError(f"undefined symbol: {name}")  # as ctypes does
         return (lambda *_: 15) if name == self.broken else answers[name]
 
     def _close(self) -> int:
@@ -170,6 +172,29 @@ def test_nvml_says_what_failed() -> None:
     meter = GpuMeter(FakeNvml("nvmlDeviceGetCount_v2"), path="")
     assert (meter.source, meter.read()) == ("", ())
     assert "GPU is lost" in meter.fault and "no nvidia-smi" in meter.fault
+
+
+def test_a_library_without_some_functions_tells_what_it_can() -> None:
+    lacking = ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetComputeMode", "nvmlShutdown",
+               "nvmlDeviceGetName", "nvmlSystemGetDriverVersion",
+               "nvmlDeviceGetCudaComputeCapability")  # fmt: skip
+    opened = Nvml(FakeNvml(lacking=lacking))
+    assert opened.read()[0] == GpuState(0, "NVIDIA GPU", None, 5 << 30, 24 << 30)
+    opened.close()
+
+
+@pytest.mark.parametrize("name", ["nvmlInit_v2", "nvmlDeviceGetCount_v2"])
+def test_a_library_without_what_is_needed_is_none(name: str) -> None:
+    meter = GpuMeter(FakeNvml(lacking=(name,)), path="")
+    assert (meter.source, meter.read()) == ("", ())
+    assert f"has no function {name}" in meter.fault
+
+
+def test_a_failure_without_words_is_told_by_its_number() -> None:
+    library = FakeNvml("nvmlInit_v2", lacking=("nvmlErrorString",))
+    del library.nvmlErrorString
+    with pytest.raises(NvmlError, match=r"nvmlInit_v2: error \(15\)"):
+        Nvml(library)
 
 
 def test_the_meter_takes_nvml_first() -> None:

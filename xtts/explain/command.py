@@ -54,7 +54,8 @@ def look(
         verdict, got = judging.refused_model(got, told.get("fault", "")), Wish("cpu")
         told, log = _asked(graph, CPU, got, plans)
     if "nodes" not in told:
-        raise ExplainFailed(refusal(str(graph.path), told.get("fault", "")))
+        opset = graph.opsets.get("ai.onnx")
+        raise ExplainFailed(refusal(str(graph.path), told.get("fault", ""), opset))
     if fault := (told.get("run") or {}).get("fault"):
         raise ExplainFailed(_not_run(graph, fault))
     if fault := told.get("fault"):

@@ -129,6 +129,12 @@ def _beside(path: Path, graph: Any) -> int:
         needed[name] = max(needed.get(name, 0), end)
     for name, end in needed.items():
         file = path.parent / name
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise ModelUnreadable(
+                f"{path} names {name} as the file of its weights, which is outside of the model's "
+                "folder; ONNX Runtime reads weights only from there. Export it again with its "
+                "weights beside it."
+            )
         if not file.is_file():
             raise ModelUnreadable(
                 f"{path} keeps its weights in {name}, which is not beside it. Put both files into "

@@ -4,11 +4,20 @@ import re
 
 _NEWER = ".venv/bin/uv pip install --upgrade onnxruntime"
 _MOST_CHARACTERS = 300
+# ONNX Runtime's CPU kernels of Add, Mul, Gemm, Dropout and BatchNormalization begin here.
+_OLDEST_OPSET = 7
 
 
-def refusal(name: str, fault: str) -> str:
-    """What is wrong with the model `name`, and what to do."""
+def refusal(name: str, fault: str, opset: int | None = None) -> str:
+    """What is wrong with the model `name`, and what to do. opset: of the standard operators."""
     text = " ".join(fault.split())
+    missing = re.search(r"Could not find an implementation for (\w+)\((\d+)\)", text)
+    if missing and opset is not None and opset < _OLDEST_OPSET:
+        return (
+            f"{name} is of opset {opset}, and has the operator {missing[1]} in a form for which "
+            f"ONNX Runtime has no kernel: most of its kernels begin with opset {_OLDEST_OPSET}, so "
+            "neither fp32 nor a newer ONNX Runtime helps. Export it again with opset 13 or later."
+        )
     for pattern, sentence in _KNOWN:
         if found := re.search(pattern, text):
             return f"{name} " + sentence.format(*found.groups(), newer=_NEWER)
@@ -31,6 +40,9 @@ _KNOWN = (
      "{newer}"),
     (r"Unsupported model IR version: (\d+), max supported IR version: (\d+)",
      "is of ONNX format {0}, and this ONNX Runtime reads up to {1}. Export it again, or: {newer}"),
+    (r"External data path escapes.*?\"([^\"]+)\"",
+     "keeps its weights in {0}, which is a link out of its folder; ONNX Runtime reads weights only "
+     "from there. Copy the file itself beside the model."),
     (r"External data path.*?\"([^\"]+)\"",
      "keeps its weights in {0}, which cannot be used. Put both files into one folder."),
     (r"(?:No graph was found|Protobuf parsing failed)",

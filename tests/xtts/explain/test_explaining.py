@@ -44,6 +44,21 @@ def with_weights_beside(folder: Path, cut: bool) -> Path:
     return path
 
 
+def with_weights_at(folder: Path, location: str) -> Path:
+    """The weights are there, outside of the model's folder."""
+    path = folder / "model" / "m.onnx"
+    path.parent.mkdir()
+    onnx.save(arcface(), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    (path.parent / "weights.bin").rename(folder / "weights.bin")
+    (path.parent / "link.bin").symlink_to(folder / "weights.bin")
+    model = onnx.load(path, load_external_data=False)
+    for tensor in model.graph.initializer:
+        for entry in tensor.external_data:
+            entry.value = location if entry.key == "location" else entry.value
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
 def file(folder: Path, name: str, content: bytes) -> Path:
     path = folder / name
     path.write_bytes(content)
@@ -71,6 +86,14 @@ BROKEN: dict[str, tuple[Callable[[Path], Path], str]] = {
     "operator of another library": (lambda d: file(d, "l.onnx", a_node("Foo", "my.ops")),
                                     "has the operator Foo of my.ops"),
     "opset too new": (lambda d: file(d, "s.onnx", a_node(opset=99)), "is of opset 99, and this"),
+    "opset too old": (lambda d: file(d, "o.onnx", a_node("Sigmoid", opset=5, ir=3)),
+                      "is of opset 5, and has the operator Sigmoid"),
+    "weights in another folder": (lambda d: with_weights_at(d, "../weights.bin"),
+                                  "names ../weights.bin as the file of its weights, which is out"),
+    "weights at a place of their own": (lambda d: with_weights_at(d, "/etc/passwd"),
+                                        "names /etc/passwd as the file of its weights, which is o"),
+    "weights behind a link": (lambda d: with_weights_at(d, "link.bin"),
+                              "weights in link.bin, which is a link out of its folder"),
     "format too new": (lambda d: file(d, "f.onnx", a_node(ir=99)), "is of ONNX format 99"),
 }  # fmt: skip
 
@@ -205,6 +228,20 @@ def test_a_model_that_the_accelerator_refuses_is_explained_on_the_cpu(
     found = command.look(graph, wish_of("cuda"), [], looks)
     assert found.status.reason_code == "refused_model"
     assert "dynamic rank" in found.status.message and found.nodes.keys() == {CPU}
+
+
+def test_an_old_opset_is_not_mended_by_another_type_or_version() -> None:
+    fault = "NotImplemented: Could not find an implementation for Add(6) node with name ''"
+    told = refusal("m.onnx", fault, opset=6)
+    assert "Export it again with opset 13 or later" in told and "pip install" not in told
+    assert "fp32, or:" in refusal("m.onnx", fault, opset=7)  # there it is the type
+
+
+def test_a_refusal_is_json_where_json_was_asked_for(tmp_path, capsys) -> None:
+    path = file(tmp_path, "t.onnx", b"hello, world\n")
+    assert main(["explain", str(path), "--json"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert told["exit_code"] == 2 and "is no ONNX model" in told["error"]
 
 
 def test_words_that_are_not_known_are_handed_on() -> None:
