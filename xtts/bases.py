@@ -43,12 +43,25 @@ def locate_base(name: str, source: Source | None = None, *, tos_agreed: bool = F
     tos_agreed: the user has set COQUI_TOS_AGREED=1; Coqui's published weights need it. For xtts_v2
     raises the errors of `supply.provide` too.
     """
+    check_choice(name, tos_agreed=tos_agreed)
     if name == "demo":
         return DEMO
     if name == "xtts_v2":
+        return supply.provide(source or Source())
+    return Path(name).expanduser()
+
+
+def check_choice(name: str, *, tos_agreed: bool) -> None:
+    """Refuses a BASE_MODEL that is none, or whose licence is not agreed to; brings nothing.
+
+    Raises BundleError.
+    """
+    if name == "demo":
+        return
+    if name == "xtts_v2":
         if not tos_agreed:
             raise BundleError(f"BASE_MODEL=xtts_v2 is Coqui's XTTS-v2. {_ASK}")
-        return supply.provide(source or Source())
+        return
     folder = Path(name).expanduser()
     if not folder.is_dir():
         raise BundleError(
@@ -57,7 +70,6 @@ def locate_base(name: str, source: Source | None = None, *, tos_agreed: bool = F
         )
     if not tos_agreed and _bytes(folder / "model.pth") == files.XTTS_V2["model.pth"].bytes:
         raise BundleError(f"BASE_MODEL={name} holds Coqui's published XTTS-v2. {_ASK}")
-    return folder
 
 
 def check_base(folder: Path) -> None:

@@ -26,7 +26,7 @@ class Check:
 
 
 CHECKS = (
-    Check("settings", ("settings",), surroundings.settings),
+    Check("settings", ("settings", "refused"), surroundings.settings),
     Check("disk", ("settings", "storage"), surroundings.disk),
     Check("memory", ("settings", "environment"), surroundings.memory),
     Check("graphics", ("graphics", "nodes", "programs", "variables"), drivers.graphics),

@@ -116,6 +116,7 @@ def _children(place: Place, found: Mapping[str, Any]) -> dict[str, Callable[[], 
         return Driver(version, nouveau, path, fault, names)
 
     return {
+        "refused": lambda: programs.refused(place.environ, place.dotenv),
         "driver": driver,
         "managed": lambda: programs.managed(on_path, loaded, place.managed_seconds),
         "kernel_log": lambda: programs.kernel_log(on_path) if loaded else (),

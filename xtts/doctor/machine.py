@@ -23,6 +23,14 @@ class Settings:
 
 
 @dataclass(frozen=True)
+class Refused:
+    """What a program would refuse to start with. program: "train" or "api"; sentence: its own."""
+
+    program: str
+    sentence: str
+
+
+@dataclass(frozen=True)
 class Driver:
     """The kernel's side. version: of the loaded module, "" without one; system: os-release's ID and
     ID_LIKE; libcuda: path of libcuda.so.1, "" where the loader finds none, and `libcuda_fault` is
@@ -162,6 +170,7 @@ class Machine:
     """
 
     settings: Settings | None = None
+    refused: tuple[Refused, ...] | None = None
     driver: Driver | None = None
     nodes: Nodes | None = None
     graphics: Graphics | None = None

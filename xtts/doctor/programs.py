@@ -15,7 +15,7 @@ from typing import Any
 
 from xtts import nvidia_smi
 from xtts.children import ask
-from xtts.doctor.machine import Managed, OnnxRuntime, Spoken, TorchBuild
+from xtts.doctor.machine import Managed, OnnxRuntime, Refused, Spoken, TorchBuild
 from xtts.doctor.remembered import Remembered, key_of
 from xtts.nvml import GpuState
 
@@ -31,6 +31,9 @@ _LIBCUDA = (
     "import ctypes; ctypes.CDLL('libcuda.so.1');"
     "print([line.split()[-1] for line in open('/proc/self/maps') if 'libcuda.so' in line][0])"
 )
+# Packages that the doctor may not import, each with a module `preflight` that judges its settings.
+_PROGRAMS = ("train", "api")
+_SETTINGS_SECONDS = 60.0
 _TORCH_SECONDS, _ONNX_SECONDS, _SPEECH_SECONDS, _QUICK_SECONDS = 90.0, 90.0, 180.0, 8.0
 
 
@@ -82,6 +85,20 @@ def kernel_log(programs: Mapping[str, str]) -> tuple[str, ...]:
             if answer.code == 0:
                 return tuple(line for line in answer.out.splitlines() if "NVRM: Xid" in line)
     return ()
+
+
+def refused(environ: Mapping[str, str], dotenv: Path) -> tuple[Refused, ...]:
+    """What each program would refuse to start with: it judges its own settings, in a child."""
+    found = []
+    for program in _PROGRAMS:
+        if importlib.util.find_spec(program) is None:
+            continue
+        command = (sys.executable, "-m", f"{program}.preflight", str(dotenv))
+        answer = ask(command, _SETTINGS_SECONDS, environ)
+        if answer.code != 0:
+            raise LookFailed(f"{program}.preflight: {answer.last_error}")
+        found += [Refused(program, sentence) for sentence in _json(answer.out)]
+    return tuple(found)
 
 
 def torch_build(variables: Mapping[str, str], remembered: Remembered) -> TorchBuild:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from xtts.doctor.finding import Finding, fail, gigabytes, ok, warn
-from xtts.doctor.machine import Container, Settings, SharedMemory, Spoken, Storage
+from xtts.doctor.machine import Container, Refused, Settings, SharedMemory, Spoken, Storage
 from xtts.environment import Environment
 
 XTTS_V2_BYTES = 1_867_929_118
@@ -19,12 +19,17 @@ _SHM_BYTES = 1_000_000_000
 _SAME_SPEECH = 0.05
 
 
-def settings(settings: Settings) -> Finding:
-    """Whether the settings can be read at all."""
-    if settings.fault:
+def settings(settings: Settings, refused: tuple[Refused, ...]) -> Finding:
+    """Whether the programs would start with their settings, in the programs' own sentences."""
+    faults = [one.sentence for one in refused] or [settings.fault]
+    if any(faults):
+        names = {"train": "a run", "api": "the service"}
+        programs = dict.fromkeys(names[one.program] for one in refused)
+        who = " and ".join(programs) or "both programs"
         return fail(
-            "the settings cannot be used", "settings that can be read", settings.fault,
-            "Correct it in .env or in the environment; `python -m train --help` lists the names.",
+            f"the settings cannot be used: {who} would not start", "settings that are accepted",
+            "\n".join(dict.fromkeys(faults)),
+            "Correct it in .env or in the environment; docs/settings.md lists every setting.",
         )  # fmt: skip
     return ok(f"BASE_MODEL={settings.base_model} OUTPUT_DIR={settings.output_dir}")
 

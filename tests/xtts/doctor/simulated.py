@@ -95,6 +95,7 @@ def healthy() -> Machine:
     """An RTX 3090 where all is well."""
     return Machine(
         settings=Settings(model_bytes=DEMO_BYTES),
+        refused=(),
         driver=Driver("580.95.05", libcuda="/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05",
                       system=("ubuntu", "debian")),
         nodes=ALL_NODES,
@@ -300,8 +301,8 @@ def after_suspend() -> Machine:
 
 def nothing_could_be_read() -> Machine:
     """Every look failed or hung."""
-    names = ("settings", "driver", "nodes", "graphics", "managed", "container", "variables",
-             "programs", "torch", "onnx", "storage", "shared_memory", "kernel_log",
+    names = ("settings", "refused", "driver", "nodes", "graphics", "managed", "container",
+             "variables", "programs", "torch", "onnx", "storage", "shared_memory", "kernel_log",
              "environment")  # fmt: skip
     return Machine(troubles=dict.fromkeys(names, "no answer within 5 s"))
 

@@ -15,17 +15,20 @@ from typing import Any
 
 import pytest
 
+import api.__main__
+import train.__main__
 from tests.xtts.doctor.simulated import computer
 from xtts import children
-from xtts.doctor import looking, onnx_child, programs, system, torch_child
+from xtts.doctor import looking, onnx_child, programs, surroundings, system, torch_child
 from xtts.doctor.finding import Status
 from xtts.doctor.judging import exit_code, judge
 from xtts.doctor.looking import Place, look
-from xtts.doctor.machine import AMD, NVIDIA, Machine, TorchBuild
+from xtts.doctor.machine import AMD, NVIDIA, Machine, Settings, TorchBuild
 from xtts.doctor.remembered import Remembered, key_of
 from xtts.doctor.waveforms import distance
 
 REAL_TORCH_BUILD = programs.torch_build
+REAL_REFUSED = programs.refused
 TORCH = TorchBuild("2.11.0+cu130", "13.0", 91900, ("sm_86",))
 OPEN_DRIVER = (
     "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  560.35.03  Release Build\n"
@@ -55,6 +58,7 @@ def program(folder: Path, name: str, script: str) -> Path:
 def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Importing it takes seconds; its own look is tested below."""
     monkeypatch.setattr(programs, "torch_build", lambda *_: TORCH)
+    monkeypatch.setattr(programs, "refused", lambda *_: ())
 
 
 def seen(root: Path, environ: Mapping[str, str] | None = None, **more: Any) -> Machine:
@@ -141,6 +145,39 @@ def test_an_empty_machine(tmp_path: Path) -> None:
     assert found.troubles == {} and found.programs == {}
     assert found.shared_memory and found.shared_memory.total_bytes == 0
     assert {one.status for one in judge(found)} == {Status.OK}
+
+
+@pytest.mark.parametrize(
+    ("lines", "program"),
+    [
+        ("NUM_EPOCHS=abc\n", "train"),
+        ("BASE_MODEL=nope\n", "train"),
+        ("BASE_MODEL=xtts_v2\n", "train"),
+        ("DATASET_DIR=nowhere\n", "train"),
+        ("API_PORT=high\n", "api"),
+        ("API_HOST=0.0.0.0\n", "api"),
+    ],
+)
+def test_what_a_program_would_refuse_is_told_in_its_own_words(
+    lines: str, program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    dotenv = write(tmp_path, {".env": lines}) / ".env"
+    refused = REAL_REFUSED({"PATH": os.defpath, "HOME": str(tmp_path)}, dotenv)
+    assert {one.program for one in refused} == {program}
+    finding = surroundings.settings(Settings(), refused)
+    assert finding.status is Status.FAIL
+    # The program itself, in the folder of that .env; the demo's clips are at their default place.
+    (tmp_path / "train").symlink_to(Path(train.__file__).parent)
+    monkeypatch.chdir(tmp_path)
+    main = {"train": lambda: train.__main__.main(["check"]), "api": lambda: api.__main__.main([])}
+    assert main[program]() == 2
+    assert capsys.readouterr().err.strip().replace(".env", str(dotenv)) == finding.meaning
+
+
+def test_settings_that_both_programs_accept_are_no_finding(tmp_path: Path) -> None:
+    dotenv = write(tmp_path, {".env": "NUM_EPOCHS=3\nAPI_PORT=8005\n"}) / ".env"
+    assert REAL_REFUSED({"PATH": os.defpath, "HOME": str(tmp_path)}, dotenv) == ()
 
 
 def test_settings_that_are_wrong_are_a_finding(tmp_path: Path) -> None:

@@ -1,0 +1,25 @@
+"""`python -m api.preflight [DOTENV]`: what the service would refuse at its start, as a JSON list.
+
+The doctor asks this in a child: it lives in `xtts`, which may not know `api`.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from api.settings import load
+from xtts.errors import SotaqueError
+
+
+def refusals(dotenv: Path = Path(".env")) -> list[str]:
+    """The sentence that the service itself would end with; none where it starts."""
+    try:
+        load((), None, dotenv)
+    except SotaqueError as error:
+        return [str(error)]
+    return []
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(refusals(*map(Path, sys.argv[1:]))) + "\n")
+    sys.exit(0)

@@ -1,0 +1,50 @@
+"""`python -m train.preflight [DOTENV]`: what a run would refuse, before anything is computed.
+
+Prints a JSON list of sentences, those that the run itself would end with; always exits with 0. The
+doctor asks this in a child: it lives in `xtts`, which may not know `train`. Nothing is downloaded
+and no clip is decoded.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from train.settings import TrainSettings, load
+from xtts.errors import SotaqueError
+
+
+def refusals(dotenv: Path = Path(".env")) -> list[str]:
+    """The sentence of each refusal: the settings, else the base model and the dataset."""
+    try:
+        settings, _ = load((), None, dotenv)
+    except SotaqueError as error:
+        return [str(error)]
+    return [sentence for look in (_base, _dataset) if (sentence := _refused(look, settings))]
+
+
+def _refused(look: Callable[[TrainSettings], None], settings: TrainSettings) -> str:
+    try:
+        look(settings)
+    except SotaqueError as error:
+        return str(error)
+    return ""
+
+
+def _base(settings: TrainSettings) -> None:
+    from xtts import bases
+
+    bases.check_choice(settings.base_model, tos_agreed=settings.coqui_tos_agreed)
+    if settings.base_model not in ("demo", "xtts_v2"):
+        bases.check_base(Path(settings.base_model).expanduser())
+
+
+def _dataset(settings: TrainSettings) -> None:
+    from train.metadata import read_entries
+
+    read_entries(settings.dataset_dir, settings.dataset_format, settings.language)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(refusals(*map(Path, sys.argv[1:]))) + "\n")
+    sys.exit(0)
