@@ -11,6 +11,7 @@ import argparse
 import faulthandler
 import logging
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -27,8 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     wait_asleep()
     words = list(sys.argv[1:] if argv is None else argv)
     if words and words[0] in ("-h", "--help"):
-        print(__doc__)
-        words = ["run", "--help"]
+        print(f"{__doc__}\n{textwrap.fill(_SETTINGS, 79)}")
+        return 0
     verb = words.pop(0) if words and not words[0].startswith("-") else "run"
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     logging.captureWarnings(True)
@@ -102,21 +103,38 @@ _VERBS: dict[str, Callable[[TrainSettings, argparse.Namespace], int]] = {
 }
 
 
+_SETTINGS = (
+    "Every setting is a flag too, such as --dataset-dir DIR. `python -m train run --help` lists "
+    "them, docs/settings.md says what each may be."
+)
+_PURPOSES = {
+    "run": "Fine-tunes, from the beginning or from where it stopped.",
+    "check": "Reads and judges the dataset; trains nothing.",
+    "prepare": "Computes the feature cache; trains nothing.",
+    "sample": "Speaks a saved epoch again.",
+    "export": "Writes the voice of a checkpoint.",
+}
+
+
 def _own_arguments(verb: str) -> argparse.ArgumentParser:
-    """What a verb asks beyond the settings."""
+    """What a verb asks beyond the settings. `run` asks nothing more: its help is the settings'."""
     parser = argparse.ArgumentParser(
-        prog=f"python -m train {verb}", add_help=False, allow_abbrev=False
-    )
+        prog=f"python -m train {verb}", add_help=verb != "run", allow_abbrev=False,
+        usage=f"python -m train {verb} [options] [settings]", description=_PURPOSES[verb],
+        epilog=_SETTINGS,
+    )  # fmt: skip
+    add = parser.add_argument
     if verb == "check":
-        parser.add_argument("--verify", action="store_true")
-        parser.add_argument("--repair", action="store_true")
+        add("--verify", action="store_true", help="compare the feature cache with its hashes")
+        add("--repair", action="store_true", help="compute damaged records of the cache again")
     if verb == "sample":
-        parser.add_argument("--epoch", type=int)
+        add("--epoch", type=int, metavar="N", help="which epoch; without it, the newest")
     if verb == "export":
-        parser.add_argument("--checkpoint", type=Path)
-        parser.add_argument("--to", type=Path)
-        parser.add_argument("--base", type=Path)
-        parser.add_argument("--onnx", nargs="?", const="all", choices=("all", "fp32", "int8"))
+        add("--checkpoint", type=Path, metavar="FILE", help="the checkpoint to export")
+        add("--to", type=Path, metavar="DIR", help="the folder to write")
+        add("--base", type=Path, metavar="DIR", help="its base model, where that has moved")
+        add("--onnx", nargs="?", const="all", choices=("all", "fp32", "int8"),
+            help="ONNX models, all of them or one precision")  # fmt: skip
     return parser
 
 

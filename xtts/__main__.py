@@ -34,6 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
 
 
+_SETTINGS = "It reads the environment and .env as the programs do: see docs/settings.md."
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m xtts", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
@@ -41,22 +44,27 @@ def _parser() -> argparse.ArgumentParser:
     speak.add_argument("--voice", default="demo", help="demo, a bundle's folder, or a checkpoint")
     speak.add_argument("--base", help="the base model of a checkpoint, where it has moved")
     speak.add_argument("--reference", type=Path, help="a recording of the voice, 3 to 30 s")
-    speak.add_argument("--language", default="en")
-    speak.add_argument("--seed", type=int, default=0)
-    speak.add_argument("--device", default="cpu")
-    speak.add_argument("--precision", choices=("auto", "fp32", "int8", "int4"), default="auto")
+    speak.add_argument("--language", default="en", help="of the text; en by default")
+    speak.add_argument("--seed", type=int, default=0, help="another number, another take")
+    speak.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or auto")
+    speak.add_argument("--precision", choices=("auto", "fp32", "int8", "int4"), default="auto",
+                       help="what a CPU computes in")  # fmt: skip
     speak.add_argument("--latents", type=Path, help="a stored voice, for an ONNX folder")
     speak.add_argument("--low-memory", action="store_true", help="less memory, more time")
     what = speak.add_mutually_exclusive_group(required=True)
-    what.add_argument("--text")
+    what.add_argument("--text", help="what to speak")
     what.add_argument("--lines", type=Path, help="a sentence a line; --out is then a folder")
-    speak.add_argument("--out", type=Path, required=True)
-    doctor = verbs.add_parser("doctor", help="what is wrong with this machine, and what mends it")
+    speak.add_argument("--out", type=Path, required=True, help="the .wav, or the folder of --lines")
+    doctor = verbs.add_parser(
+        "doctor", help="what is wrong with this machine, and what mends it", epilog=_SETTINGS
+    )
     doctor.add_argument("--json", action="store_true", help="for a program; the names stay")
     doctor.add_argument("--deep", action="store_true", help="speak a sentence on each device too")
     doctor.add_argument("--no-cache", action="store_true", help="look at everything again")
     doctor.add_argument("--fix-hints", action="store_true", help="only the lines that mend")
-    monitor = verbs.add_parser("monitor", help="GPU, CPU and RAM, a line each interval")
+    monitor = verbs.add_parser(
+        "monitor", help="GPU, CPU and RAM, a line each interval", epilog=_SETTINGS
+    )
     monitor.add_argument("--log", type=Path, help="a CSV file, gone on with where it exists")
     monitor.add_argument("--duration", type=_seconds, help="seconds; without it, until Ctrl-C")
     monitor.add_argument("--interval", type=_seconds, default=2.0, help="seconds, 2 by default")

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 # Both programs share one `.env`, and neither may import the other: so each knows all the names, and
 # a test keeps the two lists equal to the classes.
@@ -41,17 +41,81 @@ FOREIGN = (
     "PIP_",
 )
 
+# What other trainers (Coqui's, Hugging Face's, Lightning's) call a setting of ours: whoever writes
+# it expects that it acts.
+_TRAINERS_WORDS = {
+    "BATCH_SECONDS": """BATCH_SIZE TRAIN_BATCH_SIZE PER_DEVICE_TRAIN_BATCH_SIZE MAX_BATCH_SIZE
+        GRADIENT_ACCUMULATION_STEPS GRAD_ACCUM GRAD_ACCUM_STEPS GRAD_ACUMM_STEPS""",
+    "LEARNING_RATE": "LR BASE_LR MAX_LR INIT_LR",
+    "NUM_EPOCHS": "EPOCHS N_EPOCHS MAX_EPOCHS NUM_TRAIN_EPOCHS TRAIN_EPOCHS MAX_STEPS NUM_STEPS",
+    "WARMUP_STEPS": "WARMUP NUM_WARMUP_STEPS",
+    "GRADIENT_CLIP": "GRAD_CLIP MAX_GRAD_NORM GRADIENT_CLIP_VAL",
+    "PRECISION": "FP16 BF16 MIXED_PRECISION USE_AMP AMP DTYPE",
+    "SAVE_EVERY": "SAVE_STEP SAVE_STEPS SAVE_INTERVAL",
+    "KEEP_CHECKPOINTS": "SAVE_TOTAL_LIMIT SAVE_N_CHECKPOINTS SAVE_TOP_K",
+    "VALIDATION_EVERY": "EVAL_STEPS VAL_INTERVAL EVAL_EVERY",
+    "LOG_EVERY": "LOGGING_STEPS LOG_STEPS PRINT_STEP LOG_INTERVAL",
+    "RESUME": "RESUME_FROM_CHECKPOINT RESTORE_PATH CONTINUE_PATH",
+    "LORA_RANK": "LORA_R",
+    "SEED": "RANDOM_SEED TRAINING_SEED MANUAL_SEED",
+}
+# Words so common that another program of a shared `.env` may own them.
+_COMMON_WORDS = {
+    "API_PORT": "PORT HTTP_PORT SERVER_PORT",
+    "API_HOST": "HOST HTTP_HOST SERVER_HOST BIND",
+    "BASE_MODEL": "MODEL MODEL_NAME MODEL_PATH MODEL_DIR",
+    "DEVICE": "GPU USE_GPU USE_CUDA CUDA GPU_ID",
+    "NUM_THREADS": "WORKERS NUM_WORKERS THREADS",
+    "DATASET_DIR": "DATASET DATA_DIR DATA_PATH DATASET_PATH",
+    "OUTPUT_DIR": "OUTPUT OUT_DIR OUTPUT_PATH OUT_PATH",
+    "RUNS_DIR": "LOG_DIR LOGDIR LOGGING_DIR",
+    "SAMPLE_TEXT": "TEXT PROMPT",
+    "VOICE": "SPEAKER SPEAKER_NAME",
+}
+_NOT_THE_SAME = {
+    "BATCH_SIZE": "a batch is measured in seconds of audio",
+    "MAX_STEPS": "a run is measured in epochs",
+    "NUM_STEPS": "a run is measured in epochs",
+    "WORKERS": "data is loaded by threads",
+    "NUM_WORKERS": "data is loaded by threads",
+}
+
+
+def _turned(words: Mapping[str, str]) -> dict[str, str]:
+    return {foreign: ours for ours, many in words.items() for foreign in many.split()}
+
+
+ELSEWHERE = _turned(_TRAINERS_WORDS)
+COMMON = _turned(_COMMON_WORDS)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")
+
+
+def equivalent(name: str) -> str:
+    """Our name for a common word such as PORT or MODEL, "" for none; it may be somebody else's."""
+    return COMMON.get(_plain(name), "")
+
+
+def difference(name: str) -> str:
+    """In what ours is not the same as a foreign setting, as a clause; "" where it is."""
+    return _NOT_THE_SAME.get(_plain(name), "")
+
 
 def meant(name: str, ours: Collection[str]) -> list[str]:
     """The names of ours that a person may have meant; empty when `name` is somebody else's.
 
-    Close in spelling (NUM_EPOCH, num-epochs), the same letters (SEDE), or some of the words of one
-    of ours (EPOCHS, MAX_SAMPLES); a short word alone (PORT, HOST) is too common for that.
+    Another trainer's word for it (LR, BATCH_SIZE), close in spelling (NUM_EPOCH, num-epochs), the
+    same letters (SEDE), or some of the words of one of ours (MAX_SAMPLES); a short word alone
+    (PORT, HOST) is too common for that: see `equivalent`.
     """
-    plain = re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")
+    plain = _plain(name)
     if plain in ours:
         return [plain]
-    if plain.startswith(FOREIGN):
+    if ELSEWHERE.get(plain) in ours:
+        return [ELSEWHERE[plain]]
+    if plain.startswith(FOREIGN) or plain in COMMON:
         return []
     if close := difflib.get_close_matches(plain, sorted(ours), n=2, cutoff=0.8):
         return close

@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 from xtts import dotenv
 from xtts.errors import SotaqueError
-from xtts.setting_names import NAMES, meant
+from xtts.setting_names import NAMES, difference, equivalent, meant
 from xtts.setting_types import (
     CONFIG,
     Address,
@@ -139,14 +139,12 @@ def load(
     faults += value_faults
     if settings is None or faults:
         raise SettingsError(faults)
-    foreign = sorted(set(file.lines) - NAMES)
-    notes = [f"{dotenv_path}: not read by this program: {', '.join(foreign)}."] if foreign else []
     rows = tuple(
         Row(name, shown(info, getattr(settings, name.lower())),
             given[name].source if name in given else "default")
         for name, info in ours.items()
     )  # fmt: skip
-    return settings, Report(rows, (*file.notes, *notes, *locales))
+    return settings, Report(rows, (*file.notes, *_foreign(file, dotenv_path), *locales))
 
 
 def _without_locale(environ: Mapping[str, str]) -> tuple[Mapping[str, str], list[str]]:
@@ -168,8 +166,9 @@ def _flags(
         flag, equals, value = rest.pop(0).partition("=")
         name = flag[2:].replace("-", "_").upper()
         if name not in ours or flag != flag_of(name):
-            close = meant(name, ours) if flag.startswith("-") else []
-            hint = f"; did you mean {flag_of(close[0])}?" if close else "; --help lists them."
+            close = meant(name, ours) or [one for one in [equivalent(name)] if one in ours]
+            told = flag.startswith("-") and close
+            hint = f"; did you mean {flag_of(close[0])}?" if told else "; --help lists them."
             faults.append(f"{flag} is not a setting of this program{hint}")
             if flag.startswith("-") and not equals and rest and not rest[0].startswith("--"):
                 rest.pop(0)  # its value, or it would be told as a fault of its own
@@ -183,9 +182,23 @@ def _flags(
 def _near_misses(file: dotenv.DotEnv, path: Path | None) -> list[str]:
     return [
         f"{path}, line {line.number}: {name} is not a setting; did you mean {' or '.join(close)}?"
+        + (f" ({other}.)" if (other := difference(name)) else "")
         for name, line in file.lines.items()
         if name not in NAMES and (close := meant(name, NAMES))
     ]
+
+
+def _foreign(file: dotenv.DotEnv, path: Path | None) -> list[str]:
+    """Notes on names that are not ours: our name for each that has one, the others in one line."""
+    others = sorted(set(file.lines) - NAMES)
+    named = {name: ours for name in others if (ours := equivalent(name))}
+    notes = [
+        f"{path}, line {file.lines[name].number}: {name} is not read; if it was meant for Sotaque, "
+        f"the setting is {ours}" + (f" ({other})." if (other := difference(name)) else ".")
+        for name, ours in named.items()
+    ]
+    rest = [name for name in others if name not in named]
+    return notes + ([f"{path}: not read by this program: {', '.join(rest)}."] if rest else [])
 
 
 def _by_precedence(

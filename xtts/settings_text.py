@@ -19,6 +19,7 @@ PRECEDENCE = (
     "Command line, then environment, then .env, then default. An empty value is that setting's "
     "default, and still wins over what stands below it."
 )
+MORE = "What each may be, and more about it: docs/settings.md."
 # Read by make and by Docker Compose from the same file; not by the programs.
 HOUSE = (
     ("TORCH_BACKEND", "default", "The build of torch: default, auto, cpu, cu126 or cu130."),
@@ -40,12 +41,18 @@ class Section:
 
 
 def help_text(kind: type[Any]) -> str:
-    """The flags of one program, with what each is for, what is allowed, and the default."""
-    parts = ["Settings:", ""]
-    for name, info in fields(kind).items():
-        parts.append(f"  {flag_of(name)}")
-        parts += _wrapped(f"{_purpose(info)} {_bounds(info)}", "      ")
-    return "\n".join([*parts, "", *_wrapped(PRECEDENCE, "")])
+    """The flags of one program, a line each: its own, then the shared ones."""
+    settings = {
+        f"{flag_of(name)} {_default(info)}".rstrip(): info for name, info in fields(kind).items()
+    }
+    width = max(map(len, settings))
+    lines = ["Settings, each with its default:", ""]
+    for flag, info in settings.items():
+        told = _purpose(info).partition(". ")[0].rstrip(".")
+        lines.append(
+            f"  {flag:{width}}  {textwrap.shorten(told, WIDTH - width - 4, placeholder=' …')}"
+        )
+    return "\n".join([*lines, "", *_wrapped(PRECEDENCE, ""), *_wrapped(MORE, "")])
 
 
 def env_example(sections: Sequence[Section]) -> str:
@@ -97,10 +104,6 @@ _RULES = [
 
 def _purpose(info: FieldInfo) -> str:
     return " ".join((info.description or "").split())
-
-
-def _bounds(info: FieldInfo) -> str:
-    return f"Allowed: {means(info).allowed}. Default: {_default(info) or '(empty)'}."
 
 
 def _default(info: FieldInfo) -> str:

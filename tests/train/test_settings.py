@@ -157,3 +157,31 @@ def test_the_desktops_locale_is_not_our_language():
     assert settings.language == "en"
     assert any("pt_BR:pt:en" in note for note in report.notes)
     assert load((), {"LANGUAGE": "pt"}, None)[0].language == "pt"
+
+
+@pytest.mark.parametrize(
+    ("verb", "own"),
+    [
+        ("check", ["--verify", "--repair"]),
+        ("sample", ["--epoch"]),
+        ("export", ["--checkpoint", "--to", "--base", "--onnx"]),
+        ("prepare", []),
+    ],
+)
+def test_a_verb_tells_its_own_options_and_where_the_settings_are_told(
+    verb: str, own: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([verb, "--help"])
+    assert ended.value.code == 0
+    told = capsys.readouterr().out
+    options, _, settings = told.partition("Every setting is a flag too")
+    assert all(f"  {name} " in options for name in own)
+    assert "docs/settings.md" in settings and len(told.splitlines()) < 25
+
+
+def test_help_without_a_verb_names_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    told = capsys.readouterr().out
+    assert all(f"\n{verb} " in told for verb in ("run", "check", "sample", "export"))
+    assert "docs/settings.md" in told and len(told.splitlines()) < 25

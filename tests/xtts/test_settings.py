@@ -11,7 +11,7 @@ from api import settings as api
 from train.settings import TrainSettings, load
 from xtts import dotenv
 from xtts.errors import SotaqueError
-from xtts.setting_names import NAMES, meant
+from xtts.setting_names import COMMON, ELSEWHERE, NAMES, meant
 from xtts.setting_types import fields, means
 from xtts.settings import SettingsError
 
@@ -204,6 +204,12 @@ def test_a_broken_line_does_not_tell_a_secret(tmp_path: Path) -> None:
         ("NUMEPOCHS", "NUM_EPOCHS"),
         ("NUM_EPHOCS", "NUM_EPOCHS"),
         ("EPOCHS", "NUM_EPOCHS"),
+        ("MAX_EPOCHS", "NUM_EPOCHS"),
+        ("BATCH_SIZE", "BATCH_SECONDS"),
+        ("batch-size", "BATCH_SECONDS"),
+        ("LR", "LEARNING_RATE"),
+        ("MAX_STEPS", "NUM_EPOCHS"),
+        ("FP16", "PRECISION"),
         ("MAX_SAMPLES", "MAX_TRAIN_SAMPLES"),
         ("MAX_TRAIN_SAMPLE", "MAX_TRAIN_SAMPLES"),
         ("LEARNING_RATES", "LEARNING_RATE"),
@@ -230,6 +236,30 @@ def test_did_you_mean(tmp_path: Path, name: str, meaning: str | None) -> None:
     else:
         (fault,) = faults(tmp_path, f"\n{name}=1")
         assert "line 2" in fault and name in fault and f"did you mean {meaning}" in fault
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [("PORT", "API_PORT"), ("HOST", "API_HOST"), ("MODEL", "BASE_MODEL"), ("GPU", "DEVICE"),
+     ("WORKERS", "NUM_THREADS"), ("data_dir", "DATASET_DIR"), ("SPEAKER", "VOICE")],
+)  # fmt: skip
+def test_a_common_word_is_a_note_with_our_name(tmp_path: Path, name: str, ours: str) -> None:
+    """Another program of a shared .env may own it: that is no fault."""
+    _, report = load((), {}, env(tmp_path, f"\n{name}=x\nREDIS_URL=y\n"))
+    first, rest = report.notes
+    assert "line 2" in first and f"{name} is not read" in first and f" {ours}" in first
+    assert "REDIS_URL" in rest and name not in rest
+
+
+def test_what_is_not_quite_the_same_is_told(tmp_path: Path) -> None:
+    (fault,) = faults(tmp_path, "BATCH_SIZE=4")
+    assert "seconds of audio" in fault
+
+
+def test_every_foreign_name_leads_to_a_setting() -> None:
+    assert set(ELSEWHERE.values()) | set(COMMON.values()) <= NAMES
+    assert not (ELSEWHERE.keys() | COMMON.keys()) & NAMES
+    assert not ELSEWHERE.keys() & COMMON.keys()
 
 
 def test_the_two_lists_of_names_do_not_look_alike() -> None:
@@ -275,6 +305,9 @@ def test_all_faults_at_once(tmp_path: Path) -> None:
         (("--num_epochs", "3"), "--num-epochs?"),
         (("--NUM-EPOCHS", "3"), "--num-epochs?"),
         (("--epochs=3",), "--num-epochs?"),
+        (("--batch-size", "4"), "--batch-seconds?"),
+        (("--lr=1e-5",), "--learning-rate?"),
+        (("--gpu", "0"), "--device?"),
         (("--xyzzy",), "--help"),
         (("--api-port", "8005"), "--help"),
         (("surprise",), "surprise is not a setting"),
@@ -299,7 +332,9 @@ def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
     assert left.value.code == 0
     text = capsys.readouterr().out
     for name in fields(TrainSettings):
-        assert "--" + name.replace("_", "-") + "\n" in text
+        assert f"\n  --{name.replace('_', '-')} " in text
+    assert len(text.splitlines()) < 80 and max(map(len, text.splitlines())) <= 100
+    assert "docs/settings.md" in text
 
 
 def test_the_table_shows_values_as_they_are_written(tmp_path: Path) -> None:
