@@ -44,7 +44,7 @@ def gone(device: str, words: str) -> GpuLost:
         f"{device} failed and cannot be used by this process any more: {words.rstrip('.')}. "
         "Nothing was saved from it; everything saved before is whole. Give the same command again: "
         "it checks the GPU anew and goes on from the last saved epoch. If it fails again, "
-        "`python -m xtts doctor` says more, and DEVICE=cpu goes on without it."
+        "`python -m xtts doctor` and docs/errors.md say more, and DEVICE=cpu goes on without it."
     )
 
 
@@ -54,5 +54,5 @@ def out_of_memory(device: str, words: str) -> GpuLost:
         f"{device} has not enough memory, also after giving back what could be: "
         f"{words.rstrip('.')}. Everything saved before is whole. End what else uses it and give "
         "the same command again; or begin anew with smaller batches (RESUME=never and "
-        "BATCH_SECONDS at half of what stands above), which make a new run."
+        "BATCH_SECONDS at half of what stands above), which make a new run. See docs/errors.md."
     )

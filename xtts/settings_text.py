@@ -96,7 +96,9 @@ _RULES = [
     "- `MAX_TRAIN_SAMPLES= NUM_EPOCHS=100 make train` takes all clips, whatever `.env` says.",
     "- Every fault is told at once, with the value, where it stands, and what is allowed.",
     "- A name in `.env` close to one of ours (`NUM_EPOCH`, `EPOCHS`) is refused with the name that",
-    "  was probably meant. Other names are left to whom they belong, and the log lists them.",
+    "  was probably meant, and so is another trainer's name for one of ours (`LR`, `BATCH_SIZE`,",
+    "  `MAX_STEPS`). A common word (`PORT`, `MODEL`, `GPU`) may be another program's: the log says",
+    "  what Sotaque calls it. The log lists all other names.",
     "- `.env` means the same here and in Docker Compose: `${NAME}` and `${NAME:-default}` are",
     "  filled in from the environment and the lines above. Any other `$` belongs in single quotes.",
 ]

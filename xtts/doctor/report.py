@@ -27,6 +27,8 @@ def as_text(findings: tuple[Finding, ...]) -> str:
     width = max(len(finding.id) for finding in findings)
     for finding in findings:
         lines += _told(finding, width)
+    if exit_code(findings):
+        lines += ["", "docs/errors.md explains the commonest errors by their text."]
     return "\n".join(lines) + "\n"
 
 

@@ -1,0 +1,57 @@
+"""docs/errors.md: every entry can be found by its text, is whole, and agrees with the programs."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from train.lost_gpu import gone, out_of_memory
+from xtts import faults
+from xtts.doctor import report
+from xtts.doctor.finding import fail, ok
+from xtts.verdicts import Outcome
+
+PAGE = (Path(__file__).parents[1] / "docs/errors.md").read_text(encoding="utf-8")
+INDEX, *_ENTRIES = re.split(r"^## ", PAGE, flags=re.MULTILINE)
+ENTRIES = {text.partition("\n")[0]: text for text in _ENTRIES}
+
+
+def test_the_ten_commonest_and_the_users_own_are_there() -> None:
+    assert len(ENTRIES) >= 11
+    assert "CUFFT_INVALID_SIZE" in ENTRIES["cuFFT"]
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_an_entry_quotes_the_error_and_says_cause_conduct_and_command(name: str) -> None:
+    quoted = ENTRIES[name].partition("```\n")[2].partition("```")[0]
+    parts = [ENTRIES[name].find(f"**{part}**") for part in
+             ("Cause.", "What Sotaque does.", "What to type.")]  # fmt: skip
+    assert quoted.strip() and -1 not in parts and parts == sorted(parts)
+    anchor = f"[{name}](#{name.lower().replace(' ', '-')})"
+    (row,) = [line for line in INDEX.splitlines() if anchor in line]
+    texts = re.findall(r"`([^`]+)`", row.partition(" | ")[0])
+    assert texts and any(text in quoted for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [
+        ("cuFFT", Outcome.BUILD),
+        ("No kernel image", Outcome.BUILD),
+        ("GPU memory", Outcome.TRANSIENT),
+        ("NVIDIA driver", Outcome.DRIVER),
+        ("Lost CUDA context", Outcome.STICKY),
+        ("Driver mismatch", Outcome.DRIVER),
+    ],
+)
+def test_a_quoted_error_is_known_to_the_programs(name: str, outcome: Outcome) -> None:
+    for line in ENTRIES[name].partition("```\n")[2].partition("```")[0].splitlines():
+        found = faults.classify(RuntimeError(line))
+        assert found is not None and found.outcome is outcome, line
+
+
+def test_whoever_meets_one_is_sent_here() -> None:
+    assert "docs/errors.md" in str(gone("cuda:0", "CUDA error: unspecified launch failure"))
+    assert "docs/errors.md" in str(out_of_memory("cuda:0", "CUDA out of memory"))
+    assert "docs/errors.md" in report.as_text((fail("a", "b", "c", "d"),))
+    assert "docs/errors.md" not in report.as_text((ok("a"),))
