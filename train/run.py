@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from train import (
+    curve_folder,
     dataset,
     distributed,
     material,
@@ -210,7 +211,7 @@ def _logs(
         return Muted()
     return Logs(
         folder,
-        settings.runs_dir,
+        curve_folder.claim(folder, settings.runs_dir),
         num_epochs=num_epochs,
         steps_per_epoch=-(-len(batches.plan(start.epoch)) // learner.world.size),
         first_step=learner.step,

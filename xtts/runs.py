@@ -8,6 +8,8 @@ Nothing in it names an absolute path, so a run may be moved.
     checkpoints/checkpoint_epoch_N.json    the manifest of both, written last
     checkpoints/best.json                  {epoch, validation_audio_loss}
     checkpoints/interrupted.pt, .json      a stop inside an epoch
+    curves.json                            whose curves in RUNS_DIR are this run's
+    samples/on_demand/                     what `train sample` spoke; neither pruned nor replaced
     samples/  metrics.jsonl  archive/      old runs under archive/<UTC time>/, in the same layout
 """
 
@@ -66,6 +68,7 @@ class RunFolder:
         self.folder = output_dir
         self.checkpoints = output_dir / "checkpoints"
         self.samples = output_dir / "samples"
+        self.samples_on_demand = self.samples / "on_demand"
         self.metrics = output_dir / "metrics.jsonl"
         self.archive = output_dir / "archive"
         self.lock_file = output_dir / ".lock"
@@ -194,10 +197,15 @@ def reference_beside(checkpoint: Path) -> Path | None:
     found = _EPOCH_FILE.match(checkpoint.name)
     if found is None:
         return None
-    samples = RunFolder(checkpoint.parent.parent).samples
-    path = samples / f"epoch_{found[1]}_reference.wav"
-    others = sorted(samples.glob("epoch_*_reference.wav"), key=lambda one: one.stat().st_mtime)
-    return path if path.is_file() else next(reversed(others), None)
+    run = RunFolder(checkpoint.parent.parent)
+    path = run.samples / f"epoch_{found[1]}_reference.wav"
+    if path.is_file():
+        return path
+    for folder in (run.samples, run.samples_on_demand):
+        others = sorted(folder.glob("epoch_*_reference.wav"), key=lambda one: one.stat().st_mtime)
+        if others:
+            return others[-1]
+    return None
 
 
 def read_checkpoint(path: Path) -> Checkpoint:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.train import poisons
 from tests.train.nursery import EPOCHS, STEPS_PER_EPOCH, Ground
@@ -271,6 +272,21 @@ def test_a_folder_that_cannot_be_written_is_told_at_the_start(
 
 
 # Folders and children
+
+
+def test_two_runs_with_one_runs_dir_keep_their_curves(ground: Ground) -> None:
+    """Also when the second begins anew: it moves its own and no other's."""
+    runs_dir = ground.folder / "shared"
+    for name, resume in (("a/output", "auto"), ("b/output", "auto"), ("b/output", "never")):
+        assert ground.run(name, RUNS_DIR=runs_dir, RESUME=resume) == 0, ground.told()
+    last = EPOCHS * STEPS_PER_EPOCH
+    for name in ("output", "output-2"):
+        shown = EventAccumulator(str(runs_dir / name))
+        shown.Reload()
+        steps = [point.step for point in shown.Scalars("train/audio_loss")]
+        assert steps == list(range(1, last + 1))
+    assert list((ground.folder / "b/output/archive").glob("*/runs/events.out.tfevents.*"))
+    assert not (ground.folder / "a/output/archive").exists()
 
 
 def test_pruning_that_fails_does_not_end_the_run(ground: Ground, whole: RunFolder) -> None:
