@@ -5,6 +5,7 @@ check    read and judge the dataset, train nothing   (--verify, --repair: the fe
 prepare  compute the feature cache, train nothing
 sample   speak the newest epoch again, or --epoch N
 export   write a voice: --checkpoint PATH --to DIR [--base DIR] [--onnx [all|fp32|int8]]
+         (--force: in the place of the voice that DIR holds)
 """
 
 import argparse
@@ -88,9 +89,11 @@ def _export(settings: TrainSettings, own: argparse.Namespace) -> int:
     if own.onnx is not None:
         from train import onnx_export
 
-        where = {"checkpoint": own.checkpoint, "to": own.to, "base": own.base}
+        where = {"checkpoint": own.checkpoint, "to": own.to, "base": own.base, "force": own.force}
         return onnx_export.run(settings, own.onnx, **where)
-    return export.run(settings, checkpoint=own.checkpoint, to=own.to, base=own.base)
+    return export.run(
+        settings, checkpoint=own.checkpoint, to=own.to, base=own.base, force=own.force
+    )
 
 
 _VERBS: dict[str, Callable[[TrainSettings, argparse.Namespace], int]] = {
@@ -116,6 +119,7 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
         parser.add_argument("--checkpoint", type=Path)
         parser.add_argument("--to", type=Path)
         parser.add_argument("--base", type=Path)
+        parser.add_argument("--force", action="store_true")
         parser.add_argument("--onnx", nargs="?", const="all", choices=("all", "fp32", "int8"))
     return parser
 

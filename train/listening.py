@@ -4,12 +4,16 @@ Into files of its own, `samples/on_demand/epoch_N_<hash>.wav` and beside it its 
 sidecar: what the run has spoken stays. The hash is of everything that was asked for.
 """
 
+import logging
+
 from train import placement, sampling
 from train.run import look
 from train.samples import Sidecar, on_demand, reference_of
 from train.sampling import Sampler
 from train.settings import TrainSettings
 from xtts.runs import RunError, RunFolder, Verified
+
+log = logging.getLogger("train")
 
 
 def run(settings: TrainSettings, *, epoch: int | None) -> int:
@@ -39,7 +43,7 @@ def run(settings: TrainSettings, *, epoch: int | None) -> int:
         sampler.finish()
     if not told or told[0].mode == "skipped":
         raise RunError(f"Epoch {found.epoch} could not be spoken; the reason stands above.")
-    print(files.output)
+    log.info("Epoch %d speaks in %s", found.epoch, files.output)
     return 0
 
 
@@ -52,4 +56,5 @@ def _chosen(folder: RunFolder, epoch: int | None) -> Verified:
     if found := folder.verified(epoch):
         return found
     there = ", ".join(str(number) for number in folder.epochs()) or "none"
-    raise RunError(f"Epoch {epoch} cannot be spoken: {folder.verify(epoch)} There are: {there}.")
+    reason = folder.absent(epoch) or f"Epoch {epoch} cannot be spoken: {folder.verify(epoch)}"
+    raise RunError(f"{reason} There are: {there}.")

@@ -69,7 +69,7 @@ def resume(
 
 
 def archive(run: RunFolder, runs_dir: Path | None) -> Path | None:
-    """Moves the run, with its own TensorBoard events, to archive/<UTC time>/; None if there is none.
+    """Moves the run, with its own TensorBoard events, to archive/<UTC time>/; None without one.
 
     The checkpoints go first, in one rename: a kill in between leaves no half of a run to resume.
     Raises ResumeError when something cannot be moved.
@@ -127,6 +127,13 @@ def _interrupted(run: RunFolder) -> Resumed | None:
     """The stop inside an epoch, if there is one and it is whole; set aside if it is not."""
     pair = (run.interrupted_manifest, run.interrupted)
     if not any(path.exists() for path in pair):
+        return None
+    if not run.interrupted_manifest.exists():
+        log.warning(
+            "%s has no manifest: the run was killed before it was saved to the end (or %s was "
+            "deleted). It is not used, and goes with the next epoch that is saved.",
+            run.interrupted, run.interrupted_manifest.name,
+        )  # fmt: skip
         return None
     try:
         manifest = read_manifest(run.interrupted_manifest)

@@ -158,12 +158,15 @@ def test_a_later_epoch_supersedes_it(run, checkpoints):
 
 
 @pytest.mark.parametrize("how", ["damaged", "without manifest"])
-def test_a_damaged_one_is_set_aside_for_the_epoch_before(run, checkpoints, how):
+def test_a_damaged_one_is_not_taken_but_the_epoch_before(run, checkpoints, how):
     save(checkpoints, 1)
     interrupt(checkpoints, 2, batch=4)
     damage(run.interrupted) if how == "damaged" else run.interrupted_manifest.unlink()
     assert checkpoints.resume("auto", FINGERPRINT).source == run.checkpoint_path(1)
-    assert "interrupted.pt.corrupt" in names(run)
+    # Without its manifest it is what a kill leaves, and goes with the next epoch that is saved.
+    assert ("interrupted.pt.corrupt" in names(run)) == (how == "damaged")
+    save(checkpoints, 2)
+    assert "interrupted.pt" not in names(run)
 
 
 # Another base, other data, another rate

@@ -278,7 +278,6 @@ def test_tensorboard_plays_every_sample_and_shows_every_picture(tmp_path: Path) 
         for what in ("output", "reference"):
             heard = _shown(server, "audio", f"sample/{what}", epochs)
             for one in heard:
-                assert one["contentType"].startswith("audio/wav")
                 assert _fetched(server, f"audio/individualAudio?{one['query']}")[:4] == b"RIFF"
             for one in _shown(server, "images", f"sample/{what}_spectrogram", epochs):
                 assert _fetched(server, f"images/individualImage?{one['query']}")[1:4] == b"PNG"

@@ -7,6 +7,7 @@ so have damaged files (test_damage.py) and the watchdog (test_watchdog.py).
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -251,6 +252,25 @@ def test_a_true_disk_that_is_full(
     assert_same_end(run, whole, EPOCHS)
 
 
+def test_a_disk_too_small_for_one_epoch_is_told_before_the_first_step(
+    ground: Ground, whole: RunFolder, small_disk: Path
+) -> None:
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(30 << 20))  # an epoch takes 2.9 MB
+    assert ground.run("disk/run") == 74, ground.told()
+    told = ground.told()
+    assert "No space for the first epoch" in told and "Nothing was trained" in told
+    assert not RunFolder(small_disk / "run").metrics.exists()
+    filler.write_bytes(bytes(27 << 20))  # one epoch fits, two do not
+    assert ground.run("disk/run", NUM_EPOCHS=1) == 0, ground.told()
+    assert "will not fit" not in ground.told()
+    assert ground.run("disk/run") == 74
+    filler.unlink()
+    assert ground.run("disk/run") == 0, ground.told()
+    assert re.search(r"Disk: up to .* MB more in .*1 checkpoint 1\.", ground.told())
+    assert_same_end(RunFolder(small_disk / "run"), whole, EPOCHS)
+
+
 def test_a_full_disk_under_the_curves_ends_nothing(
     ground: Ground, whole: RunFolder, small_disk: Path
 ) -> None:
@@ -269,6 +289,36 @@ def test_a_folder_that_cannot_be_written_is_told_at_the_start(
         told = ground.told()
         assert str(small_disk) in told and "Read-only file system" in told
         assert "Make it writable" in told and "Traceback" not in told
+
+
+# Other settings for a run that goes on
+
+
+def test_another_learning_rate_is_told_and_used_and_fewer_epochs_are_told(ground: Ground) -> None:
+    assert ground.run("rate", NUM_EPOCHS=1, LEARNING_RATE=1e-3) == 0, ground.told()
+    assert ground.run("rate", NUM_EPOCHS=2, LEARNING_RATE=5e-4) == 0, ground.told()
+    assert "LEARNING_RATE was 0.001 and is 0.0005 from here on." in ground.told()
+    records = [
+        json.loads(line)
+        for line in RunFolder(ground.folder / "rate").metrics.read_text().splitlines()
+    ]
+    shares = [r["learning_rate"] / r["step"] for r in records if r["kind"] == "train"]
+    assert shares[-1] == pytest.approx(shares[0] / 2)  # both in the warm-up, a straight line
+    assert ground.run("rate", NUM_EPOCHS=1) == 0
+    assert "The run has 2 epochs already, more than NUM_EPOCHS=1" in ground.told()
+    assert "Ready to learn" not in ground.told()
+
+
+def test_a_kill_in_the_middle_of_a_save_leaves_nothing_behind(
+    ground: Ground, whole: RunFolder
+) -> None:
+    for point in ("after replace:checkpoint_epoch_2.pt", "after replace:trainer_state_epoch_2.pt"):
+        name = point.partition(":")[2]
+        assert ground.run(name, crash_at=point) == -9
+        assert_goes_on(ground, whole, name)
+        assert "was killed before it was saved to the end" in ground.told()
+        left = [path.name for path in (ground.folder / name).rglob("*.corrupt")]
+        assert left == []
 
 
 # Folders and children

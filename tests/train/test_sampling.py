@@ -354,8 +354,9 @@ def test_speaking_in_process_changes_no_bit_of_training_and_speaks_the_checkpoin
 
 
 def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(
-    base_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    base_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", logger="train")
     for number in range(2):
         noise = torch.randn(40_000, generator=torch.Generator().manual_seed(number))
         audio.write_wav(tmp_path / "data" / "wavs" / f"{number}.wav", 0.1 * noise)
@@ -376,7 +377,7 @@ def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(
     spoken = []
     for asked in (settings, settings, replace(settings, sample_text="another text")):
         assert listening.run(asked, epoch=None) == 0
-        spoken.append(Path(capsys.readouterr().out.splitlines()[-1]))
+        spoken.append(Path(caplog.messages[-1].removeprefix("Epoch 2 speaks in ")))
         told = json.loads(spoken[-1].with_suffix(".json").read_text())
         assert (told["text"], told["checkpoint_sha256"]) == (asked.sample_text, saved.sha256)
     assert all(path.read_text() == "the run's" for path in own)
