@@ -5,6 +5,7 @@ check    read and judge the dataset, train nothing   (--verify, --repair: the fe
 prepare  compute the feature cache, train nothing
 sample   speak the newest epoch again, or --epoch N
 export   write a voice: --checkpoint PATH --to DIR [--base DIR] [--onnx [all|fp32|int8]]
+         (--force: in the place of the voice that DIR holds)
 """
 
 import argparse
@@ -89,9 +90,11 @@ def _export(settings: TrainSettings, own: argparse.Namespace) -> int:
     if own.onnx is not None:
         from train import onnx_export
 
-        where = {"checkpoint": own.checkpoint, "to": own.to, "base": own.base}
+        where = {"checkpoint": own.checkpoint, "to": own.to, "base": own.base, "force": own.force}
         return onnx_export.run(settings, own.onnx, **where)
-    return export.run(settings, checkpoint=own.checkpoint, to=own.to, base=own.base)
+    return export.run(
+        settings, checkpoint=own.checkpoint, to=own.to, base=own.base, force=own.force
+    )
 
 
 _VERBS: dict[str, Callable[[TrainSettings, argparse.Namespace], int]] = {
@@ -133,6 +136,7 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
         add("--checkpoint", type=Path, metavar="FILE", help="the checkpoint to export")
         add("--to", type=Path, metavar="DIR", help="the folder to write")
         add("--base", type=Path, metavar="DIR", help="its base model, where that has moved")
+        add("--force", action="store_true", help="replace the voice that DIR holds")
         add("--onnx", nargs="?", const="all", choices=("all", "fp32", "int8"),
             help="ONNX models, all of them or one precision")  # fmt: skip
     return parser

@@ -43,3 +43,17 @@ def told_start(resumed: Resumed | None) -> Start:
     inside = f", batch {start.batch + 1}" if start.batch else ""
     log.info("Going on from %s: epoch %d%s.", resumed.source.name, start.epoch, inside)
     return start
+
+
+def nothing_left(start: Start, num_epochs: int) -> str:
+    """The sentence for a run that has all the epochs that are asked for, or more."""
+    done = start.epoch - 1
+    ways = f"Set NUM_EPOCHS to {done + 1} or more to go on, or RESUME=never to begin anew."
+    if done == num_epochs and not start.batch:
+        all_of_them = f"All {done} epochs are" if done > 1 else "The one epoch is"
+        return f"{all_of_them} done already. {ways}"
+    inside = f" and {start.batch} batches of epoch {start.epoch}" if start.batch else ""
+    return (
+        f"The run has {done} epoch{'s' if done > 1 else ''}{inside} already, more than "
+        f"NUM_EPOCHS={num_epochs}: there is nothing to train, and nothing is removed. {ways}"
+    )

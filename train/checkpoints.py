@@ -109,6 +109,9 @@ class Checkpoints:
         """
         started = time.monotonic()
         run, path = self.run, self.run.checkpoint_path(epoch)
+        if not run.manifest_path(epoch).exists():
+            # What a kill left of an earlier try: its space is wanted now.
+            remove(run, [file for file in (path, run.state_path(epoch)) if file.exists()])
         self._prepare(model_state, trainer_state, path)
         known = {**provenance, "epoch": epoch, "step": step, **self._origin()}
         written = _save(path, {"model": _owned(model_state), "provenance": known})

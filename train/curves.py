@@ -16,14 +16,14 @@ STEPS_BEFORE_ANOTHER = 100
 
 
 class Curves:
-    """The events of one start. Raises WriteError where RUNS_DIR cannot be written at all."""
+    """The events of one start. Raises WriteError where its folder cannot be written at all."""
 
-    def __init__(self, runs_dir: Path, first_step: int) -> None:
-        self.runs_dir = runs_dir
+    def __init__(self, folder: Path, first_step: int) -> None:
+        self.folder = folder
         self._writer: Any = None
         self._faults = 0
-        make_folder(runs_dir)
-        with refused(runs_dir / "events"):
+        make_folder(folder)
+        with refused(folder / "events"):
             self._open(first_step + 1)
 
     def numbers(self, kind: str, values: Mapping[str, Any], step: int) -> None:
@@ -35,11 +35,15 @@ class Curves:
                 self._asked(writer.add_scalar, f"{kind}/{name}", value, step)
 
     def sound(self, name: str, waveform: Tensor, step: int) -> None:
-        """`[samples]` at 24,000 Hz as something to hear and to see. Raises OSError."""
+        """`[samples]` at 24,000 Hz as something to hear and to see. Raises OSError.
+
+        Each has a tag of its own: TensorBoard's loader takes a tag for what its first value is,
+        and would serve the picture as a recording.
+        """
         if not (writer := self._ready(step)):
             return
         self._asked(writer.add_audio, name, waveform, step, VOCODER_RATE)
-        self._asked(writer.add_image, name, spectrogram(waveform), step)
+        self._asked(writer.add_image, f"{name}_spectrogram", spectrogram(waveform), step)
         self._asked(writer.flush)
 
     def close(self) -> None:
@@ -51,7 +55,7 @@ class Curves:
         # 0.4 s, and without TensorFlow where that is installed too: a run logs, `check` need not.
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer = SummaryWriter(str(self.runs_dir), purge_step=step, flush_secs=5)
+        self._writer = SummaryWriter(str(self.folder), purge_step=step, flush_secs=5)
 
     def _ready(self, step: int) -> Any:
         if self._writer is None:

@@ -54,8 +54,14 @@ class Exported:
     sentence: str
 
 
-def run(settings: TrainSettings, *, checkpoint: Path, to: Path, base: Path | None) -> int:
-    """The verb: finds the base model and the reference, exports, tells what came of it."""
+def run(
+    settings: TrainSettings, *, checkpoint: Path, to: Path, base: Path | None, force: bool = False
+) -> int:
+    """The verb: finds the base model and the reference, exports, tells what came of it.
+
+    force: an export that `to` holds already is replaced. Raises ExportError without it.
+    """
+    refuse_earlier(to, "bundle.json", force=force)
     found = read_checkpoint(checkpoint)
     folder = base_of(checkpoint, found.provenance, base, settings.xtts_v2_dir)
     config = ModelConfig.read(folder)
@@ -208,6 +214,16 @@ def _bundle(found: Checkpoint, files: dict[str, Written], config: ModelConfig) -
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
         speaks_in_coqui=config.speaks_in_coqui,
     )
+
+
+def refuse_earlier(to: Path, mark: str, *, force: bool) -> None:
+    """An export stands for a choice that somebody made: it goes only where that is said. mark: the
+    file that tells an export. Raises ExportError."""
+    if (to / mark).is_file() and not force:
+        raise ExportError(
+            f"--to {to} holds an exported voice already, and is left as it is. Name another "
+            "folder, or add --force to replace it."
+        )
 
 
 def _refuse_others(to: Path) -> None:

@@ -56,6 +56,11 @@ def freeze(module: nn.Module, globs: Sequence[str]) -> int:
     return sum(parameter.numel() for parameter in frozen)
 
 
+def fits(name: str, globs: Sequence[str]) -> bool:
+    """Whether any of the patterns fits this weight."""
+    return any(_fits(name, glob) for glob in globs)
+
+
 def _fits(name: str, glob: str) -> bool:
     parts = name.split(".")
     heads = (".".join(parts[: count + 1]) for count in range(len(parts)))

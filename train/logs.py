@@ -20,7 +20,7 @@ from train.curves import Curves
 from train.machine import MachineFigures
 from train.metrics import Metrics
 from train.outcome import StepResult, Validation
-from train.samples import Sidecar
+from train.samples import Sidecar, of_epoch
 from train.tensorboard import TensorBoard
 from xtts import audio
 from xtts.runs import RunFolder
@@ -35,7 +35,7 @@ class Logs:
     def __init__(
         self,
         run: RunFolder,
-        runs_dir: Path,
+        curves_folder: Path,
         *,
         num_epochs: int,
         steps_per_epoch: int,
@@ -56,7 +56,7 @@ class Logs:
         self._started = time.monotonic()
         self._peak_flops = peak_flops
         self._metrics = Metrics(run.metrics, first_step)
-        self._curves = Curves(runs_dir, first_step)
+        self._curves = Curves(curves_folder, first_step)
 
     def __enter__(self) -> "Logs":
         return self
@@ -124,8 +124,8 @@ class Logs:
 
     def sample(self, epoch: int, told: Sidecar) -> None:
         """A sample with its reference, as audio and as pictures; `epoch` is their step."""
-        for what in ("output", "reference"):
-            path = self.run.samples / f"epoch_{epoch}_{what}.wav"
+        files = of_epoch(self.run, epoch)
+        for what, path in (("output", files.output), ("reference", files.reference)):
             if told.mode == "skipped" or not path.is_file():
                 continue
             waveform = audio.read(path, audio.VOCODER_RATE)

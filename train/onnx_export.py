@@ -4,10 +4,12 @@
 import logging
 from pathlib import Path
 
+from train.export import refuse_earlier
 from train.settings import TrainSettings
 from xtts.atomic import sha256_of
 from xtts.bases import base_of
 from xtts.errors import SotaqueError
+from xtts.onnx.folder import NAME as ONNX_NAME
 from xtts.runs import read_checkpoint, reference_beside
 
 log = logging.getLogger("train")
@@ -16,9 +18,17 @@ KINDS = {"all": ("fp32", "int8"), "fp32": ("fp32",), "int8": ("int8",)}
 
 
 def run(
-    settings: TrainSettings, kinds: str, *, checkpoint: Path, to: Path, base: Path | None
+    settings: TrainSettings,
+    kinds: str,
+    *,
+    checkpoint: Path,
+    to: Path,
+    base: Path | None,
+    force: bool = False,
 ) -> int:
-    """Finds base model and reference, exports, tells where. Raises what `xtts.onnx.export` does."""
+    """Finds base model and reference, exports, tells where. Raises what `xtts.onnx.export` does,
+    and ExportError where `to` holds a voice already and `force` is not said."""
+    refuse_earlier(to, ONNX_NAME, force=force)
     try:
         from xtts.onnx import export
     except ImportError as error:

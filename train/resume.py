@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
+from train import curve_folder
 from train.fingerprint import Fingerprint, differences
 from xtts.errors import SotaqueError
 from xtts.manifests import ManifestError, fault_of, known_sha256, read_manifest
@@ -68,7 +69,7 @@ def resume(
 
 
 def archive(run: RunFolder, runs_dir: Path | None) -> Path | None:
-    """Moves the run, with its TensorBoard events, to archive/<UTC time>/; None if there is none.
+    """Moves the run, with its own TensorBoard events, to archive/<UTC time>/; None without one.
 
     The checkpoints go first, in one rename: a kill in between leaves no half of a run to resume.
     Raises ResumeError when something cannot be moved.
@@ -83,7 +84,7 @@ def archive(run: RunFolder, runs_dir: Path | None) -> Path | None:
         target.mkdir(parents=True)
         for path in present:
             path.replace(target / path.name)
-        _move_events(runs_dir, target / "runs")
+        _move_events(run, runs_dir, target / "runs")
     except OSError as error:
         raise ResumeError(
             f"RESUME=never: the old run could not be moved to {target} ({error}). "
@@ -93,10 +94,11 @@ def archive(run: RunFolder, runs_dir: Path | None) -> Path | None:
     return target
 
 
-def _move_events(runs_dir: Path | None, target: Path) -> None:
-    """RUNS_DIR may be on another disk, and may hold what is not ours."""
-    for path in sorted(runs_dir.rglob("events.out.tfevents.*")) if runs_dir else []:
-        place = target / path.relative_to(runs_dir or path.parent)
+def _move_events(run: RunFolder, runs_dir: Path | None, target: Path) -> None:
+    """This run's own: RUNS_DIR may be on another disk, and holds other runs' curves too."""
+    folder = curve_folder.find(run, runs_dir) if runs_dir else None
+    for path in sorted(folder.rglob(curve_folder.EVENTS)) if folder else []:
+        place = target / path.relative_to(folder or path.parent)
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(path, place)
 
@@ -125,6 +127,13 @@ def _interrupted(run: RunFolder) -> Resumed | None:
     """The stop inside an epoch, if there is one and it is whole; set aside if it is not."""
     pair = (run.interrupted_manifest, run.interrupted)
     if not any(path.exists() for path in pair):
+        return None
+    if not run.interrupted_manifest.exists():
+        log.warning(
+            "%s has no manifest: the run was killed before it was saved to the end (or %s was "
+            "deleted). It is not used, and goes with the next epoch that is saved.",
+            run.interrupted, run.interrupted_manifest.name,
+        )  # fmt: skip
         return None
     try:
         manifest = read_manifest(run.interrupted_manifest)

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from train import (
+    curve_folder,
     dataset,
+    disk_space,
     distributed,
     material,
     method,
@@ -23,7 +25,7 @@ from train import (
     tensorboard,
 )
 from train.batches import Batches
-from train.beginning import begin_at, told_start
+from train.beginning import begin_at, nothing_left, told_start
 from train.checkpoints import Checkpoints
 from train.dataset import Dataset
 from train.distributed import ALONE, World
@@ -90,11 +92,9 @@ def run(settings: TrainSettings) -> int:
         if parts.start.epoch > 1 and parts.ends_early():
             return 0
         if parts.start.epoch > parts.num_epochs:
-            log.info(
-                "All %d epochs are done already. Set NUM_EPOCHS higher to go on, or RESUME=never "
-                "to begin anew.", parts.num_epochs,
-            )  # fmt: skip
-        log.info("Ready to learn after %.1f s.", time.perf_counter() - began)
+            log.info(nothing_left(parts.start, parts.num_epochs))
+        else:
+            log.info("Ready to learn after %.1f s.", time.perf_counter() - began)
         return fine_tune(parts, stop)
 
 
@@ -145,6 +145,10 @@ def _assemble(
     fingerprint = Fingerprint.of(looked.base, data.sha256, config.gpt, settings.cache_dir)
     resumed = begin_at(settings, checkpoints, fingerprint, rate.value, world)
     start = told_start(resumed)
+    if world.first:
+        disk_space.ask(
+            disk_space.of_run(settings, looked, folder, resumed, start, int(epochs.value))
+        )
     batches, validation = material.batches(settings, looked, resumed, world)
     learner = method.learner(settings, looked, rate.value, batches, resumed, world)
     state = (resumed.trainer_state if resumed else None) or {}
@@ -210,7 +214,7 @@ def _logs(
         return Muted()
     return Logs(
         folder,
-        settings.runs_dir,
+        curve_folder.claim(folder, settings.runs_dir),
         num_epochs=num_epochs,
         steps_per_epoch=-(-len(batches.plan(start.epoch)) // learner.world.size),
         first_step=learner.step,

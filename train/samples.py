@@ -3,7 +3,9 @@
 `train.sampling` speaks it, `train.logs` shows it.
 """
 
+import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +27,18 @@ class Reference:
 
 
 @dataclass(frozen=True)
+class SampleFiles:
+    """Where a sample is written; `sidecar` stands beside the recording."""
+
+    output: Path
+    reference: Path
+
+    @property
+    def sidecar(self) -> Path:
+        return self.output.with_suffix(".json")
+
+
+@dataclass(frozen=True)
 class Sidecar:
     """`epoch_N_output.json`: what was spoken, by which weights, where and why there."""
 
@@ -38,6 +52,23 @@ class Sidecar:
     audio_seconds: float | None
     sample_rate: int
     similarity: float | None
+
+
+def of_epoch(run: RunFolder, epoch: int) -> SampleFiles:
+    """The epoch's own sample, which the run speaks."""
+    return SampleFiles(
+        run.samples / f"epoch_{epoch}_output.wav", run.samples / f"epoch_{epoch}_reference.wav"
+    )
+
+
+def on_demand(run: RunFolder, epoch: int, asked: Sequence[object]) -> SampleFiles:
+    """A sample that somebody asks for: a file for each thing asked (what, how, where), so that
+    neither the epoch's own sample nor another one on demand is written over."""
+    told = hashlib.sha256(repr(tuple(asked)).encode()).hexdigest()[:8]
+    folder = run.samples_on_demand
+    return SampleFiles(
+        folder / f"epoch_{epoch}_{told}.wav", folder / f"epoch_{epoch}_{told}_reference.wav"
+    )
 
 
 def reference_of(settings: TrainSettings, dataset: Dataset) -> Reference:
@@ -55,7 +86,7 @@ def reference_of(settings: TrainSettings, dataset: Dataset) -> Reference:
 def missing(run: RunFolder, epoch: int, sha256: str) -> bool:
     """Whether no sidecar tells of this checkpoint: the run ended between checkpoint and sample."""
     try:
-        told = json.loads((run.samples / f"epoch_{epoch}_output.json").read_text(encoding="utf-8"))
+        told = json.loads(of_epoch(run, epoch).sidecar.read_text(encoding="utf-8"))
         return bool(told["checkpoint_sha256"] != sha256)
     except (OSError, ValueError, KeyError, TypeError):
         return True

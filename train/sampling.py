@@ -14,7 +14,7 @@ from pathlib import Path
 
 from train import lost_gpu
 from train.placement import Failure, Plan, after_fault, failure_of, surprising
-from train.samples import Reference, Sidecar
+from train.samples import Reference, SampleFiles, Sidecar, of_epoch
 from xtts import audio, faults
 from xtts.atomic import crash_point, write_json
 from xtts.environment import Environment
@@ -40,7 +40,7 @@ class Sampler:
 
     in_process: speaks in this process, where the plan says so. heard: is told of every sidecar.
     interrupted: whether the run is to stop; a sample is then given up at once. report: is told of
-    a GPU's fault that its check had not foretold.
+    a GPU's fault that its check had not foretold. files: where the sample of an epoch goes.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class Sampler:
         heard: Callable[[int, Sidecar], None] | None = None,
         interrupted: Callable[[], bool] = lambda: False,
         report: Callable[[str, str], None] = report_surprise,
+        files: Callable[[RunFolder, int], SampleFiles] = of_epoch,
     ) -> None:
         self.plan = chosen
         self.run = run
@@ -67,6 +68,7 @@ class Sampler:
         self._heard = heard
         self._interrupted = interrupted
         self._report = report
+        self._files = files
         self._closing = False
         # One thread for the whole run: a worker dies with the thread that started it.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="sampling")
@@ -98,7 +100,8 @@ class Sampler:
             self._running = None
 
     def _sample(self, epoch: int, checkpoint: Path, sha256: str) -> None:
-        out = self.run.samples / f"epoch_{epoch}_output.wav"
+        files = self._files(self.run, epoch)
+        out = files.output
         request = SpeakRequest(
             self.reference.text, self.reference.language, self.reference.path, out, checkpoint,
             self.seed,
@@ -113,8 +116,8 @@ class Sampler:
         try:
             if told.mode == "skipped":  # an older attempt's wav is not of these weights
                 out.unlink(missing_ok=True)
-            self.run.samples.mkdir(parents=True, exist_ok=True)
-            write_json(out.with_suffix(".json"), asdict(told))
+            files.sidecar.parent.mkdir(parents=True, exist_ok=True)
+            write_json(files.sidecar, asdict(told))
             if self._heard:
                 self._heard(epoch, told)
         except Exception as error:
@@ -192,8 +195,8 @@ class Sampler:
         return replace(nothing, reason=reason)
 
     def _write_reference(self, epoch: int) -> None:
-        self.run.samples.mkdir(parents=True, exist_ok=True)
-        path = self.run.samples / f"epoch_{epoch}_reference.wav"
+        path = self._files(self.run, epoch).reference
+        path.parent.mkdir(parents=True, exist_ok=True)
         audio.write_wav(path, audio.read(self.reference.path, audio.VOCODER_RATE))
 
     def _nothing(self, epoch: int, sha256: str) -> Sidecar:

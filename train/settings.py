@@ -105,7 +105,7 @@ class TrainSettings(SharedSettings):
     tensorboard_port: Port = 6006
     """Its port; when it is taken, the next free one, and the log says so."""
     runs_dir: Folder = Path("train/runs")
-    """What TensorBoard shows."""
+    """What TensorBoard shows: the curves of each OUTPUT_DIR in a folder of its own name."""
     cache_dir: Folder = Path("train/cache")
     """Features computed once per clip; it may be deleted at any time."""
     cache: Switch = True

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from xtts.atomic import WriteError, remove_stale
+from xtts.atomic import STALE_SECONDS, WriteError, remove_stale
 from xtts.errors import SotaqueError
 from xtts.runs import RunFolder
 
@@ -42,9 +42,15 @@ def lock(run: RunFolder) -> Iterator[None]:
         with contextlib.suppress(OSError):  # a full disk: the name is for people, the lock holds
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        for folder in (run.folder, run.checkpoints, run.samples):
-            for path in remove_stale(folder):
-                log.info("Removed %s, left by a run that was killed while writing.", path.name)
+        left = [
+            path
+            for folder in (run.folder, run.checkpoints, run.samples)
+            for path in remove_stale(folder)
+        ]
+        # `train sample` writes there without the lock: it may be at it.
+        left += remove_stale(run.samples_on_demand, older_than_seconds=STALE_SECONDS)
+        for path in left:
+            log.info("Removed %s, left by a run that was killed while writing.", path.name)
         yield
     finally:
         _held.discard(descriptor)

@@ -8,6 +8,8 @@ Nothing in it names an absolute path, so a run may be moved.
     checkpoints/checkpoint_epoch_N.json    the manifest of both, written last
     checkpoints/best.json                  {epoch, validation_audio_loss}
     checkpoints/interrupted.pt, .json      a stop inside an epoch
+    curves.json                            whose curves in RUNS_DIR are this run's
+    samples/on_demand/                     what `train sample` spoke; neither pruned nor replaced
     samples/  metrics.jsonl  archive/      old runs under archive/<UTC time>/, in the same layout
 """
 
@@ -66,6 +68,7 @@ class RunFolder:
         self.folder = output_dir
         self.checkpoints = output_dir / "checkpoints"
         self.samples = output_dir / "samples"
+        self.samples_on_demand = self.samples / "on_demand"
         self.metrics = output_dir / "metrics.jsonl"
         self.archive = output_dir / "archive"
         self.lock_file = output_dir / ".lock"
@@ -98,6 +101,23 @@ class RunFolder:
         found = self._look(epoch, fresh)
         return found if isinstance(found, str) else None
 
+    def absent(self, epoch: int) -> str | None:
+        """Why an epoch has no file: pruned, never saved, not reached; None where it has one."""
+        if self.checkpoint_path(epoch).exists() or self.manifest_path(epoch).exists():
+            return None
+        newest = max(self.epochs(), default=0)
+        if (self.samples / f"epoch_{epoch}_output.json").is_file():
+            return (
+                f"Epoch {epoch} was pruned: KEEP_CHECKPOINTS keeps the newest epochs and the best "
+                "one. Its sample is kept."
+            )
+        if 0 < epoch < newest:
+            return (
+                f"Epoch {epoch} is no longer there: pruned (KEEP_CHECKPOINTS), or SAVE_EVERY "
+                "left it unsaved."
+            )
+        return f"{self.folder} has no epoch {epoch}; its newest is {newest or 'none'}."
+
     def verified(self, epoch: int, *, fresh: bool = False) -> Verified | None:
         """The epoch, if it is whole."""
         found = self._look(epoch, fresh)
@@ -106,13 +126,20 @@ class RunFolder:
     def newest_verified(self, *, quarantine: bool = False, fresh: bool = False) -> Verified | None:
         """The newest epoch that is whole; newer ones that are not are named in the log.
 
-        quarantine: also set them aside as `<name>.corrupt`; only for whoever holds the lock.
+        quarantine: also set aside as `<name>.corrupt` what is damaged; only for whoever holds the
+        lock. What has no manifest stays: a kill in the middle of a save is no damage.
         """
         for epoch in reversed(self.epochs()):
             found = self._look(epoch, fresh)
             if isinstance(found, Verified):
                 return found
-            if quarantine:
+            if self.unfinished(epoch):
+                log.warning(
+                    "%s has no manifest: the run was killed before it was saved to the end (or %s "
+                    "was deleted). It is not used; the same epoch, trained again, replaces it.",
+                    self.checkpoint_path(epoch), self.manifest_path(epoch).name,
+                )  # fmt: skip
+            elif quarantine:
                 self.set_aside(epoch, found)
             else:
                 log.warning("Epoch %d is not used: %s", epoch, found)
@@ -146,6 +173,10 @@ class RunFolder:
                     found.append((loss, epoch))
         return found
 
+    def unfinished(self, epoch: int) -> bool:
+        """Whether a checkpoint stands there without its manifest, which is written last."""
+        return self.checkpoint_path(epoch).exists() and not self.manifest_path(epoch).exists()
+
     def set_aside(self, epoch: int, reason: str) -> None:
         """Renames an epoch's files to `<name>.corrupt`, so that nothing takes them for a run."""
         paths = (self.manifest_path(epoch), self.checkpoint_path(epoch), self.state_path(epoch))
@@ -159,6 +190,8 @@ class RunFolder:
         return sorted({int(found[1]) for name in names if (found := pattern.match(name))})
 
     def _look(self, epoch: int, fresh: bool) -> Verified | str:
+        if absent := self.absent(epoch):
+            return absent
         try:
             manifest = read_manifest(self.manifest_path(epoch))
         except ManifestError as error:
@@ -194,10 +227,15 @@ def reference_beside(checkpoint: Path) -> Path | None:
     found = _EPOCH_FILE.match(checkpoint.name)
     if found is None:
         return None
-    samples = RunFolder(checkpoint.parent.parent).samples
-    path = samples / f"epoch_{found[1]}_reference.wav"
-    others = sorted(samples.glob("epoch_*_reference.wav"), key=lambda one: one.stat().st_mtime)
-    return path if path.is_file() else next(reversed(others), None)
+    run = RunFolder(checkpoint.parent.parent)
+    path = run.samples / f"epoch_{found[1]}_reference.wav"
+    if path.is_file():
+        return path
+    for folder in (run.samples, run.samples_on_demand):
+        others = sorted(folder.glob("epoch_*_reference.wav"), key=lambda one: one.stat().st_mtime)
+        if others:
+            return others[-1]
+    return None
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -222,7 +260,7 @@ def load_verified(path: Path, *, manifest: Path | None = None, mmap: bool = True
     manifest: where it stands if not beside the file under the same name.
     """
     if not path.is_file():
-        raise RunError(f"{path} does not exist. Name a checkpoint file that is there.")
+        raise RunError(_missing(path))
     if fault := _fault_before_loading(path, manifest or path.with_suffix(".json")):
         raise RunError(fault)
     import torch  # who lists a run, as the API does, needs none of it
@@ -235,6 +273,15 @@ def load_verified(path: Path, *, manifest: Path | None = None, mmap: bool = True
     if not isinstance(found, dict):
         raise RunError(f"{path} is no checkpoint: it holds a {type(found).__name__}.")
     return found
+
+
+def _missing(path: Path) -> str:
+    told = f"{path} does not exist."
+    run, found = RunFolder(path.parent.parent), _EPOCH_FILE.match(path.name)
+    if found and run.epochs() and (absent := run.absent(int(found[1]))):
+        there = ", ".join(str(number) for number in run.epochs())
+        return f"{told} {absent} There are the epochs {there}."
+    return f"{told} Name a checkpoint file that is there."
 
 
 def _fault_before_loading(path: Path, beside: Path) -> str | None:

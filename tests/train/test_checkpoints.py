@@ -19,6 +19,7 @@ from tests.train.saving import (
     train_in_child,
     trainer,
 )
+from train import curve_folder
 from train.checkpoints import Checkpoints, NonFiniteWeights
 from train.fingerprint import remembered_sha256
 from train.pruning import to_prune
@@ -157,12 +158,15 @@ def test_a_later_epoch_supersedes_it(run, checkpoints):
 
 
 @pytest.mark.parametrize("how", ["damaged", "without manifest"])
-def test_a_damaged_one_is_set_aside_for_the_epoch_before(run, checkpoints, how):
+def test_a_damaged_one_is_not_taken_but_the_epoch_before(run, checkpoints, how):
     save(checkpoints, 1)
     interrupt(checkpoints, 2, batch=4)
     damage(run.interrupted) if how == "damaged" else run.interrupted_manifest.unlink()
     assert checkpoints.resume("auto", FINGERPRINT).source == run.checkpoint_path(1)
-    assert "interrupted.pt.corrupt" in names(run)
+    # Without its manifest it is what a kill leaves, and goes with the next epoch that is saved.
+    assert ("interrupted.pt.corrupt" in names(run)) == (how == "damaged")
+    save(checkpoints, 2)
+    assert "interrupted.pt" not in names(run)
 
 
 # Another base, other data, another rate
@@ -209,9 +213,14 @@ def test_never_moves_the_run_whole(run, checkpoints, tmp_path):
     (run.samples / "epoch_1_output.wav").write_bytes(b"wav")
     run.metrics.write_text("{}\n")
     runs_dir = tmp_path / "runs"
-    (runs_dir / "a").mkdir(parents=True)
-    (runs_dir / "a" / "events.out.tfevents.1.host").write_bytes(b"events")
-    (runs_dir / "notes.txt").write_text("not ours")
+    own = curve_folder.claim(run, runs_dir)
+    (own / "a").mkdir()
+    (own / "a" / "events.out.tfevents.1.host").write_bytes(b"events")
+    others = curve_folder.claim(RunFolder(tmp_path / "other" / "output"), runs_dir)
+    earlier = runs_dir / "events.out.tfevents.0.host"
+    kept = [others / "events.out.tfevents.1.host", earlier, runs_dir / "notes.txt"]
+    for path in kept:
+        path.write_text("not ours")
     assert (
         checkpoints.resume("never", replace(FINGERPRINT, base_sha256="x"), runs_dir=runs_dir)
         is None
@@ -224,7 +233,8 @@ def test_never_moves_the_run_whole(run, checkpoints, tmp_path):
     assert (old.samples / "epoch_1_output.wav").read_bytes() == b"wav"
     assert old.metrics.read_text() == "{}\n"
     assert (archived / "runs/a/events.out.tfevents.1.host").read_bytes() == b"events"
-    assert (runs_dir / "notes.txt").exists()
+    assert not list(own.rglob("events*"))
+    assert all(path.read_text() == "not ours" for path in kept)
     assert not run.samples.exists()
     assert not run.metrics.exists()
 

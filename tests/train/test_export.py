@@ -171,6 +171,23 @@ def test_an_earlier_export_is_replaced_whole(base, checkpoint, tmp_path, earlier
     assert not [path.name for path in tmp_path.iterdir() if "sotaque-part" in path.name]
 
 
+@pytest.mark.parametrize("onnx", [[], ["--onnx", "int8"]])
+def test_an_earlier_export_is_replaced_only_where_that_is_said(
+    base, checkpoint, tmp_path, monkeypatch, capsys, onnx
+):
+    monkeypatch.chdir(tmp_path)
+    to = tmp_path / "voice"
+    command = ["export", "--checkpoint", str(checkpoint), "--to", str(to), *onnx]
+    assert main(command) == 0
+    before = {path.name: path.stat().st_mtime_ns for path in to.iterdir()}
+    assert main(command) == 2
+    assert "holds an exported voice already" in (told := capsys.readouterr().err)
+    assert "add --force" in told
+    assert {path.name: path.stat().st_mtime_ns for path in to.iterdir()} == before
+    assert main([*command, "--force"]) == 0
+    assert {path.name: path.stat().st_mtime_ns for path in to.iterdir()} != before
+
+
 def test_a_folder_with_other_things_in_it_is_refused(base, checkpoint, tmp_path):
     to = tmp_path / "voice"
     to.mkdir()

@@ -1,5 +1,6 @@
 """One record per step in three places, no step twice after a resume, TensorBoard that answers."""
 
+import contextlib
 import errno
 import json
 import logging
@@ -209,7 +210,7 @@ def test_a_sample_is_heard_and_seen(tmp_path: Path) -> None:
     for what in ("output", "reference"):
         (heard,) = shown.Audio(f"sample/{what}")
         assert (heard.step, heard.sample_rate) == (3, 24_000.0)
-        (seen,) = shown.Images(f"sample/{what}")
+        (seen,) = shown.Images(f"sample/{what}_spectrogram")
         assert (seen.step, seen.height) == (3, 513)
     (likeness,) = shown.Scalars("sample/similarity")
     assert likeness.value == 0.75
@@ -258,6 +259,53 @@ def test_tensorboard_answers_with_the_runs_scalars_and_ends_with_it(
     with socket.socket() as again:
         again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         again.bind(("127.0.0.1", board.port))
+
+
+def test_tensorboard_plays_every_sample_and_shows_every_picture(tmp_path: Path) -> None:
+    """With the loader that it takes by itself, which knows a tag by its first value."""
+    epochs = 12  # more than the ten that TensorBoard keeps by itself
+    run = RunFolder(tmp_path / "output")
+    tone = 0.5 * torch.sin(torch.arange(2_400) * (2 * math.pi * 3000 / 24_000))
+    with logs(tmp_path) as found:
+        for epoch in range(1, epochs + 1):
+            for what in ("output", "reference"):
+                audio.write_wav(run.samples / f"epoch_{epoch}_{what}.wav", tone)
+            spoken = Sidecar(epoch, "abc", "hello", "cpu", "cpu_subprocess", "", 1, 1, 24_000, None)
+            found.sample(epoch, spoken)
+    server = TensorBoard(tmp_path / "runs", free_port(16_106, "127.0.0.1"))
+    try:
+        assert server.answers(60)
+        for what in ("output", "reference"):
+            heard = _shown(server, "audio", f"sample/{what}", epochs)
+            for one in heard:
+                assert _fetched(server, f"audio/individualAudio?{one['query']}")[:4] == b"RIFF"
+            for one in _shown(server, "images", f"sample/{what}_spectrogram", epochs):
+                assert _fetched(server, f"images/individualImage?{one['query']}")[1:4] == b"PNG"
+        tags = json.loads(_fetched(server, "audio/tags"))["."]
+        assert sorted(tags) == ["sample/output", "sample/reference"]
+    finally:
+        server.close()
+
+
+def _shown(server: TensorBoard, plugin: str, tag: str, count: int) -> list[dict[str, Any]]:
+    """What TensorBoard lists under a tag, once it has read the files."""
+    query = urllib.parse.urlencode({"run": ".", "tag": tag, "sample": 0})
+    found: list[dict[str, Any]] = []
+    for _ in range(100):
+        with contextlib.suppress(urllib.error.HTTPError):  # 404 until it has read the files
+            found = json.loads(_fetched(server, f"{plugin}/{plugin}?{query}"))
+        if len(found) == count:
+            break
+        time.sleep(0.1)
+    assert len(found) == count, (plugin, tag, found)
+    return found
+
+
+def _fetched(server: TensorBoard, path: str) -> bytes:
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with direct.open(f"{server.address}/data/plugin/{path}") as answer:
+        content: bytes = answer.read()
+    return content
 
 
 def test_a_taken_port_is_not_waited_for(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:

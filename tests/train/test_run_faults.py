@@ -7,6 +7,7 @@ so have damaged files (test_damage.py) and the watchdog (test_watchdog.py).
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.train import poisons
 from tests.train.nursery import EPOCHS, STEPS_PER_EPOCH, Ground
@@ -250,6 +252,25 @@ def test_a_true_disk_that_is_full(
     assert_same_end(run, whole, EPOCHS)
 
 
+def test_a_disk_too_small_for_one_epoch_is_told_before_the_first_step(
+    ground: Ground, whole: RunFolder, small_disk: Path
+) -> None:
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(30 << 20))  # an epoch takes 2.9 MB
+    assert ground.run("disk/run") == 74, ground.told()
+    told = ground.told()
+    assert "No space for the first epoch" in told and "Nothing was trained" in told
+    assert not RunFolder(small_disk / "run").metrics.exists()
+    filler.write_bytes(bytes(27 << 20))  # one epoch fits, two do not
+    assert ground.run("disk/run", NUM_EPOCHS=1) == 0, ground.told()
+    assert "will not fit" not in ground.told()
+    assert ground.run("disk/run") == 74
+    filler.unlink()
+    assert ground.run("disk/run") == 0, ground.told()
+    assert re.search(r"Disk: up to .* MB more in .*1 checkpoint 1\.", ground.told())
+    assert_same_end(RunFolder(small_disk / "run"), whole, EPOCHS)
+
+
 def test_a_full_disk_under_the_curves_ends_nothing(
     ground: Ground, whole: RunFolder, small_disk: Path
 ) -> None:
@@ -270,7 +291,52 @@ def test_a_folder_that_cannot_be_written_is_told_at_the_start(
         assert "Make it writable" in told and "Traceback" not in told
 
 
+# Other settings for a run that goes on
+
+
+def test_another_learning_rate_is_told_and_used_and_fewer_epochs_are_told(ground: Ground) -> None:
+    assert ground.run("rate", NUM_EPOCHS=1, LEARNING_RATE=1e-3) == 0, ground.told()
+    assert ground.run("rate", NUM_EPOCHS=2, LEARNING_RATE=5e-4) == 0, ground.told()
+    assert "LEARNING_RATE was 0.001 and is 0.0005 from here on." in ground.told()
+    records = [
+        json.loads(line)
+        for line in RunFolder(ground.folder / "rate").metrics.read_text().splitlines()
+    ]
+    shares = [r["learning_rate"] / r["step"] for r in records if r["kind"] == "train"]
+    assert shares[-1] == pytest.approx(shares[0] / 2)  # both in the warm-up, a straight line
+    assert ground.run("rate", NUM_EPOCHS=1) == 0
+    assert "The run has 2 epochs already, more than NUM_EPOCHS=1" in ground.told()
+    assert "Ready to learn" not in ground.told()
+
+
+def test_a_kill_in_the_middle_of_a_save_leaves_nothing_behind(
+    ground: Ground, whole: RunFolder
+) -> None:
+    for point in ("after replace:checkpoint_epoch_2.pt", "after replace:trainer_state_epoch_2.pt"):
+        name = point.partition(":")[2]
+        assert ground.run(name, crash_at=point) == -9
+        assert_goes_on(ground, whole, name)
+        assert "was killed before it was saved to the end" in ground.told()
+        left = [path.name for path in (ground.folder / name).rglob("*.corrupt")]
+        assert left == []
+
+
 # Folders and children
+
+
+def test_two_runs_with_one_runs_dir_keep_their_curves(ground: Ground) -> None:
+    """Also when the second begins anew: it moves its own and no other's."""
+    runs_dir = ground.folder / "shared"
+    for name, resume in (("a/output", "auto"), ("b/output", "auto"), ("b/output", "never")):
+        assert ground.run(name, RUNS_DIR=runs_dir, RESUME=resume) == 0, ground.told()
+    last = EPOCHS * STEPS_PER_EPOCH
+    for name in ("output", "output-2"):
+        shown = EventAccumulator(str(runs_dir / name))
+        shown.Reload()
+        steps = [point.step for point in shown.Scalars("train/audio_loss")]
+        assert steps == list(range(1, last + 1))
+    assert list((ground.folder / "b/output/archive").glob("*/runs/events.out.tfevents.*"))
+    assert not (ground.folder / "a/output/archive").exists()
 
 
 def test_pruning_that_fails_does_not_end_the_run(ground: Ground, whole: RunFolder) -> None:

@@ -24,7 +24,7 @@ from train.settings import TrainSettings
 from xtts import audio, faults, model
 from xtts.atomic import sha256_of
 from xtts.faults import GpuLost
-from xtts.runs import RunError, RunFolder
+from xtts.runs import RunError, RunFolder, reference_beside
 from xtts.speaking import SpeakRequest, Spoken
 from xtts.worker import Worker
 
@@ -353,7 +353,10 @@ def test_speaking_in_process_changes_no_bit_of_training_and_speaks_the_checkpoin
     assert outputs[0] != outputs[1]
 
 
-def test_a_saved_epoch_is_spoken_again_with_another_text(base_folder: Path, tmp_path: Path) -> None:
+def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(
+    base_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="train")
     for number in range(2):
         noise = torch.randn(40_000, generator=torch.Generator().manual_seed(number))
         audio.write_wav(tmp_path / "data" / "wavs" / f"{number}.wav", 0.1 * noise)
@@ -367,9 +370,23 @@ def test_a_saved_epoch_is_spoken_again_with_another_text(base_folder: Path, tmp_
         base_model=str(base_folder), dataset_dir=tmp_path / "data", output_dir=run.folder,
         cache_dir=tmp_path / "cache", sample_text="again", device="cpu",
     )  # fmt: skip
-    assert listening.run(settings, epoch=None) == 0
-    told = json.loads((run.samples / "epoch_2_output.json").read_text())
-    assert (told["text"], told["checkpoint_sha256"]) == ("again", saved.sha256)
+    run.samples.mkdir()
+    own = [run.samples / f"epoch_2_{name}" for name in ("output.wav", "output.json")]
+    for path in own:
+        path.write_text("the run's")
+    spoken = []
+    for asked in (settings, settings, replace(settings, sample_text="another text")):
+        assert listening.run(asked, epoch=None) == 0
+        spoken.append(Path(caplog.messages[-1].removeprefix("Epoch 2 speaks in ")))
+        told = json.loads(spoken[-1].with_suffix(".json").read_text())
+        assert (told["text"], told["checkpoint_sha256"]) == (asked.sample_text, saved.sha256)
+    assert all(path.read_text() == "the run's" for path in own)
+    first, again, other = spoken
+    assert first == again != other  # the same asked again is the same file
+    assert {path.parent for path in spoken} == {run.samples / "on_demand"}
+    assert len(list(first.parent.glob("epoch_2_*.wav"))) == 4  # two samples, two references
+    beside = reference_beside(saved.path)
+    assert beside is not None and beside.parent == first.parent  # the run itself has none
     with pytest.raises(RunError, match=r"Epoch 3 cannot be spoken.*There are: 2"):
         listening.run(settings, epoch=3)
     with pytest.raises(RunError, match="SAMPLE_DEVICE=auto"):

@@ -20,7 +20,8 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
 def test_it_looks_where_dotenv_says(started: list[list[str]]) -> None:
     Path(".env").write_text("RUNS_DIR=my runs\nTENSORBOARD_PORT=7001\n", encoding="utf-8")
     tensorboard.main()
-    assert started[0][-4:] == ["--logdir", "my runs", "--port", "7001"]
+    assert started[0][3:7] == ["--logdir", "my runs", "--port", "7001"]
+    assert started[0][7:] == ["--samples_per_plugin", "audio=10000,images=10000"]
 
 
 def test_a_wrong_setting_is_told(

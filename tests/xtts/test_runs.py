@@ -182,6 +182,26 @@ def test_what_is_damaged_is_set_aside_with_its_reason(run, caplog):
     assert "checkpoint_epoch_3.pt.corrupt" in caplog.text
 
 
+def test_what_a_kill_left_without_a_manifest_stays_and_is_not_taken(run, caplog):
+    run.manifest_path(3).unlink()
+    assert run.newest_verified(quarantine=True).epoch == 2
+    assert "was killed before it was saved to the end" in caplog.text
+    assert run.checkpoint_path(3).is_file() and not list(run.checkpoints.glob("*.corrupt"))
+
+
+def test_an_epoch_that_is_not_there_is_told_with_its_reason(run):
+    run.samples.mkdir()
+    (run.samples / "epoch_1_output.json").write_text("{}")
+    for epoch in (1, 2):
+        for path in (run.manifest_path, run.checkpoint_path, run.state_path):
+            path(epoch).unlink()
+    assert "Epoch 1 was pruned" in run.verify(1)
+    assert "pruned (KEEP_CHECKPOINTS), or SAVE_EVERY" in run.verify(2)
+    assert "has no epoch 4; its newest is 3" in run.verify(4)
+    with pytest.raises(RunError, match=r"Epoch 1 was pruned.*There are the epochs 3"):
+        read_checkpoint(run.checkpoint_path(1))
+
+
 def test_without_quarantine_nothing_is_moved(run):
     truncate(run.checkpoint_path(3))
     before = sorted(run.checkpoints.iterdir())
