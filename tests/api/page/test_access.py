@@ -28,7 +28,10 @@ FOCUSED = """(() => {
 
 def full(world: World) -> None:
     """Everything that the page can show, at once."""
-    world.epochs = [epoch(1, checkpoint=False), epoch(2), epoch(3, verified=False), epoch(4)]
+    world.epochs = [
+        epoch(1, checkpoint_state="pruned"), epoch(2), epoch(3, checkpoint_state="damaged"),
+        epoch(4),
+    ]  # fmt: skip
     world.promoted, world.state = 2, "degraded"
     world.message = "Asked for CUDA; there is no GPU, so the CPU speaks."
     world.voices.append({"id": "v1", "name": "Anna", "origin": "upload", "created": "2026-01-02",
