@@ -74,6 +74,7 @@ class World:
     said: list[dict[str, Any]] = field(default_factory=list)
     news: list[tuple[str, str]] = field(default_factory=list)
     pause_seconds: float = 0.0
+    breaks_off: bool = False
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def __post_init__(self) -> None:
