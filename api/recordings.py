@@ -27,9 +27,8 @@ COMMAND = (sys.executable, "-m", "api.recordings_child", str(MOST_SECONDS))
 _KINDS = {b"RIFF": "WAV", b"fLaC": "FLAC", b"OggS": "OGG"}
 # Each thread of a linear-algebra library reserves tens of MB when numpy is imported: 2.7 GB of
 # address space on 64 cores. Nothing here multiplies matrices.
-_ONE_THREAD = dict.fromkeys(
-    ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"), "1"
-)
+_THREAD_SETTINGS = ("OPENBLAS", "OMP", "MKL", "BLIS")
+_ONE_THREAD = dict.fromkeys((f"{library}_NUM_THREADS" for library in _THREAD_SETTINGS), "1")
 _RETRY_SECONDS = 5
 
 
