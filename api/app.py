@@ -12,11 +12,12 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
-from api import errors, run_routes, speech_routes, status_routes, voice_routes
+from api import errors, openapi, run_routes, speech_routes, status_routes, voice_routes
 from api.encoding import RATE
 from api.engine import Engine
 from api.events import Events
 from api.following import Follower
+from api.head_requests import HeadAsGet
 from api.limits import Body, Gate, Rate, RequestId
 from api.metrics import Metrics
 from api.parts import PAGE, Parts
@@ -45,7 +46,9 @@ def build(settings: ApiSettings, how: How | None = None, limits: Limits | None =
     app.add_exception_handler(HTTPException, errors.answer_http)
     app.add_exception_handler(RequestValidationError, errors.answer_invalid)
     app.add_exception_handler(Exception, errors.answer_fault)
+    openapi.describe(app, has_key=settings.api_key is not None)
     # The last that is added is the first that is asked.
+    app.add_middleware(HeadAsGet)
     app.add_middleware(Body)
     app.add_middleware(Gate, key=_key(settings))
     app.add_middleware(RequestId)

@@ -88,6 +88,11 @@ class Engine:
             raise Refusal(503, "starting", "The speaking process is being started.", retry_after=2)
         await self.ask({"do": "listen", "key": self.standing.key, "recording": recording})
 
+    def forget(self, recording: str) -> None:
+        """Has the child drop what it keeps of a recording in memory."""
+        if self.child is not None:
+            self.child.send({"do": "forget", "recording": recording})
+
     @property
     def ready(self) -> bool:
         """Whether it has really spoken within the last minute, and may take one more."""

@@ -138,7 +138,8 @@ def _allowed(request: Request) -> set[str]:
         route for route in request.app.state.routes
         if route.matches(request.scope)[0] is not Match.NONE
     ]  # fmt: skip
-    return set().union(*(getattr(route, "methods", None) or () for route in routes))
+    found = set().union(*(getattr(route, "methods", None) or () for route in routes))
+    return found | {"HEAD"} if "GET" in found else found
 
 
 async def answer_invalid(request: Request, error: Exception) -> JSONResponse:

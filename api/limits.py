@@ -24,6 +24,9 @@ UPLOAD_SECONDS = 60.0
 OPEN = frozenset({"/", "/livez", "/readyz"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _MOST_BUCKETS = 10_000
+# Each lies on the disk while it arrives and waits to be decoded: 8 take 160 MB at most.
+_MOST_UPLOADS = 8
+_UPLOAD_RETRY_SECONDS = 5
 
 
 class RequestId:
@@ -78,7 +81,10 @@ class Gate:
         fits = hmac.compare_digest(given.strip().encode(), key.encode())
         if kind.lower() == "bearer" and fits:
             return None
-        return Refusal(401, "unauthorized", "Send the key as `Authorization: Bearer …`.")
+        text = "Send the key as `Authorization: Bearer …`."
+        if kind.lower() == "bearer" and given.strip():
+            text = "This is not the service's key, which is the API_KEY of its settings."
+        return Refusal(401, "unauthorized", text)
 
 
 def foreign(headers: Headers, method: str, *, has_key: bool) -> Refusal | None:
@@ -108,10 +114,11 @@ def _private(host: str) -> bool:
 
 class Body:
     """Counts the bytes of a body as they arrive, and the seconds that they take: a length that is
-    said may be a lie, and a body may come a byte a minute."""
+    said may be a lie, and a body may come a byte a minute. Of uploads only so many come at once."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
+        self._uploads = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in _SAFE:
@@ -123,8 +130,23 @@ class Body:
         declared = Headers(scope=scope).get("content-length", "0")
         if declared.isdecimal() and int(declared) > most:
             await response(_too_large(most), scope)(scope, receive, send)
+        elif upload:
+            await self._upload(scope, counting, send)
+        else:
+            await self.app(scope, counting, send)
+
+    async def _upload(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Takes a place before the first byte of the body is read."""
+        if self._uploads >= _MOST_UPLOADS:
+            text = f"{_MOST_UPLOADS} recordings are being uploaded already."
+            refusal = Refusal(503, "uploads_full", text, retry_after=_UPLOAD_RETRY_SECONDS)
+            await response(refusal, scope)(scope, receive, send)
             return
-        await self.app(scope, counting, send)
+        self._uploads += 1
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self._uploads -= 1
 
 
 class _Counting:

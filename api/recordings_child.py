@@ -1,14 +1,18 @@
 """Decodes one recording from stdin into a mono WAV on stdout, within limits of memory and time.
 
-Exit 3 with a sentence on stderr for what is no usable recording. It imports no torch: that alone
-would need more memory than it has.
+Exit 3 with a sentence on stderr for what is no usable recording, 4 for one that takes more memory
+than it may, 5 where this process could not even begin. It imports no torch.
 """
 
 import io
 import resource
 import sys
 import wave
+from pathlib import Path
 
+REFUSED, NO_MEMORY, NOT_STARTED = 3, 4, 5
+# Beyond what the process has before it reads: its libraries take what the machine makes them take.
+# A minute of 8 channels at 192 kHz, the largest that is read, decodes into 370 MB.
 _MEMORY_BYTES = 1 << 30
 _CPU_SECONDS = 5
 _RATES = range(8_000, 192_001, 25)
@@ -19,12 +23,21 @@ _SILENT = 1e-3
 def main() -> int:
     """Reads, judges, writes."""
     most_seconds = float(sys.argv[1])
+    try:
+        # Before the limits, so that only the recording is measured by them.
+        import numpy  # noqa: F401
+        import soundfile  # noqa: F401
+    except (ImportError, OSError, MemoryError) as error:
+        sys.stderr.write(str(error))
+        return NOT_STARTED
     _limit()
     try:
         wav = decoded(sys.stdin.buffer.read(), most_seconds)
     except ValueError as error:
         sys.stderr.write(str(error))
-        return 3
+        return REFUSED
+    except MemoryError:
+        return NO_MEMORY
     sys.stdout.buffer.write(wav)
     return 0
 
@@ -86,11 +99,19 @@ def _wav(pcm: bytes, rate: int) -> bytes:
 
 
 def _limit() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS, _CPU_SECONDS))
+    most = _address_space_bytes() + _MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    # The hard limit is a second later: at it comes SIGKILL, which could be anybody's.
+    used = int(sum(resource.getrusage(resource.RUSAGE_SELF)[:2]))
+    resource.setrlimit(resource.RLIMIT_CPU, (used + _CPU_SECONDS, used + _CPU_SECONDS + 1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # It writes to its pipes only.
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+def _address_space_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    return pages * resource.getpagesize()
 
 
 if __name__ == "__main__":

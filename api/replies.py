@@ -44,6 +44,7 @@ class EpochRow(BaseModel):
     epoch: int
     step: int | None
     checkpoint: bool
+    checkpoint_state: Literal["whole", "pruned", "unfinished", "damaged"]
     verified: bool | None
     sample: Sample | None
     validation_loss: float | None
@@ -175,6 +176,8 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         415: "Not this kind of body.",
         422: "It cannot be understood.",
         429: "Too many requests.",
+        500: "A fault of the service; its log tells more.",
         503: "Not now.",
+        507: "It could not be written: the disk is full, or the folder is not writable.",
     }.items()
 }

@@ -54,10 +54,7 @@ async def promote(run_id: str, epoch: int, parts: Shared) -> dict[str, Any]:
     """Speaks with this epoch from now on. Requests in flight finish with the voice before."""
     found = _epoch(_run(parts, run_id), epoch)
     if found.checkpoint is None:
-        raise Refusal(
-            409, "no_checkpoint", f"The checkpoint of epoch {epoch} was pruned; its sample stays. "
-            "KEEP_CHECKPOINTS says how many are kept."
-        )  # fmt: skip
+        raise _no_checkpoint(found)
     await parts.follower.promote(run_id, found)
     return {"served": parts.follower.served_epoch()}
 
@@ -67,6 +64,19 @@ async def end_promotion(parts: Shared) -> dict[str, Any]:
     """Follows VOICE again: the latest epoch, where nothing else is set."""
     await parts.follower.demote()
     return {"served": parts.follower.served_epoch()}
+
+
+def _no_checkpoint(epoch: Epoch) -> Refusal:
+    """Why this epoch cannot be spoken with."""
+    name = f"The checkpoint of epoch {epoch.number}"
+    if epoch.state == "damaged":
+        text = f"{name} was cut short or changed after it was saved. Serve another epoch."
+        return Refusal(409, "damaged_checkpoint", text)
+    if epoch.state == "unfinished":
+        text = f"{name} is being saved, or was not saved to the end. Try again, or serve another."
+        return Refusal(409, "unfinished_checkpoint", text)
+    text = f"{name} was pruned; its sample stays. KEEP_CHECKPOINTS says how many are kept."
+    return Refusal(409, "no_checkpoint", text)
 
 
 def _run(parts: Parts, run_id: str) -> Run:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from xtts import locks
 from xtts.manifests import Manifest, ManifestError, read_manifest
@@ -24,9 +24,15 @@ _MOST_RECORDS = 5_000
 _MOST_BYTES = 8 << 20
 
 
+# What is on disk of a checkpoint: all of it; nothing, since it was deleted to save space; a file
+# whose manifest is yet to be written; or a file that is not what was saved.
+CheckpointState = Literal["whole", "pruned", "unfinished", "damaged"]
+
+
 @dataclass(frozen=True)
 class Epoch:
-    """One epoch: what is on disk of it. sample: its sidecar's JSON, None without one."""
+    """One epoch: what is on disk of it. sample: its sidecar's JSON, None without one; checkpoint:
+    None where its manifest does not fit it at a first look (`state` says why)."""
 
     number: int
     manifest: Manifest | None
@@ -34,6 +40,7 @@ class Epoch:
     sample: Mapping[str, Any] | None
     output: Path | None
     reference: Path | None
+    state: CheckpointState = "whole"
 
     @property
     def sha256(self) -> str:
@@ -106,14 +113,30 @@ def _epoch(folder: RunFolder, number: int) -> Epoch:
         manifest = read_manifest(folder.manifest_path(number))
     sample = _json(folder.samples / f"epoch_{number}_output.json")
     checkpoint = folder.checkpoint_path(number)
+    state = _state(checkpoint, folder.manifest_path(number), manifest)
     return Epoch(
         number,
         manifest,
-        checkpoint if manifest and checkpoint.is_file() else None,
+        checkpoint if state == "whole" else None,
         sample,
         _there(folder.samples / f"epoch_{number}_output.wav"),
         _there(folder.samples / f"epoch_{number}_reference.wav"),
+        state,
     )
+
+
+def _state(checkpoint: Path, beside: Path, manifest: Manifest | None) -> CheckpointState:
+    """By names and sizes; the content is read later, a checkpoint at a time."""
+    try:
+        size = checkpoint.stat().st_size
+    except OSError:
+        # The trainer renames what it finds damaged, and deletes what it prunes.
+        aside = checkpoint.with_name(f"{checkpoint.name}.corrupt")
+        return "damaged" if aside.is_file() else "pruned"
+    if manifest is None and not beside.exists():
+        return "unfinished"
+    written = manifest.files.get(checkpoint.name) if manifest else None
+    return "whole" if written and written.bytes == size else "damaged"
 
 
 def losses_of(epoch: Epoch) -> Mapping[str, float | None]:
@@ -151,6 +174,7 @@ def listed(
                 "epoch": epoch.number,
                 "step": epoch.manifest.step if epoch.manifest else None,
                 "checkpoint": epoch.checkpoint is not None,
+                "checkpoint_state": _told_state(epoch, verified(epoch)),
                 "verified": verified(epoch),
                 "sample": _sample(run, epoch),
                 "validation_loss": losses_of(epoch).get("validation_audio_loss"),
@@ -161,6 +185,10 @@ def listed(
             for epoch in run.epochs.values()
         ],
     }
+
+
+def _told_state(epoch: Epoch, verified: bool | None) -> CheckpointState:
+    return "damaged" if verified is False else epoch.state
 
 
 def _sample(run: Run, epoch: Epoch) -> dict[str, Any] | None:

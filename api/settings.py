@@ -69,6 +69,19 @@ class ApiSettings(SharedSettings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _key_can_be_sent(self) -> "ApiSettings":
+        """Clients encode what is not ASCII in different ways, and browsers refuse to send it."""
+        key = self.api_key.get_secret_value() if self.api_key else ""
+        wrong = next((at for at, sign in enumerate(key, 1) if not " " <= sign <= "~"), None)
+        if wrong is not None:
+            raise ValueError(
+                f"API_KEY has a character that not every client can send, at place {wrong} of "
+                f"{len(key)}; use letters, digits and signs of ASCII only, such as what "
+                "`openssl rand -hex 32` prints."
+            )
+        return self
+
 
 def load(
     argv: Sequence[str] = (),

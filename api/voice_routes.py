@@ -12,6 +12,7 @@ from api.errors import Refusal
 from api.parts import Parts, parts_of
 from api.recordings import MOST_BYTES
 from api.replies import PROBLEMS, VoiceList, VoiceRow
+from api.voices import UploadedVoice
 
 router = APIRouter(prefix="/v1/voices", tags=["voices"], responses=PROBLEMS)
 Shared = Annotated[Parts, Depends(parts_of)]
@@ -44,18 +45,20 @@ async def add_voice(
     """A voice from a recording. Clone a voice only with its owner's consent."""
     parts.check_rate(request)
     shown = _shown(name)
-    data = await file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise Refusal(413, "too_large", f"The file has more than {MOST_BYTES:,} bytes.")
     async with parts.decoding:
+        # Read from the disk, where its form was put, by those only who decode.
+        data = await file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise Refusal(413, "too_large", f"The file has more than {MOST_BYTES:,} bytes.")
         recording = await recordings.decoded(data)
+        del data
     voice = await asyncio.to_thread(parts.voices.add, shown, recording.wav, recording.seconds)
     try:
         await parts.engine.listen(str(parts.voices.recording(voice)))
     except Refusal as refusal:
         # 503: the process is being started; latents are made when the voice is first asked for.
         if refusal.status != 503:
-            parts.voices.remove(voice)
+            _remove(parts, voice)
             raise
     return voice.row()
 
@@ -70,11 +73,16 @@ async def read_voice(voice_id: str, parts: Shared) -> dict[str, Any]:
 
 @router.delete("/{voice_id}", status_code=204, response_class=Response)
 async def remove_voice(voice_id: str, parts: Shared) -> Response:
-    """Forgets an uploaded voice; whoever speaks with it now finishes."""
+    """Deletes a voice and all that was made of it; whoever speaks with it now finishes."""
     if voice_id == "default":
         raise Refusal(409, "served_voice", "The served voice is chosen by VOICE, or by promotion.")
-    parts.voices.remove(parts.voices.find(voice_id))
+    _remove(parts, parts.voices.find(voice_id))
     return Response(status_code=204)
+
+
+def _remove(parts: Parts, voice: UploadedVoice) -> None:
+    parts.voices.remove(voice)
+    parts.engine.forget(str(parts.voices.recording(voice)))
 
 
 def _shown(name: str) -> str:

@@ -2,7 +2,7 @@
 
     VOICES_DIR/<id>.wav       16-bit PCM, mono, as `api.recordings` made it
     VOICES_DIR/<id>.json      name, when, how long, SHA-256; written last: without it there is none
-    VOICES_DIR/latents/…      as `xtts.latents` keeps them
+    VOICES_DIR/latents/…      as `xtts.kept_latents` says
 
 Ids are made here and looked up in what is on disk: what a caller writes never becomes a path.
 """
@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from api.errors import Refusal, without_paths
+from xtts import kept_latents
 from xtts.atomic import WriteError, make_folder, remove_stale, replace_file, write_json
 
 MOST_VOICES = 1_000
-_ID = re.compile(r"^[a-z0-9]{12}$")
+_ID = re.compile(r"[a-z0-9]{12}")
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Voices:
         with contextlib.suppress(OSError):
             for name in os.listdir(self.folder):
                 identity = name.removesuffix(".json")
-                if name.endswith(".json") and _ID.match(identity):
+                if name.endswith(".json") and _ID.fullmatch(identity):
                     voice = self._read(identity)
                     if voice is not None:
                         found.append(voice)
@@ -66,7 +67,7 @@ class Voices:
 
     def find(self, identity: str) -> UploadedVoice:
         """Raises Refusal (404), the same for an id that cannot be one."""
-        voice = self._read(identity) if _ID.match(identity) else None
+        voice = self._read(identity) if _ID.fullmatch(identity) else None
         if voice is None:
             text = "There is no voice of that id; /v1/voices lists them."
             raise Refusal(404, "no_voice", text, param="voice")
@@ -96,10 +97,13 @@ class Voices:
         return voice
 
     def remove(self, voice: UploadedVoice) -> None:
-        """Forgets a voice. Raises Refusal where the folder cannot be written."""
+        """Deletes a voice and what was made of it. Raises Refusal where the folder cannot be
+        written."""
         try:
+            # Latents last: a process that is listening to the recording looks for it afterwards.
             (self.folder / f"{voice.id}.json").unlink(missing_ok=True)
             (self.folder / f"{voice.id}.wav").unlink(missing_ok=True)
+            kept_latents.delete(self.latents, voice.sha256)
         except OSError as error:
             raise Refusal(507, "not_kept", f"It cannot be deleted ({error.strerror}).") from error
 

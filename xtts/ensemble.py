@@ -65,7 +65,7 @@ class Ensemble:
         """Does what a message asks, as far as that can be done at once."""
         doing = {
             "open": self._open, "close": self._close, "speak": self._speak,
-            "cancel": self._cancel, "listen": self._listen,
+            "cancel": self._cancel, "listen": self._listen, "forget": self._forget,
         }  # fmt: skip
         yield from doing[message["do"]](message)
 
@@ -114,6 +114,11 @@ class Ensemble:
         standing, path = self._standing[message["key"]], Path(message["recording"])
         self._later(message, standing.voice_of, path, self._where.latents_folder)
         yield from ()
+
+    def _forget(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+        for known in [known for known in self._voices if known[1] == message["recording"]]:
+            del self._voices[known]
+        return iter(())
 
     def _cancel(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         name = message["id"]
@@ -187,7 +192,10 @@ class Ensemble:
             yield from self._enter(message, found)
 
     def _keep(self, known: tuple[str, str], voice: Voice) -> None:
-        """The voices of uploaded recordings, those that were asked for last."""
+        """The voices of uploaded recordings, those that were asked for last; not of one that was
+        deleted while it was listened to."""
+        if not Path(known[1]).is_file():
+            return
         self._voices[known] = voice
         self._voices.move_to_end(known)
         while len(self._voices) > _KEPT_VOICES:

@@ -1,14 +1,15 @@
 """A voice's latents on disk, as safetensors: made once for a recording and a model, by whoever is
-first, and read by every replica. Files are whole or absent, and named by what they depend on.
+first, and read by every replica. Files are whole or absent, and named by what they depend on
+(`xtts.kept_latents`).
 """
 
-import hashlib
+import contextlib
 import logging
 from pathlib import Path
 
 import torch
 
-from xtts import audio, voice
+from xtts import audio, kept_latents, voice
 from xtts.atomic import WriteError, make_folder, replace_file, sha256_of
 from xtts.model import Model
 from xtts.voice import Voice
@@ -24,7 +25,7 @@ def of_recording(model: Model, weights: str, recording: Path, folder: Path | Non
     """
     path = None
     if folder is not None and recording.is_file():
-        path = folder / f"{key_of(weights, sha256_of(recording))}.safetensors"
+        path = kept_latents.path_of(folder, weights, sha256_of(recording))
         if (found := read(path, model)) is not None:
             return found
     made = voice.from_reference(model, audio.read(recording, audio.CODE_RATE, max_seconds=60.0))
@@ -33,12 +34,17 @@ def of_recording(model: Model, weights: str, recording: Path, folder: Path | Non
             write(path, made)
         except WriteError as error:
             log.warning("Latents are not kept: %s", error)
+        if not recording.is_file():
+            _unkeep(path)
     return made
 
 
-def key_of(weights: str, recording: str) -> str:
-    """Latents depend on both: the conditioning encoder learns with the rest of the GPT."""
-    return hashlib.sha256(f"latents 1 {weights} {recording}".encode()).hexdigest()
+def _unkeep(path: Path) -> None:
+    """The voice was deleted while it was listened to: whoever did so, before or after us, looks
+    for latents after the recording is gone, and so do we."""
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)
+        path.parent.rmdir()
 
 
 def write(path: Path, made: Voice) -> None:

@@ -7,6 +7,7 @@ Frames (`xtts.frames`) on stdin:
                                                        -> sound …, done | failed | cancelled
                  micro: the service's own word, said as nobody where there is no recording
     {do: listen, id, key, recording}                   -> heard | failed
+    {do: forget, recording}                            of a voice that was deleted
     {do: cancel, id}                                   -> cancelled, unless it is over
 and on stdout, besides those: {say: ready} once, {say: alive} every second, and {say: fault} as the
 last word before exit 70 when the device computes no more. stdin's end ends it; so does its

@@ -24,6 +24,7 @@ export class Desk {
       find(`play-${track}`).addEventListener("click", () => this.#press(track));
     }
     this.slider = find("position");
+    this.lanes = this.slider.closest(".lanes");
     this.slider.addEventListener("input", () => this.transport.seek(Number(this.slider.value)));
     this.slider.addEventListener("keydown", (event) => this.#step(event));
     find("switch").addEventListener("click", () => this.transport.other());
@@ -31,7 +32,13 @@ export class Desk {
     find("match").addEventListener("change", (event) => this.transport.match(event.target.checked));
     find("scale").addEventListener("change", () => this.draw());
     find("keep-output").addEventListener("click", () => this.#keep());
-    find("desk").addEventListener("keydown", (event) => this.#key(event));
+    // While choosing epochs the hand stays in the table: its chosen row counts as the desk.
+    for (const part of [find("desk"), find("epochs-table")]) {
+      part.addEventListener("keydown", (event) => this.#key(event));
+      // Firefox presses a button when Space is released, also where its keydown was prevented.
+      part.addEventListener("keyup", (event) => event.key === " " && this.#listens(event.target) && event.preventDefault());
+      part.addEventListener("click", (event) => this.#clicked(event));
+    }
     new ResizeObserver(() => this.draw()).observe(find("desk-works"));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
   }
@@ -97,7 +104,7 @@ export class Desk {
       paint(canvas, buffer.getChannelData(0), RATE, { scale, share: buffer.duration / this.transport.duration });
       canvas.setAttribute("aria-label",
         `Spectrogram of the ${NAMES[track]}, ${spokenTime(buffer.duration)}, ${scale} scale`);
-      label(canvas.nextElementSibling, scale);
+      label(canvas.parentElement.querySelector(".axis"), scale);
     }
   }
 
@@ -118,10 +125,23 @@ export class Desk {
   // Only with the focus in here: a letter alone must do nothing elsewhere (WCAG 2.1.4).
   #key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || find("desk-works").hidden) return;
-    if (event.key.toLowerCase() === "x" && event.target.tagName !== "SELECT") this.transport.other();
-    else if (event.key === " " && [find("desk"), this.slider].includes(event.target)) this.transport.toggle();
+    const onDesk = find("desk").contains(event.target) && event.target.tagName !== "SELECT";
+    const listens = this.#listens(event.target);
+    if (event.key.toLowerCase() === "x" && (onDesk || listens)) this.transport.other();
+    else if (event.key === " " && listens) this.transport.toggle();
     else return;
     event.preventDefault();
+  }
+
+  /** Where Space plays, and presses nothing: the desk itself, the slider, the epoch on the desk. */
+  #listens(target) {
+    return target === find("desk") || target === this.slider || target.matches(".epoch[aria-pressed='true']");
+  }
+
+  /** After a press with the mouse (Enter and Space have no detail) the keys are the desk's again. */
+  #clicked(event) {
+    const pressed = event.target.closest("#switch, .epoch, tr[data-epoch], #desk-works input[type='checkbox']");
+    if (event.detail > 0 && pressed && !event.target.closest(".serve button")) find("desk").focus({ preventScroll: true });
   }
 
   #keep() {
@@ -157,7 +177,7 @@ export class Desk {
     this.slider.setAttribute("aria-valuetext",
       `${spokenTime(position)} of ${spokenTime(duration)}, ${NAMES[transport.audible]}`);
     say(find("now"), clock(position));
-    find("playhead").style.left = `${duration ? (100 * position) / duration : 0}%`;
+    this.lanes.style.setProperty("--position", `${duration ? (100 * position) / duration : 0}%`);
     cancelAnimationFrame(this.waiting);
     if (transport.playing) this.waiting = requestAnimationFrame(() => this.#frame());
   }

@@ -78,8 +78,7 @@ export class EpochsTable {
 }
 
 function unservable(epoch) {
-  if (!epoch.checkpoint) return "pruned";
-  return epoch.verified === false ? "damaged" : "";
+  return epoch.checkpoint_state === "whole" ? "" : epoch.checkpoint_state;
 }
 
 /** Which epoch speaks, and whether it follows the newest. */

@@ -17,7 +17,7 @@ export class Fault extends Error {
 let askForKey = () => Promise.reject(new Fault("The server asks for a key."));
 let asking = null;
 
-/** ask: (why) => Promise of a key; called when the server answers 401. */
+/** ask: (refused) => Promise of a key; called when the server answers 401. */
 export function onKeyWanted(ask) {
   askForKey = ask;
 }
@@ -31,10 +31,10 @@ export async function request(path, options = {}) {
       if (answer.ok) return answer;
       throw await faultOf(answer);
     }
-    const fault = await faultOf(answer);
+    await answer.body?.cancel();
     // Another request may have brought the key while this one was on its way.
     if (sessionStorage.getItem(KEPT) === key) {
-      asking ??= askForKey(key ? fault.message : "").finally(() => (asking = null));
+      asking ??= askForKey(Boolean(key)).finally(() => (asking = null));
       sessionStorage.setItem(KEPT, await asking);
     }
   }

@@ -1,7 +1,7 @@
 // The speak box: a sentence, and the sound of it while it is still being spoken.
 
 import { announce, calmly, complain, find, make, say } from "./elements.js";
-import { read, request } from "./server.js";
+import { Fault, read, request } from "./server.js";
 import { keep, pcmOf, RATE, sounding, wavOf } from "./sound.js";
 import { clear, paint } from "./spectrogram.js";
 import { Stream } from "./stream.js";
@@ -26,6 +26,7 @@ export class SpeakBox {
       else this.#speak(event.target);
     });
     find("again").addEventListener("click", () => this.#replay());
+    find("take").addEventListener("click", () => this.#anotherTake());
     find("keep-spoken").addEventListener("click", () => keep(this.#spoken.wav, this.#spoken.name));
     find("text").addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) find("speak-form").requestSubmit();
@@ -68,11 +69,30 @@ export class SpeakBox {
       this.#tell(stream, firstSeconds, (performance.now() - began) / 1000);
       await stream.finished;
     } catch (error) {
-      if (error.name !== "AbortError") complain(find("speak-fault"), error);
-      else announce("Stopped.");
+      this.#broken(error);
     } finally {
       this.#end(fileName("sotaque", wanted.input.slice(0, 40)));
     }
+  }
+
+  /** What was heard until then stays, and can be played again. */
+  #broken(error) {
+    const heard = this.#stream?.seconds ?? 0;
+    this.#stream?.end();
+    const stopped = error.name === "AbortError";
+    if (stopped) announce("Stopped.");
+    else complain(find("speak-fault"), error);
+    const after = heard ? ` after ${heard.toFixed(1)} s` : "";
+    say(find("spoken-told"), `${stopped ? "Stopped" : "Broken off"}${after}.`);
+    this.#draw();
+  }
+
+  /** The same once more with the next seed, which then stands in its field. */
+  #anotherTake() {
+    const form = find("speak-form");
+    const seed = form.elements.seed;
+    seed.value = String(Number(seed.value || 0) + 1);
+    form.requestSubmit();
   }
 
   #request(form) {
@@ -113,7 +133,7 @@ export class SpeakBox {
     this.#playhead();
     if (streams && answer.body) {
       const reader = answer.body.getReader();
-      for (let part = await reader.read(); !part.done; part = await reader.read()) take(part.value);
+      for (let part = await next(reader); !part.done; part = await next(reader)) take(part.value);
     } else {
       const whole = new Uint8Array(await answer.arrayBuffer());
       take(streams ? whole : pcmOf(whole));
@@ -148,7 +168,7 @@ export class SpeakBox {
   }
 
   #enable(on) {
-    for (const id of ["again", "keep-spoken"]) find(id).disabled = !on;
+    for (const id of ["take", "again", "keep-spoken"]) find(id).disabled = !on;
   }
 
   #tell(stream, firstSeconds, tookSeconds) {
@@ -184,5 +204,15 @@ export class SpeakBox {
       if (stream === this.#stream && !stream.done) this.waiting = requestAnimationFrame(move);
     };
     move();
+  }
+}
+
+/** reader.read(); a body that ends too early is told as what it means here. */
+async function next(reader) {
+  try {
+    return await reader.read();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Fault("The speech broke off: the speaking process ended, or the connection did. Speak it again; the service starts another process by itself.");
   }
 }

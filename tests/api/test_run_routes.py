@@ -288,3 +288,32 @@ def test_a_browser_gets_the_page_and_anything_else_the_status(service: Running) 
     assert "default-src 'self'" in page.headers["content-security-policy"]
     for accept in ("*/*", "application/json"):
         assert service.client.get("/", headers={"accept": accept}).json()["device"] == "cpu"
+
+
+def test_a_checkpoint_that_was_cut_short_is_damaged_and_not_pruned(
+    service: Running, output: Path
+) -> None:
+    """Cut short, without a manifest, set aside by the trainer, and gone: told apart."""
+    run = RunFolder(output)
+
+    def told() -> tuple[str, int, str]:
+        (row,) = [row for row in service.client.get("/v1/runs").json()["runs"][0]["epochs"]
+                  if row["epoch"] == 1]  # fmt: skip
+        answer = service.client.post("/v1/runs/current/epochs/1/promote")
+        return row["checkpoint_state"], answer.status_code, answer.json().get("code", "")
+
+    def becomes(*expected: object) -> None:
+        service.wait_until(
+            lambda: service.parts.follower.runs["current"].epochs[1].state == expected[0], 10
+        )
+        assert told() == expected
+
+    path = run.checkpoint_path(1)
+    path.write_bytes(path.read_bytes()[:-1])
+    becomes("damaged", 409, "damaged_checkpoint")
+    run.manifest_path(1).rename(f"{run.manifest_path(1)}.corrupt")
+    becomes("unfinished", 409, "unfinished_checkpoint")
+    aside = path.rename(f"{path}.corrupt")
+    becomes("damaged", 409, "damaged_checkpoint")
+    Path(aside).unlink()
+    becomes("pruned", 409, "no_checkpoint")

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from api.app import build
 from api.metrics import Metrics
 from api.schemas import SpeechRequest
 from api.speaking import Ask, Spoken
@@ -199,6 +200,34 @@ def test_a_key_is_asked_for_everywhere_but_by_probes(tmp_path: Path) -> None:
         for key, status in (("a secret of the tests", 200), ("wrong", 401), ("ü", 401)):
             header = f"Bearer {key}".encode()
             assert client.get("/status", headers={"authorization": header}).status_code == status
+
+
+def test_head_is_get_without_a_body(service: Running) -> None:
+    for path in ("/", "/livez", "/status", "/v1/voices", "/v1/models", "/v1/runs", "/nothing",
+                 "/openapi.json", "/page/page.js", "/v1/audio/speech"):  # fmt: skip
+        head, got = service.client.head(path), service.client.get(path)
+        assert (head.status_code, head.content) == (got.status_code, b""), path
+        assert head.headers["content-type"] == got.headers["content-type"]
+    # What has no end for GET has one for HEAD.
+    assert service.client.head("/events", timeout=10).status_code == 200
+    assert "HEAD" in service.client.post("/v1/models").headers["allow"]
+
+
+def test_openapi_tells_of_the_key_of_faults_and_whole_bounds(tmp_path: Path) -> None:
+    bodies = {}
+    for key in (None, "k"):
+        app = build(settings_in(tmp_path, api_key=key))
+        bodies[key] = app.openapi()
+    with_key, open_ = bodies["k"], bodies[None]
+    (name,) = with_key["components"]["securitySchemes"]
+    assert with_key["components"]["securitySchemes"][name]["scheme"] == "bearer"
+    assert with_key["security"] == [{name: []}] and {} in open_["security"]
+    assert with_key["paths"]["/livez"]["get"]["security"] == []
+    seed = with_key["components"]["schemas"]["SpeechRequest"]["properties"]["seed"]
+    assert (seed["maximum"], type(seed["maximum"])) == (2**63 - 1, int)
+    for path, operations in with_key["paths"].items():
+        for operation in operations.values():
+            assert {"500", "507"} <= set(operation["responses"]), path
 
 
 def test_a_page_of_another_site_may_not_ask(service: Running) -> None:

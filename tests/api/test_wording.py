@@ -65,7 +65,7 @@ def test_addresses(service: Running) -> None:
     assert told.json()["detail"] == "This address takes POST."
     assert told.headers["allow"] == "POST"
     told = service.client.patch("/v1/voices/default")
-    assert told.json()["detail"] == "This address takes DELETE and GET."
+    assert told.json()["detail"] == "This address takes DELETE and GET and HEAD."
     told = service.client.get("/nothing")
     assert "/openapi.json lists what there is" in told.json()["detail"]
     told = service.client.get("/v1/runs/current/metrics", params={"since": "x"})

@@ -95,6 +95,9 @@ class Answers(BaseHTTPRequestHandler):
         self.start(200, {"Content-Type": "audio/pcm", "Transfer-Encoding": "chunked"})
         # Odd pieces: a sample is cut in two at nearly every seam.
         for at in range(0, len(pcm), 9_601):
+            if self.world.breaks_off and at:  # As the service: a stream without its last chunk.
+                self.close_connection = True
+                return None
             self.chunk(pcm[at : at + 9_601])
             time.sleep(0.03)
             if at == 0:
@@ -118,7 +121,7 @@ class Answers(BaseHTTPRequestHandler):
 
     def refused(self) -> bool:
         if self.world.key and self.headers.get("Authorization") != f"Bearer {self.world.key}":
-            self.problem(401, "This key is not the server's.")
+            self.problem(401, "Send the key as `Authorization: Bearer …`.")
             return True
         if fault := self.world.fault:
             self.problem(fault["status"], fault["detail"])

@@ -28,7 +28,10 @@ FOCUSED = """(() => {
 
 def full(world: World) -> None:
     """Everything that the page can show, at once."""
-    world.epochs = [epoch(1, checkpoint=False), epoch(2), epoch(3, verified=False), epoch(4)]
+    world.epochs = [
+        epoch(1, checkpoint_state="pruned"), epoch(2), epoch(3, checkpoint_state="damaged"),
+        epoch(4),
+    ]  # fmt: skip
     world.promoted, world.state = 2, "degraded"
     world.message = "Asked for CUDA; there is no GPU, so the CPU speaks."
     world.voices.append({"id": "v1", "name": "Anna", "origin": "upload", "created": "2026-01-02",
@@ -93,6 +96,44 @@ def test_no_width_scrolls_sideways(world: World, address: str, open_page: Open, 
     until(page, f"{POSITION} > 0.1")
     page.click("#play-reference")
     assert page.get_attribute("#play-reference", "aria-label") == "Pause reference"
+
+
+RECTANGLES = """((chosen) => [...document.querySelectorAll(chosen)]
+  .filter((one) => one.checkVisibility())
+  .map((one) => {
+    const { left, top, right, bottom } = one.getBoundingClientRect();
+    return [one.id || one.textContent.trim() || one.className, left, top, right, bottom];
+  }))"""
+
+
+def test_a_phone_has_targets_for_fingers_and_nothing_over_them(
+    world: World, address: str, open_page: Open
+) -> None:
+    full(world)
+    size = {"width": 390, "height": 844}
+    page = open_page(address, ready=DESK, viewport=size, has_touch=True)
+    page.click("#numbers summary")
+    page.click("#speak summary")
+
+    def rectangles(chosen: str) -> list[tuple[str, float, float, float, float]]:
+        return page.evaluate(f"{RECTANGLES}({chosen!r})")
+
+    targets = rectangles("button, select, summary, .check, textarea, input[type=number], "
+                         "input[type=text], input[type=file]")  # fmt: skip
+    assert len(targets) > 20
+    small = [(name, right - left, bottom - top) for name, left, top, right, bottom in targets
+             if min(right - left, bottom - top) < 43.9]  # fmt: skip
+    assert small == []
+    page.click("#play-output")
+    until(page, f"{POSITION} > 0.05")
+    page.click("#play-output")
+    for over, under in ((".playhead", ".lane button, .track"), (".axis span", "canvas")):
+        seen = rectangles(f"#desk :is({over})")
+        assert seen
+        for name, left, top, right, bottom in seen:
+            for other, x0, y0, x1, y1 in rectangles(f"#desk :is({under})"):
+                beside = right <= x0 + 0.5 or left >= x1 - 0.5
+                assert beside or bottom <= y0 + 0.5 or top >= y1 - 0.5, f"{name} is over {other}"
 
 
 def test_all_of_it_by_keyboard(page: Any, world: World) -> None:

@@ -125,6 +125,45 @@ def test_another_scale_is_another_picture(page: Any) -> None:
     assert "linear scale" in page.get_attribute("#sheet-output", "aria-label")
 
 
+@pytest.mark.parametrize("how", ["mouse", "keyboard"])
+def test_space_and_x_work_after_an_epoch_was_chosen(page: Any, how: str) -> None:
+    """The main loop of listening: choose, play, switch, choose the next."""
+    if how == "mouse":
+        page.click("tr[data-epoch='1'] .epoch")
+    else:
+        page.focus("tr[data-epoch='1'] .epoch")
+        page.keyboard.press("Enter")
+    until(page, "document.getElementById('desk-title').textContent === 'Epoch 1'")
+    until(page, "!document.getElementById('desk-works').hidden")
+    page.keyboard.press("Space")
+    until(page, f"{POSITION} > 0.2")
+    page.keyboard.press("x")
+    assert page.get_attribute("#play-reference", "aria-label") == "Pause reference"
+    page.keyboard.press("Space")
+    stood = position(page)
+    page.wait_for_timeout(200)
+    assert position(page) == stood > 0.2
+
+
+@pytest.mark.parametrize("pressed", ["#switch", "#loop", "#match"])
+def test_space_and_x_work_after_a_press_on_the_desk(page: Any, pressed: str) -> None:
+    page.click(pressed)
+    told, looping = page.text_content("#switch"), page.is_checked("#loop")
+    page.keyboard.press("Space")
+    until(page, f"{POSITION} > 0.1")
+    assert (page.text_content("#switch"), page.is_checked("#loop")) == (told, looping)
+    page.keyboard.press("x")
+    assert page.text_content("#switch") != told
+
+
+def test_by_keyboard_a_button_of_the_desk_stays_a_button(page: Any) -> None:
+    page.focus("#switch")
+    page.keyboard.press("Space")
+    page.keyboard.press("Space")
+    assert page.text_content("#switch").startswith("Switch to reference")
+    assert position(page) == 0
+
+
 def test_another_epoch_is_heard_at_a_click(page: Any) -> None:
     with page.expect_response("**/epochs/1/output.wav"):
         page.click("tr[data-epoch='1'] .epoch")

@@ -73,6 +73,38 @@ def test_it_stops_at_a_click(page: Any) -> None:
     assert page.is_hidden("#speak-fault")
 
 
+def test_a_speech_that_breaks_off_is_told_and_can_be_asked_for_again(
+    page: Any, world: World
+) -> None:
+    """As when the speaking process is killed: the stream ends without its end."""
+    world.breaks_off = True
+    say(page, "Good morning.")
+    page.wait_for_selector("#speak-fault:not([hidden])")
+    assert "broke off" in page.text_content("#speak-fault")
+    assert page.text_content("#spoken-told") == "Broken off after 0.2 s."
+    until(page, "document.getElementById('say').textContent === 'Speak'")
+    assert page.is_enabled("#again")  # What was heard can be heard again.
+    world.breaks_off = False
+    say(page, "Good morning.")
+    until(page, DONE)
+    until(page, "document.getElementById('spoken-told').textContent.includes('2.4 s spoken in')")
+    assert page.is_hidden("#speak-fault")
+    page.provoked.append("ERR_INCOMPLETE_CHUNKED_ENCODING")
+
+
+def test_another_take_is_said_with_the_next_seed(page: Any, world: World) -> None:
+    page.click("#speak summary")
+    assert page.get_attribute("[name=seed]", "placeholder") == "0"
+    say(page, "Good morning.")
+    until(page, DONE)
+    for seed in (1, 2):
+        page.click("#take")
+        until(page, f"{DONE} && document.getElementById('say').textContent === 'Speak'")
+        assert page.input_value("[name=seed]") == str(seed)
+    assert [said.get("seed") for said in world.said] == [None, 1, 2]
+    assert {said["input"] for said in world.said} == {"Good morning."}
+
+
 def test_what_is_set_is_sent(page: Any, world: World) -> None:
     page.click("#speak summary")
     page.fill("[name=speed]", "1.5")

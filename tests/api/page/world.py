@@ -48,6 +48,7 @@ def epoch(number: int, **more: Any) -> dict[str, Any]:
     }  # fmt: skip
     made = {
         "epoch": number, "step": 40 * number, "checkpoint": True, "verified": True,
+        "checkpoint_state": "whole",
         "sample": sample, "validation_loss": 2 + 2 * 0.7**number, "is_best": False,
         "train_loss": 1.9 + 2.2 * 0.7**number, "is_served": False,
     }  # fmt: skip
@@ -73,6 +74,7 @@ class World:
     said: list[dict[str, Any]] = field(default_factory=list)
     news: list[tuple[str, str]] = field(default_factory=list)
     pause_seconds: float = 0.0
+    breaks_off: bool = False
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def __post_init__(self) -> None:
