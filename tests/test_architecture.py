@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("xtts", "train", "api", "benchmarks")
 MODULES = sorted(path.relative_to(ROOT) for one in PACKAGES for path in (ROOT / one).rglob("*.py"))
-MOST_LINES = 250
+MOST_LINES = 600
 MOST_FUNCTION_LINES = 60
 MOST_LOOP_LINES = 40
 
