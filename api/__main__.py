@@ -4,9 +4,13 @@ import gc
 import logging
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from api.settings import ApiSettings, load
 from xtts.errors import SotaqueError
+
+if TYPE_CHECKING:
+    from api.wishes import How, Limits
 
 log = logging.getLogger("api")
 
@@ -25,14 +29,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
 
 
-def serve(settings: ApiSettings) -> int:
-    """Runs uvicorn in this thread: the speaking child ends with it. Raises PortTaken."""
+def serve(settings: ApiSettings, how: "How | None" = None, limits: "Limits | None" = None) -> int:
+    """Runs uvicorn in this thread: the speaking child ends with it. Raises PortTaken.
+
+    how, limits: others in tests.
+    """
     from api.app import build
     from api.listening import listening
     from api.server import server_of
 
     sockets = listening(settings.api_host, settings.api_port)
-    server = server_of(build(settings))
+    server = server_of(build(settings, how, limits))
     log.info("Listens on http://%s:%d", settings.api_host, settings.api_port)
     set_apart()
     try:

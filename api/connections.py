@@ -65,7 +65,7 @@ class Connections:
             next(iter(held)).drop("too_many")
         elif self._num_idle > self.limits.most:
             # Whoever holds the most gives: nobody loses his to another's flood.
-            next(iter(max(self._idle.values(), key=len))).drop("too_many")
+            next(iter(max(self._idle.values(), key=lambda held: len(held)))).drop("too_many")
 
     def works(self, one: "BoundedProtocol") -> None:
         """A connection has sent a head, and is answered."""

@@ -197,10 +197,10 @@ class Engine:
                 future.set_result(header)
             return
         spoken = self.spoken.get(name)
-        if say == "sound":
-            self.last_spoken = time.monotonic()
-            if spoken is not None:
-                spoken.put(body)
+        if say == "sound" and spoken is not None:
+            if not spoken.job.micro:  # its own word is a check: passed when it is whole
+                self.last_spoken = time.monotonic()
+            spoken.put(body)
         elif say == "paused":
             self.waiting.pause(name, time.monotonic())
             self.dispatch()
