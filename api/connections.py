@@ -65,7 +65,8 @@ class Connections:
             next(iter(held)).drop("too_many")
         elif self._num_idle > self.limits.most:
             # Whoever holds the most gives: nobody loses his to another's flood.
-            next(iter(max(self._idle.values(), key=lambda held: len(held)))).drop("too_many")
+            most = max(self._idle, key=lambda address: len(self._idle[address]))
+            next(iter(self._idle[most])).drop("too_many")
 
     def works(self, one: "BoundedProtocol") -> None:
         """A connection has sent a head, and is answered."""
