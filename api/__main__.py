@@ -4,16 +4,15 @@ import gc
 import logging
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from api.settings import ApiSettings, load
 from xtts.errors import SotaqueError
 
+if TYPE_CHECKING:
+    from api.wishes import How, Limits
+
 log = logging.getLogger("api")
-# Beyond this a connection is refused at once: each costs memory, whatever it asks.
-_MOST_CONNECTIONS = 1_000
-_GRACE_SECONDS = 20
-# Longer than a proxy keeps one: whoever closes first must not be the one that is about to be asked.
-_KEEP_ALIVE_SECONDS = 75
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,24 +29,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
 
 
-def serve(settings: ApiSettings) -> int:
-    """Runs uvicorn in this thread: the speaking child ends with it. Raises PortTaken."""
-    import uvicorn
+def serve(settings: ApiSettings, how: "How | None" = None, limits: "Limits | None" = None) -> int:
+    """Runs uvicorn in this thread: the speaking child ends with it. Raises PortTaken.
 
+    how, limits: others in tests.
+    """
     from api.app import build
     from api.listening import listening
+    from api.server import server_of
 
     sockets = listening(settings.api_host, settings.api_port)
-    config = uvicorn.Config(
-        build(settings), log_level="warning", access_log=False,
-        limit_concurrency=_MOST_CONNECTIONS, server_header=False,
-        timeout_graceful_shutdown=_GRACE_SECONDS, timeout_keep_alive=_KEEP_ALIVE_SECONDS, ws="none",
-        h11_max_incomplete_event_size=16 << 10,
-    )  # fmt: skip
+    server = server_of(build(settings, how, limits))
     log.info("Listens on http://%s:%d", settings.api_host, settings.api_port)
     set_apart()
     try:
-        uvicorn.Server(config).run(sockets=sockets)
+        server.run(sockets=sockets)
     except KeyboardInterrupt:  # uvicorn raises it again when everybody has finished
         return 130
     return 0

@@ -18,7 +18,7 @@ from api.engine import Engine
 from api.events import Events
 from api.following import Follower
 from api.head_requests import HeadAsGet
-from api.limits import Body, Gate, Rate, RequestId
+from api.limits import Body, Counted, Crowded, Gate, Interrupted, Rate, RequestId
 from api.metrics import Metrics
 from api.parts import PAGE, Parts
 from api.settings import ApiSettings
@@ -51,6 +51,9 @@ def build(settings: ApiSettings, how: How | None = None, limits: Limits | None =
     app.add_middleware(HeadAsGet)
     app.add_middleware(Body)
     app.add_middleware(Gate, key=_key(settings))
+    app.add_middleware(Crowded)
+    app.add_middleware(Interrupted)
+    app.add_middleware(Counted, metrics=parts.metrics)
     app.add_middleware(RequestId)
     return app
 

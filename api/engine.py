@@ -11,7 +11,7 @@ from typing import Any
 
 from api import supervision
 from api.child import Child
-from api.errors import Refusal
+from api.errors import Refusal, closing
 from api.openings import Openings
 from api.speaking import MICRO, Ask, Spoken, digest_of, no_refusal, refusal_of
 from api.supervision import Happened, Place
@@ -49,7 +49,7 @@ class Engine:
         """Takes a request in. Raises Refusal when it cannot be in time, or is not welcome."""
         now = time.monotonic()
         if self.closing:
-            raise Refusal(503, "closing", "The service is being stopped.", retry_after=5)
+            raise closing()
         digest = digest_of(ask, recording or "")
         if no := self.waiting.refused(digest, now, now + self.limits.guess):
             raise no_refusal(no, self.limits)
@@ -60,10 +60,10 @@ class Engine:
         if spoken.over:
             return
         spoken.end(Refusal(503, "cancelled", "The caller has gone."))
-        if spoken.job.name in self.waiting.speaking:
-            if self.child:
-                self.child.send({"do": "cancel", "id": spoken.job.name})
-        else:
+        speaks = spoken.job.name in self.waiting.speaking
+        if self.child and (speaks or spoken.job.paused):
+            self.child.send({"do": "cancel", "id": spoken.job.name})
+        if not speaks:
             self.spoken.pop(spoken.job.name, None)
             self.waiting.leave(spoken.job.name)
         self.on_event("queue")
@@ -100,6 +100,23 @@ class Engine:
             return False
         fresh = time.monotonic() - self.last_spoken <= self.limits.ready
         return fresh and len(self.waiting.queue) < self.waiting.most
+
+    @property
+    def placement(self) -> dict[str, str]:
+        """What computes: device, execution_provider, requested_provider; with ONNX Runtime, where
+        that says it does."""
+        place, backend = self.place, self.how.backend
+        if self.standing and self.placed:
+            names = ("device", "execution_provider", "requested_provider")
+            return {name: str(self.placed[name]) for name in names}
+        if place is None:
+            asked = f"{backend}:{self.how.device}"
+            return {"device": "none", "execution_provider": "none", "requested_provider": asked}
+        return {
+            "device": place.device,
+            "execution_provider": supervision.provider(place, backend),
+            "requested_provider": supervision.requested(self.how.device, backend, place),
+        }
 
     @property
     def state(self) -> supervision.State:
@@ -162,6 +179,10 @@ class Engine:
     def dispatch(self) -> None:
         """Sends to the child whoever may speak now."""
         while self.child and self.standing and (job := self.waiting.next(time.monotonic())):
+            if job.paused:
+                job.paused = False
+                self.child.send({"do": "go_on", "id": job.name})
+                continue
             spoken = self.spoken[job.name]
             language = spoken.ask.language or self.standing.languages[0]
             self.child.send({
@@ -182,7 +203,12 @@ class Engine:
             return
         spoken = self.spoken.get(name)
         if say == "sound" and spoken is not None:
+            if not spoken.job.micro:  # its own word is a check: passed when it is whole
+                self.last_spoken = time.monotonic()
             spoken.put(body)
+        elif say == "paused":
+            self.waiting.pause(name, time.monotonic())
+            self.dispatch()
         elif say in ("done", "failed", "cancelled"):
             self._ended(header, spoken)
 
@@ -195,28 +221,47 @@ class Engine:
         self.last_spoken = None
         told = Refusal(503, why.reason_code, f"The speaking process ended: {why}", retry_after=5)
         for job in self.waiting.died():
-            if (spoken := self.spoken.pop(job.name, None)) is not None:
-                spoken.end(told)
+            self._refuse(job.name, told)
         for future in self._asked.values():
             if not future.done():
                 future.set_exception(told)
         self.on_event("status")
 
+    def close(self) -> None:
+        """The service is being stopped: nobody is taken in, and who has not begun is told. Who is
+        spoken to, or waits for the next piece, goes on until `cut_off`."""
+        self.closing = True
+        for job in [job for job in self.waiting.queue if not job.paused]:
+            self._refuse(job.name, closing())
+
+    def cut_off(self) -> None:
+        """Ends everybody's speech, and every question to the child."""
+        for name in list(self.spoken):
+            self._refuse(name, closing())
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(closing())
+
+    def _refuse(self, name: str, refusal: Refusal) -> None:
+        self.waiting.leave(name)
+        if (spoken := self.spoken.pop(name, None)) is not None:
+            spoken.end(refusal)
+
     def expire(self) -> None:
         """Drops those whose time is up before they began."""
         now = time.monotonic()
         for job in self.waiting.expired(now):
-            if (spoken := self.spoken.pop(job.name, None)) is not None:
-                text = f"It was not this request's turn within {self.limits.deadline:g} s."
-                again = self.waiting.retry_seconds(now)
-                spoken.end(Refusal(503, "deadline", text, retry_after=again))
+            text = f"It was not this request's turn within {self.limits.deadline:g} s."
+            again = self.waiting.retry_seconds(now)
+            self._refuse(job.name, Refusal(503, "deadline", text, retry_after=again))
 
     def try_out(self) -> None:
         """A word of its own, when nobody has spoken for a while."""
         now = time.monotonic()
         silent = self.last_spoken is None or now - self.last_spoken > self.limits.micro
         trying = any(one.job.micro for one in self.spoken.values())
-        if self.standing and silent and not trying and not self.waiting.speaking:
+        idle = not trying and not self.waiting.speaking and not self.closing
+        if self.standing and silent and idle:
             self._take_in(MICRO, None, "")
 
     def _take_in(self, ask: Ask, recording: str | None, digest: str) -> Spoken:
@@ -235,7 +280,7 @@ class Engine:
             self.waiting.said(name, self.last_spoken)
             self.happened = self.happened.spoke()
             if spoken is not None:
-                spoken.seconds = header["seconds"]
+                spoken.seconds, spoken.cut_pieces = header["seconds"], header["cut_pieces"]
                 spoken.end()
                 self.on_event("spoken", spoken=spoken)
         else:

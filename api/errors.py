@@ -74,6 +74,11 @@ class Refusal(HTTPException):
         return self.detail
 
 
+def closing() -> Refusal:
+    """Of a service that ends: another one, or the next, may be asked."""
+    return Refusal(503, "closing", "The service is being stopped.", retry_after=5)
+
+
 def problem(refusal: Refusal, request_id: str, *, speech: bool = False) -> dict[str, Any]:
     """The body of a refusal. speech: also as OpenAI's clients read it."""
     body: dict[str, Any] = {
@@ -98,7 +103,9 @@ def problem(refusal: Refusal, request_id: str, *, speech: bool = False) -> dict[
 
 def response(refusal: Refusal, scope: Mapping[str, Any]) -> JSONResponse:
     """The response of a refusal to the request of `scope`."""
-    request_id = scope.get("state", {}).get("request_id", "")
+    state = scope.get("state", {})
+    request_id = state.get("request_id", "")
+    state["refused"] = refusal.code
     speech = str(scope.get("path", "")).startswith("/v1/audio/speech")
     return JSONResponse(
         problem(refusal, request_id, speech=speech),

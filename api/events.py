@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from api.errors import Refusal
+from api.errors import Refusal, closing
 
 MOST_LISTENERS = 64
 _MOST_WAITING = 256
@@ -16,11 +16,20 @@ class Events:
     """One queue for each listener; one that does not read loses the oldest."""
 
     def __init__(self) -> None:
-        self._listeners: set[asyncio.Queue[bytes]] = set()
+        self._listeners: set[asyncio.Queue[bytes | None]] = set()
+        self._closed = False
 
     def tell(self, name: str, data: dict[str, Any]) -> None:
         """An event to everybody."""
         text = f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+        self._put(text)
+
+    def close(self) -> None:
+        """Ends every stream, and lets nobody in: a page that is open holds up no shutdown."""
+        self._closed = True
+        self._put(None)
+
+    def _put(self, text: bytes | None) -> None:
         for queue in self._listeners:
             if queue.full():
                 queue.get_nowait()
@@ -33,14 +42,16 @@ class Events:
 
     async def listen(self, first: list[tuple[str, dict[str, Any]]]) -> AsyncIterator[bytes]:
         """Everything from now on; a comment now and then keeps the connection known."""
+        if self._closed:
+            raise closing()
         if len(self._listeners) >= MOST_LISTENERS:
             raise Refusal(503, "too_many_listeners", "Too many listen already.", retry_after=5)
-        queue: asyncio.Queue[bytes] = asyncio.Queue(_MOST_WAITING)
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue(_MOST_WAITING)
         self._listeners.add(queue)
         return self._from(queue, first)
 
     async def _from(
-        self, queue: "asyncio.Queue[bytes]", first: list[tuple[str, dict[str, Any]]]
+        self, queue: "asyncio.Queue[bytes | None]", first: list[tuple[str, dict[str, Any]]]
     ) -> AsyncIterator[bytes]:
         try:
             yield b"retry: 2000\n\n"
@@ -48,8 +59,11 @@ class Events:
                 yield f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
             while True:
                 try:
-                    yield await asyncio.wait_for(queue.get(), _COMMENT_SECONDS)
+                    text = await asyncio.wait_for(queue.get(), _COMMENT_SECONDS)
                 except TimeoutError:
-                    yield b": still here\n\n"
+                    text = b": still here\n\n"
+                if text is None:
+                    return
+                yield text
         finally:
             self._listeners.discard(queue)

@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.errors import Refusal, response
+from api.connections import CROWDED
+from api.errors import Refusal, closing, response
+from api.metrics import Metrics
 
 JSON_BYTES = 64 << 10
 UPLOAD_BYTES = (20 << 20) + (64 << 10)
@@ -22,6 +24,9 @@ JSON_SECONDS = 15.0
 UPLOAD_SECONDS = 60.0
 # Open without a key: the page asks for it, and probes have none.
 OPEN = frozenset({"/", "/livez", "/readyz"})
+# What tells others how the service is: answered whatever the number of connections.
+PROBES = frozenset({"/livez", "/readyz", "/metrics"})
+_SPEECH = "/v1/audio/speech"
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _MOST_BUCKETS = 10_000
 # Each lies on the disk while it arrives and waits to be decoded: 8 take 160 MB at most.
@@ -52,6 +57,85 @@ class RequestId:
             await send(message)
 
         await self.app(scope, receive, sending)
+
+
+class Counted:
+    """Every request to speak by its status, and every refusal by its code, whoever refused it."""
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+        self.app = app
+        self.metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        status = 499  # nginx's number for a client that has gone
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, sending)
+        except Exception:
+            status = 500
+            raise
+        finally:
+            if scope["path"] == _SPEECH:
+                self.metrics.requests.labels(str(status)).inc()
+            if code := scope["state"].get("refused"):
+                self.metrics.refusals.labels(str(status), code).inc()
+
+
+class Interrupted:
+    """What the end of the service cancels is answered, where it was not yet."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = False
+
+        async def sending(message: Message) -> None:
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self.app(scope, receive, sending)
+        except asyncio.CancelledError:
+            if not started:
+                await response(closing(), scope)(scope, receive, send)
+
+
+class Crowded:
+    """503 on a connection that is one too many, but for probes; it is closed behind either."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["state"].get(CROWDED):
+            await self.app(scope, receive, send)
+            return
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
+            await send(message)
+
+        if scope["path"] in PROBES:
+            await self.app(scope, receive, sending)
+            return
+        text = "Too many requests are being answered. Close connections that are not needed."
+        refusal = Refusal(503, "too_many_connections", text, retry_after=1)
+        await response(refusal, scope)(scope, receive, sending)
 
 
 class Gate:

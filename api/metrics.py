@@ -16,6 +16,23 @@ class Metrics:
         self.requests = Counter(
             "tts_requests", "Requests to speak, by status.", ["code"], registry=registry
         )
+        self.refusals = Counter(
+            "tts_refusals", "Requests of any kind that were refused, by status and code.",
+            ["status", "code"], registry=registry,
+        )  # fmt: skip
+        self.streams_cut = Counter(
+            "tts_streams_cut", "Streams that ended in the middle, by code.", ["code"],
+            registry=registry,
+        )  # fmt: skip
+        self.cut_pieces = Counter(
+            "tts_cut_pieces", "Pieces of text that ran to the model's code limit without an end.",
+            registry=registry,
+        )  # fmt: skip
+        self.connections = Gauge("tts_connections", "Open connections.", registry=registry)
+        self.connections_closed = Counter(
+            "tts_connections_closed", "Connections that the service closed, by reason.",
+            ["reason"], registry=registry,
+        )  # fmt: skip
         self.duration = Histogram(
             "tts_request_duration_seconds", "From a request to its last byte.", registry=registry,
             buckets=_SECONDS,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from starlette.requests import HTTPConnection, Request
 
-from api import supervision
+from api.connections import network_of
 from api.engine import Engine
 from api.errors import Refusal
 from api.events import Events
@@ -49,8 +49,9 @@ class Parts:
 
     def check_rate(self, request: Request) -> None:
         """Raises Refusal (429)."""
-        client = request.client.host if request.client else ""
-        caller = request.headers.get("authorization") or client
+        # A key counts only where it was compared with ours: else each request could bring another.
+        known = self.settings.api_key is not None
+        caller = "key" if known else network_of(request.client.host if request.client else "")
         if seconds := self.rate.take(caller, time.monotonic()):
             text = f"More than {self.rate.per_minute} requests a minute."
             raise Refusal(429, "rate_limited", text, retry_after=int(seconds) + 1)
@@ -63,15 +64,16 @@ class Parts:
         metrics.ready.set(engine.ready)
         metrics.device.clear()
         if engine.place is not None:
-            provider = supervision.provider(engine.place)
-            metrics.device.labels(engine.place.device, provider).set(1)
+            found = engine.placement
+            metrics.device.labels(found["device"], found["execution_provider"]).set(1)
 
 
 def _key(settings: ApiSettings) -> str | None:
     return settings.api_key.get_secret_value() if settings.api_key else None
 
 
-def parts_of(request: HTTPConnection) -> Parts:
-    """FastAPI's dependency."""
+async def parts_of(request: HTTPConnection) -> Parts:
+    """FastAPI's dependency. Not a plain function: that would wait for a thread of the pool, and a
+    probe behind everybody who uses it."""
     found: Parts = request.app.state.parts
     return found

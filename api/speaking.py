@@ -42,7 +42,8 @@ def digest_of(ask: Ask, recording: str) -> str:
 
 
 class Spoken:
-    """The sound of one request, to be iterated once: PCM16 at 24 kHz, in chunks.
+    """The sound of one request, to be iterated once: PCM16 at 24 kHz, in chunks. cut_pieces: how
+    many pieces ran to the model's code limit without a stop code; known at the end.
 
     Raises Refusal where it ends otherwise than by being spoken.
     """
@@ -53,6 +54,7 @@ class Spoken:
         self.recording = recording
         self.bytes = 0
         self.seconds: float | None = None
+        self.cut_pieces = 0
         self._queue: asyncio.Queue[bytes | Refusal | None] = asyncio.Queue()
         self.over = False
 

@@ -77,7 +77,7 @@ class SpeechResponse(Response):
         self.parts = parts
         self.started = time.monotonic()
         self.sent = False
-        self.status = 499
+        self._whole = wanted.stream_format is None and wanted.response_format in SENT_WHOLE
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(self._send(scope, receive, send))
@@ -92,7 +92,7 @@ class SpeechResponse(Response):
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await task
             self.parts.engine.cancel(self.spoken)
-            self.parts.metrics.requests.labels(str(self.status)).inc()
+            self._tell_of_cut_pieces(scope)
             self.parts.metrics.duration.observe(time.monotonic() - self.started)
 
     async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,11 +106,20 @@ class SpeechResponse(Response):
             if self.sent:
                 # The status has been said. Without its end, the body is whole to no client.
                 log.warning("A stream was cut off: %s", refusal.detail)
+                self.parts.metrics.streams_cut.labels(refusal.code).inc()
                 return
-            self.status = refusal.status
             await response(refusal, scope)(scope, receive, send)
         except TimeoutError:
             log.warning("A client that took nothing for %g s was let go.", _SEND_SECONDS)
+
+    def _tell_of_cut_pieces(self, scope: Scope) -> None:
+        if count := self.spoken.cut_pieces:
+            self.parts.metrics.cut_pieces.inc(count)
+            log.warning(
+                "Request %s: %d of its pieces ran to the model's code limit without an end. The "
+                "end of such a piece may be missing, or sound that nobody asked for.",
+                scope.get("state", {}).get("request_id", ""), count,
+            )  # fmt: skip
 
     async def _begin(self, send: Send, length: int | None) -> None:
         media = MEDIA_TYPES[self.wanted.response_format]
@@ -121,12 +130,14 @@ class SpeechResponse(Response):
             headers.append((b"x-sample-rate", str(RATE).encode()))
         if length is not None:
             headers.append((b"content-length", str(length).encode()))
-        self.sent, self.status = True, 200
+        if self._whole:  # else the status goes out before the last piece is spoken
+            headers.append((b"x-cut-pieces", str(self.spoken.cut_pieces).encode()))
+        self.sent = True
         await send({"type": "http.response.start", "status": 200, "headers": headers})
 
     async def _body(self) -> AsyncIterator[bytes]:
         form, stream = self.wanted.response_format, self.wanted.stream_format
-        if stream is None and form in SENT_WHOLE:
+        if self._whole:
             pcm = b"".join([chunk async for chunk in self.spoken])
             yield await asyncio.to_thread(whole, form, pcm)
             return
@@ -142,7 +153,8 @@ class SpeechResponse(Response):
         usage = {"input_tokens": len(self.wanted.input), "output_tokens": 0}
         usage["output_tokens"] = self.spoken.bytes // (2 * RATE // 50)
         usage["total_tokens"] = sum(usage.values())
-        yield _event({"type": "speech.audio.done", "usage": usage})
+        more = {"usage": usage, "cut_pieces": self.spoken.cut_pieces}
+        yield _event({"type": "speech.audio.done", **more})
 
     async def _encoded(self, encoder: Encoder) -> AsyncIterator[bytes]:
         async for chunk in self.spoken:

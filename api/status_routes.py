@@ -8,15 +8,12 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import FileResponse, JSONResponse
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from api import supervision
 from api.parts import PAGE, Parts, parts_of
 from api.replies import PROBLEMS, Alive, ModelList, Ready, Status
 from api.schemas import OPENAI_MODELS
 
 router = APIRouter(tags=["status"], responses=PROBLEMS)
 Shared = Annotated[Parts, Depends(parts_of)]
-# What ONNX Runtime says of itself, where it computes.
-_PLACED = ("device", "execution_provider", "requested_provider")
 # Nothing from elsewhere: the page works without a network.
 POLICY = (
     "default-src 'self'; media-src 'self' blob:; img-src 'self' data:; "
@@ -27,17 +24,9 @@ POLICY = (
 def status_of(parts: Parts) -> dict[str, Any]:
     """The status, as /status and the events tell it."""
     engine = parts.engine
-    standing, place = engine.standing, engine.place
-    device = place.device if place else "none"
+    standing = engine.standing
     return {
-        "device": device,
-        "execution_provider": supervision.provider(place) if place else "none",
-        "requested_provider": (
-            supervision.requested(engine.how.device, engine.how.backend, place)
-            if place
-            else f"{engine.how.backend}:{engine.how.device}"
-        ),
-        **{name: engine.placed[name] for name in _PLACED if standing and engine.placed},
+        **engine.placement,
         "message": engine.message,
         "reason_code": engine.reason_code,
         "voice": standing.voice.name if standing else engine.wanted.name,

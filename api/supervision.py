@@ -108,9 +108,9 @@ def requested(wish: str, backend: str, found: Place) -> str:
     return f"{backend}:{device}"
 
 
-def provider(found: Place) -> str:
+def provider(found: Place, backend: str = "torch") -> str:
     """What computes: the library, and on what."""
-    return "torch:" + ("cpu" if found.device == "cpu" else "cuda")
+    return f"{backend}:" + ("cpu" if found.device == "cpu" else "cuda")
 
 
 def state(*, standing: bool, started_once: bool, found: Place | None, problem: str) -> State:

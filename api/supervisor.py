@@ -35,12 +35,10 @@ class Supervisor:
         """In the event loop."""
         self._task = asyncio.get_running_loop().create_task(self._live())
 
-    async def close(self, grace_seconds: float = 10.0) -> None:
-        """Lets who speaks finish, within the grace; then ends the child."""
-        self.engine.closing = True
-        end = time.monotonic() + grace_seconds
-        while self.engine.waiting.speaking and time.monotonic() < end:
-            await asyncio.sleep(_TICK_SECONDS)
+    async def close(self) -> None:
+        """Ends the child, and whoever still speaks: `api.server` has let them finish."""
+        self.engine.close()
+        self.engine.cut_off()
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -15,7 +15,8 @@ DEADLY = 2
 
 @dataclass(eq=False)
 class Job:
-    """One request. digest: of all that makes its sound; micro: the service's own try-out."""
+    """One request. digest: of all that makes its sound; micro: the service's own try-out; began:
+    its present turn; paused: it has spoken, and waits for the turn of its next piece."""
 
     name: str
     digest: str
@@ -23,6 +24,7 @@ class Job:
     deadline: float
     micro: bool = False
     began: float | None = None
+    paused: bool = False
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,9 @@ class No:
 
 @dataclass
 class Waiting:
-    """slots: how many speak at once; most: how many more may wait."""
+    """slots: how many speak at once; most: how many more may wait. A turn is one piece of a text:
+    behind each, the next one waits at the end of the queue, so that nobody waits for whole texts.
+    mean_seconds: of a turn."""
 
     slots: int
     most: int
@@ -65,7 +69,7 @@ class Waiting:
         return max(0, math.ceil(ahead / self.slots)) * self._pace(now)
 
     def _pace(self, now: float) -> float:
-        """Seconds that a request takes: as long as they took lately, or as long as those who speak
+        """Seconds that a turn takes: as long as they took lately, or as long as those who speak
         have been at it, so that a machine that slows down is seen before anybody has finished."""
         began = [job.began for job in self.speaking.values() if job.began is not None]
         at_it = now - sum(began) / len(began) if began else 0.0
@@ -79,8 +83,8 @@ class Waiting:
             self.queue.append(job)
 
     def expired(self, now: float) -> list[Job]:
-        """Takes out those whose time is up; they are never begun."""
-        late = [job for job in self.queue if now >= job.deadline]
+        """Takes out those whose time is up; they are never begun. Who has begun goes on."""
+        late = [job for job in self.queue if now >= job.deadline and not job.paused]
         for job in late:
             self.queue.remove(job)
         return late
@@ -97,6 +101,15 @@ class Waiting:
         self.queue.popleft()
         job.began = now
         self.speaking[job.name] = job
+        return job
+
+    def pause(self, name: str, now: float) -> Job | None:
+        """A piece was spoken and others are left: back to the end of the queue."""
+        job = self.speaking.pop(name, None)
+        if job is not None:
+            self._took(job, now)
+            job.paused = True
+            self.queue.append(job)
         return job
 
     def suspect(self, job: Job) -> bool:
@@ -118,16 +131,23 @@ class Waiting:
         job = self.leave(name)
         if job is not None and not job.micro and job.began is not None:
             self.deaths.pop(job.digest, None)
-            self.mean_seconds += _FORGETTING * (now - job.began - self.mean_seconds)
+            self._took(job, now)
         return job
+
+    def _took(self, job: Job, now: float) -> None:
+        if job.began is not None:
+            self.mean_seconds += _FORGETTING * (now - job.began - self.mean_seconds)
 
     def died(self) -> list[Job]:
         """The child has died: everybody who spoke is out, and remembered. One death counts once for
-        an input, however many spoke it."""
-        out = list(self.speaking.values())
+        an input, however many spoke it. Who was between two pieces is out too, and no suspect: what
+        was to come is lost with the child."""
+        speaking = list(self.speaking.values())
         self.speaking.clear()
-        for digest in dict.fromkeys(job.digest for job in out if not job.micro):
+        for digest in dict.fromkeys(job.digest for job in speaking if not job.micro):
             self.deaths[digest] = self.deaths.pop(digest, 0) + 1
         while len(self.deaths) > _KEPT_SUSPECTS:
             self.deaths.popitem(last=False)
-        return out
+        paused = [job for job in self.queue if job.paused]
+        self.queue = deque(job for job in self.queue if not job.paused)
+        return speaking + paused

@@ -2,6 +2,9 @@
 
 Between two steps speeches come and go. What one says does not depend, in any bit, on who else is
 there (`xtts.slots`), nor on when it came: its chunks are cut by its own codes alone.
+
+A speech of several pieces gives its slot back after each: the caller decides who is next, so that a
+long text does not hold a slot until its end.
 """
 
 from dataclasses import dataclass
@@ -18,13 +21,16 @@ from xtts.voice import Voice
 @dataclass(frozen=True)
 class Said:
     """What a step brought for one speech: chunks of sound; done with the last of them, or `error`
-    in their place."""
+    in their place. paused: a piece has ended, others wait for `go_on`; cut_pieces: how many so far
+    ran to the code limit without a stop code."""
 
     name: str
     chunks: tuple[Tensor, ...] = ()
     done: bool = False
     codes: int = 0
     error: DecodingError | None = None
+    paused: bool = False
+    cut_pieces: int = 0
 
 
 class Crowd:
@@ -37,13 +43,18 @@ class Crowd:
 
     @property
     def busy(self) -> bool:
-        """Whether anybody speaks."""
-        return bool(self._speeches)
+        """Whether a step has something to compute."""
+        return any(not speech.paused for speech in self._speeches.values())
+
+    @property
+    def empty(self) -> bool:
+        """Whether nobody speaks, nor waits to go on."""
+        return not self._speeches
 
     @property
     def free(self) -> int:
-        """How many more may come."""
-        return len(self._slots.utterances) - len(self._speeches)
+        """How many more may speak now."""
+        return self._slots.free
 
     def enter(self, name: str, voice: Voice, ask: Ask) -> None:
         """Begins a speech; its first sound comes with the steps.
@@ -51,10 +62,26 @@ class Crowd:
         Raises NoFreeSlotError, TextError, and DecodingError for a first code that is no number.
         """
         if not self.free:
-            raise NoFreeSlotError(f"All {len(self._speeches)} slots speak. Try again later.")
+            count = len(self._slots.utterances)
+            raise NoFreeSlotError(f"All {count} slots speak. Try again later.")
         speech = Speech(self.model, voice, ask)
         speech.enter(self._slots)
         self._speeches[name] = speech
+
+    def go_on(self, name: str) -> bool:
+        """Begins the next piece of a paused speech; whether there was one.
+
+        Raises NoFreeSlotError, and DecodingError as `enter`: the speech is over then.
+        """
+        speech = self._speeches.get(name)
+        if speech is None or not speech.paused:
+            return False
+        try:
+            speech.enter(self._slots)
+        except DecodingError:
+            self.leave(name)
+            raise
+        return True
 
     def leave(self, name: str) -> bool:
         """Ends a speech in the middle; whether there was one."""
@@ -66,7 +93,8 @@ class Crowd:
     def step(self) -> list[Said]:
         """One more code for everybody, and what is settled by it."""
         self._slots.step()
-        return [self._took(name) for name in list(self._speeches)]
+        speaking = [name for name, speech in self._speeches.items() if not speech.paused]
+        return [self._took(name) for name in speaking]
 
     def _took(self, name: str) -> Said:
         speech = self._speeches[name]
@@ -77,4 +105,7 @@ class Crowd:
             return Said(name, done=True, codes=speech.codes, error=error)
         if speech.done:
             del self._speeches[name]
-        return Said(name, chunks, done=speech.done, codes=speech.codes)
+        return Said(
+            name, chunks, speech.done, speech.codes, paused=speech.paused,
+            cut_pieces=speech.cut_pieces,
+        )  # fmt: skip

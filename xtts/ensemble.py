@@ -48,7 +48,9 @@ class Ensemble:
         self._closing: set[str] = set()
         self._voices: OrderedDict[tuple[str, str], Voice] = OrderedDict()
         self._pending: list[Pending] = []
+        # When each began, later by all that it has paused: `seconds` is time spent speaking.
         self._began: dict[str, float] = {}
+        self._paused: dict[str, float] = {}
         self._other = ThreadPoolExecutor(1, thread_name_prefix="opening")
 
     @property
@@ -65,7 +67,8 @@ class Ensemble:
         """Does what a message asks, as far as that can be done at once."""
         doing = {
             "open": self._open, "close": self._close, "speak": self._speak,
-            "cancel": self._cancel, "listen": self._listen, "forget": self._forget,
+            "go_on": self._go_on, "cancel": self._cancel, "listen": self._listen,
+            "forget": self._forget_voice,
         }  # fmt: skip
         yield from doing[message["do"]](message)
 
@@ -88,7 +91,7 @@ class Ensemble:
     def _close(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         key = message["key"]
         needed = any(one.message.get("key") == key for one in self._pending)
-        if key in self._crowds and (needed or self._crowds[key].busy):
+        if key in self._crowds and (needed or not self._crowds[key].empty):
             self._closing.add(key)
         else:
             self._closing.discard(key)
@@ -115,17 +118,28 @@ class Ensemble:
         self._later(message, standing.voice_of, path, self._where.latents_folder)
         yield from ()
 
-    def _forget(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+    def _forget_voice(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         for known in [known for known in self._voices if known[1] == message["recording"]]:
             del self._voices[known]
         return iter(())
+
+    def _go_on(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+        name = message["id"]
+        try:
+            for crowd in self._crowds.values():
+                if crowd.go_on(name):
+                    self._began[name] += time.perf_counter() - self._paused.pop(name)
+                    return
+        except SotaqueError as error:
+            self._forget(name)
+            yield from self._refused(name, error)
 
     def _cancel(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         name = message["id"]
         waiting = [one for one in self._pending if one.message.get("id") == name]
         self._pending = [one for one in self._pending if one not in waiting]
         left = [crowd.leave(name) for crowd in self._crowds.values()]
-        self._began.pop(name, None)
+        self._forget(name)
         if waiting or any(left):
             yield packed({"say": "cancelled", "id": name})
 
@@ -152,13 +166,24 @@ class Ensemble:
     def _told(self, said: Said) -> Iterator[bytes]:
         for chunk in said.chunks:
             yield packed({"say": "sound", "id": said.name}, pcm16(chunk))
+        if said.paused:
+            self._paused[said.name] = time.perf_counter()
+            yield packed({"say": "paused", "id": said.name})
         if not said.done:
             return
-        seconds = time.perf_counter() - self._began.pop(said.name)
+        seconds = time.perf_counter() - self._began[said.name]
+        self._forget(said.name)
         if said.error is not None:
             yield from self._refused(said.name, said.error)
         else:
-            yield packed({"say": "done", "id": said.name, "codes": said.codes, "seconds": seconds})
+            yield packed({
+                "say": "done", "id": said.name, "codes": said.codes, "seconds": seconds,
+                "cut_pieces": said.cut_pieces,
+            })  # fmt: skip
+
+    def _forget(self, name: str) -> None:
+        self._began.pop(name, None)
+        self._paused.pop(name, None)
 
     def _later(self, message: Mapping[str, Any], function: Any, *given: Any) -> None:
         self._pending.append(Pending(message, self._other.submit(function, *given)))

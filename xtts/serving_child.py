@@ -6,6 +6,8 @@ Frames (`xtts.frames`) on stdin:
     {do: speak, id, key, recording | null, micro, ask: {text, language, seed, …}}
                                                        -> sound …, done | failed | cancelled
                  micro: the service's own word, said as nobody where there is no recording
+                 paused instead, between two pieces of a long text: its slot is free for another
+    {do: go_on, id}                                    the next piece of what has paused
     {do: listen, id, key, recording}                   -> heard | failed
     {do: forget, recording}                            of a voice that was deleted
     {do: cancel, id}                                   -> cancelled, unless it is over

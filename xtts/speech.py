@@ -52,6 +52,7 @@ class Speech:
         self._pieces = [model.tokenizer.encode(piece, ask.language) for piece in pieces]
         self._several = len(self._pieces) > 1
         self.codes = 0
+        self.cut_pieces = 0
         self.slot: int | None = None
 
     def enter(self, slots: Slots) -> None:
@@ -72,8 +73,8 @@ class Speech:
 
     @torch.inference_mode()
     def take(self, slots: Slots) -> list[Tensor]:
-        """The sound that is settled after a step, as float32 on the CPU; enters the next piece when
-        this one is done. Raises DecodingError when the model says what is no number."""
+        """The sound that is settled after a step, as float32 on the CPU; gives the slot back when
+        the piece is done. Raises DecodingError when the model says what is no number."""
         if self._utterance.error is not None:
             raise self._utterance.error
         found = []
@@ -98,8 +99,14 @@ class Speech:
         """Whether every piece was spoken."""
         return self.slot is None and not self._pieces
 
+    @property
+    def paused(self) -> bool:
+        """Whether it stands between two pieces; `enter` begins the next."""
+        return self.slot is None and bool(self._pieces)
+
     def _ended(self, slots: Slots) -> list[Tensor]:
         self.codes += len(self._utterance.codes)
+        self.cut_pieces += not self._utterance.stopped
         self.leave(slots)
         rest = self._tempo.rest()
         if len(rest):
@@ -107,8 +114,6 @@ class Speech:
         found = [self._pushed(chunk) for chunk in self._vocoder.rest()]
         if self._fade is not None:
             found.append(self._fade.end())
-        if self._pieces:
-            self.enter(slots)
         return found
 
     def _pushed(self, chunk: Tensor) -> Tensor:

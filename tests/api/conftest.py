@@ -12,10 +12,11 @@ from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 
 from api.app import build, how_of
+from api.connections import ConnectionLimits
 from api.parts import Parts
+from api.server import server_of
 from api.settings import ApiSettings
 from api.wishes import How, Limits
 from xtts.environment import Environment
@@ -51,7 +52,10 @@ class Running:
 
 @contextlib.contextmanager
 def running(
-    settings: ApiSettings, how: How | None = None, limits: Limits = QUICK
+    settings: ApiSettings,
+    how: How | None = None,
+    limits: Limits = QUICK,
+    connections: ConnectionLimits | None = None,
 ) -> Iterator[Running]:
     """The child dies with the thread that starts it: the server's, which ends here."""
     how = how or How(command=FAKE, look=lambda: NO_GPU, latents=settings.voices_dir / "latents")
@@ -60,15 +64,7 @@ def running(
     with socket.socket(proto=socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            ws="none",
-            timeout_graceful_shutdown=2,
-            timeout_keep_alive=75,
-        )
-        server = uvicorn.Server(config)
+        server = server_of(app, connections)
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
         address = f"http://127.0.0.1:{port}"

@@ -1,7 +1,8 @@
 """A speaking child without a model and without torch: the real loop and the real frames.
 
 The text of a request says what happens, at its third step. Anything else is "spoken": a chunk of
-20 ms for each character, one a step; its samples are made from text and seed.
+20 ms for each character, one a step; its samples are made from text and seed. A piece has PIECE
+characters.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from xtts.frames import packed
 CHUNK = 480
 # What a step takes, in seconds.
 STEP = float(os.environ.get("FAKE_STEP", "0.002"))
+PIECE = int(os.environ.get("FAKE_PIECE", "250"))
 CUFFT = "cuFFT error: CUFFT_INVALID_SIZE"
 
 
@@ -50,10 +52,12 @@ class FakeEnsemble:
         self._speeches: dict[str, tuple[str, int, int]] = {}
         self._slots = arguments.slots
         self._mute = set[str]()
+        self._paused = set[str]()
+        self._backend = arguments.backend
 
     @property
     def busy(self) -> bool:
-        return bool(self._speeches)
+        return len(self._speeches) > len(self._paused)
 
     @property
     def waiting(self) -> bool:
@@ -62,36 +66,52 @@ class FakeEnsemble:
     def take(self, message: Mapping[str, Any], _body: bytes) -> Iterator[bytes]:
         name = message.get("id", "")
         if message["do"] == "open":
-            voice = message["voice"]["name"]
-            if "bad" in voice:
-                reason = f"{Path('/secret') / voice} is damaged."
-                yield packed({"say": "failed", "id": name, "reason_code": "refused",
-                              "reason": reason})  # fmt: skip
-                return
-            if is_deadly(voice):
-                os.kill(os.getpid(), signal.SIGSEGV)
-            if "mute" in voice:
-                self._mute.add(message["key"])
-            yield packed({"say": "opened", "id": name, "licence": "free", "languages": ["en", "pt"],
-                          "sha256": sha_of(voice), "own_voice": "mute" not in voice,
-                          "precision": "fp32"})  # fmt: skip
+            yield from self._open(name, message)
         elif message["do"] == "speak":
-            assert len(self._speeches) < self._slots
+            assert len(self._speeches) - len(self._paused) < self._slots
             if message["key"] in self._mute and not (message["micro"] or message["recording"]):
                 yield packed({"say": "failed", "id": name, "reason_code": "no_reference",
                               "reason": "It holds no recording of its own."})  # fmt: skip
                 return
             self._speeches[name] = (message["ask"]["text"], message["ask"]["seed"], 0)
+        elif message["do"] == "go_on":
+            self._paused.discard(name)
+            assert len(self._speeches) - len(self._paused) <= self._slots
         elif message["do"] == "cancel":
+            self._paused.discard(name)
             if self._speeches.pop(name, None):
                 yield packed({"say": "cancelled", "id": name})
         elif message["do"] == "listen":
             yield packed({"say": "heard", "id": name})
 
+    def _open(self, name: str, message: Mapping[str, Any]) -> Iterator[bytes]:
+        voice = message["voice"]["name"]
+        if "bad" in voice:
+            reason = f"{Path('/secret') / voice} is damaged."
+            yield packed({"say": "failed", "id": name, "reason_code": "refused",
+                          "reason": reason})  # fmt: skip
+            return
+        if is_deadly(voice):
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if "mute" in voice:
+            self._mute.add(message["key"])
+        yield packed({"say": "opened", "id": name, "licence": "free", "languages": ["en", "pt"],
+                      "sha256": sha_of(voice), "own_voice": "mute" not in voice,
+                      "precision": "fp32", "placed": self._placed()})  # fmt: skip
+
+    def _placed(self) -> dict[str, str]:
+        if self._backend != "onnx":
+            return {}
+        return {"device": "cpu", "execution_provider": "CPUExecutionProvider",
+                "requested_provider": "CPUExecutionProvider", "message": "",
+                "reason_code": ""}  # fmt: skip
+
     def step(self) -> Iterator[bytes]:
-        if self._speeches:
+        if self.busy:
             time.sleep(STEP)
         for name, (text, seed, number) in list(self._speeches.items()):
+            if name in self._paused:
+                continue
             if number == 2:
                 yield from self._do(name, text)
             if name not in self._speeches:
@@ -100,7 +120,11 @@ class FakeEnsemble:
             self._speeches[name] = (text, seed, number + 1)
             if number + 1 >= len(text):
                 del self._speeches[name]
-                yield packed({"say": "done", "id": name, "codes": number + 1, "seconds": STEP})
+                yield packed({"say": "done", "id": name, "codes": number + 1, "seconds": STEP,
+                              "cut_pieces": int(text.startswith("!limit"))})  # fmt: skip
+            elif (number + 1) % PIECE == 0:
+                self._paused.add(name)
+                yield packed({"say": "paused", "id": name})
 
     def _do(self, name: str, text: str) -> Iterator[bytes]:
         word, _, rest = text.partition(" ")

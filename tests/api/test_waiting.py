@@ -60,6 +60,46 @@ def test_expired_jobs_are_dropped_before_they_begin() -> None:
     assert (found := waiting.next(5.0)) and found.name == "b"
 
 
+def test_the_next_piece_waits_behind_those_who_came_meanwhile() -> None:
+    """Nobody waits for a whole text; whoever has begun is not dropped for his first deadline."""
+    waiting = Waiting(slots=1, most=5, mean_seconds=1.0)
+    for name in ("long", "short", "other"):
+        waiting.enter(job(name, deadline=5.0))
+    order = []
+    for now in (0.0, 1.0, 2.0, 3.0, 4.0):
+        found = waiting.next(now)
+        assert found is not None
+        order.append(found.name)
+        if found.name == "long":
+            waiting.pause("long", now + 0.9)
+        else:
+            waiting.said(found.name, now + 0.9)
+    assert order == ["long", "short", "other", "long", "long"]
+    assert waiting.expired(9.0) == [] and [one.name for one in waiting.queue] == ["long"]
+
+
+def test_the_wait_is_counted_in_pieces() -> None:
+    waiting = Waiting(slots=1, most=5, mean_seconds=2.0)
+    waiting.enter(job("long"))
+    waiting.next(0.0)
+    for now in range(2, 40, 2):
+        waiting.pause("long", float(now))
+        waiting.next(float(now))
+    assert waiting.expected_wait(38.0) == 2.0
+
+
+def test_who_was_between_two_pieces_is_out_and_no_suspect_when_the_child_dies() -> None:
+    waiting = Waiting(slots=1, most=5)
+    for name in ("long", "killer", "fresh"):
+        waiting.enter(job(name))
+    waiting.next(0.0)
+    waiting.pause("long", 1.0)
+    waiting.next(1.0)
+    assert [one.name for one in waiting.died()] == ["killer", "long"]
+    assert waiting.deaths == {"killer": 1}
+    assert [one.name for one in waiting.queue] == ["fresh"]
+
+
 def test_two_deaths_are_refused_and_one_is_forgiven_by_speaking() -> None:
     waiting = Waiting(slots=2, most=5)
     for number in (1, 2):
@@ -127,12 +167,15 @@ def test_nobody_is_lost_whatever_happens(slots: int, most: int, seed: int) -> No
     waiting, inside, now = Waiting(slots, most), set[str](), 0.0
     for number in range(120):
         now += draw.random()
-        kind = draw.choice(["come", "come", "next", "said", "leave", "expire", "die"])
+        kind = draw.choice(["come", "come", "next", "pause", "said", "leave", "expire", "die"])
         if kind == "come" and waiting.refused(str(number % 7), now, now + 5) is None:
             waiting.enter(job(f"j{number}", at=now, deadline=now + 5, digest=str(number % 7)))
             inside.add(f"j{number}")
         elif kind == "next":
             waiting.next(now)
+        elif kind == "pause" and waiting.speaking:
+            waiting.pause(draw.choice(sorted(waiting.speaking)), now)
+            assert waiting.next(now) is not None or waiting.speaking or waiting.queue
         elif kind in ("said", "leave") and inside:
             name = draw.choice(sorted(inside))
             if kind == "said" and name not in waiting.speaking:
@@ -144,5 +187,5 @@ def test_nobody_is_lost_whatever_happens(slots: int, most: int, seed: int) -> No
             inside -= {one.name for one in waiting.expired(now)}
         elif kind == "die":
             inside -= {one.name for one in waiting.died()}
-        assert len(waiting.speaking) <= slots and len(waiting.queue) <= most
+        assert len(waiting.speaking) <= slots and len(waiting.queue) <= most + slots
         assert inside == {one.name for one in waiting.queue} | set(waiting.speaking)

@@ -102,6 +102,35 @@ def test_who_is_cancelled_says_no_more(talk: Talk) -> None:
     assert talk.until("cancelled", "c")["say"] == "cancelled"
 
 
+def test_a_long_text_pauses_between_its_pieces(talk: Talk) -> None:
+    """Its slots go to others meanwhile; nothing of it is computed until it is told to go on."""
+    text = "one more sentence that is rather long, with words in it. " * 12
+    talk.say("long", "a", text=text, max_codes=8)
+    found, pauses = talk.until("paused", "long"), 0
+    assert found["say"] == "paused"
+    for name in ("x", "y", "z"):  # as many as there are slots
+        talk.say(name, "a")
+    pcm: dict[str, bytes] = {}
+    assert {next_done(talk, pcm)["id"] for _ in range(3)} == {"x", "y", "z"}
+    assert "long" not in pcm
+    while found["say"] == "paused":
+        pauses += 1
+        talk.send(do="go_on", id="long")
+        found = next_done(talk, pcm)
+    assert found["say"] == "done" and 1 < found["cut_pieces"] <= pauses + 1
+
+
+def test_who_is_cancelled_between_two_pieces_is_gone(talk: Talk) -> None:
+    text = "one more sentence that is rather long, with words in it. " * 12
+    talk.say("left", "a", text=text, max_codes=8)
+    assert talk.until("paused", "left")["say"] == "paused"
+    talk.send(do="cancel", id="left")
+    talk.send(do="go_on", id="left")
+    assert talk.until("cancelled", "left")["say"] == "cancelled"
+    talk.say("next", "a", max_codes=8)
+    assert next_done(talk, {})["id"] == "next"
+
+
 def test_a_refusal_is_an_answer(talk: Talk) -> None:
     talk.say("r", "a", text="…!")
     found = talk.until("done", "r")

@@ -25,6 +25,8 @@ def spoken(crowd: Crowd) -> dict[str, Tensor]:
         for said in crowd.step():
             assert said.error is None
             found.setdefault(said.name, []).extend(said.chunks)
+            if said.paused:
+                crowd.go_on(said.name)
     return {name: torch.cat(chunks) for name, chunks in found.items()}
 
 
@@ -43,6 +45,37 @@ def test_a_crowd_says_what_a_stream_says(base_folder) -> None:
     assert torch.allclose(found["one"], pulled, atol=1e-4)
     usual = synthesis.speak(made, whose, "hello", "en", seed=1, max_codes=15)
     assert len(found["two"]) == pytest.approx(len(usual) / 2, abs=2048)
+
+
+def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(base_folder) -> None:
+    """One slot: a short speech is spoken between two pieces of a long one, which is the same to the
+    bit as alone. Pieces that ran to the code limit are counted."""
+    made = model.load(base_folder)
+    noise = torch.randn(22_050, generator=torch.Generator().manual_seed(1)) * 0.1
+    whose = voice.from_reference(made, noise)
+    crowd = Crowd(made, 1)
+    crowd.enter("long", whose, Ask(TEXT, "en", seed=4, max_codes=8))
+    alone = spoken(crowd)["long"]
+    crowd.enter("long", whose, Ask(TEXT, "en", seed=4, max_codes=8))
+    chunks: list[Tensor] = []
+    order: list[str] = []
+    while not crowd.empty:
+        for said in crowd.step():
+            if said.name == "long":
+                chunks += said.chunks
+            if said.done or said.paused:
+                order.append(said.name)
+            if said.done and said.name == "long":
+                pieces = len(made.tokenizer.split(TEXT, "en"))
+                assert 1 < said.cut_pieces <= pieces
+            if said.paused and len(order) == 1:
+                assert not crowd.busy and crowd.free == 1 and not crowd.empty
+                crowd.enter("short", whose, Ask("hello", "en", seed=1, max_codes=8))
+            elif said.paused or (said.name == "short" and said.done):
+                crowd.go_on("long")
+    assert order[:3] == ["long", "short", "long"]
+    assert torch.equal(torch.cat(chunks), alone)
+    assert not crowd.go_on("long")
 
 
 def test_the_likeliest_code_does_not_depend_on_the_seed(base_folder) -> None:

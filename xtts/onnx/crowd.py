@@ -22,16 +22,22 @@ class OnnxCrowd:
         self.model = model
         self._count = count
         self._speeches: dict[str, OnnxSpeech] = {}
+        self._paused: set[str] = set()
 
     @property
     def busy(self) -> bool:
-        """Whether anybody speaks."""
-        return bool(self._speeches)
+        """Whether a step has something to compute."""
+        return len(self._speeches) > len(self._paused)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nobody speaks, nor waits to go on."""
+        return not self._speeches
 
     @property
     def free(self) -> int:
-        """How many more may come."""
-        return self._count - len(self._speeches)
+        """How many more may speak now."""
+        return self._count - len(self._speeches) + len(self._paused)
 
     def enter(self, name: str, voice: OnnxLatents, ask: Ask) -> None:
         """Begins a speech; its first sound comes with the steps.
@@ -44,13 +50,26 @@ class OnnxCrowd:
         manner = Manner(rules, ask.seed, ask.speed, ask.max_codes)
         self._speeches[name] = OnnxSpeech(self.model, voice, ask.text, ask.language, manner)
 
+    def go_on(self, name: str) -> bool:
+        """Begins the next piece of a paused speech; whether there was one.
+
+        Raises NoFreeSlotError.
+        """
+        if name not in self._paused:
+            return False
+        if not self.free:
+            raise NoFreeSlotError(f"All {self._count} slots speak. Try again later.")
+        self._paused.discard(name)
+        return True
+
     def leave(self, name: str) -> bool:
         """Ends a speech in the middle; whether there was one."""
+        self._paused.discard(name)
         return self._speeches.pop(name, None) is not None
 
     def step(self) -> list[Said]:
         """One more code for everybody, and what is settled by it."""
-        return [self._took(name) for name in list(self._speeches)]
+        return [self._took(name) for name in list(self._speeches) if name not in self._paused]
 
     def _took(self, name: str) -> Said:
         speech = self._speeches[name]
@@ -61,4 +80,9 @@ class OnnxCrowd:
             return Said(name, done=True, codes=speech.codes, error=DecodingError(str(error)))
         if speech.done:
             del self._speeches[name]
-        return Said(name, chunks, done=speech.done, codes=speech.codes)
+        elif speech.paused:
+            self._paused.add(name)
+        return Said(
+            name, chunks, speech.done, speech.codes, paused=speech.paused,
+            cut_pieces=speech.cut_pieces,
+        )  # fmt: skip

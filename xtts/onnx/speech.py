@@ -55,11 +55,17 @@ class OnnxSpeech:
         self._several = len(self._pieces) > 1
         self._piece: _Piece | None = None
         self.codes = 0
+        self.cut_pieces = 0
 
     @property
     def done(self) -> bool:
         """Whether every piece was spoken."""
         return self._piece is None and not self._pieces
+
+    @property
+    def paused(self) -> bool:
+        """Whether it stands between two pieces; `step` begins the next."""
+        return self._piece is None and bool(self._pieces)
 
     def step(self) -> list[Array]:
         """Says one more code; returns the sound that is settled then, float32 at 24,000 Hz.
@@ -74,6 +80,7 @@ class OnnxSpeech:
         if self._piece.done:
             found += self._piece.end()
             self.codes += len(self._piece.said)
+            self.cut_pieces += not self._piece.stopped
             self._piece = None
         return [chunk for chunk in found if len(chunk)]
 
@@ -94,7 +101,7 @@ class _Piece:
         self._limit = min(manner.max_codes or shape.max_codes, shape.max_codes)
         self._seen = np.zeros(shape.audio_ids, bool)
         self._seen[[PLACEHOLDER_ID, shape.audio_start]] = True
-        self._stopped = False
+        self.stopped = False
         self.said: list[int] = []
         self._tempo = Tempo(manner.speed)
         self._vocoder = OnnxChunks(model.vocoder, voice.speaker, model.most_samples)
@@ -104,7 +111,7 @@ class _Piece:
 
     @property
     def done(self) -> bool:
-        return self._stopped or len(self.said) >= self._limit
+        return self.stopped or len(self.said) >= self._limit
 
     def begin(self, ids: list[int], random: np.random.Generator, several: bool) -> list[Array]:
         self._fade = Fade() if several else None
@@ -117,8 +124,8 @@ class _Piece:
 
     def _take(self, latent: Array, logits: Array, random: np.random.Generator) -> list[Array]:
         code = choose(logits, self._seen, self._rules, random)
-        self._stopped = code == self._model.config.gpt.audio_stop
-        if not self._stopped:
+        self.stopped = code == self._model.config.gpt.audio_stop
+        if not self.stopped:
             self.said.append(code)
             self._seen[code] = True
         self._vocoder.add(self._tempo.add(latent))

@@ -1,0 +1,128 @@
+"""SIGTERM to a real process: `docker stop` kills ten seconds later."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+TEN_SECONDS = 10.0
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def process(*command: str, port: int, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Ready to speak. Its log is in `folder`."""
+    with (
+        (folder / "log").open("w") as log,
+        subprocess.Popen(
+            (sys.executable, "-m", *command), stdout=log, stderr=subprocess.STDOUT, text=True
+        ) as found,
+    ):
+        try:
+            end = time.monotonic() + 120
+            while not ready(port):
+                assert found.poll() is None and time.monotonic() < end, (folder / "log").read_text()
+                time.sleep(0.1)
+            yield found
+        finally:
+            found.kill()
+
+
+def ready(port: int) -> bool:
+    try:
+        answer = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=5, trust_env=False)
+    except httpx.HTTPError:
+        return False
+    return answer.status_code == 200
+
+
+def open_page(port: int) -> socket.socket:
+    found = socket.create_connection(("127.0.0.1", port), timeout=30)
+    found.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert found.recv(64).startswith(b"HTTP/1.1 200")
+    return found
+
+
+def seconds_to_end(service: subprocess.Popen[str]) -> float:
+    started = time.monotonic()
+    service.send_signal(signal.SIGTERM)
+    service.wait(60)
+    return time.monotonic() - started
+
+
+def test_open_pages_do_not_hold_the_end_and_who_waits_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three pages, one who speaks for longer than there is time, and two who wait for his slot."""
+    monkeypatch.setenv("FAKE_STEP", "0.05")
+    port = free_port()
+    answers: list[httpx.Response] = []
+
+    def ask(text: str, form: str) -> None:
+        url = f"http://127.0.0.1:{port}/v1/audio/speech"
+        body = {"input": text, "response_format": form}
+        with contextlib.suppress(httpx.RemoteProtocolError):  # a stream is cut
+            answers.append(httpx.post(url, json=body, timeout=60, trust_env=False))
+
+    command = ("tests.api.stopped_service", str(tmp_path), str(port), "1")
+    with process(*command, port=port, folder=tmp_path) as service:
+        asking = [threading.Thread(target=ask, args=("s" * 2_000, form)) for form in ("pcm", "wav")]
+        asking += [threading.Thread(target=ask, args=("w" * 20, "wav"))]
+        for one in asking:
+            one.start()
+            time.sleep(0.3)
+        with contextlib.ExitStack() as pages:
+            for _ in range(3):
+                pages.enter_context(open_page(port))
+            seconds = seconds_to_end(service)
+        for one in asking:
+            one.join()
+    print(f"ended after {seconds:.1f} s")
+    log = (tmp_path / "log").read_text()
+    assert seconds < TEN_SECONDS and "Traceback" not in log, log
+    assert len(answers) == 2
+    for answer in answers:
+        assert (answer.status_code, answer.json()["code"]) == (503, "closing")
+        assert int(answer.headers["retry-after"]) >= 1
+
+
+def test_with_nothing_but_open_pages_it_ends_at_once(tmp_path: Path) -> None:
+    port = free_port()
+    command = ("tests.api.stopped_service", str(tmp_path), str(port), "1")
+    with process(*command, port=port, folder=tmp_path) as service, contextlib.ExitStack() as pages:
+        for _ in range(3):
+            pages.enter_context(open_page(port))
+        assert seconds_to_end(service) < 5
+
+
+@pytest.mark.slow
+def test_docker_stops_ten_seconds_hold_with_three_open_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`python -m api` as it is, with the voice in the package."""
+    port = free_port()
+    monkeypatch.setenv("OUTPUT_DIR", str(tmp_path / "output"))
+    monkeypatch.setenv("VOICES_DIR", str(tmp_path / "voices"))
+    monkeypatch.setenv("API_PORT", str(port))
+    with process("api", port=port, folder=tmp_path) as service, contextlib.ExitStack() as pages:
+        for _ in range(3):
+            pages.enter_context(open_page(port))
+        seconds = seconds_to_end(service)
+        print(f"ended after {seconds:.1f} s")
+        assert seconds < TEN_SECONDS and service.returncode in (0, -signal.SIGTERM)
+    assert not os.path.exists(f"/proc/{service.pid}")
