@@ -133,9 +133,9 @@ def _last_word(answers: BinaryIO, error: Exception, device: str) -> int:
     if told is None:
         frames_of = traceback.extract_tb(error.__traceback__)
         for frame in frames_of:
-            print(f"  {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
-        where = f" in {Path(frames_of[-1].filename).name}:{frames_of[-1].lineno}"
-        print(f"{type(error).__name__}{where}", file=sys.stderr)
+            sys.stderr.write(f"  {frame.filename}:{frame.lineno} in {frame.name}\n")
+        place = f"{Path(frames_of[-1].filename).name}:{frames_of[-1].lineno}"
+        sys.stderr.write(f"{type(error).__name__} in {place}\n")
         return 1
     answers.write(frames.packed({"say": "fault", **told}))
     answers.flush()

@@ -56,7 +56,7 @@ class TextError(SotaqueError):
 
 @dataclass(frozen=True)
 class Piece:
-    """What is said at once. text: as it is read, in words or phones; ids: without START and STOP."""
+    """What is said at once. text: as it is read, in words or phones; ids: no START, no STOP."""
 
     text: str
     ids: list[int]
@@ -232,8 +232,8 @@ class Tokenizer:
         except Exception as error:
             word = self._culprit(text.split(), short)
             raise TextError(
-                f"{_shown(word)} cannot be read in language {short} ({type(error).__name__}). Write "
-                "it in words."
+                f"{_shown(word)} cannot be read in language {short} ({type(error).__name__}). "
+                "Write it in words."
             ) from error
 
     def _normalised(self, text: str, short: str) -> str:

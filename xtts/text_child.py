@@ -3,7 +3,7 @@
 Lines of JSON on stdin, one answer each on stdout:
     {"load": FOLDER}                              -> {"loaded": true}
     {"read": TEXT, "language": L, "folder": FOLDER} -> {"pieces": [[id, …], …]}
-or {"refused": SENTENCE}. A text may take `CPU_SECONDS`; a parent that waits longer ends the process.
+or {"refused": SENTENCE}. A text may take `CPU_SECONDS`; after more, the parent ends the process.
 Nothing of a text is ever printed.
 """
 

@@ -65,7 +65,9 @@ class TextWorker:
         except TimeoutError:
             raise TextError(TOO_LONG) from None
         except EOFError:
-            raise TextError("This text ended the process that reads texts. Write it simpler.") from None
+            raise TextError(
+                "This text ended the process that reads texts. Write it simpler."
+            ) from None
         if "refused" in answer:
             raise TextError(answer["refused"])
         found: list[list[int]] = answer["pieces"]

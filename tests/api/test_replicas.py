@@ -27,8 +27,8 @@ def replicas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[
 
 
 class Proxy(ThreadingHTTPServer):
-    """In turns; the next one where one is gone. Whatever was sent to one is sent to no other: it may
-    be what ends the process there."""
+    """In turns; the next one where one is gone. What was sent to one is sent to no other: it may be
+    what ends the process there."""
 
     daemon_threads = True
 

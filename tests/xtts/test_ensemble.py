@@ -12,6 +12,7 @@ from xtts.ensemble import Ensemble
 from xtts.stage import Computing
 from xtts.text import TextError
 
+
 class Written:
     """Reads every text, in this process."""
 

@@ -27,12 +27,21 @@ ODD = """
         print(json.dumps({"pieces": [[1, 2]]} if word else {"loaded": True}), flush=True)
 """
 NUMBERED = {
-    "hi": "मेरे पास 12.5 और 2nd किताबें हैं", "cs": "dnes je 2. a 1234567 lidí", "es": "tengo 1.234.567,89 y 2º",
-    "it": "sono 123456789012345678901234 e 3°", "pt": "são 10,5 e 2ª", "pl": "jest 12345 i 2nd",
-    "tr": "saat 14:30. 3üncü 99999999999999", "ru": "их 2-й и 1234567890123456789", "ar": "عندي 25 كتاب 2ث",
-    "ko": "12.5 초 2번째 123456789012345678", "de": "Am 3. Mai 2024 um 18:30", "fr": "le 1er à 18h30, 12,50 €",
-    "nl": "de 2e van 1.000.000", "hu": "a 3. és 12,5",
-}  # fmt: skip
+    "hi": "मेरे पास 12.5 और 2nd किताबें हैं",
+    "cs": "dnes je 2. a 1234567 lidí",
+    "es": "tengo 1.234.567,89 y 2º",
+    "it": "sono 123456789012345678901234 e 3°",
+    "pt": "são 10,5 e 2ª",
+    "pl": "jest 12345 i 2nd",
+    "tr": "saat 14:30. 3üncü 99999999999999",
+    "ru": "их 2-й и 1234567890123456789",
+    "ar": "عندي 25 كتاب 2ث",
+    "ko": "12.5 초 2번째 123456789012345678",
+    "de": "Am 3. Mai 2024 um 18:30",
+    "fr": "le 1er à 18h30, 12,50 €",
+    "nl": "de 2e van 1.000.000",
+    "hu": "a 3. és 12,5",
+}
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +110,11 @@ def test_a_text_that_takes_too_long_is_refused_by_the_child_itself(folder: Path)
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("hang", "too long to be read"), ("crash", "ended the process"), ("garble", "ended the process")],
+    [
+        ("hang", "too long to be read"),
+        ("crash", "ended the process"),
+        ("garble", "ended the process"),
+    ],
 )
 def test_what_a_text_does_to_its_process_is_a_refusal_and_the_next_is_read(
     odd: TextWorker, text: str, told: str
@@ -119,7 +132,7 @@ def test_what_a_text_does_to_its_process_is_a_refusal_and_the_next_is_read(
 def test_a_folder_that_cannot_be_read_is_told_when_it_is_opened(
     worker: TextWorker, tmp_path: Path
 ) -> None:
-    with pytest.raises(SotaqueError, match="config.json is missing"):
+    with pytest.raises(SotaqueError, match=r"config\.json is missing"):
         worker.open(tmp_path)
 
 
