@@ -1,7 +1,7 @@
 """Texts that hurt: whatever is in one, the speaking process and everybody else go on.
 
-The real child with a tiny model of all languages; nothing that it says is listened to. Slow: what is
-timed wants the machine to itself.
+The real child with a tiny model of all languages; nothing that it says is listened to. Slow:
+what is timed wants the machine to itself.
 """
 
 import json
