@@ -215,7 +215,9 @@ class Engine:
     def lost(self, why: WorkerFailed) -> None:
         """The child is gone: whoever spoke is told; whoever waits goes on waiting."""
         now, device = time.monotonic(), self.place.device if self.place else "cpu"
-        self.happened = self.happened.died(device, str(why), why.reason_code, now)
+        self.happened = self.happened.died(
+            device, str(why), why.reason_code, now, of_device=why.of_device
+        )
         self.openings.died(device, why.reason_code, alone=not self.waiting.speaking)
         self.child = self.standing = None
         self.last_spoken = None

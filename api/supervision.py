@@ -41,10 +41,13 @@ class Happened:
     last_code: str = ""
     restarts: int = 0
 
-    def died(self, device: str, reason: str, code: str, now: float) -> "Happened":
-        """A child has died; deaths on a GPU that are ten minutes old count no more."""
+    def died(
+        self, device: str, reason: str, code: str, now: float, *, of_device: bool = True
+    ) -> "Happened":
+        """A child has died; deaths on a GPU that are ten minutes old count no more. of_device: the
+        GPU may be the reason; an error of ours in a process that computes there is not its own."""
         deaths = tuple(at for at in self.gpu_deaths if now - at < WINDOW_SECONDS)
-        if device != "cpu":
+        if device != "cpu" and of_device:
             deaths += (now,)
         return replace(
             self, gpu_deaths=deaths, in_a_row=self.in_a_row + 1, last=reason, last_code=code,

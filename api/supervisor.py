@@ -127,7 +127,10 @@ class Supervisor:
                 elif header["say"] != "alive":
                     self.engine.heard(header, body)
         except (FrameError, KeyError, TypeError) as error:
-            self._fault = WorkerFailed("garbled", f"It said what nobody understands ({error}).")
+            self._fault = WorkerFailed(
+                "garbled", f"It said what nobody understands ({type(error).__name__}).",
+                of_device=False,
+            )  # fmt: skip
 
     async def _open(self) -> None:
         """The wanted voice; where it cannot be opened, the one in the package, with the reason."""

@@ -19,6 +19,18 @@ from xtts.vocoder import SpeakerEncoder, Vocoder, new_dvae
 
 LANGUAGES = ("en", "pt")
 CHARACTERS = "!'(),-./:;?abcdefghijklmnopqrstuvwxyzàáâãçéêíóôõúü"
+# What XTTS-v2 speaks, and the scripts in which it reads them; Chinese, Japanese and Korean are read
+# in Latin letters.
+ALL_LANGUAGES = (
+    "en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl", "cs", "ar", "zh-cn", "hu", "ko",
+    "ja", "hi",
+)  # fmt: skip
+ALL_CHARACTERS = "".join(
+    chr(code)
+    for first, last in ((0x21, 0x7E), (0xA1, 0x17F), (0x400, 0x45F), (0x600, 0x660), (0x900, 0x980))
+    for code in range(first, last + 1)
+    if not chr(code).isspace()
+)
 MERGES = ("t h", "i n", "th e", "a n", "e r", "o u")
 NUM_CODES = 64
 SMALL_VOCODER = VocoderShape(
@@ -44,25 +56,33 @@ def tiny_base(
     heads: int = 2,
     coqui_vocoder: bool = False,
     seed: int = 0,
+    languages: tuple[str, ...] = LANGUAGES,
+    characters: str = CHARACTERS,
 ) -> Path:
     """Writes a base model folder and returns it; built once per process for the same sizes.
 
     coqui_vocoder: vocoder and speaker encoder at the sizes that Coqui hard-codes (30 M values),
     under all the names of a published file.
     """
-    source = _built(layers, width, heads, coqui_vocoder, seed)
+    source = _built(layers, width, heads, coqui_vocoder, seed, languages, characters)
     shutil.copytree(source.name, folder, dirs_exist_ok=True)
     return folder
 
 
 @cache
 def _built(
-    layers: int, width: int, heads: int, coqui_vocoder: bool, seed: int
+    layers: int,
+    width: int,
+    heads: int,
+    coqui_vocoder: bool,
+    seed: int,
+    languages: tuple[str, ...],
+    characters: str,
 ) -> "TemporaryDirectory[str]":
     kept = TemporaryDirectory(prefix="tiny-base-")
     folder = Path(kept.name)
-    write_vocabulary(folder / "vocab.json")
-    config = _config(layers, width, heads, coqui_vocoder)
+    write_vocabulary(folder / "vocab.json", languages, characters)
+    config = _config(layers, width, heads, coqui_vocoder) | {"languages": list(languages)}
     (folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
     read = ModelConfig.read(folder)
     with torch.random.fork_rng(devices=[]):
@@ -79,21 +99,23 @@ def _built(
     return kept
 
 
-def write_vocabulary(path: Path) -> None:
+def write_vocabulary(
+    path: Path, languages: tuple[str, ...] = LANGUAGES, characters: str = CHARACTERS
+) -> None:
     """A small BPE vocabulary whose special tokens stand as in XTTS-v2's."""
     from tokenizers import Tokenizer
     from tokenizers.models import BPE
     from tokenizers.pre_tokenizers import Whitespace
 
-    languages = [f"[{language}]" for language in LANGUAGES]
+    markers = [f"[{language}]" for language in languages]
     special = ["[STOP]", "[UNK]", "[SPACE]"]
     merged = [merge.replace(" ", "") for merge in MERGES]
-    tokens = [*special, *CHARACTERS, *merged, *languages, "[START]"]
+    tokens = [*special, *characters, *merged, *markers, "[START]"]
     pairs: list[Any] = [tuple(merge.split()) for merge in MERGES]
     vocabulary = {token: number for number, token in enumerate(tokens)}
     tokenizer = Tokenizer(BPE(vocabulary, pairs, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = Whitespace()
-    tokenizer.add_special_tokens([*special, *languages, "[START]"])
+    tokenizer.add_special_tokens([*special, *markers, "[START]"])
     tokenizer.save(str(path))
 
 

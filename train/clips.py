@@ -151,7 +151,7 @@ def _tokenised(entry: Entry, tokenizer: Tokenizer) -> tuple[list[int], str, str]
         return [], "an empty text", "what is spoken in the clip"
     try:
         unknown = tokenizer.unknown(entry.text, entry.language)
-        tokens = tokenizer.encode(entry.text, entry.language)
+        tokens = [] if unknown else tokenizer.encode(entry.text, entry.language)
     except TextError as error:
         if isinstance(error.__cause__, ImportError):
             raise

@@ -24,6 +24,9 @@ from xtts.sizes import (
 )
 
 T = TypeVar("T")
+# What a model says in one piece where its config.json does not tell, by its front-end: the embedded
+# voice's folders and bundles told nothing at first. Others keep to the language's characters.
+PIECE_TOKENS = {"cmu_phones": 50}
 CPML = "CPML-1.0.0 (non-commercial, model and outputs)"
 
 
@@ -40,6 +43,7 @@ class _Own:
     speaker_encoder: SpeakerEncoderShape = field(default_factory=SpeakerEncoderShape)
     dvae: DVAEShape | None = None
     text_frontend: str = "coqui"
+    piece_tokens: int | None = None
     stop_input_trained: bool = False
     training: TrainingAdvice = field(default_factory=TrainingAdvice)
     licence: str = CPML
@@ -48,7 +52,8 @@ class _Own:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Everything about a model that is not a weight."""
+    """Everything about a model that is not a weight. piece_tokens: the most text ids that it says
+    in one piece (`xtts.text`); None is as many as it has places for."""
 
     gpt: GPTShape
     vocoder: VocoderShape
@@ -59,6 +64,7 @@ class ModelConfig:
     training: TrainingAdvice
     languages: tuple[str, ...]
     text_frontend: str
+    piece_tokens: int | None
     stop_input_trained: bool
     licence: str
     weights: str
@@ -92,6 +98,7 @@ class ModelConfig:
             training=own.training,
             languages=tuple(config.get("languages") or ("en",)),
             text_frontend=own.text_frontend,
+            piece_tokens=own.piece_tokens or PIECE_TOKENS.get(own.text_frontend),
             stop_input_trained=own.stop_input_trained,
             licence=own.licence,
             weights=own.weights,

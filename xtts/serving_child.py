@@ -19,8 +19,10 @@ parent's death. Other libraries' prints go to stderr.
 import argparse
 import os
 import queue
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -127,10 +129,17 @@ def _pump(
 
 
 def _last_word(answers: BinaryIO, error: Exception, device: str) -> int:
-    """Tells a fault of the device and ends with its code; any other error is a crash."""
+    """Tells a fault of the device and ends with its code; any other error is a crash, of which only
+    kind and place are told: its message may quote a caller's text, and the last line on stderr
+    stands in the service's status and log."""
     told = answer_of(error, device)
     if told is None:
-        raise error
+        frames_of = traceback.extract_tb(error.__traceback__)
+        for frame in frames_of:
+            sys.stderr.write(f"  {frame.filename}:{frame.lineno} in {frame.name}\n")
+        place = f"{Path(frames_of[-1].filename).name}:{frames_of[-1].lineno}"
+        sys.stderr.write(f"{type(error).__name__} in {place}\n")
+        return 1
     answers.write(frames.packed({"say": "fault", **told}))
     answers.flush()
     return error.exit_code if isinstance(error, SotaqueError) else GpuLost.exit_code

@@ -4,6 +4,7 @@ The same as `xtts.synthesis.stream`, turned round: there the sound is pulled, he
 crowd pushes a latent in, and what is settled comes out.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,13 +18,15 @@ from xtts.sizes import Decoding
 from xtts.slots import Slots
 from xtts.synthesis import checked
 from xtts.tempo import Tempo
+from xtts.text import Tokenizer
 from xtts.voice import Voice
 
 
 @dataclass(frozen=True)
 class Ask:
     """What is to be spoken. temperature: None is the model's own, 0 the likeliest code each time;
-    max_codes: the most that each piece may take."""
+    max_codes: the most that each piece may take; pieces: the ids of the text, where another process
+    has read it."""
 
     text: str
     language: str
@@ -31,12 +34,19 @@ class Ask:
     temperature: float | None = None
     speed: float = 1.0
     max_codes: int | None = None
+    pieces: Sequence[Sequence[int]] | None = None
 
     def rules(self, own: Decoding) -> Decoding:
         """How codes are drawn, where a model's own manner is `own`."""
         if self.temperature is None:
             return own
         return replace(own, temperature=self.temperature, greedy=self.temperature == 0)
+
+    def ids(self, tokenizer: Tokenizer) -> list[list[int]]:
+        """Of each piece. Raises TextError."""
+        if self.pieces is not None:
+            return [list(piece) for piece in self.pieces]
+        return [piece.ids for piece in tokenizer.split(self.text, self.language)]
 
 
 class Speech:
@@ -48,8 +58,7 @@ class Speech:
         self.ask = ask
         self._rules = ask.rules(model.config.decoding)
         self._generator = torch.Generator(model.device).manual_seed(ask.seed)
-        pieces = model.tokenizer.split(ask.text, ask.language)
-        self._pieces = [model.tokenizer.encode(piece, ask.language) for piece in pieces]
+        self._pieces = ask.ids(model.tokenizer)
         self._several = len(self._pieces) > 1
         self.codes = 0
         self.cut_pieces = 0

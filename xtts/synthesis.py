@@ -14,6 +14,7 @@ from xtts.decoding import DecodingError, Utterance, codes_one_by_one
 from xtts.fading import faded, faded_stream
 from xtts.model import Model
 from xtts.sizes import Decoding
+from xtts.text import Piece
 from xtts.voice import Voice
 
 
@@ -50,10 +51,10 @@ def speak_pieces(
     seed: int = 0,
     max_codes: int | None = None,
 ) -> Iterator[Tensor]:
-    """As `speak`, one waveform for each piece that fits the model's token budget."""
+    """As `speak`, one waveform for each piece that the model can say at once."""
     rules = decoding or model.config.decoding
     pieces = model.tokenizer.split(text, language)
-    for steps in _pieces(model, voice, pieces, language, rules, seed, max_codes):
+    for steps in _pieces(model, voice, pieces, rules, seed, max_codes):
         vocoder = _vocoder(model, voice)
         for latent in steps:
             vocoder.add(latent)
@@ -78,7 +79,7 @@ def stream(
     """
     rules = decoding or model.config.decoding
     pieces = model.tokenizer.split(text, language)
-    for steps in _pieces(model, voice, pieces, language, rules, seed, max_codes):
+    for steps in _pieces(model, voice, pieces, rules, seed, max_codes):
         chunks = (checked(chunk) for chunk in _chunks(_vocoder(model, voice), steps))
         yield from faded_stream(chunks) if len(pieces) > 1 else chunks
 
@@ -86,8 +87,7 @@ def stream(
 def _pieces(
     model: Model,
     voice: Voice,
-    pieces: list[str],
-    language: str,
+    pieces: list[Piece],
     rules: Decoding,
     seed: int,
     max_codes: int | None,
@@ -95,7 +95,7 @@ def _pieces(
     """For each piece of text its latents `[1, width]`, as they are made."""
     generator = torch.Generator(model.device).manual_seed(seed)
     for piece in pieces:
-        ids = torch.tensor(model.tokenizer.encode(piece, language), device=model.device)
+        ids = torch.tensor(piece.ids, device=model.device)
         utterance = Utterance(model.gpt, rules, generator, max_codes)
         steps = codes_one_by_one(model.gpt, voice.latents, ids, utterance)
         yield (said.latents[-1][None] for said in steps)

@@ -17,13 +17,17 @@ class WorkerFailed(SotaqueError):
     """The worker did not speak.
 
     reason_code: crashed, killed, hang, out_of_memory, gpu_fault, not_finite, refused, interrupted;
-    fault: what it says of the device, where it says something.
+    fault: what it says of the device, where it says something; of_device: whether the device may be
+    the reason. An error that the process raised and did not take for one of its device is not.
     """
 
-    def __init__(self, reason_code: str, reason: str, fault: Fault | None = None) -> None:
+    def __init__(
+        self, reason_code: str, reason: str, fault: Fault | None = None, *, of_device: bool = True
+    ) -> None:
         super().__init__(reason)
         self.reason_code = reason_code
         self.fault = fault
+        self.of_device = of_device
 
 
 def answer_of(error: Exception, device: str) -> dict[str, Any] | None:
@@ -69,7 +73,8 @@ def death(code: int, last_line: str, *, oom_killed: bool = False) -> WorkerFaile
         return WorkerFailed("killed", f"The worker {what}.{tail}")
     if code < 0:
         return WorkerFailed("crashed", f"The worker ended by {_signal_name(-code)}.{tail}")
-    return WorkerFailed("crashed", f"The worker ended with exit status {code}.{tail}")
+    reason = f"The worker ended with exit status {code}.{tail}"
+    return WorkerFailed("crashed", reason, of_device=False)
 
 
 def _signal_name(number: int) -> str:

@@ -27,7 +27,8 @@ def replicas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[
 
 
 class Proxy(ThreadingHTTPServer):
-    """In turns; the next one where one is gone or full."""
+    """In turns; the next one where one is gone. What was sent to one is sent to no other: it may be
+    what ends the process there."""
 
     daemon_threads = True
 
@@ -51,10 +52,9 @@ class Passing(BaseHTTPRequestHandler):
                 answer = httpx.post(
                     address + self.path, content=body, headers=kind, timeout=30, trust_env=False
                 )
-            except httpx.TransportError:
+            except httpx.ConnectError:
                 continue
-            if answer.status_code != 503:
-                break
+            break
         self.send_response(answer.status_code)
         self.send_header("content-length", str(len(answer.content)))
         self.end_headers()
@@ -105,3 +105,25 @@ def test_a_child_that_dies_at_one_is_not_noticed_behind_the_proxy(
     proxy.server_close()
     assert statuses == [200] * 10
     assert one.parts.engine.happened.restarts == 1 and two.parts.engine.happened.restarts == 0
+
+
+def test_an_input_that_ends_the_process_visits_one_replica(
+    replicas: tuple[Running, Running],
+) -> None:
+    """With `non_idempotent` and http_503 it was sent to each in turn."""
+    one, two = replicas
+    proxy = Proxy([one.address, two.address])
+    threading.Thread(target=proxy.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{proxy.server_port}/v1/audio/speech"
+    body = {"input": "!signal SIGSEGV", "response_format": "wav"}
+    assert httpx.post(address, json=body, timeout=60, trust_env=False).status_code == 503
+    proxy.shutdown()
+    proxy.server_close()
+    restarts = [replica.parts.engine.happened.restarts for replica in replicas]
+    assert sorted(restarts) == [0, 1]
+
+
+def test_the_documented_proxy_passes_no_request_on_that_was_sent() -> None:
+    text = (Path(__file__).parents[2] / "docs/scale-out.md").read_text(encoding="utf-8")
+    (line,) = [line for line in text.splitlines() if "proxy_next_upstream" in line]
+    assert line.split("#")[0].split() == ["proxy_next_upstream", "error", "timeout;"]

@@ -8,6 +8,7 @@ from api.supervision import Happened, Place, back_off, message, place, provider,
 from xtts.environment import Environment
 from xtts.verdicts import Gpu as GpuFound
 from xtts.verdicts import OperationVerdict, Outcome
+from xtts.worker_faults import death
 
 CPU = Environment(4, False, 8 << 30, False)
 GOOD = GpuFound(0, "RTX", (8, 9), 24 << 30)
@@ -118,3 +119,15 @@ def test_another_backend_than_asked_for_is_told() -> None:
     assert "ONNX Runtime computes on cpu" in told and "libcublasLt.so.13" in told
     assert message(found, {"device": "cuda:0", "message": ""}, "", True, Happened())
     assert requested("auto", "onnx", found) != provider(found)
+
+
+def test_an_error_of_ours_is_no_fault_of_the_gpu() -> None:
+    """Four requests whose text raised had moved the service to the CPU."""
+    happened = Happened()
+    for at in range(10):
+        why = death(1, "OverflowError in text.py:12")
+        happened = happened.died(
+            "cuda:0", str(why), why.reason_code, float(at), of_device=why.of_device
+        )
+    assert happened.gpu_deaths == () and happened.restarts == 10
+    assert death(-11, "").of_device and death(70, "").of_device is False

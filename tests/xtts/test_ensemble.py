@@ -12,6 +12,20 @@ from xtts.ensemble import Ensemble
 from xtts.stage import Computing
 from xtts.text import TextError
 
+
+class Written:
+    """Reads every text, in this process."""
+
+    def start(self) -> None:
+        """Nothing."""
+
+    def open(self, folder: Path) -> None:
+        """Nothing."""
+
+    def read(self, folder: Path, text: str, language: str) -> list[list[int]]:
+        return [[1]]
+
+
 ASK = {"text": "…", "language": "en"}
 OPEN = {"do": "open", "id": "a1", "key": "v1", "voice": {"name": "demo"}}
 
@@ -37,14 +51,14 @@ def test_a_file_that_goes_while_it_is_opened_is_a_refusal(monkeypatch: pytest.Mo
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
 
     monkeypatch.setattr("xtts.stage.stand", gone)
-    said = answer(Ensemble(Computing(), 1))
+    said = answer(Ensemble(Computing(), 1, texts=Written()))
     assert (said["say"], said["reason_code"]) == ("failed", "refused")
     assert said["reason"] == "checkpoint_epoch_1.pt cannot be read (No such file or directory)."
 
 
 def test_the_voices_asked_for_last_are_kept_and_nobodys_beginning() -> None:
     """Sixty-four voices; and of requests that were cancelled or refused nothing stays."""
-    ensemble = Ensemble(Computing(), 1)
+    ensemble = Ensemble(Computing(), 1, texts=Written())
     ensemble._standing["v"], ensemble._crowds["v"] = Mute(), Refusing()
 
     def speak(recording: str) -> None:
@@ -68,6 +82,7 @@ class Mute:
     """A standing voice whose voices are names."""
 
     own = None
+    folder = Path()
 
     def voice_of(self, path: Path, _kept: object) -> str:
         return path.name
@@ -91,4 +106,4 @@ def test_any_other_error_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr("xtts.stage.stand", wrong)
     with pytest.raises(KeyError):
-        answer(Ensemble(Computing(), 1))
+        answer(Ensemble(Computing(), 1, texts=Written()))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from train.base.recipe import CHARACTERS, BaseRecipe
+from xtts.config import PIECE_TOKENS
 from xtts.gpt import GPT, to_coqui
 
 # Training never touches the decoder, and the running sums are for learning the codebook.
@@ -84,6 +85,7 @@ def config(recipe: BaseRecipe, weights: str) -> dict[str, Any]:
             "vocoder": asdict(recipe.vocoder_shape),
             "speaker_encoder": asdict(recipe.speaker_encoder),
             "text_frontend": "cmu_phones",
+            "piece_tokens": PIECE_TOKENS["cmu_phones"],
             "stop_input_trained": True,
             "training": asdict(recipe.advice),
             "licence": LICENCE,

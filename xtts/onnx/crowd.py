@@ -47,7 +47,7 @@ class OnnxCrowd:
         if not self.free:
             raise NoFreeSlotError(f"All {self._count} slots speak. Try again later.")
         rules = ask.rules(self.model.config.decoding)
-        manner = Manner(rules, ask.seed, ask.speed, ask.max_codes)
+        manner = Manner(rules, ask.seed, ask.speed, ask.max_codes, pieces=ask.pieces)
         self._speeches[name] = OnnxSpeech(self.model, voice, ask.text, ask.language, manner)
 
     def go_on(self, name: str) -> bool:

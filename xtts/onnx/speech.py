@@ -2,7 +2,7 @@
 settled by it. Speaking whole, in a stream and among others are the same steps. No torch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,13 +31,15 @@ class OnnxLatents:
 @dataclass(frozen=True)
 class Manner:
     """How it is spoken. rules: None is the model's own; max_codes: the most that a piece may take;
-    chunked: in chunks as soon as they can be, else piece by piece."""
+    chunked: in chunks as soon as they can be, else piece by piece; pieces: the text's ids, where it
+    was read already."""
 
     rules: Decoding | None = None
     seed: int = 0
     speed: float = 1.0
     max_codes: int | None = None
     chunked: bool = True
+    pieces: Sequence[Sequence[int]] | None = None
 
 
 class OnnxSpeech:
@@ -49,9 +51,10 @@ class OnnxSpeech:
         self._model, self._voice, self._manner = model, voice, manner
         self._rules = manner.rules or model.config.decoding
         self._random = np.random.default_rng(manner.seed % 2**64)  # none below 0
-        tokenizer = model.tokenizer
-        pieces = tokenizer.split(text, language)
-        self._pieces = [tokenizer.encode(piece, language) for piece in pieces]
+        if manner.pieces is None:
+            self._pieces = [piece.ids for piece in model.tokenizer.split(text, language)]
+        else:
+            self._pieces = [list(ids) for ids in manner.pieces]
         self._several = len(self._pieces) > 1
         self._piece: _Piece | None = None
         self.codes = 0

@@ -1,0 +1,102 @@
+"""Texts that hurt: whatever is in one, the speaking process and everybody else go on.
+
+The real child with a tiny model of all languages; nothing that it says is listened to. Slow:
+what is timed wants the machine to itself.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+
+from api.app import how_of
+from api.speaking import Ask, digest_of
+from tests.api.conftest import NO_GPU, QUICK, Running, running, settings_in
+from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
+from tests.xtts.test_text_worker import NUMBERED
+
+pytestmark = pytest.mark.slow
+
+LONG = "Everybody heard the old bell once more. "
+HURTING = [
+    ("en", "9" * 307), ("en", "0" * 4096), ("en", "0" * 4095), ("en", "a-" * 2048),
+    ("en", "1€" * 2048), ("en", "word " * 400), ("en", "你好 world"), ("en", "999999999999 " * 300),
+    *NUMBERED.items(),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("texts")
+    voice = tiny_base(folder / "voice", languages=ALL_LANGUAGES, characters=ALL_CHARACTERS)
+    soundfile.write(voice / "reference.wav", 0.3 * np.sin(np.arange(88_200) / 25), 22_050)
+    settings = settings_in(folder, voice=str(voice))
+    how = replace(how_of(settings), look=lambda: NO_GPU, threads=1)
+    with running(settings, how, replace(QUICK, deadline=60.0, hang=60.0, queue=64)) as found:
+        found.wait_ready()
+        yield found
+
+
+def first_byte(service: Running, language: str, text: str) -> tuple[int, str, float]:
+    """Status, code of a refusal, and the seconds until the answer began; then we go away."""
+    body = {"input": text, "language": language, "response_format": "pcm"}
+    started = time.monotonic()
+    with service.client.stream("POST", "/v1/audio/speech", json=body) as answer:
+        for _ in answer.iter_raw():
+            break
+        seconds = time.monotonic() - started
+        if answer.status_code == 200:
+            return 200, "", seconds
+    refused: httpx.Response = service.client.post("/v1/audio/speech", json=body)
+    return refused.status_code, refused.json()["code"], seconds
+
+
+def test_no_text_hurts_the_speaking_process_or_a_bystander(service: Running) -> None:
+    engine = service.parts.engine
+    alone = service.say(LONG, seed=7, response_format="pcm").content
+    before = engine.child.pid
+    answers = []
+    with ThreadPoolExecutor(1) as pool:
+        bystanders = []
+        for number, (language, text) in enumerate(HURTING):
+            if number % 8 == 0:
+                bystanders.append(pool.submit(service.say, LONG, seed=7, response_format="pcm"))
+            status, code, seconds = first_byte(service, language, text)
+            answers.append((language, text[:12], status, code, round(seconds, 2)))
+        wholes = [bystander.result() for bystander in bystanders]
+    print(*answers, sep="\n")
+    assert all(whole.status_code == 200 and whole.content == alone for whole in wholes)
+    assert {status for _, _, status, _, _ in answers} == {200, 422}
+    assert {code for _, _, _, code, _ in answers} == {"", "refused"}
+    assert max(seconds for *_, seconds in answers) < 2.0
+    assert engine.child.pid == before and engine.happened.restarts == 0
+
+
+def test_a_callers_text_stands_in_no_status_and_no_log(
+    service: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = "geheimnis" + "7" * 40
+    answer = service.say(f"the password is {secret}", language="de")
+    assert answer.status_code == 422 and "40 digits" in answer.json()["detail"]
+    told = [service.client.get(path).text for path in ("/status", "/readyz", "/livez", "/metrics")]
+    assert "geheimnis" not in json.dumps(told) + caplog.text
+    assert "7" * 8 not in json.dumps(told) + caplog.text
+
+
+def test_a_refused_word_is_named_to_who_sent_it(service: Running) -> None:
+    answer = service.say("dnes je 12. prosince", language="cs")
+    assert answer.status_code == 422 and "'12.' cannot be read" in answer.json()["detail"]
+
+
+def test_another_digit_or_seed_is_the_same_deadly_input() -> None:
+    known = digest_of(Ask("Call 555 1234, now!", "en"), "")
+    assert digest_of(Ask("call 555 1235 now", "en", seed=4, speed=1.5), "") == known
+    assert digest_of(Ask("Call us, now!", "en"), "") != known
+    assert digest_of(Ask("Call 555 1234, now!", "en"), "anna.wav") != known
+    assert digest_of(Ask("!", "en"), "") != digest_of(Ask("?", "en"), "")

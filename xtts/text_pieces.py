@@ -1,0 +1,116 @@
+"""Long text -> pieces that a model can say: cut at sentences, then clauses, then words.
+
+Pure: the number of ids of a part is asked of the caller. Only parts that are short enough to be a
+piece are counted, so the work grows with the length of the text and no faster.
+"""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+# Where a voice may breathe, best first: sentence ends, clause ends, any space. They match nothing,
+# so that the parts joined are the text again, in languages without spaces too.
+_BREAKS = (
+    re.compile(r"(?<=[.!?…؟।])(?=\s)|(?<=[。！？])"),
+    re.compile(r"(?<=[,;:،])(?=\s)|(?<=[、，；：])"),
+    re.compile(r"(?=\s)"),
+)
+_WORDS = len(_BREAKS) - 1
+# How far from its place a cut inside a word may move to a better one, as a share of the slice.
+_SLACK = 0.25
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most that a piece may have. count: how many tokens a part of it has."""
+
+    characters: int
+    tokens: int
+    count: Callable[[str], int] = len
+
+    def fits(self, text: str) -> bool:
+        """Whether it can be a piece."""
+        return self.short(text) and self.count(text) <= self.tokens
+
+    def short(self, text: str) -> bool:
+        """Whether its characters are few enough; what has more is never counted."""
+        return len(text.strip()) <= self.characters
+
+
+def cut(text: str, limits: Limits, level: int = 0) -> list[str]:
+    """The pieces of `text`; joined they are `text`. A single character is never cut."""
+    if limits.fits(text):
+        return [text]
+    if level > _WORDS:
+        return _sliced(text, limits)
+    parts = [part for part in _BREAKS[level].split(text) if part]
+    costs = [limits.count(part) if limits.short(part) else limits.tokens + 1 for part in parts]
+    even = level == _WORDS
+    pieces: list[str] = []
+    for group in _groups(parts, costs, limits, even):
+        pieces += _settled(group, limits, level)
+    return pieces
+
+
+def _settled(parts: Sequence[str], limits: Limits, level: int) -> list[str]:
+    """Parts that should fit together: together they may have more ids than apart ("$", "5")."""
+    whole = "".join(parts)
+    if len(parts) == 1:
+        return cut(whole, limits, level + 1)
+    if limits.fits(whole):
+        return [whole]
+    half = len(parts) // 2
+    return _settled(parts[:half], limits, level) + _settled(parts[half:], limits, level)
+
+
+def _groups(
+    parts: Sequence[str], costs: Sequence[int], limits: Limits, even: bool
+) -> list[list[str]]:
+    """Neighbours that fit together. even: in pieces of about the same length, because a voice says
+    a single word that is left over badly."""
+    share = float(limits.tokens)
+    if even:
+        total, length = sum(costs), sum(map(len, parts))
+        count = max(math.ceil(total / limits.tokens), math.ceil(length / limits.characters))
+        share = total / count
+    groups: list[list[str]] = []
+    tokens = characters = before = 0
+    for part, cost in zip(parts, costs, strict=True):
+        full = tokens + cost > limits.tokens or characters + len(part) > limits.characters
+        enough = even and before + cost / 2 > share * len(groups)
+        if not groups or full or enough:
+            groups.append([])
+            tokens = characters = 0
+        groups[-1].append(part)
+        tokens, characters, before = tokens + cost, characters + len(part), before + cost
+    return groups
+
+
+def _sliced(word: str, limits: Limits) -> list[str]:
+    """The last resort, for a single word longer than a piece: slices of about the same length."""
+    if len(word) <= 1 or limits.fits(word):
+        return [word]
+    count = math.ceil(len(word) / limits.characters)
+    if count == 1:
+        count = max(2, math.ceil(limits.count(word) / limits.tokens))
+    size = len(word) / min(count, len(word))
+    places = [0]
+    for number in range(1, math.ceil(len(word) / size)):
+        place = _better(word, round(number * size), int(size * _SLACK))
+        if places[-1] < place < len(word):
+            places.append(place)
+    if len(places) == 1:
+        places.append(len(word) // 2)
+    ends = [*places[1:], len(word)]
+    slices = [word[start:end] for start, end in zip(places, ends, strict=True)]
+    return [piece for one in slices for piece in _sliced(one, limits)]
+
+
+def _better(word: str, place: int, slack: int) -> int:
+    """The nearest place where a new word begins ("well-known", "5€6€"), else the same."""
+    for distance in range(slack + 1):
+        for near in (place - distance, place + distance):
+            if 0 < near < len(word) and word[near].isalnum() and not word[near - 1].isalnum():
+                return near
+    return place
