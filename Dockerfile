@@ -1,6 +1,7 @@
 # Two images from one base: `train` (python -m train) and `api` (python -m api). They start on any
 # machine; the GPU's driver comes from the host, its libraries with torch.
-# Any glibc system with Python 3.11 to 3.14, its venv module and setpriv will do in its place.
+# Any glibc system with Python 3.11 to 3.14, its venv module and setpriv will do in its place, and a
+# digest holds it in place: BASE=python:3.11-slim@sha256:… (in .env, for Compose: BASE_IMAGE).
 ARG BASE=python:3.11-slim
 FROM ${BASE} AS base
 # default (the lock's: CUDA 13, driver 580 or newer), cpu (3 GB smaller), cu126 (older drivers).

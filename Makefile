@@ -2,24 +2,28 @@
 PYTHON ?= python3
 # Which torch: said here or in .env, else the one that is installed, else the lock's.
 TORCH_BACKEND ?= $(shell sed -n 's/^TORCH_BACKEND=//p' .env 2>/dev/null | tail -n 1 | tr -d "\"' \r")
-BACKEND := $(or $(strip $(TORCH_BACKEND)),$(patsubst .venv/.installed-%,%,$(firstword $(wildcard .venv/.installed-*))),default)
+BACKEND := $(or $(strip $(TORCH_BACKEND)),$(patsubst .venv/.installed-%,%,$(firstword $(filter-out %-dev,$(wildcard .venv/.installed-*)))),default)
 RUN := .venv/bin/python -m
+# What the programs run with, and what tests, checks and benchmarks need as well.
 INSTALLED := .venv/.installed-$(BACKEND)
+DEVELOP := $(INSTALLED)-dev
+COMPILE := .venv/bin/uv pip compile pyproject.toml --extra api --extra onnx --extra lora --extra adamw8bit --extra install --universal --fork-strategy fewest --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet
 
 .PHONY: train test test-slow test-system check serve bench doctor tensorboard demo-voice env-example install lock
 
 train: $(INSTALLED); @$(RUN) train
-test: $(INSTALLED); $(RUN) pytest -q
-test-slow: $(INSTALLED); $(RUN) pytest -q -m slow --timeout 1800
-test-system: $(INSTALLED); $(RUN) pytest -q -m system --timeout 1800
-check: $(INSTALLED); $(RUN) ruff format --check . && $(RUN) ruff check . && $(RUN) mypy && $(RUN) pytest -q
+test: $(DEVELOP); $(RUN) pytest -q
+test-slow: $(DEVELOP); $(RUN) pytest -q -m slow --timeout 1800
+test-system: $(DEVELOP); $(RUN) pytest -q -m system --timeout 1800
+check: $(DEVELOP); $(RUN) ruff format --check . && $(RUN) ruff check . && $(RUN) mypy && $(RUN) pytest -q
 serve: $(INSTALLED); @$(RUN) api
 doctor: $(INSTALLED); @$(RUN) xtts doctor
 tensorboard: $(INSTALLED); @$(RUN) train.tensorboard
-demo-voice: $(INSTALLED); $(RUN) train.base
-bench: $(INSTALLED); $(RUN) benchmarks voice
-env-example: $(INSTALLED); $(RUN) tests.test_env_example
+demo-voice: $(DEVELOP); $(RUN) train.base
+bench: $(DEVELOP); $(RUN) benchmarks voice
+env-example: $(DEVELOP); $(RUN) tests.test_env_example
 install: $(INSTALLED)
-lock: $(INSTALLED); .venv/bin/uv pip compile pyproject.toml --extra dev --extra api --extra onnx --universal --fork-strategy fewest --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet -o requirements.lock
+lock: $(INSTALLED); $(COMPILE) --extra dev -o requirements-dev.lock && $(COMPILE) --constraint requirements-dev.lock -o requirements.lock
 
 $(INSTALLED): requirements.lock pyproject.toml .ci/install; @PYTHON="$(PYTHON)" TORCH_BACKEND="$(BACKEND)" sh .ci/install
+$(DEVELOP): requirements-dev.lock pyproject.toml .ci/install; @PYTHON="$(PYTHON)" TORCH_BACKEND="$(BACKEND)" sh .ci/install dev

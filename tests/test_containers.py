@@ -6,6 +6,7 @@ Whether the images build is asked in tests marked `system`.
 import json
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -26,7 +27,8 @@ ROOT = Path(__file__).parents[1]
 TRAINING = "docker-compose-training.yml"
 API = "docker-compose-gpu.yml"
 BOTH = (TRAINING, API)
-# What each container decides itself: where its folders are mounted, what its port means inside.
+# What each container decides itself, in its env_file: where its folders are mounted, what its port
+# means inside.
 FIXED = {
     TRAINING: {
         "DATASET_DIR": "/data/dataset",
@@ -70,7 +72,12 @@ def program(name: str, environ: Mapping[str, str] | None = None) -> dict[str, An
 
 def environment(name: str) -> dict[str, str | None]:
     """None: passed by its name, with whatever value it has outside."""
-    pairs = (line.partition("=") for line in program(name)["environment"])
+    service = program(name)
+    files = [(ROOT / file).read_text(encoding="utf-8") for file in service["env_file"]]
+    lines = [line for text in files for line in text.splitlines() if line and line[0] != "#"]
+    assert all("=" in line for line in lines)  # by its name alone it would come from outside
+    pairs = [line.partition("=") for line in (*lines, *service["environment"])]
+    assert len({key for key, *_ in pairs}) == len(pairs)
     return {key: value if equals else None for key, equals, value in pairs}
 
 
@@ -103,9 +110,10 @@ def test_they_start_on_any_machine_and_one_line_gives_them_the_gpu(name: str) ->
 
 @pytest.mark.parametrize("name", BOTH)
 def test_a_missing_dotenv_is_no_fault(name: str) -> None:
-    # Compose fills ${…} from .env when there is one; an env_file must be said to be optional.
+    # Compose fills ${…} from .env when there is one; other files of settings are the clone's own.
     for service in compose(name)["services"].values():
-        assert all(item["required"] is False for item in service.get("env_file", []))
+        for file in service.get("env_file", []):
+            assert file.startswith(".ci/") and (ROOT / file).is_file()
         mounts = [mount["source"] for mount in service["volumes"]]
         assert not [source for source in mounts if source.endswith(".env")]
 
@@ -156,17 +164,44 @@ def test_each_folder_of_the_settings_is_mounted_where_the_container_looks_for_it
 ) -> None:
     mounted = sources(program(name, environ))
     defaults = {
-        "DATASET_DIR": "train/data/demo",
-        "OUTPUT_DIR": "train/output",
-        "RUNS_DIR": "train/runs",
-        "CACHE_DIR": "train/cache",
-        "XTTS_V2_DIR": "train/xtts_v2",
-        "VOICES_DIR": "voices",
+        "DATASET_DIR": "./train/data/demo",
+        "OUTPUT_DIR": "./train/output",
+        "RUNS_DIR": "./train/runs",
+        "CACHE_DIR": "./train/cache",
+        "XTTS_V2_DIR": "./train/xtts_v2",
+        "VOICES_DIR": "./voices",
     }
     for key, inside in FIXED[name].items():
         if key in defaults:
             assert mounted[inside] == (environ.get(key) or defaults[key])
     assert mounted["/project"] == "."
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_podman_compose_reads_the_same_file(name: str) -> None:
+    """Three things that it does and Docker Compose does not; test_images really starts it."""
+    for service in compose(name)["services"].values():
+        # It fills in ${DATASET_DIR:-…} from the service's own environment as well.
+        own = {line.partition("=")[0] for line in service.get("environment", []) if "=" in line}
+        filled_in = re.findall(r"\$\{(\w+)", json.dumps([service["volumes"], service.get("ports")]))
+        assert own & set(filled_in) == set()
+        # Before 1.1 it takes a source without a dot for the name of a volume,
+        defaults = [source.partition(":-")[2] or source for source in sources(service).values()]
+        assert all(default.startswith(".") for default in defaults)
+        # and does not quote the words of a list.
+        assert isinstance(service["healthcheck"]["test"], str)
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_a_container_may_do_no_more_than_it_must(name: str) -> None:
+    for service in compose(name)["services"].values():
+        assert service["cap_drop"] == ["ALL"]
+        # To hand over root's mounts, to become another user, and to pass a stop on to that user.
+        assert set(service["cap_add"]) == {"CHOWN", "DAC_OVERRIDE", "KILL", "SETGID", "SETUID"}
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert service["read_only"] is True
+        assert [mount.partition(":")[0] for mount in service["tmpfs"]] == ["/tmp"]
+        assert "privileged" not in service and "user" not in service
 
 
 @pytest.mark.parametrize("name", BOTH)
@@ -201,11 +236,13 @@ def test_a_stop_reaches_the_program_and_leaves_it_time(name: str) -> None:
 
 
 def test_the_health_checks_ask_the_program_itself() -> None:
-    assert "127.0.0.1:8005/readyz" in program(API)["healthcheck"]["test"][-1]
+    assert "127.0.0.1:8005/readyz" in program(API)["healthcheck"]["test"]
     board = compose(TRAINING)["services"]["tensorboard"]["healthcheck"]["test"]
-    assert "127.0.0.1:6006" in board[-1]
+    assert "127.0.0.1:6006" in board
     for command in (program(API)["healthcheck"]["test"], board):
-        compile(command[-1], "healthcheck", "exec")
+        python, option, code = shlex.split(command)
+        assert (python, option) == ("python", "-c")
+        compile(code, "healthcheck", "exec")
 
 
 def test_the_trainer_is_healthy_while_something_is_written(tmp_path: Path) -> None:
@@ -246,7 +283,11 @@ def test_there_is_one_base_and_two_images_and_compose_builds_them() -> None:
     for name, target in ((TRAINING, "train"), (API, "api")):
         for service in compose(name)["services"].values():
             assert service["build"]["target"] == target
-            assert service["build"]["args"] == {"TORCH_BACKEND": "${TORCH_BACKEND:-default}"}
+            # A base with a digest is the same every time; which one, its user says.
+            assert service["build"]["args"] == {
+                "BASE": "${BASE_IMAGE:-python:3.11-slim}",
+                "TORCH_BACKEND": "${TORCH_BACKEND:-default}",
+            }
     assert ["ARG", "TORCH_BACKEND=default"] in stages()["base"]
 
 
@@ -351,7 +392,8 @@ def test_the_exit_code_and_the_arguments_are_the_programs(open_folder: Path) -> 
 
 
 def test_tensorboards_health_check_tells_a_dead_one() -> None:
-    board = compose(TRAINING)["services"]["tensorboard"]["healthcheck"]["test"][-1]
+    board = compose(TRAINING)["services"]["tensorboard"]["healthcheck"]["test"]
+    board = shlex.split(board)[-1]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         dead = board.replace("6006", str(free.getsockname()[1]))

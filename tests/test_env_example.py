@@ -3,6 +3,7 @@
 `python -m tests.test_env_example` writes both anew.
 """
 
+import re
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,14 @@ def test_the_example_is_every_default() -> None:
     service, report = api.load((), {}, path)
     assert service == api.ApiSettings()
     assert {row.source.startswith(str(path)) for row in report.rows} == {True}
+
+
+def test_a_copied_example_names_no_volume_of_podmans() -> None:
+    # podman-compose 1.0 (Debian 12) takes `voices` for a volume's name, `./voices` for a folder.
+    lines = (ROOT / ".env.example").read_text(encoding="utf-8").splitlines()
+    folders = [line.partition("=")[2] for line in lines if re.match(r"[A-Z0-9_]+_DIR=", line)]
+    assert len(folders) == 6
+    assert [folder for folder in folders if not folder.startswith("./")] == []
 
 
 def test_nobody_agrees_to_a_licence_by_copying_the_example() -> None:

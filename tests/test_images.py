@@ -1,10 +1,11 @@
-"""Both images built for real and the trainer's run, without Docker: buildah in a chroot.
+"""Both images built for real and run, without Docker: buildah in a chroot, podman with runc.
 
 The base comes from debootstrap in the place of the one on Docker Hub. Needs root, 30 GB of disk for
-a while, and a way to the packages: this machine's own configuration of pip is lent to the build
-as a mount, so that none of it is in the image.
+a while, port 8005, and a way to the packages: this machine's own configuration of pip is lent to
+the build as a mount, so that none of it is in the image.
 """
 
+import io
 import json
 import os
 import shutil
@@ -13,8 +14,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.request
 import wave
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,24 +30,52 @@ from tests.test_containers import API, FIXED, TRAINING, program
 pytestmark = [pytest.mark.system, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).parents[1]
-PROGRAMS = ("buildah", "debootstrap", "git")  # each in the Debian package of its name
+# Each in the Debian package of its name.
+PROGRAMS = ("buildah", "debootstrap", "git", "podman", "podman-compose", "runc")
 FREE_GB = 30
 # 5.8 GB are torch with its CUDA libraries; with TORCH_BACKEND=cpu the image is 3 GB smaller.
 MOST_BYTES = 7.5e9
 SECRET = "sk-nobody-may-see-this"
+# vfs goes everywhere, and copies the whole image for every container.
+DRIVER = os.environ.get("STORAGE_DRIVER", "overlay")
 
 
 @dataclass(frozen=True)
 class Buildah:
-    """Its own storage, in a folder that goes when the tests are done."""
+    """Its own storage, in a folder that goes when the tests are done; podman's as well."""
 
     folder: Path
 
     def __call__(self, *words: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
-        store = ("--root", str(self.folder / "store"), "--runroot", str(self.folder / "run"))
-        environ = {**os.environ, "TMPDIR": str(self.folder / "tmp"), "BUILDAH_ISOLATION": "chroot"}
+        return self.call("buildah", *words, check=check)
+
+    def environ(self) -> dict[str, str]:
+        """Storage, temporary files and limits of both programs."""
+        storage, containers = self.folder / "storage.conf", self.folder / "containers.conf"
+        storage.write_text(
+            f'[storage]\ndriver = "{DRIVER}"\n'
+            f'graphroot = "{self.folder / "store"}"\nrunroot = "{self.folder / "run"}"\n'
+        )
+        # Podman's own limits are a million, more than a small machine lets a container have.
+        containers.write_text(
+            '[containers]\ndefault_ulimits = ["nofile=4096:4096", "nproc=8192:8192"]\n'
+            '[engine]\nruntime = "runc"\n'
+        )
+        return os.environ | {
+            "CONTAINERS_STORAGE_CONF": str(storage),
+            "CONTAINERS_CONF": str(containers),
+            "TMPDIR": str(self.folder / "tmp"),
+            "BUILDAH_ISOLATION": "chroot",
+            # No timers where no systemd runs: the test asks for the health itself.
+            "DISABLE_HC_SYSTEMD": "true",
+        }
+
+    def call(
+        self, *words: str, check: bool = True, **more: Any
+    ) -> "subprocess.CompletedProcess[str]":
+        environ = self.environ() | more.pop("env", {})
         done = subprocess.run(
-            ["buildah", *store, *words], env=environ, capture_output=True, text=True, check=False
+            words, env=environ, capture_output=True, text=True, check=False, **more
         )
         assert done.returncode == 0 or not check, (done.stdout + done.stderr)[-4_000:]
         return done
@@ -81,6 +112,8 @@ def buildah() -> Iterator[Buildah]:
     try:
         yield one
     finally:
+        one.call("podman", "rm", "--all", "--force", check=False)
+        one.call("podman", "network", "prune", "--force", check=False)
         one("rm", "--all", check=False)
         subprocess.run(["umount", folder / "store" / "overlay"], capture_output=True, check=False)
         shutil.rmtree(folder)
@@ -89,13 +122,7 @@ def buildah() -> Iterator[Buildah]:
 @pytest.fixture(scope="module")
 def clone(buildah: Buildah) -> Path:
     """The working tree, and what a user has in it that no image may hold."""
-    words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    folder = buildah.folder / "clone"
-    for name in filter(None, listed.split("\0")):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
+    folder = copied(buildah.folder / "clone")
     for name in (".env", ".git/config", "train/output/checkpoints/mine.pt", "train/runs/mine",
                  "train/cache/mine.bin", "train/xtts_v2/model.pth", "xtts/__pycache__/x.pyc",
                  "my-clips/metadata.csv"):  # fmt: skip
@@ -104,9 +131,20 @@ def clone(buildah: Buildah) -> Path:
     return folder
 
 
+def copied(folder: Path) -> Path:
+    """The working tree as a clone has it."""
+    words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def base(buildah: Buildah) -> str:
-    """A Debian with Python, as small as the slim one on Docker Hub."""
+    """A Debian with Python, as small as the slim one on Docker Hub; named by its digest."""
     root = buildah.folder / "debian"
     subprocess.run(
         ["debootstrap", "--variant=minbase", "--include=python3,python3-venv,ca-certificates",
@@ -120,7 +158,8 @@ def base(buildah: Buildah) -> str:
     shutil.rmtree(root)
     buildah("bud", "-t", "sotaque-python", str(context))
     shutil.rmtree(context)
-    return "localhost/sotaque-python"
+    (found,) = json.loads(buildah("images", "--json", "sotaque-python").stdout)
+    return f"localhost/sotaque-python@{found['digest']}"
 
 
 @pytest.fixture(scope="module")
@@ -189,6 +228,15 @@ def test_the_image_is_no_larger_than_it_must_be(images: Buildah, target: str) ->
     num_bytes = size_of(images, f"sotaque-{target}")
     print(f"sotaque-{target}: {num_bytes / 1e9:.2f} GB")
     assert num_bytes < MOST_BYTES
+
+
+def test_the_image_carries_what_it_runs_and_no_tools_of_development(images: Buildah) -> None:
+    asked = ("uv", "fastapi", "onnxruntime", "peft", "torchao", "tensorboard",
+             "pytest", "mypy", "playwright", "pocketsphinx", "ruff")  # fmt: skip
+    found = "import importlib.util as u, sys; print(*map(u.find_spec, sys.argv[1:]), sep='\\n')"
+    done = images.run("sotaque-train", ["python", "-c", found, *asked])
+    there = [line != "None" for line in done.stdout.splitlines()]
+    assert dict(zip(asked, there, strict=True)) == {name: name in asked[:6] for name in asked}
 
 
 def test_no_setting_and_no_licence_is_preset(images: Buildah) -> None:
@@ -315,3 +363,133 @@ def test_the_api_speaks_in_its_image(images: Buildah, mounts: Path) -> None:
         path.lstat().st_uid for path in ((mounts / "voices"), *(mounts / "voices").rglob("*"))
     }
     assert owners == {1000}
+
+
+# ---- the compose files, with podman-compose ----
+
+
+@dataclass(frozen=True)
+class Compose:
+    """podman-compose in a clone without a `.env`: one compose file, up and down."""
+
+    images: Buildah
+    clone: Path
+    file: str
+
+    def __call__(self, *words: str, **settings: str) -> None:
+        done = self.images.call(
+            "podman-compose", "-f", self.file, *words, cwd=self.clone, env=settings
+        )
+        # It ends with 0 whatever podman said.
+        assert "Error" not in done.stderr, done.stderr
+
+    def container(self, service: str) -> str:
+        words = ("podman", "ps", "--all", "--quiet", "--filter",
+                 f"label=com.docker.compose.service={service}")  # fmt: skip
+        return self.images.call(*words).stdout.strip()
+
+    def exec(self, service: str, *words: str) -> "subprocess.CompletedProcess[str]":
+        return self.images.call("podman", "exec", self.container(service), *words, check=False)
+
+    def state(self, service: str) -> dict[str, Any]:
+        """What podman tells of a container, its health among it."""
+        (found,) = json.loads(self.images.call("podman", "inspect", self.container(service)).stdout)
+        state: dict[str, Any] = found["State"]
+        return state
+
+    def program(self) -> dict[str, str]:
+        """Lines of /proc/PID/status of the trainer, which is the only child of Docker's init."""
+        init = self.state("trainer")["Pid"]
+        child = Path(f"/proc/{init}/task/{init}/children").read_text().split()[0]
+        lines = Path(f"/proc/{child}/status").read_text().splitlines()
+        return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+    def log(self, service: str) -> str:
+        done = self.images.call("podman", "logs", self.container(service))
+        return done.stdout + done.stderr
+
+    def until_healthy(self, service: str) -> None:
+        """Asks as Docker does, by the health check of the compose file, and reads the state."""
+        asked = ("podman", "healthcheck", "run", self.container(service))
+        self.until(service, lambda: self.images.call(*asked, check=False).returncode == 0)
+        assert self.state(service)["Health"]["Status"] == "healthy"
+
+    def until(self, service: str, holds: Callable[[], bool], seconds: float = 900) -> None:
+        end = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < end, self.log(service)[-4_000:]
+            time.sleep(1)
+
+
+@pytest.fixture(scope="module")
+def users_clone(images: Buildah) -> Path:
+    """As it comes from git, with nothing set: every folder is the default's."""
+    folder = copied(images.folder / "user")
+    assert not (folder / ".env").exists()
+    return folder
+
+
+@pytest.fixture
+def compose(images: Buildah, users_clone: Path) -> Iterator[Callable[[str], Compose]]:
+    yield lambda file: Compose(images, users_clone, file)
+    images.call("podman", "rm", "--all", "--force", "--time", "1")
+
+
+def test_podman_compose_trains_stops_and_goes_on(
+    users_clone: Path, compose: Callable[[str], Compose]
+) -> None:
+    epochs = users_clone / "train" / "output" / "checkpoints"
+    training = compose(TRAINING)
+    settings = {"MAX_TRAIN_SAMPLES": "", "NUM_EPOCHS": "3", "NUM_THREADS": "1"}
+    training("up", "-d", "--no-build", **settings)
+    training.until_healthy("trainer")
+    training.until_healthy("tensorboard")
+
+    # The program is nobody with no rights, and the image is not to be written.
+    training.until("trainer", lambda: training.program()["Uid"].split() == ["1000"] * 4)
+    told = training.program()
+    assert (told["CapPrm"], told["CapEff"], told["NoNewPrivs"]) == ("0" * 16, "0" * 16, "1")
+    assert "Read-only" in training.exec("trainer", "touch", "/app/mine").stderr
+
+    training.until("trainer", (epochs / "checkpoint_epoch_1.pt").exists)
+    training("stop")
+    stopped = training.state("trainer")
+    assert stopped["ExitCode"] == 143, training.log("trainer")[-4_000:]
+    assert not (epochs / "checkpoint_epoch_3.pt").exists()
+    training("down")
+
+    training("up", "-d", "--no-build", **settings)
+    training.until("trainer", lambda: training.state("trainer")["Status"] == "exited")
+    assert training.state("trainer")["ExitCode"] == 0, training.log("trainer")[-4_000:]
+    assert "Going on from" in training.log("trainer")
+    assert (epochs / "checkpoint_epoch_3.pt").is_file()
+    with wave.open(str(users_clone / "train/output/samples/epoch_3_output.wav")) as spoken:
+        assert spoken.getframerate() == 24_000 and spoken.getnframes() > 12_000
+
+
+def test_podman_compose_serves_what_was_trained(
+    users_clone: Path, compose: Callable[[str], Compose]
+) -> None:
+    api = compose(API)
+    with socket.socket() as port:
+        port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        port.bind(("127.0.0.1", 8005))  # it is said here if the port is somebody else's
+    api("up", "-d", "--no-build", NUM_THREADS="1")
+    api.until_healthy("api")
+    ask = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
+    here = "http://127.0.0.1:8005"
+    with ask(f"{here}/status", timeout=10) as answer:
+        assert "checkpoint_epoch_3" in answer.read().decode()
+    body = json.dumps({"input": "Good morning.", "response_format": "wav"}).encode()
+    wanted = urllib.request.Request(
+        f"{here}/v1/audio/speech", body, {"Content-Type": "application/json"}
+    )
+    with ask(wanted, timeout=120) as answer, wave.open(io.BytesIO(answer.read())) as spoken:
+        assert spoken.getframerate() == 24_000 and len(spoken.readframes(1_000_000)) > 10_000
+    assert "Read-only" in api.exec("api", "touch", "/app/mine").stderr
+    # Kept in the folder of the clone, not in a volume of podman's.
+    assert (users_clone / "voices").stat().st_uid == 1000
+    assert api.images.call("podman", "volume", "ls", "--quiet").stdout == ""
+    began = time.monotonic()
+    api("stop")
+    assert time.monotonic() - began < 30

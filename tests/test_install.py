@@ -42,6 +42,8 @@ def folder(tmp_path: Path) -> Path:
         "    --hash=f",
     ]
     (tmp_path / "requirements.lock").write_text("\n".join(lines) + "\n")
+    lines += ["pytest==9.2.0 \\", "    --hash=sha256:ff"]
+    (tmp_path / "requirements-dev.lock").write_text("\n".join(lines) + "\n")
     stub(tmp_path, "python3", PYTHON)
     stub(tmp_path, "uv", UV)
     return tmp_path
@@ -134,6 +136,28 @@ def test_the_lock_is_installed_by_hash_and_then_the_project(folder: Path, progra
     assert [path.name for path in folder.glob(".venv/.installed-*")] == [".installed-default"]
 
 
+def stamps(folder: Path) -> set[str]:
+    return {path.name for path in folder.glob(".venv/.installed-*")}
+
+
+def test_to_develop_is_to_install_the_larger_lock_which_holds_the_other(folder: Path) -> None:
+    assert install(folder, "dev").returncode == 0
+    lock, project = (call for call in calls(folder) if " install " in call)
+    assert "--require-hashes -r requirements-dev.lock" in lock
+    assert "--editable ." in project
+    assert stamps(folder) == {".installed-default", ".installed-default-dev"}
+    # Installed again for the programs alone, nothing says what versions the tests would find.
+    assert install(folder).returncode == 0
+    assert stamps(folder) == {".installed-default"}
+
+
+def test_what_is_to_be_installed_has_to_be_known(folder: Path) -> None:
+    done = install(folder, "devel")
+    assert done.returncode == 2
+    assert "'devel'" in done.stderr and "run, dev or lock" in done.stderr
+    assert not [call for call in calls(folder) if " install " in call]
+
+
 def test_pip_takes_over_where_uv_knows_no_way_out(folder: Path) -> None:
     stub(folder, "uv", UV + "\necho 'invalid peer certificate' >&2; [ $1 != pip ]")
     done = install(folder)
@@ -185,6 +209,7 @@ def test_an_image_can_install_the_lock_apart_from_the_project(folder: Path) -> N
         ("TORCH_BACKEND=cu126\n", "default", "TORCH_BACKEND=cpu", "cpu"),
         ("TORCH_BACKEND=\n", "cpu", "", "cpu"),
         ("NUM_EPOCHS=2\n", "cpu", "", "cpu"),
+        ("", "cpu-dev", "", "default"),  # "cpu-dev" is no build of torch
     ],
 )
 def test_make_takes_the_torch_of_the_command_then_of_dotenv_then_the_installed_one(
@@ -196,7 +221,7 @@ def test_make_takes_the_torch_of_the_command_then_of_dotenv_then_the_installed_o
         (tmp_path / ".venv" / f".installed-{installed}").touch()
     shutil.copy(ROOT / "Makefile", tmp_path)
     shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
-    for name in ("requirements.lock", "pyproject.toml"):
+    for name in ("requirements.lock", "requirements-dev.lock", "pyproject.toml"):
         (tmp_path / name).touch()
     done = subprocess.run(
         ["make", "-n", "-B", "install", *said.split()],
@@ -204,3 +229,34 @@ def test_make_takes_the_torch_of_the_command_then_of_dotenv_then_the_installed_o
         check=True,
     )  # fmt: skip
     assert f'TORCH_BACKEND="{expected}"' in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("target", "installed", "expected"),
+    [
+        ("train", (), ["run"]),
+        ("test", (), ["dev"]),
+        ("check", (), ["dev"]),
+        ("serve", ("", "-dev"), []),
+        ("test", ("", "-dev"), []),
+        ("test", ("",), ["dev"]),
+    ],
+)
+def test_make_installs_what_the_command_needs(
+    tmp_path: Path, target: str, installed: tuple[str, ...], expected: list[str]
+) -> None:
+    (tmp_path / ".venv").mkdir()
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
+    for name in ("requirements.lock", "requirements-dev.lock", "pyproject.toml"):
+        (tmp_path / name).touch()
+    for kind in installed:
+        (tmp_path / ".venv" / f".installed-default{kind}").touch()
+    done = subprocess.run(
+        ["make", "-n", target],
+        cwd=tmp_path, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, timeout=60,
+        check=True,
+    )  # fmt: skip
+    found = [line.split("sh .ci/install")[1].strip() or "run"
+             for line in done.stdout.splitlines() if "sh .ci/install" in line]  # fmt: skip
+    assert found == expected

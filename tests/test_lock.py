@@ -1,7 +1,14 @@
-"""requirements.lock: versions and hashes only, whole, and of what pyproject.toml asks for."""
+"""The two locks: versions and hashes only, whole, and of what pyproject.toml asks for.
 
+requirements.lock is what the programs run with (the images have no more), requirements-dev.lock the
+same and what tests, checks and benchmarks need besides.
+"""
+
+import ast
 import re
+import sys
 import tomllib
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -11,64 +18,118 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-EXTRAS = ("api", "dev", "onnx")  # those that `make lock` writes
+# The extras that `make lock` writes into each. A setting can ask for lora and adamw8bit.
+RUN_EXTRAS = ("api", "onnx", "lora", "adamw8bit", "install")
+EXTRAS = {"requirements.lock": RUN_EXTRAS, "requirements-dev.lock": (*RUN_EXTRAS, "dev")}
+RUN, DEVELOP = EXTRAS
+LOCKS = {name: (ROOT / name).read_text(encoding="utf-8") for name in EXTRAS}
 PIN = re.compile(r"([a-z0-9][a-z0-9-]*)==([^ ;]+)(?: ; ([^\\]+))? \\")
 HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}(?: \\)?")
 # Left out on purpose: [tool.uv] in pyproject.toml says why.
 LEFT_OUT = {Requirement(text).name for text in PROJECT["tool"]["uv"]["override-dependencies"]}
 
+both = pytest.mark.parametrize("name", EXTRAS)
 
-def pins() -> list[Requirement]:
+
+def pins(name: str) -> list[Requirement]:
     return [
-        Requirement(f"{name}=={version}{f'; {marker}' if marker else ''}")
-        for name, version, marker in PIN.findall(LOCK)
+        Requirement(f"{package}=={version}{f'; {marker}' if marker else ''}")
+        for package, version, marker in PIN.findall(LOCKS[name])
     ]
 
 
-def here() -> dict[str, Requirement]:
+def entries(name: str) -> set[str]:
+    """Each version with its marker and its hashes."""
+    return set(re.split(r"\n(?=\S)", LOCKS[name].strip()))
+
+
+def here(name: str) -> dict[str, Requirement]:
     """What the lock names for this machine."""
-    return {pin.name: pin for pin in pins() if pin.marker is None or pin.marker.evaluate()}
+    return {pin.name: pin for pin in pins(name) if pin.marker is None or pin.marker.evaluate()}
 
 
-def asked() -> list[Requirement]:
+def asked(name: str) -> list[Requirement]:
     project = PROJECT["project"]
-    lists = [project["dependencies"], *(project["optional-dependencies"][one] for one in EXTRAS)]
-    return [Requirement(text) for texts in lists for text in texts]
+    extras = [project["optional-dependencies"][one] for one in EXTRAS[name]]
+    return [Requirement(text) for texts in (project["dependencies"], *extras) for text in texts]
 
 
-def test_every_line_is_a_version_or_a_hash() -> None:
+@both
+def test_every_line_is_a_version_or_a_hash(name: str) -> None:
     # So no index address, no path of a machine, no option of pip.
-    odd = [
-        line for line in LOCK.splitlines() if not PIN.fullmatch(line) and not HASH.fullmatch(line)
-    ]
-    assert odd == []
+    lines = LOCKS[name].splitlines()
+    assert [line for line in lines if not PIN.fullmatch(line) and not HASH.fullmatch(line)] == []
 
 
-def test_every_version_has_a_hash() -> None:
-    lines = LOCK.splitlines()
+@both
+def test_every_version_has_a_hash(name: str) -> None:
+    lines = LOCKS[name].splitlines()
     after = [lines[i + 1] for i, line in enumerate(lines) if PIN.fullmatch(line)]
     assert len(after) > 100
     assert all(HASH.fullmatch(line) for line in after)
 
 
-@pytest.mark.parametrize("wanted", asked(), ids=str)
-def test_what_the_project_asks_for_is_in_the_lock(wanted: Requirement) -> None:
-    found = [pin for pin in pins() if pin.name == canonicalize_name(wanted.name)]
-    assert found, f"{wanted} is not in requirements.lock; run: make lock"
-    for pin in found:
-        (specifier,) = pin.specifier
-        assert wanted.specifier.contains(specifier.version), "run: make lock"
+@both
+def test_what_the_project_asks_for_is_in_the_lock(name: str) -> None:
+    wrong = []
+    for wanted in asked(name):
+        found = [pin for pin in pins(name) if pin.name == canonicalize_name(wanted.name)]
+        versions = [next(iter(pin.specifier)).version for pin in found]
+        if not found or not all(map(wanted.specifier.contains, versions)):
+            wrong.append(f"{wanted}: {versions}")
+    assert wrong == [], f"{name} is older than pyproject.toml; run: make lock"
 
 
-def test_torch_and_torchaudio_are_a_pair() -> None:
+def test_what_runs_is_tested_in_the_same_versions() -> None:
+    assert entries(RUN) < entries(DEVELOP), "run: make lock"
+
+
+def test_a_container_carries_no_tools_of_development() -> None:
+    dev = PROJECT["project"]["optional-dependencies"]["dev"]
+    tools = {canonicalize_name(Requirement(text).name) for text in dev}
+    assert {"pytest", "mypy", "playwright", "pocketsphinx"} <= tools
+    # One that the programs' own libraries need as well.
+    assert {pin.name for pin in pins(RUN)} & tools == {"pyyaml"}
+
+
+def imported() -> Iterator[tuple[str, str]]:
+    """Every package that a module of the programs imports, wherever in it, and that module."""
+    for package in ("xtts", "train", "api"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            where = path.relative_to(ROOT)
+            if where.parts[:2] == ("train", "base"):
+                continue  # how the voice in the package was made: `make demo-voice` installs both
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Import):
+                    yield from ((alias.name.split(".")[0], str(where)) for alias in node.names)
+                elif isinstance(node, ast.ImportFrom) and node.module:
+                    yield node.module.split(".")[0], str(where)
+
+
+def test_what_the_programs_import_is_in_the_lock_that_they_run_with() -> None:
+    of = metadata.packages_distributions()
+    locked = {pin.name for pin in pins(RUN)}
+    known = sys.stdlib_module_names | {"xtts", "train", "api"}
+    missing = {
+        (package, where)
+        for package, where in imported()
+        if package not in known
+        and package in of  # what is not installed here, the program asks for itself
+        and not {canonicalize_name(one) for one in of[package]} & locked
+    }
+    assert missing == set()
+
+
+@both
+def test_torch_and_torchaudio_are_a_pair(name: str) -> None:
     # Another pair installs and then fails at import: torchaudio compares CUDA versions.
-    versions = {pin.name: str(pin.specifier) for pin in pins()}
+    versions = {pin.name: str(pin.specifier) for pin in pins(name)}
     assert versions["torch"] == versions["torchaudio"]
 
 
-def test_it_holds_for_every_python_and_linux_that_the_project_supports() -> None:
+@both
+def test_it_holds_for_every_python_and_linux_that_the_project_supports(name: str) -> None:
     pythons = [f"3.{minor}" for minor in range(11, 15)]
     assert PROJECT["project"]["requires-python"] == ">=3.11,<3.15"
     for version in pythons:
@@ -79,18 +140,23 @@ def test_it_holds_for_every_python_and_linux_that_the_project_supports() -> None
                 "platform_python_implementation": "CPython", "implementation_name": "cpython",
             }  # fmt: skip
             names = [
-                pin.name for pin in pins() if pin.marker is None or pin.marker.evaluate(environment)
+                pin.name
+                for pin in pins(name)
+                if pin.marker is None or pin.marker.evaluate(environment)
             ]
             assert len(names) == len(set(names)), f"two versions at once on {version}, {machine}"
-            assert {"torch", "coqui-tts", "pytest"} <= set(names)
+            assert {"torch", "coqui-tts", "uv", "pytest"} - set(names) == (
+                {"pytest"} if name == RUN else set()
+            )
 
 
-def test_nothing_that_is_installed_misses_a_part() -> None:
+@both
+def test_nothing_that_is_installed_misses_a_part(name: str) -> None:
     """It is installed with --no-deps: a hole in it would be found by a user's ImportError."""
-    locked = here()
-    for name in locked:
+    locked = here(name)
+    for one in locked:
         try:
-            needs = metadata.requires(name) or []
+            needs = metadata.requires(one) or []
         except metadata.PackageNotFoundError:
             continue  # another TORCH_BACKEND has other libraries
         for need in map(Requirement, needs):
@@ -99,9 +165,9 @@ def test_nothing_that_is_installed_misses_a_part() -> None:
             part = canonicalize_name(need.name)
             if part in LEFT_OUT and part not in locked:
                 continue
-            assert part in locked, f"{name} needs {part}; run: make lock"
+            assert part in locked, f"{one} needs {part}; run: make lock"
             (specifier,) = locked[part].specifier
-            assert need.specifier.contains(specifier.version, prereleases=True), f"{name}: {need}"
+            assert need.specifier.contains(specifier.version, prereleases=True), f"{one}: {need}"
 
 
 def evaluated(marker: Marker) -> bool:

@@ -8,6 +8,7 @@ import inspect
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic.fields import FieldInfo
@@ -23,6 +24,11 @@ MORE = "What each may be, and more about it: docs/settings.md."
 # Read by make and by Docker Compose from the same file; not by the programs.
 HOUSE = (
     ("TORCH_BACKEND", "default", "The build of torch: default, auto, cpu, cu126 or cu130."),
+    (
+        "BASE_IMAGE",
+        "python:3.11-slim",
+        "What the images are built on; with a digest (…@sha256:…) it is the same every time.",
+    ),
     ("DOCKER_RUNTIME", "runc", "nvidia gives both containers the GPU."),
 )
 
@@ -63,7 +69,7 @@ def env_example(sections: Sequence[Section]) -> str:
         for name, info in section.fields().items():
             parts += ["", *_wrapped(_purpose(info), "# ")]
             parts += _wrapped(f"Allowed: {means(info).allowed}.", "# ")
-            parts.append(f"{name}={_default(info)}")
+            parts.append(f"{name}={_in_dotenv(info)}")
     parts += ["", "# ---- Read by make and Docker Compose only ----"]
     for name, value, purpose in HOUSE:
         parts += ["", *_wrapped(purpose, "# "), f"# {name}={value}"]
@@ -110,6 +116,13 @@ def _purpose(info: FieldInfo) -> str:
 
 def _default(info: FieldInfo) -> str:
     return shown(info, info.default)
+
+
+def _in_dotenv(info: FieldInfo) -> str:
+    """The default as `.env` has it: a folder begins with `./`, for podman-compose 1.0 takes
+    `voices` for the name of a volume."""
+    folder = isinstance(info.default, Path) and not info.default.is_absolute()
+    return "./" * folder + _default(info)
 
 
 def _wrapped(text: str, indent: str) -> list[str]:

@@ -219,6 +219,7 @@ def test_a_broken_line_does_not_tell_a_secret(tmp_path: Path) -> None:
         ("COMPOSE_PROJECT_NAME", None),
         ("COMPOSE_FILE", None),
         ("DOCKER_RUNTIME", None),
+        ("BASE_IMAGE", None),
         ("TORCH_BACKEND", None),
         ("CUDA_VISIBLE_DEVICES", None),
         ("HF_TOKEN", None),
