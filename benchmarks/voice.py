@@ -1,7 +1,9 @@
-"""`python -m benchmarks voice`: how the embedded voice speaks 20 sentences, judged without ears.
+"""`python -m benchmarks voice`: how the embedded voice speaks, judged without ears.
 
-Each sentence is spoken with several seeds; every figure comes as mean and spread over the seeds.
-The same recogniser reads the source's recordings, so that its own mistakes are told beside.
+`--set choosing` is for whoever tries something, `--set reporting` for what is published
+(`benchmarks.texts`); `--joined 3` has texts of three sentences. Each text is spoken with several
+seeds; every figure comes as mean and spread over the seeds. The same recogniser reads the source's
+recordings, so that its own mistakes are told beside.
 """
 
 import argparse
@@ -15,10 +17,12 @@ from typing import Any
 
 from torch import Tensor
 
-from benchmarks import judges, onnx_voice
+from benchmarks import judges, onnx_voice, texts
 from xtts.audio import CODE_RATE, SPEAKER_RATE, VOCODER_RATE, resample
 
-SENTENCES = Path(__file__).with_name("sentences.txt")
+# A text whose sound has another share than this of the source's length is cut, or babbles; of a
+# word or two the pauses at either end count for more than the words.
+SHORTEST, LONGEST, FEWEST_WORDS = 0.7, 1.4, 4
 # What a reference recording says, and what the voice judge learns from: neither is a test.
 REFERENCE_TEXT = "Good evening, I am going to read you a short story about a fox and a hen."
 JUDGE_TEXTS = tuple(
@@ -31,12 +35,15 @@ JUDGE_TEXTS = tuple(
 
 @dataclass(frozen=True)
 class Figures:
-    """One seed, all sentences. `lengths`: the least and the greatest share of the source's."""
+    """One seed, all sentences. `lengths`: the least and the greatest share of the source's;
+    `astray`: texts that are cut or babble."""
 
     word_errors: float
     heard_as_wanted: float
     similarity: float
     distortion_db: float
+    distance: float
+    astray: float
     lengths: tuple[float, float]
 
 
@@ -51,8 +58,10 @@ class Spread:
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints the table, or JSON."""
     arguments = _parser().parse_args(argv)
-    sentences = SENTENCES.read_text(encoding="utf-8").split("\n")
-    sentences = [line for line in sentences if line][: arguments.sentences]
+    sentences = texts.sentences(arguments.set)
+    if arguments.joined:
+        sentences = texts.joined(sentences, arguments.joined)
+    sentences = sentences[: arguments.sentences]
     report = {
         voice: measured(arguments, voice, sentences) for voice in arguments.speak_as.split(",")
     }
@@ -71,6 +80,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks voice", description=__doc__)
     parser.add_argument("--bundle", default="demo", help="demo, a bundle, a checkpoint, or source")
     parser.add_argument("--speak-as", default="slt,rms,awb", help="whose reference it is given")
+    parser.add_argument("--set", choices=texts.FILES, default="twenty", help="which sentences")
+    parser.add_argument("--joined", type=int, help="texts of so many sentences of the set each")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--sentences", type=int, default=None, help="only the first so many")
     parser.add_argument(
@@ -121,8 +132,18 @@ def figures(
         heard_as_wanted=sum(named) / len(named),
         similarity=statistics.fmean(judge.similarity(clip) for clip in spoken),
         distortion_db=statistics.fmean(judges.cepstral_distortion(*pair) for pair in pairs),
+        distance=statistics.fmean(judges.distance(*pair) for pair in pairs),
+        astray=float(astray(sentences, lengths)),
         lengths=(min(lengths), max(lengths)),
     )
+
+
+def astray(sentences: Sequence[str], lengths: Sequence[float]) -> int:
+    """How many texts of four words or more are cut or babble, by their shares of the source's
+    lengths."""
+    long = (texts.num_words(text) >= FEWEST_WORDS for text in sentences)
+    pairs = zip(long, lengths, strict=True)
+    return sum(counts and not SHORTEST <= length <= LONGEST for counts, length in pairs)
 
 
 def spread(values: Sequence[float]) -> Spread:

@@ -49,6 +49,15 @@ def test_distortion_ignores_tempo_and_sees_timbre() -> None:
     assert judges.cepstral_distortion(one, slower) < judges.cepstral_distortion(one, other) / 2
 
 
+def test_distance_ignores_tempo_and_sees_timbre() -> None:
+    one = voice(120.0, 1.0, 1)
+    slower = torch.cat((one[:8000], one[4000:]))
+    other = voice(120.0, 2.0, 1)
+    assert judges.distance(one, one) == pytest.approx(0.0, abs=1e-3)
+    assert judges.distance(one, slower) < judges.distance(one, other) / 2
+    assert judges.mfccs(one).shape == (101, 24)
+
+
 def test_word_errors_are_counted_over_all_sentences() -> None:
     assert judges.word_errors(["One two.", "three four"], ["one two", "three"]) == 0.25
     assert judges.word_errors(["One two."], [""]) == 1.0

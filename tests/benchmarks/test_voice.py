@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmarks import judges, voice
+from benchmarks import judges, texts, voice
 from benchmarks.__main__ import main, names
 
 
@@ -24,6 +24,7 @@ def test_figures_of_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         judges, "words_heard", lambda clip: "one two" if len(clip) > 9000 else "one"
     )
+    monkeypatch.setattr(judges, "distance", lambda *pair: float(len(pair[0]) / 1000))
     spoken = [torch.ones(12_000), torch.zeros(8_000)]
     source = [torch.ones(10_000), torch.zeros(10_000)]
     found = voice.figures(spoken, source, ["One two.", "One two."], Deaf())  # type: ignore[arg-type]
@@ -31,6 +32,13 @@ def test_figures_of_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.heard_as_wanted == 0.5
     assert found.similarity == 0.5
     assert found.lengths == (0.8, 1.2)
+    assert found.distance == 10.0
+    assert found.astray == 0
+
+
+def test_texts_that_are_cut_or_babble_are_counted() -> None:
+    texts = ["One two three four."] * 4 + ["One two."]
+    assert voice.astray(texts, [0.69, 0.71, 1.39, 1.41, 5.0]) == 2
 
 
 def test_spread_of_one_value_is_none() -> None:
@@ -39,7 +47,7 @@ def test_spread_of_one_value_is_none() -> None:
 
 
 def test_the_sentences_are_twenty_and_judge_texts_are_others() -> None:
-    lines = voice.SENTENCES.read_text(encoding="utf-8").splitlines()
+    lines = texts.sentences("twenty")
     assert len(set(lines)) == 20
     assert not set(lines) & {*voice.JUDGE_TEXTS, voice.REFERENCE_TEXT}
 

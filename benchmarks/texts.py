@@ -1,0 +1,47 @@
+"""What a voice is judged by: sentences to choose a recipe by, and others to report it by.
+
+Whoever tries recipes measures with `choosing` alone; `reporting` is for what is published, once. A
+recipe that was chosen by the sentences it is reported on looks better than it is: the first tables
+of the embedded voice (`twenty`) were such. Called by `benchmarks.voice`; the teacher of the
+embedded voice says none of them.
+"""
+
+import random
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+FILES = {"twenty": "sentences.txt", "choosing": "choosing.txt", "reporting": "reporting.txt"}
+# Of these, texts of several sentences are made.
+JOINED_WORDS = range(4, 13)
+# As many texts of one, two, three and four sentences; a sentence comes in several of them.
+JOINED_TEXTS = 80
+
+
+def sentences(name: str) -> list[str]:
+    """The sentences of a set; `choosing` and `reporting` have 60 each, of 1 to 40 words."""
+    lines = Path(__file__).with_name(FILES[name]).read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line]
+
+
+def joined(lines: Sequence[str], number: int, texts: int = JOINED_TEXTS) -> list[str]:
+    """Texts of `number` different sentences each, always the same, of sentences of 4 to 12 words;
+    each sentence comes about as often as any other."""
+    draw = random.Random(f"texts/{number}")
+    short = [line for line in lines if num_words(line) in JOINED_WORDS]
+    waiting: list[str] = []
+    found: list[str] = []
+    while len(found) < texts:
+        while len(waiting) < 2 * number:
+            waiting += draw.sample(short, len(short))
+        chosen = list(dict.fromkeys(waiting))[:number]
+        for line in chosen:
+            waiting.remove(line)
+        if (text := " ".join(chosen)) not in found:
+            found.append(text)
+    return found
+
+
+def num_words(text: str) -> int:
+    """Words of a text."""
+    return len(re.findall(r"[A-Za-z']+", text))

@@ -1,0 +1,63 @@
+"""Sentences to choose by, to report by, and those that the model learns from: none is in two."""
+
+import itertools
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from benchmarks import texts, voice
+from tests.train.base.test_base import FEW_WORDS
+from train.base import __main__ as making
+from train.base.long_text import long_sentences
+from train.base.text import plain
+from train.base.text import sentences as short_sentences
+from train.data import make_demo
+
+LENGTHS = ((1, 1), (2, 2), (3, 3), (4, 5), (6, 8), (9, 12), (13, 18), (19, 25), (26, 35), (36, 40))
+SETS = ("choosing", "reporting")
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_length_from_1_to_40_words_has_several_sentences(name: str) -> None:
+    words = [texts.num_words(line) for line in texts.sentences(name)]
+    assert len(words) == 60
+    assert max(words) == 40
+    for shortest, longest in LENGTHS:
+        assert sum(shortest <= number <= longest for number in words) >= 4, (shortest, longest)
+
+
+def test_no_sentence_is_in_two_sets_nor_learned_from() -> None:
+    """Nor in the demo dataset, whose validation clips an epoch is judged by."""
+    rows = (make_demo.DEMO / "metadata.csv").read_text(encoding="utf-8").splitlines()
+    judges_own = [voice.REFERENCE_TEXT, *voice.JUDGE_TEXTS, making.REFERENCE_TEXT]
+    groups = [*map(texts.sentences, texts.FILES), [row.split("|")[1] for row in rows], judges_own]
+    counts = Counter(plain(text) for group in groups for text in {plain(line) for line in group})
+    assert [text for text, count in counts.items() if count > 1] == []
+
+
+def test_the_teacher_says_none_of_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What the generators would say is left out where a file of the sets has it."""
+    drawn = list(itertools.islice(short_sentences(FEW_WORDS, "x", set()), 5))
+    lengthy = list(itertools.islice(long_sentences(FEW_WORDS, "x", set()), 5))
+    for name in texts.FILES.values():
+        (tmp_path / name).write_text("\n".join(drawn[:3] + lengthy[:3]), encoding="utf-8")
+    assert {
+        plain(line) for name in texts.FILES for line in texts.sentences(name)
+    } <= making.judged()
+    monkeypatch.setattr(making, "JUDGED", tmp_path)
+    again = itertools.islice(short_sentences(FEW_WORDS, "x", making.judged()), 50)
+    assert not set(drawn[:3]) & set(again)
+    again = itertools.islice(long_sentences(FEW_WORDS, "x", making.judged()), 50)
+    assert not set(lengthy[:3]) & set(again)
+
+
+@pytest.mark.parametrize("number", [2, 3, 4])
+def test_joined_texts_have_different_sentences_each_as_often(number: int) -> None:
+    lines = texts.sentences("choosing")
+    found = texts.joined(lines, number)
+    assert found == texts.joined(lines, number)
+    assert len(set(found)) == texts.JOINED_TEXTS
+    used = Counter(line for line in lines for text in found if line in text)
+    assert sum(used.values()) == number * texts.JOINED_TEXTS
+    assert max(used.values()) - min(used.values()) <= 3
