@@ -10,7 +10,7 @@ from api.settings import ApiSettings, load
 from xtts.errors import SotaqueError
 
 if TYPE_CHECKING:
-    from api.wishes import How, Limits
+    from api.wishes import ChildOptions, EngineLimits
 
 log = logging.getLogger("api")
 
@@ -29,7 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
 
 
-def serve(settings: ApiSettings, how: "How | None" = None, limits: "Limits | None" = None) -> int:
+def serve(
+    settings: ApiSettings, how: "ChildOptions | None" = None, limits: "EngineLimits | None" = None
+) -> int:
     """Runs uvicorn in this thread: the speaking child ends with it. Raises PortTaken.
 
     how, limits: others in tests.

@@ -16,20 +16,30 @@ from api import errors, openapi, run_routes, speech_routes, status_routes, voice
 from api.encoding import RATE
 from api.engine import Engine
 from api.events import Events
-from api.following import Follower
+from api.following import VoiceFollower
 from api.head_requests import HeadAsGet
-from api.limits import Body, Counted, Crowded, Gate, Interrupted, Rate, RequestId
-from api.metrics import Metrics
-from api.parts import PAGE, Parts
+from api.limits import (
+    AccessGate,
+    BodyLimit,
+    ConnectionLimit,
+    RateLimiter,
+    RequestCounter,
+    RequestId,
+    ShutdownResponse,
+)
+from api.metrics import ServiceMetrics
+from api.parts import PAGE, AppState
 from api.settings import ApiSettings
 from api.supervisor import Supervisor
 from api.voices import Voices
-from api.wishes import How, Limits
+from api.wishes import ChildOptions, EngineLimits
 
 log = logging.getLogger("api")
 
 
-def build(settings: ApiSettings, how: How | None = None, limits: Limits | None = None) -> FastAPI:
+def build(
+    settings: ApiSettings, how: ChildOptions | None = None, limits: EngineLimits | None = None
+) -> FastAPI:
     """The application. how, limits: others in tests."""
     parts = _parts(settings, how or how_of(settings), limits or limits_of(settings))
     app = FastAPI(
@@ -42,35 +52,35 @@ def build(settings: ApiSettings, how: How | None = None, limits: Limits | None =
         app.include_router(router)
     app.state.routes = [route for router in routers for route in router.routes]
     app.mount("/page", StaticFiles(directory=PAGE, check_dir=False), name="page")
-    app.add_exception_handler(errors.Refusal, errors.answer_refusal)
+    app.add_exception_handler(errors.APIError, errors.answer_refusal)
     app.add_exception_handler(HTTPException, errors.answer_http)
     app.add_exception_handler(RequestValidationError, errors.answer_invalid)
     app.add_exception_handler(Exception, errors.answer_fault)
     openapi.describe(app, has_key=settings.api_key is not None)
     # The last that is added is the first that is asked.
     app.add_middleware(HeadAsGet)
-    app.add_middleware(Body)
-    app.add_middleware(Gate, key=_key(settings))
-    app.add_middleware(Crowded)
-    app.add_middleware(Interrupted)
-    app.add_middleware(Counted, metrics=parts.metrics)
+    app.add_middleware(BodyLimit)
+    app.add_middleware(AccessGate, key=_key(settings))
+    app.add_middleware(ConnectionLimit)
+    app.add_middleware(ShutdownResponse)
+    app.add_middleware(RequestCounter, metrics=parts.metrics)
     app.add_middleware(RequestId)
     return app
 
 
-def how_of(settings: ApiSettings) -> How:
+def how_of(settings: ApiSettings) -> ChildOptions:
     """How the child is started."""
     precision = "int8" if settings.low_memory else settings.speak_precision
-    return How(
+    return ChildOptions(
         device=settings.device, backend=settings.backend, low_memory=settings.low_memory,
         precision=precision,
         threads=settings.num_threads, latents=settings.voices_dir / "latents",
     )  # fmt: skip
 
 
-def limits_of(settings: ApiSettings) -> Limits:
+def limits_of(settings: ApiSettings) -> EngineLimits:
     """Within which limits it speaks."""
-    found = Limits(
+    found = EngineLimits(
         slots=settings.api_slots, queue=settings.api_queue,
         deadline=float(settings.api_deadline_seconds),
     )  # fmt: skip
@@ -81,9 +91,9 @@ def _key(settings: ApiSettings) -> str | None:
     return settings.api_key.get_secret_value() if settings.api_key else None
 
 
-def _parts(settings: ApiSettings, how: How, limits: Limits) -> Parts:
-    metrics, events = Metrics(), Events()
-    told: list[Parts] = []
+def _parts(settings: ApiSettings, how: ChildOptions, limits: EngineLimits) -> AppState:
+    metrics, events = ServiceMetrics(), Events()
+    told: list[AppState] = []
 
     def on_event(kind: str, **facts: Any) -> None:
         if kind == "waited":
@@ -96,14 +106,14 @@ def _parts(settings: ApiSettings, how: How, limits: Limits) -> Parts:
             events.tell("status", status_routes.status_of(told[0]))
 
     engine = Engine(how, limits, on_event)
-    follower = Follower(settings, engine, events)
-    rate = Rate(settings.api_requests_per_minute)
+    follower = VoiceFollower(settings, engine, events)
+    rate = RateLimiter(settings.api_requests_per_minute)
     voices = Voices(settings.voices_dir)
-    told.append(Parts(settings, engine, follower, voices, metrics, events, rate))
+    told.append(AppState(settings, engine, follower, voices, metrics, events, rate))
     return told[0]
 
 
-def _measure(metrics: Metrics, spoken: Any) -> None:
+def _measure(metrics: ServiceMetrics, spoken: Any) -> None:
     seconds = spoken.bytes / 2 / RATE
     metrics.audio_seconds.inc(seconds)
     if seconds and spoken.seconds is not None:
@@ -112,7 +122,7 @@ def _measure(metrics: Metrics, spoken: Any) -> None:
 
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    parts: Parts = app.state.parts
+    parts: AppState = app.state.parts
     parts.loop = asyncio.get_running_loop()
     supervisor = Supervisor(parts.engine)
     await parts.follower.first()

@@ -23,7 +23,7 @@ _EXIT_SECONDS = 3.0
 _READ_LIMIT = 1 << 22
 
 
-class Child:
+class SpeakingProcess:
     """One process; when it has ended, another object is made."""
 
     def __init__(self, process: asyncio.subprocess.Process, errors: IO[bytes]) -> None:
@@ -38,7 +38,7 @@ class Child:
         command: Sequence[str] = COMMAND,
         clean_libraries: bool = False,
         folder: Path | None = None,
-    ) -> "Child":
+    ) -> "SpeakingProcess":
         """Starts it without waiting for it to load. Raises OSError."""
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
         process = await asyncio.create_subprocess_exec(
@@ -47,7 +47,7 @@ class Child:
             start_new_session=True, limit=_READ_LIMIT, cwd=folder,
             env=clean_environment() if clean_libraries else None,
         )  # fmt: skip
-        return Child(process, errors)
+        return SpeakingProcess(process, errors)
 
     @property
     def pid(self) -> int:

@@ -4,7 +4,8 @@ hold, and who has to go when there are too many.
 uvicorn has no time limit for a head: its keep-alive timer ends at the first byte, and a connection
 that never sends one is kept for ever. So its protocol is extended here. As in nginx, the oldest
 idle connection is closed when its place is needed, and nobody is turned away at the door: whether a
-request is one too many is known when its head is read, and probes are never (`api.limits.Crowded`).
+request is one too many is known when its head is read, and probes are never
+(`api.limits.ConnectionLimit`).
 """
 
 import asyncio

@@ -12,7 +12,7 @@ class _Curve:
     sums: dict[int, tuple[float, int]] = field(default_factory=dict)
 
 
-class Curves:
+class LossCurves:
     """What was read of each file."""
 
     def __init__(self) -> None:

@@ -10,42 +10,44 @@ from dataclasses import asdict
 from typing import Any
 
 from api import supervision
-from api.child import Child
-from api.errors import Refusal, closing
-from api.openings import Openings
-from api.speaking import MICRO, Ask, Spoken, digest_of, no_refusal, refusal_of
-from api.supervision import Happened, Place
-from api.waiting import Job, Waiting
-from api.wishes import DEMO, How, Limits, Standing, Voice
+from api.child import SpeakingProcess
+from api.errors import APIError, closing
+from api.openings import CrashBreaker
+from api.speaking import MICRO, SpeechParams, SpeechStream, digest_of, no_refusal, refusal_of
+from api.supervision import ComputePlacement, RestartHistory
+from api.waiting import QueuedRequest, RequestQueue
+from api.wishes import DEMO, ChildOptions, EngineLimits, OpenedVoiceState, VoiceTarget
 from xtts.worker_faults import WorkerFailed
 
 
 class Engine:
     """What routes ask of it; `api.supervisor` gives it a child."""
 
-    def __init__(self, how: How, limits: Limits, on_event: Callable[..., None]) -> None:
+    def __init__(
+        self, how: ChildOptions, limits: EngineLimits, on_event: Callable[..., None]
+    ) -> None:
         self.how = how
         self.limits = limits
         self.on_event = on_event
-        self.waiting = Waiting(limits.slots or 4, limits.queue)
-        self.wanted: Voice = DEMO
-        self.standing: Standing | None = None
-        self.place: Place | None = None
+        self.waiting = RequestQueue(limits.slots or 4, limits.queue)
+        self.wanted: VoiceTarget = DEMO
+        self.standing: OpenedVoiceState | None = None
+        self.place: ComputePlacement | None = None
         self.placed: Mapping[str, Any] = {}  # what ONNX Runtime says of itself
-        self.happened = Happened()
+        self.happened = RestartHistory()
         self.problem = self.problem_code = ""
         self.started_once = False
         self.last_spoken: float | None = None
-        self.child: Child | None = None
-        self.spoken: dict[str, Spoken] = {}
+        self.child: SpeakingProcess | None = None
+        self.spoken: dict[str, SpeechStream] = {}
         self.closing = False
-        self.openings = Openings()
+        self.openings = CrashBreaker()
         self._asked: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._names = itertools.count(1)
 
     # ---- what routes ask ----
 
-    def speak(self, ask: Ask, recording: str | None = None) -> Spoken:
+    def speak(self, ask: SpeechParams, recording: str | None = None) -> SpeechStream:
         """Takes a request in. Raises Refusal when it cannot be in time, or is not welcome."""
         now = time.monotonic()
         if self.closing:
@@ -55,11 +57,11 @@ class Engine:
             raise no_refusal(no, self.limits)
         return self._take_in(ask, recording, digest)
 
-    def cancel(self, spoken: Spoken) -> None:
+    def cancel(self, spoken: SpeechStream) -> None:
         """The caller has gone: out of the queue, or out of the child within one step."""
         if spoken.over:
             return
-        spoken.end(Refusal(503, "cancelled", "The caller has gone."))
+        spoken.end(APIError(503, "cancelled", "The caller has gone."))
         speaks = spoken.job.name in self.waiting.speaking
         if self.child and (speaks or spoken.job.paused):
             self.child.send({"do": "cancel", "id": spoken.job.name})
@@ -68,12 +70,12 @@ class Engine:
             self.waiting.leave(spoken.job.name)
         self.on_event("queue")
 
-    async def open(self, voice: Voice) -> Standing:
+    async def open(self, voice: VoiceTarget) -> OpenedVoiceState:
         """Opens a voice beside the one that speaks, and speaks with it from then on. Raises Refusal
         when it cannot be opened; the one before goes on then."""
         if self.child is None or self.standing is None:
             self.wanted = voice
-            raise Refusal(503, "starting", "The speaking process is being started.", retry_after=2)
+            raise APIError(503, "starting", "The speaking process is being started.", retry_after=2)
         key = f"v{next(self._names)}"
         answer = await self.opened(key, voice)
         before, self.wanted = self.standing, voice
@@ -85,7 +87,7 @@ class Engine:
     async def listen(self, recording: str) -> None:
         """Has the child take a voice from a recording. Raises Refusal."""
         if self.standing is None:
-            raise Refusal(503, "starting", "The speaking process is being started.", retry_after=2)
+            raise APIError(503, "starting", "The speaking process is being started.", retry_after=2)
         await self.ask({"do": "listen", "key": self.standing.key, "recording": recording})
 
     def forget(self, recording: str) -> None:
@@ -153,22 +155,22 @@ class Engine:
         try:
             answer = await asyncio.wait_for(future, self.limits.start)
         except TimeoutError:
-            raise Refusal(503, "hang", "The speaking process did not answer in time.") from None
+            raise APIError(503, "hang", "The speaking process did not answer in time.") from None
         finally:
             self._asked.pop(name, None)
         if answer["say"] == "failed":
             raise refusal_of(answer)
         return answer
 
-    async def opened(self, key: str, voice: Voice) -> dict[str, Any]:
+    async def opened(self, key: str, voice: VoiceTarget) -> dict[str, Any]:
         """Has the child open a voice. Raises Refusal."""
         self.openings.check(voice)
         with self.openings.begun(voice):
             return await self.ask({"do": "open", "key": key, "voice": dict(voice.wanted)})
 
-    def stand(self, key: str, voice: Voice, answer: Mapping[str, Any]) -> None:
+    def stand(self, key: str, voice: VoiceTarget, answer: Mapping[str, Any]) -> None:
         """A voice stands ready."""
-        self.standing = Standing(
+        self.standing = OpenedVoiceState(
             key, voice, answer["licence"], tuple(answer["languages"]), answer["sha256"],
             answer["own_voice"], answer["precision"], answer.get("placed", {}),
         )  # fmt: skip
@@ -221,7 +223,7 @@ class Engine:
         self.openings.died(device, why.reason_code, alone=not self.waiting.speaking)
         self.child = self.standing = None
         self.last_spoken = None
-        told = Refusal(503, why.reason_code, f"The speaking process ended: {why}", retry_after=5)
+        told = APIError(503, why.reason_code, f"The speaking process ended: {why}", retry_after=5)
         for job in self.waiting.died():
             self._refuse(job.name, told)
         for future in self._asked.values():
@@ -244,7 +246,7 @@ class Engine:
             if not future.done():
                 future.set_exception(closing())
 
-    def _refuse(self, name: str, refusal: Refusal) -> None:
+    def _refuse(self, name: str, refusal: APIError) -> None:
         self.waiting.leave(name)
         if (spoken := self.spoken.pop(name, None)) is not None:
             spoken.end(refusal)
@@ -255,7 +257,7 @@ class Engine:
         for job in self.waiting.expired(now):
             text = f"It was not this request's turn within {self.limits.deadline:g} s."
             again = self.waiting.retry_seconds(now)
-            self._refuse(job.name, Refusal(503, "deadline", text, retry_after=again))
+            self._refuse(job.name, APIError(503, "deadline", text, retry_after=again))
 
     def try_out(self) -> None:
         """A word of its own, when nobody has spoken for a while."""
@@ -266,16 +268,16 @@ class Engine:
         if self.standing and silent and idle:
             self._take_in(MICRO, None, "")
 
-    def _take_in(self, ask: Ask, recording: str | None, digest: str) -> Spoken:
+    def _take_in(self, ask: SpeechParams, recording: str | None, digest: str) -> SpeechStream:
         now, micro = time.monotonic(), ask is MICRO
         deadline = now + (self.limits.ready if micro else self.limits.turn)
-        job = Job(f"s{next(self._names)}", digest, now, deadline, micro)
-        spoken = self.spoken[job.name] = Spoken(job, ask, recording)
+        job = QueuedRequest(f"s{next(self._names)}", digest, now, deadline, micro)
+        spoken = self.spoken[job.name] = SpeechStream(job, ask, recording)
         self.waiting.enter(job)
         self.dispatch()
         return spoken
 
-    def _ended(self, header: Mapping[str, Any], spoken: Spoken | None) -> None:
+    def _ended(self, header: Mapping[str, Any], spoken: SpeechStream | None) -> None:
         self.spoken.pop(name := header["id"], None)
         if header["say"] == "done":
             self.last_spoken = time.monotonic()
@@ -292,7 +294,7 @@ class Engine:
                 self._doubt(header, spoken)
         self.dispatch()
 
-    def _doubt(self, header: Mapping[str, Any], spoken: Spoken) -> None:
+    def _doubt(self, header: Mapping[str, Any], spoken: SpeechStream) -> None:
         """What is no number: one input, or the device? The service's own word tells."""
         if header["reason_code"] == "not_finite":
             self.last_spoken = None

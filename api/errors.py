@@ -43,7 +43,7 @@ _TITLES = {
 _PATH = re.compile(r"(?<![\w.:/])(?!/v1/|/openapi\.json)~?/[^\s'\"(),;]*[^\s'\"(),;.:]")
 
 
-class Refusal(HTTPException):
+class APIError(HTTPException):
     """Something that is not done, and why; becomes the response.
 
     code: a word for programs, such as `queue_full`; retry_after: whole seconds; param: which field.
@@ -74,12 +74,12 @@ class Refusal(HTTPException):
         return self.detail
 
 
-def closing() -> Refusal:
+def closing() -> APIError:
     """Of a service that ends: another one, or the next, may be asked."""
-    return Refusal(503, "closing", "The service is being stopped.", retry_after=5)
+    return APIError(503, "closing", "The service is being stopped.", retry_after=5)
 
 
-def problem(refusal: Refusal, request_id: str, *, speech: bool = False) -> dict[str, Any]:
+def problem(refusal: APIError, request_id: str, *, speech: bool = False) -> dict[str, Any]:
     """The body of a refusal. speech: also as OpenAI's clients read it."""
     body: dict[str, Any] = {
         "type": f"about:blank#{refusal.code}",
@@ -101,7 +101,7 @@ def problem(refusal: Refusal, request_id: str, *, speech: bool = False) -> dict[
     return body
 
 
-def response(refusal: Refusal, scope: Mapping[str, Any]) -> JSONResponse:
+def response(refusal: APIError, scope: Mapping[str, Any]) -> JSONResponse:
     """The response of a refusal to the request of `scope`."""
     state = scope.get("state", {})
     request_id = state.get("request_id", "")
@@ -117,7 +117,7 @@ def response(refusal: Refusal, scope: Mapping[str, Any]) -> JSONResponse:
 
 async def answer_refusal(request: Request, error: Exception) -> JSONResponse:
     """FastAPI's handler of Refusal."""
-    assert isinstance(error, Refusal)
+    assert isinstance(error, APIError)
     return response(error, request.scope)
 
 
@@ -131,7 +131,7 @@ async def answer_http(request: Request, error: Exception) -> JSONResponse:
         detail = f"This address takes {' and '.join(sorted(_allowed(request)))}."
     elif status == 400:
         detail = "The body is not what its Content-Type says."
-    found = response(Refusal(status, _TITLE_CODES.get(status, "refused"), detail), request.scope)
+    found = response(APIError(status, _TITLE_CODES.get(status, "refused"), detail), request.scope)
     for name, value in (getattr(error, "headers", None) or {}).items():
         found.headers[name] = value
     if status == 405:
@@ -165,14 +165,14 @@ async def answer_invalid(request: Request, error: Exception) -> JSONResponse:
     if param is None and isinstance(first.get("input"), bytes):
         status, code = 415, "unsupported_media_type"
         detail = "Send JSON, and say so: `Content-Type: application/json`."
-    return response(Refusal(status, code, detail, param=param), request.scope)
+    return response(APIError(status, code, detail, param=param), request.scope)
 
 
 async def answer_fault(request: Request, error: Exception) -> JSONResponse:
     """A fault of ours: its traceback into the log, its number to the caller."""
     request_id = request.scope.get("state", {}).get("request_id", "")
     log.error("Request %s failed.", request_id, exc_info=error)
-    told = Refusal(500, "internal", "The service failed at this; its log tells more.")
+    told = APIError(500, "internal", "The service failed at this; its log tells more.")
     return response(told, request.scope)
 
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from api.errors import Refusal, closing
+from api.errors import APIError, closing
 
 MOST_LISTENERS = 64
 _MOST_WAITING = 256
@@ -45,7 +45,7 @@ class Events:
         if self._closed:
             raise closing()
         if len(self._listeners) >= MOST_LISTENERS:
-            raise Refusal(503, "too_many_listeners", "Too many listen already.", retry_after=5)
+            raise APIError(503, "too_many_listeners", "Too many listen already.", retry_after=5)
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(_MOST_WAITING)
         self._listeners.add(queue)
         return self._from(queue, first)

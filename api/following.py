@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from api import promotion, runs
-from api.curves import Curves
+from api.curves import LossCurves
 from api.engine import Engine
-from api.errors import Refusal, without_paths
+from api.errors import APIError, without_paths
 from api.events import Events
 from api.promotion import Promotion
-from api.runs import CURRENT, Epoch, Run
+from api.runs import CURRENT, EpochSummary, RunSummary
 from api.settings import ApiSettings
-from api.wishes import DEMO, Voice
+from api.wishes import DEMO, VoiceTarget
 
 log = logging.getLogger("api")
 
@@ -23,23 +23,23 @@ LOOK_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Target:
+class FollowTarget:
     """What is to speak. sha256: of the epoch's checkpoint; "" for a voice that is no epoch."""
 
-    voice: Voice
+    voice: VoiceTarget
     sha256: str = ""
 
 
-class Follower:
+class VoiceFollower:
     """Keeps the engine at the voice that is wanted, and knows the runs."""
 
     def __init__(self, settings: ApiSettings, engine: Engine, events: Events) -> None:
         self.settings = settings
         self.engine = engine
         self.events = events
-        self.runs: dict[str, Run] = {}
+        self.runs: dict[str, RunSummary] = {}
         self.promotion: Promotion | None = None
-        self.curves = Curves()
+        self.curves = LossCurves()
         self._verified: dict[str, bool] = {}
         self._refused: set[str] = set()
         self._changing = asyncio.Lock()
@@ -70,7 +70,7 @@ class Follower:
                     return {"run": name, "epoch": epoch.number}
         return None
 
-    async def promote(self, run_id: str, epoch: Epoch) -> None:
+    async def promote(self, run_id: str, epoch: EpochSummary) -> None:
         """Speaks with an epoch, and goes on with it after a restart. Raises Refusal."""
         async with self._changing:
             target = _of_epoch(self.settings, epoch)
@@ -144,16 +144,16 @@ class Follower:
                 end = self.curves.end(current.folder.metrics)
                 self.events.tell("metrics", {"run": CURRENT, "next": end})
 
-    def wanted(self) -> Target:
+    def wanted(self) -> FollowTarget:
         """Pure over what `look` found: the promoted epoch, else VOICE, else the demo voice."""
         if self.promotion and (found := self._promoted(self.promotion)):
             return found
         name = self.settings.voice or "latest"
         if name in ("latest", "best"):
-            return self._newest(best=name == "best") or Target(_voice(self.settings, "demo"))
-        return Target(_voice(self.settings, name))
+            return self._newest(best=name == "best") or FollowTarget(_voice(self.settings, "demo"))
+        return FollowTarget(_voice(self.settings, name))
 
-    def _newest(self, *, best: bool) -> Target | None:
+    def _newest(self, *, best: bool) -> FollowTarget | None:
         run = self.runs.get(CURRENT)
         epochs = [epoch for epoch in run.epochs.values() if epoch.checkpoint] if run else []
         epochs = [one for one in epochs if self._opens(one)]
@@ -162,11 +162,11 @@ class Follower:
             epochs = [min(losses, key=lambda one: one[0])[1]] if losses else epochs
         return _of_epoch(self.settings, epochs[-1]) if epochs else None
 
-    def _opens(self, epoch: Epoch) -> bool:
+    def _opens(self, epoch: EpochSummary) -> bool:
         name = _name(epoch.number, epoch.sha256)
         return name not in self._refused and not self.engine.openings.deadly(name)
 
-    def _promoted(self, wanted: Promotion) -> Target | None:
+    def _promoted(self, wanted: Promotion) -> FollowTarget | None:
         """By its hash: the run may have moved to the archive since, or the trainer pruned it."""
         for run in self.runs.values():
             epoch = run.epochs.get(wanted.epoch)
@@ -174,7 +174,7 @@ class Follower:
                 return _of_epoch(self.settings, epoch)
         if kept := promotion.kept(self.settings.voices_dir, wanted):
             name = _name(wanted.epoch, wanted.sha256)
-            return Target(_voice(self.settings, str(kept), name), wanted.sha256)
+            return FollowTarget(_voice(self.settings, str(kept), name), wanted.sha256)
         return None
 
     async def _turn_if_needed(self) -> None:
@@ -190,7 +190,7 @@ class Follower:
         try:
             await self._turn_to(target)
             self.engine.problem = self.engine.problem_code = ""
-        except Refusal as refusal:
+        except APIError as refusal:
             if refusal.status == 503:
                 return  # the child died or is not there yet: asked again
             self._refused.add(target.voice.name)
@@ -200,18 +200,18 @@ class Follower:
             )
             self.engine.problem_code = "voice_refused"
 
-    def _speaks_already(self, target: Target) -> bool:
+    def _speaks_already(self, target: FollowTarget) -> bool:
         standing = self.engine.standing
         if standing is None:
             return False
         same = bool(target.sha256) and standing.sha256 == target.sha256
         return same or standing.voice == target.voice
 
-    async def _turn_to(self, target: Target) -> None:
+    async def _turn_to(self, target: FollowTarget) -> None:
         await self.engine.open(target.voice)
         log.info("Speaks as %s.", target.voice.name)
 
-    def _is_verified(self, epoch: Epoch) -> bool | None:
+    def _is_verified(self, epoch: EpochSummary) -> bool | None:
         return self._verified.get(epoch.sha256) if epoch.sha256 else None
 
     async def _verify_one(self) -> None:
@@ -224,20 +224,20 @@ class Follower:
                     return
 
 
-def _of_epoch(settings: ApiSettings, epoch: Epoch) -> Target:
+def _of_epoch(settings: ApiSettings, epoch: EpochSummary) -> FollowTarget:
     name = _name(epoch.number, epoch.sha256)
-    return Target(_voice(settings, str(epoch.checkpoint), name), epoch.sha256)
+    return FollowTarget(_voice(settings, str(epoch.checkpoint), name), epoch.sha256)
 
 
 def _name(epoch: int, sha256: str) -> str:
     return f"epoch {epoch} ({sha256[:8]})"
 
 
-def _loss(epoch: Epoch) -> float | None:
+def _loss(epoch: EpochSummary) -> float | None:
     return runs.losses_of(epoch).get("validation_audio_loss")
 
 
-def _voice(settings: ApiSettings, where: str, name: str = "") -> Voice:
+def _voice(settings: ApiSettings, where: str, name: str = "") -> VoiceTarget:
     if where == "demo":
         return DEMO
     base = None if settings.base_model in ("demo", "xtts_v2") else settings.base_model
@@ -245,4 +245,4 @@ def _voice(settings: ApiSettings, where: str, name: str = "") -> Voice:
         "name": where, "base": base, "xtts_v2": str(settings.xtts_v2_dir),
         "tos_agreed": settings.coqui_tos_agreed,
     }  # fmt: skip
-    return Voice(name or Path(where).name, wanted)
+    return VoiceTarget(name or Path(where).name, wanted)

@@ -15,8 +15,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.connections import CROWDED
-from api.errors import Refusal, closing, response
-from api.metrics import Metrics
+from api.errors import APIError, closing, response
+from api.metrics import ServiceMetrics
 
 JSON_BYTES = 64 << 10
 UPLOAD_BYTES = (20 << 20) + (64 << 10)
@@ -59,10 +59,10 @@ class RequestId:
         await self.app(scope, receive, sending)
 
 
-class Counted:
+class RequestCounter:
     """Every request to speak by its status, and every refusal by its code, whoever refused it."""
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, *, metrics: ServiceMetrics) -> None:
         self.app = app
         self.metrics = metrics
 
@@ -90,7 +90,7 @@ class Counted:
                 self.metrics.refusals.labels(str(status), code).inc()
 
 
-class Interrupted:
+class ShutdownResponse:
     """What the end of the service cancels is answered, where it was not yet."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -114,7 +114,7 @@ class Interrupted:
                 await response(closing(), scope)(scope, receive, send)
 
 
-class Crowded:
+class ConnectionLimit:
     """503 on a connection that is one too many, but for probes; it is closed behind either."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -134,11 +134,11 @@ class Crowded:
             await self.app(scope, receive, sending)
             return
         text = "Too many requests are being answered. Close connections that are not needed."
-        refusal = Refusal(503, "too_many_connections", text, retry_after=1)
+        refusal = APIError(503, "too_many_connections", text, retry_after=1)
         await response(refusal, scope)(scope, receive, sending)
 
 
-class Gate:
+class AccessGate:
     """The key, where one is set; and pages of other sites stay out (no CORS, no rebinding)."""
 
     def __init__(self, app: ASGIApp, *, key: str | None) -> None:
@@ -148,7 +148,7 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             headers = Headers(scope=scope)
-            refusal = foreign(headers, scope["method"], has_key=self.key is not None)
+            refusal = refuse_foreign_origin(headers, scope["method"], has_key=self.key is not None)
             if scope["path"] not in OPEN and not scope["path"].startswith("/page/"):
                 refusal = refusal or self.refused(self.key, headers)
             if refusal is not None:
@@ -157,7 +157,7 @@ class Gate:
         await self.app(scope, receive, send)
 
     @staticmethod
-    def refused(key: str | None, headers: Headers) -> Refusal | None:
+    def refused(key: str | None, headers: Headers) -> APIError | None:
         """401 unless the key, where there is one, was sent; compared in constant time."""
         if key is None:
             return None
@@ -168,21 +168,21 @@ class Gate:
         text = "Send the key as `Authorization: Bearer …`."
         if kind.lower() == "bearer" and given.strip():
             text = "This is not the service's key, which is the API_KEY of its settings."
-        return Refusal(401, "unauthorized", text)
+        return APIError(401, "unauthorized", text)
 
 
-def foreign(headers: Headers, method: str, *, has_key: bool) -> Refusal | None:
+def refuse_foreign_origin(headers: Headers, method: str, *, has_key: bool) -> APIError | None:
     """Refuses what a browser sends for a page of another site: nobody typed it."""
     host = headers.get("host", "")
     origin = headers.get("origin")
     if method not in _SAFE and origin and urlsplit(origin).netloc.lower() != host.lower():
-        return Refusal(403, "foreign_origin", "A page of another site may not ask for this.")
+        return APIError(403, "foreign_origin", "A page of another site may not ask for this.")
     if not has_key and not _private(host):
         text = (
             "Without a key this is answered only under an address or a local name. To serve it "
             "under a name of your own, set API_KEY."
         )
-        return Refusal(403, "foreign_host", text)
+        return APIError(403, "foreign_host", text)
     return None
 
 
@@ -196,7 +196,7 @@ def _private(host: str) -> bool:
     return True
 
 
-class Body:
+class BodyLimit:
     """Counts the bytes of a body as they arrive, and the seconds that they take: a length that is
     said may be a lie, and a body may come a byte a minute. Of uploads only so many come at once."""
 
@@ -223,7 +223,7 @@ class Body:
         """Takes a place before the first byte of the body is read."""
         if self._uploads >= _MOST_UPLOADS:
             text = f"{_MOST_UPLOADS} recordings are being uploaded already."
-            refusal = Refusal(503, "uploads_full", text, retry_after=_UPLOAD_RETRY_SECONDS)
+            refusal = APIError(503, "uploads_full", text, retry_after=_UPLOAD_RETRY_SECONDS)
             await response(refusal, scope)(scope, receive, send)
             return
         self._uploads += 1
@@ -249,7 +249,7 @@ class _Counting:
                 message = await self._receive()
         except TimeoutError:
             text = "The body did not arrive in time."
-            raise Refusal(408, "slow_body", text) from None
+            raise APIError(408, "slow_body", text) from None
         self._bytes += len(message.get("body", b""))
         if self._bytes > self._most:
             raise _too_large(self._most)
@@ -257,12 +257,12 @@ class _Counting:
         return message
 
 
-def _too_large(most: int) -> Refusal:
-    return Refusal(413, "too_large", f"The body has more than {most:,} bytes.")
+def _too_large(most: int) -> APIError:
+    return APIError(413, "too_large", f"The body has more than {most:,} bytes.")
 
 
 @dataclass
-class Rate:
+class RateLimiter:
     """A bucket of tokens for each caller; full at first, filled evenly. Pure but for its state."""
 
     per_minute: int | None

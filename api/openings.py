@@ -4,30 +4,30 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from api.errors import Refusal
+from api.errors import APIError
 from api.waiting import DEADLY
-from api.wishes import DEMO, Voice
+from api.wishes import DEMO, VoiceTarget
 
 
 @dataclass
-class Openings:
+class CrashBreaker:
     """deaths: how often a child died while a voice was opened, by its name."""
 
     deaths: dict[str, int] = field(default_factory=dict)
-    _now: list[Voice] = field(default_factory=list)
+    _now: list[VoiceTarget] = field(default_factory=list)
 
     @contextlib.contextmanager
-    def begun(self, voice: Voice) -> Iterator[None]:
+    def begun(self, voice: VoiceTarget) -> Iterator[None]:
         """Until there is an answer. Whoever is cancelled meanwhile has none: `died` knows why."""
         self._now.append(voice)
         try:
             yield
-        except Refusal:
+        except APIError:
             self._over(voice)
             raise
         self._over(voice)
 
-    def _over(self, voice: Voice) -> None:
+    def _over(self, voice: VoiceTarget) -> None:
         if voice in self._now:  # else `died` has taken it out
             self._now.remove(voice)
 
@@ -43,11 +43,11 @@ class Openings:
         """As an input that killed twice; the voice in the package is always tried."""
         return self.deaths.get(name, 0) >= DEADLY and name != DEMO.name
 
-    def check(self, voice: Voice) -> None:
+    def check(self, voice: VoiceTarget) -> None:
         """Raises Refusal."""
         if self.deadly(voice.name):
             text = (
                 f"{voice.name} ended the speaking process {DEADLY} times while it was opened. It "
                 "is tried again when the service is started again."
             )
-            raise Refusal(409, "deadly_voice", text)
+            raise APIError(409, "deadly_voice", text)

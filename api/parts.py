@@ -1,4 +1,4 @@
-"""What the routes share: made once by `api.app`, found in every request by `parts_of`."""
+"""What the routes share: made once by `api.app`, found in every request by `app_state`."""
 
 import asyncio
 import time
@@ -10,11 +10,11 @@ from starlette.requests import HTTPConnection, Request
 
 from api.connections import network_of
 from api.engine import Engine
-from api.errors import Refusal
+from api.errors import APIError
 from api.events import Events
-from api.following import Follower
-from api.limits import Gate, Rate
-from api.metrics import Metrics
+from api.following import VoiceFollower
+from api.limits import AccessGate, RateLimiter
+from api.metrics import ServiceMetrics
 from api.settings import ApiSettings
 from api.voices import Voices
 
@@ -23,16 +23,16 @@ _DECODERS = 2
 
 
 @dataclass
-class Parts:
+class AppState:
     """The service, in pieces."""
 
     settings: ApiSettings
     engine: Engine
-    follower: Follower
+    follower: VoiceFollower
     voices: Voices
-    metrics: Metrics
+    metrics: ServiceMetrics
     events: Events
-    rate: Rate
+    rate: RateLimiter
     started: float = field(default_factory=time.monotonic)
     started_at: int = field(default_factory=lambda: int(time.time()))
     loop: asyncio.AbstractEventLoop | None = None
@@ -43,9 +43,9 @@ class Parts:
         """When this process began, as ISO 8601."""
         return datetime.fromtimestamp(self.started_at, UTC).isoformat(timespec="seconds")
 
-    def gate(self, request: Request) -> Refusal | None:
+    def gate(self, request: Request) -> APIError | None:
         """The key's refusal, for the one address that answers browsers without one."""
-        return Gate.refused(_key(self.settings), request.headers)
+        return AccessGate.refused(_key(self.settings), request.headers)
 
     def check_rate(self, request: Request) -> None:
         """Raises Refusal (429)."""
@@ -54,7 +54,7 @@ class Parts:
         caller = "key" if known else network_of(request.client.host if request.client else "")
         if seconds := self.rate.take(caller, time.monotonic()):
             text = f"More than {self.rate.per_minute} requests a minute."
-            raise Refusal(429, "rate_limited", text, retry_after=int(seconds) + 1)
+            raise APIError(429, "rate_limited", text, retry_after=int(seconds) + 1)
 
     def measure(self) -> None:
         """The gauges, as they are now."""
@@ -72,8 +72,8 @@ def _key(settings: ApiSettings) -> str | None:
     return settings.api_key.get_secret_value() if settings.api_key else None
 
 
-async def parts_of(request: HTTPConnection) -> Parts:
+async def app_state(request: HTTPConnection) -> AppState:
     """FastAPI's dependency. Not a plain function: that would wait for a thread of the pool, and a
     probe behind everybody who uses it."""
-    found: Parts = request.app.state.parts
+    found: AppState = request.app.state.parts
     return found

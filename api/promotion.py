@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from api.errors import Refusal, without_paths
+from api.errors import APIError, without_paths
 from xtts.atomic import WriteError, make_folder, replace_file, require_space, write_json
 from xtts.runs import RunFolder, reference_beside
 
@@ -69,7 +69,7 @@ def keep(folder: Path, promotion: Promotion | None, checkpoint: Path | None = No
             write_json(_file(folder), asdict(promotion))
     except (OSError, WriteError) as error:
         text = f"It speaks so until a restart, but that is not kept: {without_paths(str(error))}"
-        raise Refusal(507, "not_kept", text) from error
+        raise APIError(507, "not_kept", text) from error
     # First what is not needed any more: there may be no room for both.
     _forget(folder, before, promotion)
     if promotion is not None and checkpoint is not None:
@@ -95,7 +95,7 @@ def _keep_files(folder: Path, promotion: Promotion, checkpoint: Path) -> None:
             "It is served, and found again while the trainer has not pruned it; it could not be "
             f"kept beyond that: {without_paths(str(error))}"
         )
-        raise Refusal(507, "not_kept", text) from error
+        raise APIError(507, "not_kept", text) from error
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

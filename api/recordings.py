@@ -14,7 +14,7 @@ import sys
 import wave
 from dataclasses import dataclass
 
-from api.errors import Refusal
+from api.errors import APIError
 from api.recordings_child import NO_MEMORY, NOT_STARTED, REFUSED
 
 log = logging.getLogger("api")
@@ -33,23 +33,23 @@ _RETRY_SECONDS = 5
 
 
 @dataclass(frozen=True)
-class Recording:
+class DecodedRecording:
     """wav: 16-bit PCM, mono, whole."""
 
     wav: bytes
     seconds: float
 
 
-async def decoded(data: bytes) -> Recording:
+async def decoded(data: bytes) -> DecodedRecording:
     """Raises Refusal: 422 says what is wrong with it, 503 that this machine is short of memory."""
     if data[:4] not in _KINDS:
         text = "This is no WAV, FLAC or OGG file. Convert it to one of them."
-        raise Refusal(422, "not_a_recording", text, param="file")
+        raise APIError(422, "not_a_recording", text, param="file")
     code, out, errors = await _decode(data)
     if code != 0:
         raise _refusal(code, errors.decode(errors="replace"))
     with wave.open(io.BytesIO(out)) as file:
-        return Recording(out, file.getnframes() / file.getframerate())
+        return DecodedRecording(out, file.getnframes() / file.getframerate())
 
 
 async def _decode(data: bytes) -> tuple[int, bytes, bytes]:
@@ -75,28 +75,28 @@ async def _decode(data: bytes) -> tuple[int, bytes, bytes]:
     return child.returncode, out, errors
 
 
-def _refusal(code: int, said: str) -> Refusal:
+def _refusal(code: int, said: str) -> APIError:
     """What the end of a decoder means to whoever uploaded. code: its exit code, or minus a signal.
 
     Pure but for the log, which is told what is no fault of the recording.
     """
     if code == REFUSED:
-        return Refusal(422, "not_a_recording", said, param="file")
+        return APIError(422, "not_a_recording", said, param="file")
     if code == NO_MEMORY:
         text = (
             "Decoding it takes more memory than a recording may. Send one channel at 48,000 "
             "samples a second or fewer."
         )
-        return Refusal(422, "not_a_recording", text, param="file")
+        return APIError(422, "not_a_recording", text, param="file")
     if code == -signal.SIGXCPU:
         text = "It could not be decoded in time."
-        return Refusal(422, "not_a_recording", text, param="file")
+        return APIError(422, "not_a_recording", text, param="file")
     if code in (NOT_STARTED, -signal.SIGKILL):
         log.error("The decoder of recordings ended with %d. %s", code, said.strip()[-500:])
         text = (
             "The decoder of recordings could not run: most likely the service's machine is short "
             "of memory. The recording was not judged; send it again later."
         )
-        return Refusal(503, "no_decoder", text, retry_after=_RETRY_SECONDS)
+        return APIError(503, "no_decoder", text, retry_after=_RETRY_SECONDS)
     text = "Its decoder failed at it: it is damaged, or made to do harm."
-    return Refusal(422, "not_a_recording", text, param="file")
+    return APIError(422, "not_a_recording", text, param="file")

@@ -8,13 +8,13 @@ from fastapi import APIRouter, Depends, Query
 from fastapi.responses import FileResponse
 
 from api import runs
-from api.errors import Refusal
-from api.parts import Parts, parts_of
+from api.errors import APIError
+from api.parts import AppState, app_state
 from api.replies import PROBLEMS, Metrics, Promoted, RunList
-from api.runs import Epoch, Run
+from api.runs import EpochSummary, RunSummary
 
 router = APIRouter(prefix="/v1", tags=["runs"], responses=PROBLEMS)
-Shared = Annotated[Parts, Depends(parts_of)]
+Shared = Annotated[AppState, Depends(app_state)]
 Since = Annotated[int, Query(ge=0, le=2**53, description="`next` of the answer before")]
 
 
@@ -44,7 +44,7 @@ async def read_sample(
     found = _epoch(_run(parts, run_id), epoch)
     path: Path | None = getattr(found, which)
     if path is None or not path.is_file():
-        raise Refusal(404, "no_sample", f"Epoch {epoch} has no {which}.")
+        raise APIError(404, "no_sample", f"Epoch {epoch} has no {which}.")
     # Samples are written atomically and may be written again: the client asks each time.
     return FileResponse(path, media_type="audio/wav", headers={"Cache-Control": "no-cache"})
 
@@ -66,28 +66,28 @@ async def end_promotion(parts: Shared) -> dict[str, Any]:
     return {"served": parts.follower.served_epoch()}
 
 
-def _no_checkpoint(epoch: Epoch) -> Refusal:
+def _no_checkpoint(epoch: EpochSummary) -> APIError:
     """Why this epoch cannot be spoken with."""
     name = f"The checkpoint of epoch {epoch.number}"
     if epoch.state == "damaged":
         text = f"{name} was cut short or changed after it was saved. Serve another epoch."
-        return Refusal(409, "damaged_checkpoint", text)
+        return APIError(409, "damaged_checkpoint", text)
     if epoch.state == "unfinished":
         text = f"{name} is being saved, or was not saved to the end. Try again, or serve another."
-        return Refusal(409, "unfinished_checkpoint", text)
+        return APIError(409, "unfinished_checkpoint", text)
     text = f"{name} was pruned; its sample stays. KEEP_CHECKPOINTS says how many are kept."
-    return Refusal(409, "no_checkpoint", text)
+    return APIError(409, "no_checkpoint", text)
 
 
-def _run(parts: Parts, run_id: str) -> Run:
+def _run(parts: AppState, run_id: str) -> RunSummary:
     found = parts.follower.runs.get(run_id)
     if found is None:
-        raise Refusal(404, "no_run", "There is no run of that name; /v1/runs lists them.")
+        raise APIError(404, "no_run", "There is no run of that name; /v1/runs lists them.")
     return found
 
 
-def _epoch(run: Run, number: int) -> Epoch:
+def _epoch(run: RunSummary, number: int) -> EpochSummary:
     found = run.epochs.get(number)
     if found is None:
-        raise Refusal(404, "no_epoch", "That run has no such epoch; /v1/runs lists them.")
+        raise APIError(404, "no_epoch", "That run has no such epoch; /v1/runs lists them.")
     return found

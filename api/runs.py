@@ -30,7 +30,7 @@ CheckpointState = Literal["whole", "pruned", "unfinished", "damaged"]
 
 
 @dataclass(frozen=True)
-class Epoch:
+class EpochSummary:
     """One epoch: what is on disk of it. sample: its sidecar's JSON, None without one; checkpoint:
     None where its manifest does not fit it at a first look (`state` says why)."""
 
@@ -57,13 +57,13 @@ class Epoch:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunSummary:
     """A run and its epochs, by number."""
 
     id: str
     folder: RunFolder
     created: float
-    epochs: Mapping[int, Epoch]
+    epochs: Mapping[int, EpochSummary]
     training: bool
 
     @property
@@ -77,9 +77,9 @@ class Run:
         return min(losses)[1] if losses else None
 
 
-def scan(output_dir: Path) -> dict[str, Run]:
+def scan(output_dir: Path) -> dict[str, RunSummary]:
     """Every run under `output_dir`, the current one first; only what has an epoch or a curve."""
-    found: dict[str, Run] = {}
+    found: dict[str, RunSummary] = {}
     folders = [(CURRENT, RunFolder(output_dir))]
     with contextlib.suppress(OSError):
         archived = sorted((output_dir / "archive").iterdir(), reverse=True)
@@ -91,10 +91,12 @@ def scan(output_dir: Path) -> dict[str, Run]:
     return found
 
 
-def _run(name: str, folder: RunFolder) -> Run:
+def _run(name: str, folder: RunFolder) -> RunSummary:
     numbers = set(folder.epochs()) | _sampled(folder)
     epochs = {number: _epoch(folder, number) for number in sorted(numbers)}
-    return Run(name, folder, _created(folder), epochs, name == CURRENT and is_training(folder))
+    return RunSummary(
+        name, folder, _created(folder), epochs, name == CURRENT and is_training(folder)
+    )
 
 
 def _sampled(folder: RunFolder) -> set[int]:
@@ -107,14 +109,14 @@ def _sampled(folder: RunFolder) -> set[int]:
     return found
 
 
-def _epoch(folder: RunFolder, number: int) -> Epoch:
+def _epoch(folder: RunFolder, number: int) -> EpochSummary:
     manifest = None
     with contextlib.suppress(ManifestError):
         manifest = read_manifest(folder.manifest_path(number))
     sample = _json(folder.samples / f"epoch_{number}_output.json")
     checkpoint = folder.checkpoint_path(number)
     state = _state(checkpoint, folder.manifest_path(number), manifest)
-    return Epoch(
+    return EpochSummary(
         number,
         manifest,
         checkpoint if state == "whole" else None,
@@ -139,7 +141,7 @@ def _state(checkpoint: Path, beside: Path, manifest: Manifest | None) -> Checkpo
     return "whole" if written and written.bytes == size else "damaged"
 
 
-def losses_of(epoch: Epoch) -> Mapping[str, float | None]:
+def losses_of(epoch: EpochSummary) -> Mapping[str, float | None]:
     """The losses that the manifest holds."""
     return epoch.manifest.losses if epoch.manifest else {}
 
@@ -155,10 +157,10 @@ def is_training(folder: RunFolder) -> bool:
 
 
 def listed(
-    run: Run,
+    run: RunSummary,
     *,
     served: int | None,
-    verified: Callable[[Epoch], bool | None],
+    verified: Callable[[EpochSummary], bool | None],
     train_losses: Mapping[int, float],
 ) -> dict[str, Any]:
     """One run as /v1/runs tells it. served: the epoch that speaks, where it is of this run."""
@@ -187,11 +189,11 @@ def listed(
     }
 
 
-def _told_state(epoch: Epoch, verified: bool | None) -> CheckpointState:
+def _told_state(epoch: EpochSummary, verified: bool | None) -> CheckpointState:
     return "damaged" if verified is False else epoch.state
 
 
-def _sample(run: Run, epoch: Epoch) -> dict[str, Any] | None:
+def _sample(run: RunSummary, epoch: EpochSummary) -> dict[str, Any] | None:
     if epoch.sample is None:
         return None
     where = f"/v1/runs/{run.id}/epochs/{epoch.number}"

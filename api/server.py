@@ -13,7 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from api.connections import ConnectionLimits, Connections
-from api.parts import Parts
+from api.parts import AppState
 
 FINISH_SECONDS = 6.0
 # What still runs then is cancelled; the child is ended behind that.
@@ -31,7 +31,7 @@ _LISTENING = 2_048
 class Server(uvicorn.Server):
     """Stops in its own order. Made by `server_of`."""
 
-    parts: Parts
+    parts: AppState
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn's; connections that wait to be accepted are more than are accepted at once."""
@@ -51,7 +51,7 @@ class Server(uvicorn.Server):
 
 def server_of(app: FastAPI, limits: ConnectionLimits | None = None) -> Server:
     """A server of the application; `run(sockets)` serves until a signal."""
-    parts: Parts = app.state.parts
+    parts: AppState = app.state.parts
     limits = limits or limits_within(raise_open_files())
     connections = Connections(
         limits, lambda reason: parts.metrics.connections_closed.labels(reason).inc()

@@ -25,7 +25,7 @@ from xtts.setting_types import (
     Switch,
     Text,
 )
-from xtts.settings import Report, SharedSettings
+from xtts.settings import SettingsReport, SharedSettings
 
 
 @settings_class(frozen=True, kw_only=True, config=CONFIG)
@@ -87,7 +87,7 @@ def load(
     argv: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
     dotenv_path: Path | None = Path(".env"),
-) -> tuple[ApiSettings, Report]:
+) -> tuple[ApiSettings, SettingsReport]:
     """The settings of the service, and where each came from. Raises SettingsError."""
     return shared.load(ApiSettings, argv, environ, dotenv_path)
 

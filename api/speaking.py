@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from api.errors import Refusal
-from api.waiting import Job, No
-from api.wishes import Limits
+from api.errors import APIError
+from api.waiting import QueuedRequest, Rejection
+from api.wishes import EngineLimits
 
 # What a child says, as it is told to the caller: status and code.
 _REASONS = {
@@ -21,8 +21,8 @@ _REASONS = {
 
 
 @dataclass(frozen=True)
-class Ask:
-    """As `xtts.speech.Ask`, without importing torch."""
+class SpeechParams:
+    """As `xtts.speech.SynthesisParams`, without importing torch."""
 
     text: str
     language: str
@@ -33,10 +33,10 @@ class Ask:
 
 
 # The service's own word.
-MICRO = Ask("Yes.", "", max_codes=12)
+MICRO = SpeechParams("Yes.", "", max_codes=12)
 
 
-def digest_of(ask: Ask, recording: str) -> str:
+def digest_of(ask: SpeechParams, recording: str) -> str:
     """A hash by which an input that ends the process is known again, also with another digit, other
     spaces or signs, another seed or speed.
 
@@ -49,21 +49,21 @@ def digest_of(ask: Ask, recording: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class Spoken:
+class SpeechStream:
     """The sound of one request, to be iterated once: PCM16 at 24 kHz, in chunks. cut_pieces: how
     many pieces ran to the model's code limit without a stop code; known at the end.
 
     Raises Refusal where it ends otherwise than by being spoken.
     """
 
-    def __init__(self, job: Job, ask: Ask, recording: str | None) -> None:
+    def __init__(self, job: QueuedRequest, ask: SpeechParams, recording: str | None) -> None:
         self.job = job
         self.ask = ask
         self.recording = recording
         self.bytes = 0
         self.seconds: float | None = None
         self.cut_pieces = 0
-        self._queue: asyncio.Queue[bytes | Refusal | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[bytes | APIError | None] = asyncio.Queue()
         self.over = False
 
     def put(self, chunk: bytes) -> None:
@@ -72,7 +72,7 @@ class Spoken:
             self.bytes += len(chunk)
             self._queue.put_nowait(chunk)
 
-    def end(self, refusal: Refusal | None = None) -> None:
+    def end(self, refusal: APIError | None = None) -> None:
         """No more sound, and why if it is not all."""
         if not self.over:
             self.over = True
@@ -81,28 +81,28 @@ class Spoken:
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while True:
             found = await self._queue.get()
-            if isinstance(found, Refusal):
+            if isinstance(found, APIError):
                 raise found
             if found is None:
                 return
             yield found
 
 
-def refusal_of(answer: dict[str, Any]) -> Refusal:
+def refusal_of(answer: dict[str, Any]) -> APIError:
     """What a child's `failed` is to the caller."""
     code = answer["reason_code"]
     status, word = _REASONS.get(code, (503, code))
     retry = 1 if status == 503 else None
-    return Refusal(status, word, answer["reason"], retry_after=retry)
+    return APIError(status, word, answer["reason"], retry_after=retry)
 
 
-def no_refusal(no: No, limits: Limits) -> Refusal:
+def no_refusal(no: Rejection, limits: EngineLimits) -> APIError:
     """Why a request is not taken in."""
     if no.code == "deadly_input":
         text = "This input has ended the speaking process twice and is not spoken any more."
-        return Refusal(422, no.code, text, param="input")
+        return APIError(422, no.code, text, param="input")
     if no.code == "too_late":
         text = f"There are too many in front for a turn within {limits.deadline:g} s."
     else:
         text = f"{limits.queue} requests wait already."
-    return Refusal(503, no.code, text, retry_after=no.retry_seconds)
+    return APIError(503, no.code, text, retry_after=no.retry_seconds)

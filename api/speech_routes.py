@@ -14,15 +14,15 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from api.encoding import MEDIA_TYPES, RATE, SENT_WHOLE, Encoder, whole
-from api.errors import Refusal, response
-from api.parts import Parts, parts_of
+from api.errors import APIError, response
+from api.parts import AppState, app_state
 from api.replies import PROBLEMS
 from api.schemas import OPENAI_MODELS, OPENAI_VOICES, SpeechRequest
-from api.speaking import Ask, Spoken
+from api.speaking import SpeechParams, SpeechStream
 from api.wording import shown
 
 router = APIRouter(tags=["speech"], responses=PROBLEMS)
-Shared = Annotated[Parts, Depends(parts_of)]
+Shared = Annotated[AppState, Depends(app_state)]
 OWN_MODEL = "sotaque"
 log = logging.getLogger("api")
 _SEND_SECONDS = 30.0
@@ -40,15 +40,17 @@ async def speak(wanted: SpeechRequest, request: Request, parts: Shared) -> Respo
     parts.check_rate(request)
     _check(wanted, parts)
     recording = _recording(wanted.voice_id, parts)
-    ask = Ask(wanted.input, wanted.language or "", wanted.seed, wanted.temperature, wanted.speed)
+    ask = SpeechParams(
+        wanted.input, wanted.language or "", wanted.seed, wanted.temperature, wanted.speed
+    )
     spoken = parts.engine.speak(ask, recording)
     return SpeechResponse(spoken, wanted, parts)
 
 
-def _check(wanted: SpeechRequest, parts: Parts) -> None:
+def _check(wanted: SpeechRequest, parts: AppState) -> None:
     if wanted.model not in (OWN_MODEL, *OPENAI_MODELS):
         text = f"There is no model {shown(wanted.model)}; /v1/models lists them."
-        raise Refusal(404, "model_not_found", text, param="model")
+        raise APIError(404, "model_not_found", text, param="model")
     languages = parts.engine.standing.languages if parts.engine.standing else ()
     if wanted.language and languages:
         short = {known.split("-")[0] for known in languages}
@@ -56,10 +58,10 @@ def _check(wanted: SpeechRequest, parts: Parts) -> None:
             text = (
                 f"language is {shown(wanted.language)}; this voice speaks {', '.join(languages)}."
             )
-            raise Refusal(400, "language_unsupported", text, param="language")
+            raise APIError(400, "language_unsupported", text, param="language")
 
 
-def _recording(voice_id: str, parts: Parts) -> str | None:
+def _recording(voice_id: str, parts: AppState) -> str | None:
     """None for the served voice, which OpenAI's names are too."""
     if voice_id == "default" or voice_id in OPENAI_VOICES:
         return None
@@ -70,7 +72,7 @@ class SpeechResponse(Response):
     """Waits for the first sound before it says 200, so that a refusal is one; ends the speech when
     the client goes away, at whatever point."""
 
-    def __init__(self, spoken: Spoken, wanted: SpeechRequest, parts: Parts) -> None:
+    def __init__(self, spoken: SpeechStream, wanted: SpeechRequest, parts: AppState) -> None:
         super().__init__()
         self.spoken = spoken
         self.wanted = wanted
@@ -102,7 +104,7 @@ class SpeechResponse(Response):
                     await self._begin(send, None)
                 await _sent(send, chunk, more=True)
             await _sent(send, b"", more=False)
-        except Refusal as refusal:
+        except APIError as refusal:
             if self.sent:
                 # The status has been said. Without its end, the body is whole to no client.
                 log.warning("A stream was cut off: %s", refusal.detail)

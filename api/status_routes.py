@@ -8,12 +8,12 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import FileResponse, JSONResponse
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from api.parts import PAGE, Parts, parts_of
+from api.parts import PAGE, AppState, app_state
 from api.replies import PROBLEMS, Alive, ModelList, Ready, Status
 from api.schemas import OPENAI_MODELS
 
 router = APIRouter(tags=["status"], responses=PROBLEMS)
-Shared = Annotated[Parts, Depends(parts_of)]
+Shared = Annotated[AppState, Depends(app_state)]
 # Nothing from elsewhere: the page works without a network.
 POLICY = (
     "default-src 'self'; media-src 'self' blob:; img-src 'self' data:; "
@@ -21,7 +21,7 @@ POLICY = (
 )
 
 
-def status_of(parts: Parts) -> dict[str, Any]:
+def status_of(parts: AppState) -> dict[str, Any]:
     """The status, as /status and the events tell it."""
     engine = parts.engine
     standing = engine.standing

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from xtts.environment import DeviceError, Environment, choose_device, gpu_at, uses_cudnn
-from xtts.verdicts import Gpu
+from xtts.verdicts import GpuHealth
 
 State = Literal["starting", "ready", "restarting", "degraded"]
 WINDOW_SECONDS = 600.0
@@ -19,7 +19,7 @@ BACK_OFF_SECONDS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 @dataclass(frozen=True)
-class Place:
+class ComputePlacement:
     """Where a child computes. reason_code: "" where it is what was asked for."""
 
     device: str
@@ -31,7 +31,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Happened:
+class RestartHistory:
     """What children came to. gpu_deaths: when; in_a_row: deaths since somebody last spoke; last:
     what the last one died of, and its code."""
 
@@ -43,7 +43,7 @@ class Happened:
 
     def died(
         self, device: str, reason: str, code: str, now: float, *, of_device: bool = True
-    ) -> "Happened":
+    ) -> "RestartHistory":
         """A child has died; deaths on a GPU that are ten minutes old count no more. of_device: the
         GPU may be the reason; an error of ours in a process that computes there is not its own."""
         deaths = tuple(at for at in self.gpu_deaths if now - at < WINDOW_SECONDS)
@@ -54,34 +54,36 @@ class Happened:
             restarts=self.restarts + 1,
         )  # fmt: skip
 
-    def spoke(self) -> "Happened":
+    def spoke(self) -> "RestartHistory":
         """A child has spoken."""
         return replace(self, in_a_row=0)
 
 
-def back_off(happened: Happened) -> float:
+def back_off(happened: RestartHistory) -> float:
     """Seconds to wait before the next start."""
     return BACK_OFF_SECONDS[min(happened.in_a_row, len(BACK_OFF_SECONDS) - 1)]
 
 
-def place(machine: Environment, wish: str, happened: Happened, now: float) -> Place:
+def place(
+    machine: Environment, wish: str, happened: RestartHistory, now: float
+) -> ComputePlacement:
     """Where the next child computes: the GPU while it is good and has not died there too often."""
     recent = [at for at in happened.gpu_deaths if now - at < WINDOW_SECONDS]
     if len(recent) > MOST_ON_GPU and wish != "cpu":
         minutes = int(WINDOW_SECONDS // 60)
-        return Place(
+        return ComputePlacement(
             "cpu", f"The GPU failed {len(recent)} times in {minutes} minutes; the last time: "
             f"{happened.last}", happened.last_code or "gpu_fault",
         )  # fmt: skip
     try:
         choice = choose_device(machine, wish, _fit)
     except DeviceError as error:
-        return Place("cpu", str(error), "device_refused")
+        return ComputePlacement("cpu", str(error), "device_refused")
     gpu = gpu_at(machine, choice.value)
     if gpu is None:
-        return Place("cpu", choice.reason, _code(machine, wish))
+        return ComputePlacement("cpu", choice.reason, _code(machine, wish))
     clean = not gpu.speaks()
-    return Place(
+    return ComputePlacement(
         choice.value,
         choice.reason,
         mel_device="cpu" if "fft" in gpu.failed and not clean else choice.value,
@@ -90,7 +92,7 @@ def place(machine: Environment, wish: str, happened: Happened, now: float) -> Pl
     )
 
 
-def _fit(gpu: Gpu) -> bool:
+def _fit(gpu: GpuHealth) -> bool:
     return gpu.speaks() or gpu.with_clean_libraries
 
 
@@ -103,7 +105,7 @@ def _code(machine: Environment, wish: str) -> str:
     return "gpu_out_of_reach" if machine.gpu_hint else ""
 
 
-def requested(wish: str, backend: str, found: Place) -> str:
+def requested(wish: str, backend: str, found: ComputePlacement) -> str:
     """What was asked for, in the words of `provider`. auto asks for the GPU where there is one."""
     device = "cpu" if wish == "cpu" else "cuda"
     if wish == "auto" and found.device == "cpu" and not found.reason_code:
@@ -111,12 +113,14 @@ def requested(wish: str, backend: str, found: Place) -> str:
     return f"{backend}:{device}"
 
 
-def provider(found: Place, backend: str = "torch") -> str:
+def provider(found: ComputePlacement, backend: str = "torch") -> str:
     """What computes: the library, and on what."""
     return f"{backend}:" + ("cpu" if found.device == "cpu" else "cuda")
 
 
-def state(*, standing: bool, started_once: bool, found: Place | None, problem: str) -> State:
+def state(
+    *, standing: bool, started_once: bool, found: ComputePlacement | None, problem: str
+) -> State:
     """standing: a voice stands ready; started_once: one did before; problem: what is not as asked
     for, although it speaks."""
     if not standing:
@@ -125,7 +129,10 @@ def state(*, standing: bool, started_once: bool, found: Place | None, problem: s
 
 
 def reason_code(
-    found: Place | None, placed: Mapping[str, Any] | None, problem_code: str, happened: Happened
+    found: ComputePlacement | None,
+    placed: Mapping[str, Any] | None,
+    problem_code: str,
+    happened: RestartHistory,
 ) -> str:
     """Why it is not as asked for, as a word. placed: what ONNX Runtime says, None while no voice
     stands."""
@@ -137,7 +144,11 @@ def reason_code(
 
 
 def message(
-    found: Place | None, placed: Mapping[str, Any], problem: str, standing: bool, happened: Happened
+    found: ComputePlacement | None,
+    placed: Mapping[str, Any],
+    problem: str,
+    standing: bool,
+    happened: RestartHistory,
 ) -> str:
     """What an operator reads: what runs where and why. placed: what ONNX Runtime says of that."""
     parts = []

@@ -10,12 +10,12 @@ import logging
 import time
 
 from api import supervision
-from api.child import Child
+from api.child import SpeakingProcess
 from api.engine import Engine
-from api.errors import Refusal, without_paths
-from api.wishes import DEMO, Voice
+from api.errors import APIError, without_paths
+from api.wishes import DEMO, VoiceTarget
 from xtts.frames import FrameError
-from xtts.worker_faults import WorkerFailed, failed
+from xtts.worker_faults import WorkerFailed, worker_failed
 
 log = logging.getLogger("api")
 
@@ -61,7 +61,7 @@ class Supervisor:
             log.warning("The speaking process is gone (%s): %s", why.reason_code, why)
             self.engine.lost(why)
 
-    async def _started(self) -> Child:
+    async def _started(self) -> SpeakingProcess:
         engine, how = self.engine, self.engine.how
         machine = await asyncio.to_thread(how.look)
         before = engine.place
@@ -83,11 +83,11 @@ class Supervisor:
         options += ["--latents", str(how.latents)] if how.latents else []
         options += [] if found.cudnn else ["--no-cudnn"]
         log.info("Starts to speak: %s", engine.message)
-        return await Child.start(
+        return await SpeakingProcess.start(
             options, command=how.command, clean_libraries=found.clean_libraries
         )
 
-    async def _until_its_end(self, child: Child) -> WorkerFailed:
+    async def _until_its_end(self, child: SpeakingProcess) -> WorkerFailed:
         engine = self.engine
         engine.child, self._fault, self._heard = child, None, time.monotonic()
         self._ready = False
@@ -116,14 +116,14 @@ class Supervisor:
         ended = await child.end()
         return self._fault or ended
 
-    async def _read(self, child: Child) -> None:
+    async def _read(self, child: SpeakingProcess) -> None:
         try:
             async for header, body in child.frames():
                 self._heard = time.monotonic()
                 if header["say"] == "ready":
                     self._ready = True
                 elif header["say"] == "fault":
-                    self._fault = failed(header)
+                    self._fault = worker_failed(header)
                 elif header["say"] != "alive":
                     self.engine.heard(header, body)
         except (FrameError, KeyError, TypeError) as error:
@@ -140,16 +140,16 @@ class Supervisor:
             await self._opened(wanted)
             engine.problem = engine.problem_code = ""
             return
-        except Refusal as refusal:
+        except APIError as refusal:
             if engine.child is None:
                 return
             log.error("%s cannot be opened: %s", wanted.name, refusal)
             engine.problem = without_paths(f"{wanted.name} cannot be opened: {refusal.detail}")
             engine.problem_code = "voice_refused"
         if wanted != DEMO:
-            with contextlib.suppress(Refusal):
+            with contextlib.suppress(APIError):
                 await self._opened(DEMO)
 
-    async def _opened(self, voice: Voice) -> None:
+    async def _opened(self, voice: VoiceTarget) -> None:
         key = f"first-{voice.name}"
         self.engine.stand(key, voice, await self.engine.opened(key, voice))

@@ -8,18 +8,18 @@ from fastapi import APIRouter, Depends, File, Form, Request, UploadFile
 from starlette.responses import Response
 
 from api import recordings
-from api.errors import Refusal
-from api.parts import Parts, parts_of
+from api.errors import APIError
+from api.parts import AppState, app_state
 from api.recordings import MOST_BYTES
 from api.replies import PROBLEMS, VoiceList, VoiceRow
 from api.voices import UploadedVoice
 
 router = APIRouter(prefix="/v1/voices", tags=["voices"], responses=PROBLEMS)
-Shared = Annotated[Parts, Depends(parts_of)]
+Shared = Annotated[AppState, Depends(app_state)]
 _MOST_NAME = 100
 
 
-def _served(parts: Parts) -> dict[str, Any]:
+def _served(parts: AppState) -> dict[str, Any]:
     standing = parts.engine.standing
     name = standing.voice.name if standing else parts.engine.wanted.name
     return {
@@ -49,13 +49,13 @@ async def add_voice(
         # Read from the disk, where its form was put, by those only who decode.
         data = await file.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
-            raise Refusal(413, "too_large", f"The file has more than {MOST_BYTES:,} bytes.")
+            raise APIError(413, "too_large", f"The file has more than {MOST_BYTES:,} bytes.")
         recording = await recordings.decoded(data)
         del data
     voice = await asyncio.to_thread(parts.voices.add, shown, recording.wav, recording.seconds)
     try:
         await parts.engine.listen(str(parts.voices.recording(voice)))
-    except Refusal as refusal:
+    except APIError as refusal:
         # 503: the process is being started; latents are made when the voice is first asked for.
         if refusal.status != 503:
             _remove(parts, voice)
@@ -75,12 +75,12 @@ async def read_voice(voice_id: str, parts: Shared) -> dict[str, Any]:
 async def remove_voice(voice_id: str, parts: Shared) -> Response:
     """Deletes a voice and all that was made of it; whoever speaks with it now finishes."""
     if voice_id == "default":
-        raise Refusal(409, "served_voice", "The served voice is chosen by VOICE, or by promotion.")
+        raise APIError(409, "served_voice", "The served voice is chosen by VOICE, or by promotion.")
     _remove(parts, parts.voices.find(voice_id))
     return Response(status_code=204)
 
 
-def _remove(parts: Parts, voice: UploadedVoice) -> None:
+def _remove(parts: AppState, voice: UploadedVoice) -> None:
     parts.voices.remove(voice)
     parts.engine.forget(str(parts.voices.recording(voice)))
 
@@ -90,5 +90,5 @@ def _shown(name: str) -> str:
     kept = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in name)
     found = " ".join(kept.split())
     if not found:
-        raise Refusal(422, "no_name", "The name holds nothing that can be seen.", param="name")
+        raise APIError(422, "no_name", "The name holds nothing that can be seen.", param="name")
     return found

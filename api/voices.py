@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from api.errors import Refusal, without_paths
+from api.errors import APIError, without_paths
 from xtts import kept_latents
 from xtts.atomic import WriteError, make_folder, remove_stale, replace_file, write_json
 
@@ -70,7 +70,7 @@ class Voices:
         voice = self._read(identity) if _ID.fullmatch(identity) else None
         if voice is None:
             text = "There is no voice of that id; /v1/voices lists them."
-            raise Refusal(404, "no_voice", text, param="voice")
+            raise APIError(404, "no_voice", text, param="voice")
         return voice
 
     def recording(self, voice: UploadedVoice) -> Path:
@@ -81,7 +81,7 @@ class Voices:
         """Keeps a recording. Raises Refusal where the folder is full or cannot be written."""
         if len(self.all()) >= MOST_VOICES:
             text = f"There are {MOST_VOICES} voices already. Delete one."
-            raise Refusal(409, "too_many_voices", text)
+            raise APIError(409, "too_many_voices", text)
         identity = secrets.token_hex(6)
         try:
             make_folder(self.folder)
@@ -93,7 +93,7 @@ class Voices:
             )  # fmt: skip
             write_json(self.folder / f"{identity}.json", asdict(voice))
         except WriteError as error:
-            raise Refusal(507, "not_kept", without_paths(str(error))) from error
+            raise APIError(507, "not_kept", without_paths(str(error))) from error
         return voice
 
     def remove(self, voice: UploadedVoice) -> None:
@@ -105,7 +105,7 @@ class Voices:
             (self.folder / f"{voice.id}.wav").unlink(missing_ok=True)
             kept_latents.delete(self.latents, voice.sha256)
         except OSError as error:
-            raise Refusal(507, "not_kept", f"It cannot be deleted ({error.strerror}).") from error
+            raise APIError(507, "not_kept", f"It cannot be deleted ({error.strerror}).") from error
 
     def _read(self, identity: str) -> UploadedVoice | None:
         with contextlib.suppress(OSError, ValueError, TypeError):

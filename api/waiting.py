@@ -14,7 +14,7 @@ DEADLY = 2
 
 
 @dataclass(eq=False)
-class Job:
+class QueuedRequest:
     """One request. digest: of all that makes its sound; micro: the service's own try-out; began:
     its present turn; paused: it has spoken, and waits for the turn of its next piece."""
 
@@ -28,7 +28,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class No:
+class Rejection:
     """Why a job may not come in. code: queue_full, too_late, deadly_input."""
 
     code: str
@@ -36,26 +36,26 @@ class No:
 
 
 @dataclass
-class Waiting:
+class RequestQueue:
     """slots: how many speak at once; most: how many more may wait. A turn is one piece of a text:
     behind each, the next one waits at the end of the queue, so that nobody waits for whole texts.
     mean_seconds: of a turn."""
 
     slots: int
     most: int
-    queue: deque[Job] = field(default_factory=deque)
-    speaking: dict[str, Job] = field(default_factory=dict)
+    queue: deque[QueuedRequest] = field(default_factory=deque)
+    speaking: dict[str, QueuedRequest] = field(default_factory=dict)
     deaths: OrderedDict[str, int] = field(default_factory=OrderedDict)
     mean_seconds: float = FIRST_GUESS_SECONDS
 
-    def refused(self, digest: str, now: float, deadline: float) -> No | None:
+    def refused(self, digest: str, now: float, deadline: float) -> Rejection | None:
         """Whether somebody who comes now would be in time, and welcome."""
         if self.deaths.get(digest, 0) >= DEADLY:
-            return No("deadly_input")
+            return Rejection("deadly_input")
         if len(self.queue) >= self.most:
-            return No("queue_full", self.retry_seconds(now))
+            return Rejection("queue_full", self.retry_seconds(now))
         if now + self.expected_wait(now) > deadline:
-            return No("too_late", self.retry_seconds(now))
+            return Rejection("too_late", self.retry_seconds(now))
         return None
 
     def retry_seconds(self, now: float) -> int:
@@ -75,21 +75,21 @@ class Waiting:
         at_it = now - sum(began) / len(began) if began else 0.0
         return max(self.mean_seconds, at_it)
 
-    def enter(self, job: Job) -> None:
+    def enter(self, job: QueuedRequest) -> None:
         """To the end of the queue; a try-out to its front."""
         if job.micro:
             self.queue.appendleft(job)
         else:
             self.queue.append(job)
 
-    def expired(self, now: float) -> list[Job]:
+    def expired(self, now: float) -> list[QueuedRequest]:
         """Takes out those whose time is up; they are never begun. Who has begun goes on."""
         late = [job for job in self.queue if now >= job.deadline and not job.paused]
         for job in late:
             self.queue.remove(job)
         return late
 
-    def next(self, now: float) -> Job | None:
+    def next(self, now: float) -> QueuedRequest | None:
         """Who begins now, if anybody may. Whoever was there when a child died speaks alone, so that
         the next death names one input."""
         if not self.queue or len(self.speaking) >= self.slots:
@@ -103,7 +103,7 @@ class Waiting:
         self.speaking[job.name] = job
         return job
 
-    def pause(self, name: str, now: float) -> Job | None:
+    def pause(self, name: str, now: float) -> QueuedRequest | None:
         """A piece was spoken and others are left: back to the end of the queue."""
         job = self.speaking.pop(name, None)
         if job is not None:
@@ -112,11 +112,11 @@ class Waiting:
             self.queue.append(job)
         return job
 
-    def suspect(self, job: Job) -> bool:
+    def suspect(self, job: QueuedRequest) -> bool:
         """Whether a child died while this input was spoken."""
         return self.deaths.get(job.digest, 0) > 0
 
-    def leave(self, name: str) -> Job | None:
+    def leave(self, name: str) -> QueuedRequest | None:
         """Takes somebody out, waiting or speaking, for whatever reason."""
         if (job := self.speaking.pop(name, None)) is not None:
             return job
@@ -126,7 +126,7 @@ class Waiting:
                 return job
         return None
 
-    def said(self, name: str, now: float) -> Job | None:
+    def said(self, name: str, now: float) -> QueuedRequest | None:
         """Somebody has spoken to the end: no suspect any more, and a measure for those who wait."""
         job = self.leave(name)
         if job is not None and not job.micro and job.began is not None:
@@ -134,11 +134,11 @@ class Waiting:
             self._took(job, now)
         return job
 
-    def _took(self, job: Job, now: float) -> None:
+    def _took(self, job: QueuedRequest, now: float) -> None:
         if job.began is not None:
             self.mean_seconds += _FORGETTING * (now - job.began - self.mean_seconds)
 
-    def died(self) -> list[Job]:
+    def died(self) -> list[QueuedRequest]:
         """The child has died: everybody who spoke is out, and remembered. One death counts once for
         an input, however many spoke it. Who was between two pieces is out too, and no suspect: what
         was to come is lost with the child."""

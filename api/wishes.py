@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from api import child as children
-from xtts.environment import Environment, look
+from xtts.environment import Environment, look_at_machine
 
 
 @dataclass(frozen=True)
-class Limits:
+class EngineLimits:
     """In seconds, but for the first two. ready: how fresh the last word must be; micro: after how
     much silence the service tries itself."""
 
@@ -35,7 +35,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class How:
+class ChildOptions:
     """What a child is started with. command and look: others in tests."""
 
     device: str = "auto"
@@ -45,27 +45,27 @@ class How:
     threads: int | None = None
     latents: Path | None = None
     command: tuple[str, ...] = children.COMMAND
-    look: Callable[[], Environment] = field(default=lambda: look(use_cache=False))
+    look: Callable[[], Environment] = field(default=lambda: look_at_machine(use_cache=False))
 
 
 @dataclass(frozen=True)
-class Voice:
-    """A voice on disk, as `xtts.stage.Wanted` takes it, and the name it goes by."""
+class VoiceTarget:
+    """A voice on disk, as `xtts.stage.VoiceSpec` takes it, and the name it goes by."""
 
     name: str
     wanted: Mapping[str, Any]
 
 
-DEMO = Voice("demo", {"name": "demo"})
+DEMO = VoiceTarget("demo", {"name": "demo"})
 
 
 @dataclass(frozen=True)
-class Standing:
+class OpenedVoiceState:
     """The voice that speaks, and what the child said of it. placed: where ONNX Runtime computes it
-    and why there, as `xtts.sessions.Status`; empty with torch."""
+    and why there, as `xtts.sessions.SessionStatus`; empty with torch."""
 
     key: str
-    voice: Voice
+    voice: VoiceTarget
     licence: str = ""
     languages: tuple[str, ...] = ()
     sha256: str = ""

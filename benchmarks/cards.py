@@ -13,9 +13,9 @@ import torch
 
 from benchmarks.allocations import Allocations
 from train.batches import Batch
-from train.learner import Learner, Recipe
+from train.learner import Learner, OptimizationConfig
 from train.lora import LoraShape
-from train.weights import Learning
+from train.weights import TrainableParts
 from xtts.gpt import GPT, new_gpt
 from xtts.rows import pack
 from xtts.sizes import CODE_RATE, SAMPLES_PER_CODE, GPTShape
@@ -35,16 +35,16 @@ class Mode:
     """A way of training, by its settings."""
 
     settings: str
-    learning: Learning
+    learning: TrainableParts
     optimizer: str = "adamw"
 
 
 MODES = (
-    Mode("GRADIENT_CHECKPOINTING=off", Learning()),
-    Mode("GRADIENT_CHECKPOINTING=on", Learning(recompute=True)),
-    Mode("OPTIMIZER=adamw8bit", Learning(recompute=True), "adamw8bit"),
-    Mode("LORA_RANK=16", Learning(lora=LORA)),
-    Mode("LORA_RANK=16 with checkpointing", Learning(lora=LORA, recompute=True)),
+    Mode("GRADIENT_CHECKPOINTING=off", TrainableParts()),
+    Mode("GRADIENT_CHECKPOINTING=on", TrainableParts(recompute=True)),
+    Mode("OPTIMIZER=adamw8bit", TrainableParts(recompute=True), "adamw8bit"),
+    Mode("LORA_RANK=16", TrainableParts(lora=LORA)),
+    Mode("LORA_RANK=16 with checkpointing", TrainableParts(lora=LORA, recompute=True)),
 )
 
 
@@ -87,7 +87,7 @@ def measure(shape: GPTShape, mode: Mode, precision: str) -> Measured:
     on_gpu = torch.cuda.is_available()
     gpt = new_gpt(shape, seed=0)
     _drop(gpt, 0.1)
-    recipe = Recipe(
+    recipe = OptimizationConfig(
         learning_rate=5e-6, warmup_steps=25, weight_decay=0.01, gradient_clip=1.0,
         text_loss_weight=0.01, audio_loss_weight=1.0, precision=precision, seed=0,
         optimizer=mode.optimizer, learning=mode.learning,

@@ -16,7 +16,7 @@ from torch import Tensor
 from xtts.config import ModelConfig
 
 
-class Recipe:
+class CoquiTrainingRecipe:
     """One `GPTTrainer` with its optimizer. samples: the rows of the transcript."""
 
     def __init__(self, base: Path, data: Path, learning_rate: float) -> None:

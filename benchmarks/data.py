@@ -24,7 +24,7 @@ import torch
 
 from benchmarks import bases, coqui_training, memory, scale
 from train import dataset, features
-from train.batches import Batches, Conditions
+from train.batches import Batches, ConditioningChoice
 from train.settings import TrainSettings
 from xtts.config import ModelConfig
 from xtts.text import Tokenizer
@@ -63,7 +63,7 @@ def main(argv: Sequence[str]) -> int:
 def compared(base: Path, folder: Path, rounds: int, threads: int) -> dict[str, Any]:
     """Milliseconds for a batch of each side, and seconds of two starts on the same dataset."""
     memory.dataset(folder / "data")
-    recipe = coqui_training.Recipe(base, folder / "data", 5e-6)
+    recipe = coqui_training.CoquiTrainingRecipe(base, folder / "data", 5e-6)
     torch.set_num_threads(threads)  # behind Coqui's import, which sets it to one
     starts = []
     for _ in range(2):
@@ -119,7 +119,7 @@ def ready(base: Path, folder: Path) -> Batches:
     everything = tuple(range(len(data.clips)))
     batches = Batches(
         data.clips, everything, found, config.gpt, seed=0, batch_seconds=40.0, stop_input=False,
-        conditions=Conditions("other_clip", everything),
+        conditions=ConditioningChoice("other_clip", everything),
     )  # fmt: skip
     batches.plan(1)
     return batches

@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks import memory
 from xtts import faults, probe
 from xtts.errors import SotaqueError
-from xtts.verdicts import Gpu
+from xtts.verdicts import GpuHealth
 
 SHIM = Path(__file__).with_name("cufft_shim.c")
 LEFT_BYTES = 64 << 20
@@ -41,7 +41,7 @@ def provoke(name: str, device: str) -> int:
     """The child's side: fails, tells how the error is classified, and leaves as a worker would."""
     found = assertion(device) if name == "assertion" else low_memory(device)
     print(json.dumps(found), flush=True)
-    faults.leave(faults.GpuLost.exit_code if found["outcome"] == "sticky" else 0)
+    faults.exit_after_fault(faults.GpuLost.exit_code if found["outcome"] == "sticky" else 0)
     return 0
 
 
@@ -58,7 +58,8 @@ def assertion(device: str) -> dict[str, Any]:
 
 
 def low_memory(device: str) -> dict[str, Any]:
-    """The speaker's mel of 30 s while 64 MB are left; then as `faults.clear` leaves it."""
+    """The speaker's mel of 30 s while 64 MB are left; then as `faults.free_after_fault` leaves
+    it."""
     import torch
 
     from xtts.audio import speaker_mel
@@ -77,7 +78,7 @@ def low_memory(device: str) -> dict[str, Any]:
     except Exception as error:
         found = {**_told(error, device), "free_bytes": free}
     kept.clear()
-    faults.clear(device)
+    faults.free_after_fault(device)
     speaker_mel(sound).sum().item()
     return {**found, "passes_after_clearing": True}
 
@@ -86,12 +87,12 @@ def refused_fft(device: str, folder: Path) -> dict[str, Any]:
     """What the check and a whole run make of a libcufft that refuses every plan."""
     library = build_shim(folder)
     environ = {
-        **probe.Child().environment,
+        **probe.ProbeChild().environment,
         "LD_PRELOAD": str(library),
         "XDG_CACHE_HOME": str(folder / "cache"),
     }
     index = int(device.partition(":")[2] or 0)
-    gpus = probe.probe(cache=folder / "gpus.json", child=probe.Child(environ=environ))
+    gpus = probe.probe(cache=folder / "gpus.json", child=probe.ProbeChild(environ=environ))
     return {
         "check": _summary(gpus[index]),
         "run": run_of_one_epoch(folder / "run", environ, device),
@@ -132,7 +133,7 @@ def run_of_one_epoch(folder: Path, environ: Mapping[str, str], device: str) -> d
 def sound_run(device: str) -> dict[str, Any]:
     """The same run with nothing in front of libcufft: its sample is spoken in process."""
     with tempfile.TemporaryDirectory() as name:
-        environ = {**probe.Child().environment, "XDG_CACHE_HOME": name}
+        environ = {**probe.ProbeChild().environment, "XDG_CACHE_HOME": name}
         return run_of_one_epoch(Path(name) / "run", environ, device)
 
 
@@ -147,7 +148,7 @@ def _told(error: Exception, device: str) -> dict[str, Any]:
     }
 
 
-def _summary(gpu: Gpu) -> dict[str, Any]:
+def _summary(gpu: GpuHealth) -> dict[str, Any]:
     return {
         "outcome": gpu.outcome,
         "failed": sorted(gpu.failed),

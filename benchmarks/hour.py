@@ -8,8 +8,8 @@ from typing import Any
 from benchmarks.voice import SENTENCES
 from xtts.bundle import open_voice
 from xtts.errors import SotaqueError
-from xtts.synthesis import speak_pieces
-from xtts.voice import from_reference, read
+from xtts.synthesis import synthesize_pieces
+from xtts.voice import read_reference, voice_from_reference
 
 
 def spoken(seconds: float) -> dict[str, Any]:
@@ -17,14 +17,16 @@ def spoken(seconds: float) -> dict[str, Any]:
     opened = open_voice("demo", precision="auto")
     if opened.reference is None:
         raise SotaqueError("The embedded voice has no reference.wav; take the package whole.")
-    heard = from_reference(opened.model, read(opened.model.config, opened.reference))
+    heard = voice_from_reference(
+        opened.model, read_reference(opened.model.config, opened.reference)
+    )
     opened.model.warm_up()  # as in the worker and the service: it is no growth
     sentences = SENTENCES.read_text(encoding="utf-8").replace("\n", " ")
     resident, said, started = list[float](), 0.0, time.perf_counter()
     while said < seconds:
         # As long as one call may be: an hour of text is 60,000 characters.
         text = sentences * max(1, 60_000 // len(sentences))
-        for piece in speak_pieces(opened.model, heard, text, "en"):
+        for piece in synthesize_pieces(opened.model, heard, text, "en"):
             said += len(piece) / 24_000
             resident.append(_resident_mb())
             if said >= seconds:

@@ -10,7 +10,7 @@ def ours(folder: Path, codes: int, precision: str) -> None:
     from xtts import model, synthesis, voice
 
     print("imported", flush=True)
-    loaded = model.load(folder, precision=precision)
+    loaded = model.load_model(folder, precision=precision)
     print("loaded", flush=True)
     speaker = voice.Voice(*whose(loaded.config.gpt.width))
     next(synthesis.stream(loaded, speaker, TEXT, "en", max_codes=codes))

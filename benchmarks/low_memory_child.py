@@ -1,4 +1,5 @@
-"""One row of `benchmarks.low_memory`: loads with its levers, speaks, and prints what it took."""
+"""One row of `benchmarks.low_memory_config`: loads with its levers, speaks, and prints what it
+took."""
 
 import json
 import sys
@@ -85,28 +86,31 @@ def _torch(
     loaded = (leanly if lean else model).load(folder, precision=precision)
     loaded.gpt.mel_head.bias.data[loaded.gpt.shape.audio_stop] = -1e4
     voice = Voice(*whose(loaded.config.gpt.width))
-    return lambda: len(synthesis.speak(loaded, voice, TEXT, "en", max_codes=codes))
+    return lambda: len(synthesis.synthesize(loaded, voice, TEXT, "en", max_codes=codes))
 
 
 def _onnx(name: str, folder: Path, codes: int, threads: int) -> Callable[[], int]:
     from benchmarks import onnx_voice
     from xtts.onnx import model, speech
-    from xtts.onnx.model import SHORT_SAMPLES, Computing
-    from xtts.sessions import Optimisation, Options
+    from xtts.onnx.model import SHORT_SAMPLES, OnnxComputeConfig
+    from xtts.sessions import OnnxSessionOptions, Optimisation
 
     if name in _ONNX:
         kind, levers, short = _ONNX[name]
         given = {"threads": threads, **_PLAIN, **levers}
         if "optimisation" in given:
             given["optimisation"] = Optimisation(given["optimisation"])
-        how = Computing(kind, options=Options(**given))
+        how = OnnxComputeConfig(kind, options=OnnxSessionOptions(**given))
         how = replace(how, most_samples=SHORT_SAMPLES) if short else how
     else:
-        how = model.low_memory(threads)
+        how = model.low_memory_config(threads)
         if "no prepacking" in name:
             how = replace(how, options=replace(how.options, prepacking=False))
     loaded = onnx_voice.load(folder, how)
-    voice, manner = onnx_voice.whose(loaded.config.gpt.width), speech.Manner(max_codes=codes)
+    voice, manner = (
+        onnx_voice.whose(loaded.config.gpt.width),
+        speech.OnnxSynthesisParams(max_codes=codes),
+    )
     return lambda: len(speech.speak(loaded, voice, TEXT, "en", manner))
 
 

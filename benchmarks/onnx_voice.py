@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xtts.onnx import model, speech
-from xtts.onnx.model import Computing, OnnxModel
-from xtts.onnx.speech import Manner, OnnxLatents
-from xtts.sessions import Options
+from xtts.onnx.model import OnnxComputeConfig, OnnxModel
+from xtts.onnx.speech import OnnxLatents, OnnxSynthesisParams
+from xtts.sessions import OnnxSessionOptions
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,9 +38,9 @@ def folder_of(base: Path, to: Path | None = None) -> Path:
     return to
 
 
-def load(base: Path, how: Computing) -> OnnxModel:
+def load(base: Path, how: OnnxComputeConfig) -> OnnxModel:
     """The voice, as it says exactly as many codes as it may: no code of its is STOP."""
-    loaded = model.load(folder_of(base), how, verify=False)
+    loaded = model.load_onnx_model(folder_of(base), how, verify=False)
     loaded.config = replace(loaded.config, gpt=replace(loaded.config.gpt, audio_stop=-1))
     return loaded
 
@@ -64,19 +64,21 @@ def sayer(
     with tempfile.TemporaryDirectory() as name:
         kind = precision.removeprefix(PREFIX)
         export.export(export.source_of_folder(base), Path(name) / "voice", [kind])
-        how = replace(model.low_memory(), kind=kind) if low else plainly(kind)
-        loaded = model.load(Path(name) / "voice", how)
+        how = replace(model.low_memory_config(), kind=kind) if low else plainly(kind)
+        loaded = model.load_onnx_model(Path(name) / "voice", how)
     voice = OnnxLatents(heard.latents.numpy(), heard.speaker.numpy())
 
     def say(text: str, language: str, *, seed: int) -> "Tensor":
-        return torch.from_numpy(speech.speak(loaded, voice, text, language, Manner(seed=seed)))
+        return torch.from_numpy(
+            speech.speak(loaded, voice, text, language, OnnxSynthesisParams(seed=seed))
+        )
 
     return say
 
 
-def plainly(kind: str, threads: int = 1) -> Computing:
+def plainly(kind: str, threads: int = 1) -> OnnxComputeConfig:
     """As it is served without LOW_MEMORY."""
-    return Computing(kind, options=Options(threads=threads))
+    return OnnxComputeConfig(kind, options=OnnxSessionOptions(threads=threads))
 
 
 def contestant(
@@ -84,7 +86,7 @@ def contestant(
 ) -> Callable[[], tuple[float, float]]:
     """Speaks a text with so many codes: seconds of the whole, and until a stream's first chunk."""
     loaded = load(base, plainly(kind, threads))
-    voice, manner = whose(loaded.config.gpt.width), Manner(max_codes=codes)
+    voice, manner = whose(loaded.config.gpt.width), OnnxSynthesisParams(max_codes=codes)
 
     def speaks() -> tuple[float, float]:
         started = time.perf_counter()

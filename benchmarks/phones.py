@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from benchmarks import judges
 from train.base import articulation, lexicon, text
 from train.base.excerpts import FRAMES_PER_CODE, HALVES
-from train.base.teacher import Manner
+from train.base.teacher import SpeakingStyle
 from xtts.audio import CODE_RATE, SPEAKER_RATE, dvae_mel, resample
 from xtts.bases import DEMO
 from xtts.config import ModelConfig
@@ -86,7 +86,7 @@ def heard(dvae: Any, stats: Tensor, voice: str, sentence: str) -> tuple[Tensor, 
     samples = resample(judges.teacher(voice, sentence), SPEAKER_RATE, CODE_RATE)
     codes = dvae.get_codebook_indices(dvae_mel(samples[None], stats))
     latents = dvae.codebook.embed_code(codes)[0]
-    told = articulation.told_by_flite(sentence, Manner(voice, voice, Fraction(1)))
+    told = articulation.told_by_flite(sentence, SpeakingStyle(voice, voice, Fraction(1)))
     frames = articulation.labels(told, len(latents) * FRAMES_PER_CODE).astype("int64")
     per_half = FRAMES_PER_CODE // HALVES
     return codes[0], latents, torch.from_numpy(frames).view(-1, per_half)[:, per_half // 2]

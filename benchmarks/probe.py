@@ -75,7 +75,7 @@ def distances(device: str, times: int) -> list[dict[str, Any]]:
     """Every part of every operation: the largest distance to the CPU, and between two runs."""
     import torch
 
-    from xtts.probe_operations import TOLERANCES, Place, distance, operations
+    from xtts.probe_operations import TOLERANCES, ProbePlace, distance, operations
 
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
@@ -84,9 +84,9 @@ def distances(device: str, times: int) -> list[dict[str, Any]]:
         for part_name, part in parts.items():
             seen, between, seconds = [], [], 0.0
             for number in range(times):
-                reference = part(Place("cpu", exact=True, seed=number))
+                reference = part(ProbePlace("cpu", exact=True, seed=number))
                 begun = time.perf_counter()
-                first, second = (part(Place(device, seed=number)).cpu() for _ in range(2))
+                first, second = (part(ProbePlace(device, seed=number)).cpu() for _ in range(2))
                 seconds += time.perf_counter() - begun
                 seen.append(distance(first, reference))
                 between.append(distance(first, second))

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from benchmarks import judges
 from benchmarks.voice import SENTENCES
 from train import dataset, features
-from train.batches import Batches, Conditions
+from train.batches import Batches, ConditioningChoice
 from train.settings import TrainSettings
 from xtts import model
 from xtts.audio import SPEAKER_RATE
@@ -111,7 +111,7 @@ def _batches(
     return Batches(
         data.clips, everything, features.build(data, base, config, settings.cache_dir), config.gpt,
         seed=0, batch_seconds=BATCH_SECONDS, stop_input=config.stop_input_trained,
-        conditions=Conditions("other_clip", everything), fixed=True, prefetch=False,
+        conditions=ConditioningChoice("other_clip", everything), fixed=True, prefetch=False,
     )  # fmt: skip
 
 

@@ -21,8 +21,8 @@ from benchmarks import bases
 from benchmarks.speaking import TEXT
 from xtts import atomic, audio, model, synthesis
 from xtts.bases import DEMO
-from xtts.manifests import Manifest, remember, write_manifest
-from xtts.speaking import Speaker, SpeakRequest
+from xtts.manifests import Manifest, remember_hash, write_manifest
+from xtts.speaking import FileSpeaker, SpeakRequest
 
 
 def main(argv: Sequence[str]) -> int:
@@ -51,11 +51,11 @@ def spoken(base: Path, folder: Path, arguments: argparse.Namespace) -> list[floa
     audio.write_wav(
         folder / "reference.wav", waveform.repeat(9)[: 10 * audio.CODE_RATE], audio.CODE_RATE
     )
-    speaker = Speaker(base, "cpu", arguments.threads, keep_weights=False)
+    speaker = FileSpeaker(base, "cpu", arguments.threads, keep_weights=False)
     asked = SpeakRequest(TEXT, "en", folder / "reference.wav", folder / "out.wav", checkpoint)
-    limited = partial(synthesis.speak, max_codes=arguments.codes)
+    limited = partial(synthesis.synthesize, max_codes=arguments.codes)
     seconds = []
-    with mock.patch.object(synthesis, "speak", limited):
+    with mock.patch.object(synthesis, "synthesize", limited):
         for _ in range(arguments.rounds + 1):
             started = time.perf_counter()
             speaker.speak(asked)
@@ -74,6 +74,6 @@ def _checkpoint(base: Path, path: Path) -> Path:
     bias[-1] = -1e4
     content = {"model": {**weights, "gpt.mel_head.bias": bias}, "provenance": {}}
     written = atomic.replace_file(path, partial(torch.save, content))
-    remember(path, written)  # the trainer tells its worker what it wrote
+    remember_hash(path, written)  # the trainer tells its worker what it wrote
     write_manifest(path.with_suffix(".json"), Manifest(1, 1, {path.name: written}))
     return path

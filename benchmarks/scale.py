@@ -39,7 +39,7 @@ def started(count: int) -> dict[str, float]:
 def measured(count: int) -> dict[str, float]:
     """Seconds of a second start's data, of a plan and a batch, and the memory they take."""
     from train import dataset, features
-    from train.batches import Batches, Conditions
+    from train.batches import Batches, ConditioningChoice
     from train.settings import TrainSettings
     from xtts import bases
     from xtts.config import ModelConfig
@@ -60,7 +60,8 @@ def measured(count: int) -> dict[str, float]:
         built = time.perf_counter()
         batches = Batches(
             data.clips, data.train, found, config.gpt, seed=0, batch_seconds=40.0,
-            stop_input=config.stop_input_trained, conditions=Conditions("other_clip", data.train),
+            stop_input=config.stop_input_trained,
+            conditions=ConditioningChoice("other_clip", data.train),
         )  # fmt: skip
         planned = batches.plan(1)
         plan, used = time.perf_counter(), time.process_time() - used
@@ -111,9 +112,9 @@ def write(folder: Path, base: Path, count: int) -> None:
 
 def _remember(cache: Path, known: dict[str, Any]) -> None:
     from train.clips import SOUNDS_VERSION
-    from train.remembered import Remembered
+    from train.remembered import FileCache
 
-    sounds = Remembered(cache / f"sounds-{SOUNDS_VERSION}.json")
+    sounds = FileCache(cache / f"sounds-{SOUNDS_VERSION}.json")
     for key, value in known.items():
         sounds.put(key, value)
     sounds.save()

@@ -21,7 +21,7 @@ import torch
 from benchmarks import bases, coqui, hour, onnx_voice
 from xtts import model, voice
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
-from xtts.synthesis import speak, stream
+from xtts.synthesis import stream, synthesize
 
 TEXT = "the old man walked slowly along the river and thought about the long day."
 
@@ -124,13 +124,13 @@ def _coqui(folder: Path, codes: int) -> Callable[[], tuple[float, float]]:
 
 
 def _ours(folder: Path, codes: int, precision: str) -> Callable[[], tuple[float, float]]:
-    loaded = model.load(folder, precision=precision)
+    loaded = model.load_model(folder, precision=precision)
     loaded.gpt.mel_head.bias.data[loaded.gpt.shape.audio_stop] = -1e4
     speaker = voice.Voice(*whose(loaded.config.gpt.width))
 
     def speaks() -> tuple[float, float]:
         started = time.perf_counter()
-        speak(loaded, speaker, TEXT, "en", max_codes=codes)
+        synthesize(loaded, speaker, TEXT, "en", max_codes=codes)
         seconds = time.perf_counter() - started
         started = time.perf_counter()
         next(stream(loaded, speaker, TEXT, "en", max_codes=codes))

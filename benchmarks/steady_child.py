@@ -53,7 +53,7 @@ def _torch(base: Path, voice: Path, threads: int, low: bool) -> Says:
     if whose is None:
         raise ValueError(f"{voice} holds no voice of this model")
     return lambda text, seed, codes: len(
-        synthesis.speak(loaded, whose, text, "en", seed=seed, max_codes=codes)
+        synthesis.synthesize(loaded, whose, text, "en", seed=seed, max_codes=codes)
     )
 
 
@@ -65,9 +65,11 @@ def _onnx(base: Path, voice: Path, threads: int, low: bool) -> Says:
     how = command.computing(
         folder.read(export), config, precision="auto", device="cpu", low=low, threads=threads
     )
-    loaded, whose = model.load(export, how), model.read_voice(voice, config)
+    loaded, whose = model.load_onnx_model(export, how), model.read_voice(voice, config)
     return lambda text, seed, codes: len(
-        speech.speak(loaded, whose, text, "en", speech.Manner(seed=seed, max_codes=codes))
+        speech.speak(
+            loaded, whose, text, "en", speech.OnnxSynthesisParams(seed=seed, max_codes=codes)
+        )
     )
 
 

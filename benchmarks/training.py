@@ -63,7 +63,7 @@ def side_by_side(
     base: Path, folder: Path, rounds: int, threads: int
 ) -> Iterator[tuple[str, Measured]]:
     """Both sides stay loaded; the first round is not counted."""
-    children = [Child(side, base, folder, threads) for side in SIDES]
+    children = [BenchmarkChild(side, base, folder, threads) for side in SIDES]
     for number in range(rounds + 1):
         for child in children:
             for variant in child.variants:
@@ -80,14 +80,14 @@ def one_at_a_time(
     """A side is loaded when its turn comes; every variant's first pass in it is not counted."""
     for _ in range(rounds):
         for side in SIDES:
-            child = Child(side, base, folder, threads)
+            child = BenchmarkChild(side, base, folder, threads)
             for variant in child.variants:
                 child.passed(variant)
                 yield variant, child.passed(variant)
             child.close()
 
 
-class Child:
+class BenchmarkChild:
     """One side, loaded and waiting."""
 
     def __init__(self, side: str, base: Path, folder: Path, threads: int) -> None:

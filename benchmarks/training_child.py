@@ -14,8 +14,8 @@ import torch
 
 from benchmarks import coqui_training
 from train import dataset, features, flops
-from train.batches import Batches, Conditions
-from train.learner import Learner, Recipe
+from train.batches import Batches, ConditioningChoice
+from train.learner import Learner, OptimizationConfig
 from train.settings import TrainSettings
 from xtts.config import ModelConfig
 from xtts.model import load_gpt, read_tensors
@@ -60,10 +60,10 @@ def ours(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
     everything = tuple(range(len(clips.clips)))
     batches = Batches(
         clips.clips, everything, found, config.gpt, seed=0, batch_seconds=40.0,
-        stop_input=False, conditions=Conditions("same_clip", everything),
+        stop_input=False, conditions=ConditioningChoice("same_clip", everything),
     )  # fmt: skip
     bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    recipe = Recipe(
+    recipe = OptimizationConfig(
         learning_rate=LEARNING_RATE, warmup_steps=1, weight_decay=0.01, gradient_clip=1.0,
         text_loss_weight=0.01, audio_loss_weight=1.0, precision="bf16" if bf16 else "fp32", seed=0,
     )  # fmt: skip
@@ -91,7 +91,7 @@ def ours(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
 
 def coqui(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
     """As it stands, and under bf16 autocast with what its DVAE and mels say kept from before."""
-    trainer = coqui_training.Recipe(base, data, LEARNING_RATE)
+    trainer = coqui_training.CoquiTrainingRecipe(base, data, LEARNING_RATE)
     everything = tuple(range(len(trainer.samples)))
     groups = grouped(everything, CLIPS_IN_A_BATCH)
     kept: dict[tuple[int, ...], Any] = {}

@@ -160,19 +160,19 @@ def _spoken(
         return
     from xtts.bases import DEMO
     from xtts.bundle import open_voice
-    from xtts.synthesis import speak
-    from xtts.voice import from_reference
+    from xtts.synthesis import synthesize
+    from xtts.voice import voice_from_reference
 
     with_onnx = precision.startswith(onnx_voice.PREFIX)
     own = "fp32" if with_onnx else precision
     model = open_voice(bundle, precision=own, low_memory=low and not with_onnx).model
     reference = resample(judges.teacher(voice, REFERENCE_TEXT), SPEAKER_RATE, CODE_RATE)
-    heard = from_reference(model, reference)
+    heard = voice_from_reference(model, reference)
     if with_onnx:
         folder = DEMO if bundle == "demo" else Path(bundle)
         say = onnx_voice.sayer(folder, heard, precision, low=low)
     else:
-        say = partial(speak, model, heard)
+        say = partial(synthesize, model, heard)
     for seed in range(seeds):
         said = [say(text, "en", seed=seed) for text in sentences]
         yield [resample(wave, VOCODER_RATE, SPEAKER_RATE) for wave in said]

@@ -4,6 +4,6 @@ They run beside each other and beside other work: threads must sleep while they 
 `xtts.threads`), and nothing imports torch before this.
 """
 
-from xtts.threads import wait_asleep
+from xtts.threads import set_omp_passive
 
-wait_asleep()
+set_omp_passive()

@@ -7,19 +7,19 @@ from xtts.verdicts import (
     CLEAN_LIBRARY_PATH,
     CUDNN_OFF,
     OPERATIONS,
-    Gpu,
+    GpuHealth,
     OperationVerdict,
     Outcome,
-    Variant,
+    ProbeVariant,
 )
 
-SOUND = Gpu(
+SOUND = GpuHealth(
     0, "RTX 3090", (8, 6), 24 << 30,
     operations=tuple(OperationVerdict(name, True, 0.0, 1e-5) for name in OPERATIONS),
 )  # fmt: skip
 
 
-def failing(*bad: str, outcome: Outcome = Outcome.DEGRADED, **others: object) -> Gpu:
+def failing(*bad: str, outcome: Outcome = Outcome.DEGRADED, **others: object) -> GpuHealth:
     """The RTX 3090 on which some operations fail."""
     operations = tuple(
         OperationVerdict(name, name not in bad, 0.0, 1e-5, f"{name} failed." * (name in bad))
@@ -29,11 +29,11 @@ def failing(*bad: str, outcome: Outcome = Outcome.DEGRADED, **others: object) ->
     return replace(SOUND, outcome=outcome, operations=operations, reason=reason, **others)  # type: ignore[arg-type]
 
 
-def _cured(name: str, *passed: str) -> tuple[Variant, ...]:
-    return (Variant(name, True, f"{name} is the cure.", "", passed),)
+def _cured(name: str, *passed: str) -> tuple[ProbeVariant, ...]:
+    return (ProbeVariant(name, True, f"{name} is the cure.", "", passed),)
 
 
-GPUS: dict[str, Gpu] = {
+GPUS: dict[str, GpuHealth] = {
     "sound": SOUND,
     "fft": failing("fft"),
     "convolution": failing("convolution"),
@@ -48,10 +48,10 @@ GPUS: dict[str, Gpu] = {
     "sampling": failing("sampling"),
     "train step": failing("train_step"),
     "everything": failing(*OPERATIONS, outcome=Outcome.BUILD),
-    "driver": Gpu(0, "the GPU", (0, 0), 0, Outcome.DRIVER, reason="no driver."),
+    "driver": GpuHealth(0, "the GPU", (0, 0), 0, Outcome.DRIVER, reason="no driver."),
     "full": failing("fft", outcome=Outcome.TRANSIENT),
     "dead": failing("sampling", outcome=Outcome.STICKY),
-    "hang": Gpu(0, "RTX 3090", (8, 6), 24 << 30, Outcome.HANG, reason="the check hung."),
+    "hang": GpuHealth(0, "RTX 3090", (8, 6), 24 << 30, Outcome.HANG, reason="the check hung."),
     "surprise": replace(SOUND, surprise="CUDA error: an illegal memory access"),
     "exclusive": replace(SOUND, exclusive=True),
     "exclusive surprise": replace(SOUND, surprise="CUDA error", exclusive=True),
@@ -62,6 +62,6 @@ GPUS: dict[str, Gpu] = {
 }
 
 
-def machine(*gpus: Gpu, bf16: bool = False, hint: str = "") -> Environment:
+def machine(*gpus: GpuHealth, bf16: bool = False, hint: str = "") -> Environment:
     """Eight cores, 32 GB, and these GPUs."""
     return Environment(8, bf16, 32 << 30, False, gpus, hint)

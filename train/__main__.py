@@ -18,15 +18,15 @@ from pathlib import Path
 
 from train.settings import TrainSettings, load
 from xtts.errors import SotaqueError
-from xtts.faults import leave
-from xtts.threads import wait_asleep
+from xtts.faults import exit_after_fault
+from xtts.threads import set_omp_passive
 
 log = logging.getLogger("train")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one verb; prints the sentence of a fault and returns its exit code."""
-    wait_asleep()
+    set_omp_passive()
     words = list(sys.argv[1:] if argv is None else argv)
     if words and words[0] in ("-h", "--help"):
         print(f"{__doc__}\n{textwrap.fill(_SETTINGS, 79)}")
@@ -143,4 +143,4 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    leave(main())
+    exit_after_fault(main())

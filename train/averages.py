@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Averages:
+class ExponentialMovingAverage:
     """Averages of what learns in `module`, on the same device.
 
     decay: the share of the old average that stays at a step.

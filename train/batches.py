@@ -20,12 +20,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from train.budget import Halving, at_epoch, recut
+from train.budget import OomBackoff, at_epoch, recut
 from train.dataset import Clip
 from train.grouping import dealt, grouped
 from xtts.audio import CODE_RATE
 from xtts.errors import SotaqueError
-from xtts.rows import Rows, pack
+from xtts.rows import PackedBatch, pack
 from xtts.sizes import GPTShape
 
 log = logging.getLogger("train")
@@ -44,7 +44,7 @@ class BatchError(SotaqueError):
     """A batch that cannot be made; the sentence names its clips and the reason."""
 
 
-class Features(Protocol):
+class FeatureSource(Protocol):
     """What is known of each clip, by its index (train.features)."""
 
     def tokens(self, clip: int) -> np.ndarray: ...
@@ -56,13 +56,13 @@ class Features(Protocol):
 class Batch:
     """rows for the model; which clips they are; how many seconds of audio they hold."""
 
-    rows: Rows
+    rows: PackedBatch
     clips: tuple[int, ...]
     audio_seconds: float
 
 
 @dataclass(frozen=True)
-class Conditions:
+class ConditioningChoice:
     """How conditioning is chosen: `other_clip` (ours) or `same_clip` (Coqui's way, for parity);
     `sources` are the clips that may be heard as conditioning."""
 
@@ -83,13 +83,13 @@ class Batches:
         self,
         clips: Sequence[Clip],
         indices: Sequence[int],
-        features: Features,
+        features: FeatureSource,
         shape: GPTShape,
         *,
         seed: int,
         batch_seconds: float,
         stop_input: bool,
-        conditions: Conditions,
+        conditions: ConditioningChoice,
         fixed: bool = False,
         prefetch: bool = True,
         bucketing: bool = True,
@@ -112,7 +112,7 @@ class Batches:
         self.rank = rank
         self.world_size = world_size
         # Where memory was short; part of what the batches depend on, so kept in checkpoints.
-        self.halvings: list[Halving] = []
+        self.halvings: list[OomBackoff] = []
         self._by_speaker = _by_speaker(clips, conditions.sources)
         lists = self._by_speaker.values()
         self._places = {clip: place for known in lists for place, clip in enumerate(known)}
@@ -157,7 +157,9 @@ class Batches:
                 log.warning("The batch of the clips %s failed (%s); once more.", names, words)
         raise AssertionError
 
-    def plan(self, epoch: int, halvings: Sequence[Halving] | None = None) -> list[tuple[int, ...]]:
+    def plan(
+        self, epoch: int, halvings: Sequence[OomBackoff] | None = None
+    ) -> list[tuple[int, ...]]:
         """Which clips go together, in order; every clip once. halvings: None = the run's own."""
         halvings = self.halvings if halvings is None else halvings
         draw = random.Random(f"order/{self.seed}/{0 if self.fixed else epoch}")

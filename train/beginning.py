@@ -5,14 +5,14 @@ import logging
 from train.checkpoints import Checkpoints
 from train.distributed import World
 from train.fingerprint import Fingerprint
-from train.parts import Start
+from train.parts import StartPosition
 from train.resume import Resumed, resume
 from train.settings import TrainSettings
 
 log = logging.getLogger("train")
 
 
-def begin_at(
+def find_start(
     settings: TrainSettings,
     checkpoints: Checkpoints,
     fingerprint: Fingerprint,
@@ -21,31 +21,31 @@ def begin_at(
 ) -> Resumed | None:
     """Rank 0 sets aside and archives; the others read what it left. A restart by torchrun goes on
     with what the run has, also with RESUME=never."""
-    never = settings.resume == "never" and (world.restarts or not world.first)
+    never = settings.resume == "never" and (world.restarts or not world.is_main)
     setting = "auto" if never else settings.resume
-    if world.first:
+    if world.is_main:
         found = checkpoints.resume(
             setting, fingerprint, learning_rate=rate, runs_dir=settings.runs_dir
         )
-        world.wait()
+        world.barrier()
         return found
-    world.wait()
+    world.barrier()
     return resume(checkpoints.run, setting, fingerprint, learning_rate=rate)
 
 
-def told_start(resumed: Resumed | None) -> Start:
+def start_position(resumed: Resumed | None) -> StartPosition:
     """The epoch and batch to begin with, told."""
     if resumed is None:
-        return Start()
+        return StartPosition()
     for note in resumed.notes:
         log.info(note)
-    start = Start(resumed.epoch + 1, resumed.batch)
+    start = StartPosition(resumed.epoch + 1, resumed.batch)
     inside = f", batch {start.batch + 1}" if start.batch else ""
     log.info("Going on from %s: epoch %d%s.", resumed.source.name, start.epoch, inside)
     return start
 
 
-def nothing_left(start: Start, num_epochs: int) -> str:
+def nothing_left(start: StartPosition, num_epochs: int) -> str:
     """The sentence for a run that has all the epochs that are asked for, or more."""
     done = start.epoch - 1
     ways = f"Set NUM_EPOCHS to {done + 1} or more to go on, or RESUME=never to begin anew."

@@ -14,7 +14,7 @@ Groups = list[tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class Halving:
+class OomBackoff:
     """From epoch `epoch` (from 1), behind `batch` of its batches, the budget is `seconds`."""
 
     epoch: int
@@ -22,13 +22,13 @@ class Halving:
     seconds: float
 
 
-def at_epoch(began_with: float, halvings: Iterable[Halving], epoch: int) -> float:
+def at_epoch(began_with: float, halvings: Iterable[OomBackoff], epoch: int) -> float:
     """The budget in seconds with which `epoch` is planned."""
     return min([began_with, *(one.seconds for one in halvings if one.epoch < epoch)])
 
 
 def recut(
-    groups: Groups, seconds: Sequence[float], halvings: Iterable[Halving], epoch: int
+    groups: Groups, seconds: Sequence[float], halvings: Iterable[OomBackoff], epoch: int
 ) -> Groups:
     """The plan of `epoch` with the halvings inside it; seconds: of each clip."""
     for one in halvings:
@@ -43,7 +43,9 @@ def recut(
     return groups
 
 
-def halved(group: Sequence[int], seconds: Sequence[float], budget_seconds: float) -> float | None:
+def halve_budget(
+    group: Sequence[int], seconds: Sequence[float], budget_seconds: float
+) -> float | None:
     """Half the budget, or so much less that this group is cut; None for a single clip."""
     if len(group) < 2:
         return None
@@ -51,11 +53,11 @@ def halved(group: Sequence[int], seconds: Sequence[float], budget_seconds: float
     return min(budget_seconds, taken) / 2
 
 
-def from_state(kept: Iterable[Sequence[float]]) -> list[Halving]:
+def from_state(kept: Iterable[Sequence[float]]) -> list[OomBackoff]:
     """From the plain values of a checkpoint."""
-    return [Halving(int(epoch), int(batch), float(seconds)) for epoch, batch, seconds in kept]
+    return [OomBackoff(int(epoch), int(batch), float(seconds)) for epoch, batch, seconds in kept]
 
 
-def to_state(halvings: Iterable[Halving]) -> list[list[float]]:
+def to_state(halvings: Iterable[OomBackoff]) -> list[list[float]]:
     """As plain values for a checkpoint."""
     return [[one.epoch, one.batch, one.seconds] for one in halvings]

@@ -33,7 +33,7 @@ def run(settings: TrainSettings, *, verify: bool = False, repair: bool = False) 
 
 
 def _verified(data: Dataset, folder: Path) -> int:
-    cache = features.Features(data.clips, folder)
+    cache = features.FeatureCache(data.clips, folder)
     missing, damaged = cache.missing(), cache.damaged()
     whole = len(data.clips) - len(missing) - len(damaged)
     log.info(

@@ -29,7 +29,7 @@ from xtts.atomic import (
     write_json,
 )
 from xtts.errors import SotaqueError
-from xtts.manifests import Manifest, remember, write_manifest
+from xtts.manifests import Manifest, remember_hash, write_manifest
 from xtts.runs import CHECKPOINT_SCHEMA, RunFolder
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class NonFiniteWeights(SotaqueError):
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedCheckpoint:
     """A checkpoint on disk; seconds: how long it took to write."""
 
     path: Path
@@ -100,7 +100,7 @@ class Checkpoints:
         trainer_state: Mapping[str, Any] | None,
         losses: Mapping[str, float | None],
         provenance: Mapping[str, Any],
-    ) -> Saved:
+    ) -> SavedCheckpoint:
         """Saves a finished epoch (from 1) with its trainer state, then prunes.
 
         losses: nats a token; `validation_audio_loss` decides about the best. provenance: plain
@@ -126,7 +126,7 @@ class Checkpoints:
         crash_point("after best")
         remove(run, [run.interrupted_manifest, run.interrupted])
         self.prune()
-        return Saved(path, written.sha256, written.bytes, time.monotonic() - started)
+        return SavedCheckpoint(path, written.sha256, written.bytes, time.monotonic() - started)
 
     def save_interrupted(
         self,
@@ -136,7 +136,7 @@ class Checkpoints:
         model_state: Mapping[str, Tensor],
         trainer_state: Mapping[str, Any],
         provenance: Mapping[str, Any],
-    ) -> Saved:
+    ) -> SavedCheckpoint:
         """Saves a stop inside `epoch` (from 1), of which `batch` batches are done."""
         started = time.monotonic()
         path = self.run.interrupted
@@ -150,7 +150,7 @@ class Checkpoints:
         written = _save(path, content)
         manifest = _manifest(epoch, step, {path.name: written}, {}, provenance)
         write_manifest(self.run.interrupted_manifest, manifest)
-        return Saved(path, written.sha256, written.bytes, time.monotonic() - started)
+        return SavedCheckpoint(path, written.sha256, written.bytes, time.monotonic() - started)
 
     def publish_best(self) -> None:
         """Writes best.json when another epoch has become the best."""
@@ -200,7 +200,7 @@ def tensor_bytes(value: Any) -> int:
 def _save(path: Path, content: dict[str, Any]) -> Written:
     content = {"schema": CHECKPOINT_SCHEMA, **content}
     written = replace_file(path, lambda file: torch.save(content, file))
-    remember(path, written)
+    remember_hash(path, written)
     return written
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from train.entries import Entry
-from train.remembered import Remembered
+from train.entries import TranscriptEntry
+from train.remembered import FileCache
 from xtts.audio import AudioError, declared_bytes, facts
 from xtts.audio import read as read_audio
 from xtts.text import TextError
@@ -30,7 +30,7 @@ SOUNDS_VERSION = 1
 READABLE = "a readable WAV, FLAC, OGG or MP3 file"
 
 
-class Tokenizer(Protocol):
+class ClipTokenizer(Protocol):
     """What a dataset asks of `xtts.text.Tokenizer`."""
 
     max_tokens: int
@@ -61,7 +61,7 @@ class Clip:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RejectedClip:
     """A clip that is not used: what was seen, and what is allowed."""
 
     name: str
@@ -70,7 +70,7 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class Sound:
+class DecodedClip:
     """A file as it was found: its length and hash, or what is wrong with it."""
 
     seconds: float = 0.0
@@ -79,12 +79,12 @@ class Sound:
     allowed: str = ""
 
 
-def heard(entry: Entry, sounds: Remembered, longest: float) -> Sound:
+def decode_clip(entry: TranscriptEntry, sounds: FileCache, longest: float) -> DecodedClip:
     """What the recording of a row is; `longest` in seconds. Decodes it unless it is known."""
     try:
         status = entry.path.stat()
     except OSError:
-        return Sound(seen=f"no file {entry.path}", allowed=READABLE)
+        return DecodedClip(seen=f"no file {entry.path}", allowed=READABLE)
     key = f"{os.path.realpath(entry.path)}|{status.st_size}|{status.st_mtime_ns}"
     known = sounds.get(key)
     if known is None:
@@ -92,11 +92,11 @@ def heard(entry: Entry, sounds: Remembered, longest: float) -> Sound:
             known = _listened(entry.path)
         except (AudioError, OSError) as error:
             # Not remembered: a disk that failed once may be well again.
-            return Sound(seen=str(error), allowed=READABLE)
+            return DecodedClip(seen=str(error), allowed=READABLE)
         sounds.put(key, known)
-    sound = Sound(*known)
+    sound = DecodedClip(*known)
     if not sound.seen and not SHORTEST_SECONDS <= sound.seconds <= longest:
-        return Sound(
+        return DecodedClip(
             seen=f"{sound.seconds:.2f} s", allowed=f"{SHORTEST_SECONDS} to {longest:.1f} s"
         )
     return sound
@@ -125,27 +125,29 @@ def _listened(path: Path) -> tuple[float, str, str, str]:
     return max(seconds, header.seconds), digest, "", ""
 
 
-def judged(entry: Entry, sound: Sound, texts: Remembered, tokenizer: Tokenizer) -> Clip | Refused:
+def check_clip(
+    entry: TranscriptEntry, sound: DecodedClip, texts: FileCache, tokenizer: ClipTokenizer
+) -> Clip | RejectedClip:
     """The clip of a row, or why it has none.
 
     Raises TextError for a language whose extra package is not installed: no row could be read.
     """
     if sound.seen:
-        return Refused(entry.name, sound.seen, sound.allowed)
+        return RejectedClip(entry.name, sound.seen, sound.allowed)
     key = f"{entry.language}|{entry.text}"
     known = texts.get(key)
     if known is None:
         known = _tokenised(entry, tokenizer)
         texts.put(key, known)
     if known[1]:
-        return Refused(entry.name, known[1], known[2])
+        return RejectedClip(entry.name, known[1], known[2])
     return Clip(
         entry.name, entry.path, entry.text, entry.speaker, entry.language, sound.seconds,
         sound.sha256, tuple(known[0]),
     )  # fmt: skip
 
 
-def _tokenised(entry: Entry, tokenizer: Tokenizer) -> tuple[list[int], str, str]:
+def _tokenised(entry: TranscriptEntry, tokenizer: ClipTokenizer) -> tuple[list[int], str, str]:
     """(ids, what was seen, what is allowed)."""
     if not entry.text.strip():
         return [], "an empty text", "what is spoken in the clip"

@@ -15,7 +15,7 @@ from xtts.audio import VOCODER_RATE
 STEPS_BEFORE_ANOTHER = 100
 
 
-class Curves:
+class TensorBoardWriter:
     """The events of one start. Raises WriteError where its folder cannot be written at all."""
 
     def __init__(self, folder: Path, first_step: int) -> None:

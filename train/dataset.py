@@ -15,21 +15,21 @@ from train.clips import (
     LONGEST_SECONDS,
     SOUNDS_VERSION,
     Clip,
-    Refused,
-    Sound,
-    Tokenizer,
-    heard,
-    judged,
+    ClipTokenizer,
+    DecodedClip,
+    RejectedClip,
+    check_clip,
+    decode_clip,
 )
-from train.entries import DatasetError, Entry
+from train.entries import DatasetError, TranscriptEntry
 from train.metadata import read_entries
-from train.progress import counted
-from train.remembered import Remembered
+from train.progress import with_progress
+from train.remembered import FileCache
 from train.settings import TrainSettings
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.sizes import GPTShape
 
-__all__ = ["Clip", "Dataset", "DatasetError", "Refused", "Tokenizer", "read", "split"]
+__all__ = ["Clip", "ClipTokenizer", "Dataset", "DatasetError", "RejectedClip", "read", "split"]
 
 VALIDATION_SHARE = 0.05
 MOST_VALIDATION_CLIPS = 64
@@ -44,7 +44,7 @@ class Dataset:
     """clips: what is used; train and validation: indices into it; refused: what is not, and why."""
 
     clips: tuple[Clip, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RejectedClip, ...]
     train: tuple[int, ...]
     validation: tuple[int, ...]
 
@@ -69,7 +69,7 @@ class Dataset:
         return "\n".join(lines)
 
 
-def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Dataset:
+def read(settings: TrainSettings, tokenizer: ClipTokenizer, shape: GPTShape) -> Dataset:
     """Reads the transcript, judges every clip and splits.
 
     Raises DatasetError for a transcript of the wrong form, and when no clip is left; TextError for
@@ -77,17 +77,18 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
     """
     entries = read_entries(settings.dataset_dir, settings.dataset_format, settings.language)
     longest = min(LONGEST_SECONDS, shape.max_codes * SAMPLES_PER_CODE / CODE_RATE)
-    sounds = Remembered(settings.cache_dir / f"sounds-{SOUNDS_VERSION}.json")
+    sounds = FileCache(settings.cache_dir / f"sounds-{SOUNDS_VERSION}.json")
     # coqui-tts writes numbers and abbreviations out, each version in its own way.
     reader = f"{tokenizer.fingerprint[:16]}-{version('coqui-tts')}"
-    texts = Remembered(settings.cache_dir / f"texts-{reader}.json")
+    texts = FileCache(settings.cache_dir / f"texts-{reader}.json")
     found = _all_heard(entries, sounds, longest)
     results = [
-        judged(entry, sound, texts, tokenizer) for entry, sound in zip(entries, found, strict=True)
+        check_clip(entry, sound, texts, tokenizer)
+        for entry, sound in zip(entries, found, strict=True)
     ]
     texts.save()
     clips, twins = _without_twins([one for one in results if isinstance(one, Clip)])
-    refused = (*(one for one in results if isinstance(one, Refused)), *twins)
+    refused = (*(one for one in results if isinstance(one, RejectedClip)), *twins)
     if not clips:
         lines = list(_table(refused[:_MOST_REFUSALS_SHOWN]))
         if len(refused) > _MOST_REFUSALS_SHOWN:
@@ -98,32 +99,38 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
     return split(clips, refused, told, settings.max_train_samples)
 
 
-def _all_heard(entries: Sequence[Entry], sounds: Remembered, longest: float) -> list[Sound]:
+def _all_heard(
+    entries: Sequence[TranscriptEntry], sounds: FileCache, longest: float
+) -> list[DecodedClip]:
     """The recording of every row; what was found out is kept even when somebody stops it."""
     portions = (entries[start : start + _PORTION] for start in range(0, len(entries), _PORTION))
     try:
         with ThreadPoolExecutor() as pool:  # decoding leaves the interpreter's lock
-            lists = pool.map(lambda some: [heard(one, sounds, longest) for one in some], portions)
+            lists = pool.map(
+                lambda some: [decode_clip(one, sounds, longest) for one in some], portions
+            )
             found = itertools.chain.from_iterable(lists)
-            return list(counted(found, len(entries), "Looking at clips", patience_seconds=2.0))
+            return list(
+                with_progress(found, len(entries), "Looking at clips", patience_seconds=2.0)
+            )
     finally:
         sounds.save()
 
 
-def _without_twins(clips: Sequence[Clip]) -> tuple[list[Clip], list[Refused]]:
+def _without_twins(clips: Sequence[Clip]) -> tuple[list[Clip], list[RejectedClip]]:
     """Each recording once: copies would be learned twice, and some from validation clips."""
     first: dict[str, Clip] = {}
     twins = []
     for clip in clips:
         if (known := first.setdefault(clip.audio_sha256, clip)) is not clip:
             seen = f"the same recording as {known.name}"
-            twins.append(Refused(clip.name, seen, "each recording once"))
+            twins.append(RejectedClip(clip.name, seen, "each recording once"))
     return list(first.values()), twins
 
 
 def split(
     clips: Sequence[Clip],
-    refused: tuple[Refused, ...],
+    refused: tuple[RejectedClip, ...],
     told: set[str],
     max_train_samples: int | None,
 ) -> Dataset:
@@ -161,7 +168,7 @@ def _by_content(clips: Sequence[Clip]) -> set[str]:
     return chosen
 
 
-def _table(refused: Sequence[Refused]) -> Iterator[str]:
+def _table(refused: Sequence[RejectedClip]) -> Iterator[str]:
     if not refused:
         return
     width = max(len("refused clip"), *(len(one.name) for one in refused))

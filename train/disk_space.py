@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from train import features, freezing, recipe
 from train.footprint import STATE_BYTES
-from train.parts import Start
+from train.parts import StartPosition
 from train.pruning import KEPT_TRAINER_STATES
 from train.resume import Resumed
 from train.settings import TrainSettings
@@ -27,7 +27,7 @@ from xtts.model import read_tensors
 from xtts.runs import RunFolder
 
 if TYPE_CHECKING:
-    from train.run import Looked
+    from train.run import RunContext
 
 log = logging.getLogger("train")
 
@@ -44,7 +44,7 @@ _FILE_BYTES = 100_000
 
 
 @dataclass(frozen=True)
-class Sizes:
+class SaveSizes:
     """Bytes: of a checkpoint, of the trainer's state beside it, of the clips that are not in the
     cache yet."""
 
@@ -98,7 +98,7 @@ class Disk:
 
 
 def parts(
-    sizes: Sizes, plan: Plan, output_dir: Path, runs_dir: Path, cache_dir: Path
+    sizes: SaveSizes, plan: Plan, output_dir: Path, runs_dir: Path, cache_dir: Path
 ) -> list[Part]:
     """What the run still takes, at its fullest: while an epoch is saved, the old ones stand too."""
     if not plan.saves:
@@ -173,10 +173,10 @@ def ask(found: Sequence[Part]) -> None:
 
 def of_run(
     settings: TrainSettings,
-    looked: Looked,
+    looked: RunContext,
     run: RunFolder,
     resumed: Resumed | None,
-    start: Start,
+    start: StartPosition,
     num_epochs: int,
 ) -> list[Part]:
     """The parts of the run that is about to begin, or to go on."""
@@ -205,7 +205,7 @@ def of_run(
     )
 
 
-def _sizes(settings: TrainSettings, looked: Looked) -> Sizes:
+def _sizes(settings: TrainSettings, looked: RunContext) -> SaveSizes:
     tensors = from_coqui(read_tensors(looked.base / "model.pth"))
     numbers = sum(tensor.numel() for tensor in tensors.values())
     advice = looked.config.training
@@ -220,13 +220,13 @@ def _sizes(settings: TrainSettings, looked: Looked) -> Sizes:
     if recipe.ema_decay(settings.ema_decay, advice).value:
         kept_twice += 8.0
     state = int((STATE_BYTES[settings.optimizer] + kept_twice) * learning)
-    return Sizes(4 * numbers, state, _cache_bytes(settings, looked))
+    return SaveSizes(4 * numbers, state, _cache_bytes(settings, looked))
 
 
-def _cache_bytes(settings: TrainSettings, looked: Looked) -> int:
+def _cache_bytes(settings: TrainSettings, looked: RunContext) -> int:
     if not settings.cache:
         return 0
-    known = features.Features(
+    known = features.FeatureCache(
         looked.data.clips, features.folder_of(looked.base, settings.cache_dir)
     ).records
     missing = {c.audio_sha256: c.seconds for c in looked.data.clips if c.audio_sha256 not in known}

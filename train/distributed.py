@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from xtts.errors import SotaqueError
 from xtts.gpt import GPT, Losses
-from xtts.rows import Rows
+from xtts.rows import PackedBatch
 
 # Rank 0 may speak a sample or write to a slow disk while the others wait for it.
 LONGEST_WAIT = timedelta(hours=2)
@@ -41,37 +41,37 @@ class World:
     restarts: int = 0
 
     @property
-    def alone(self) -> bool:
+    def is_single_process(self) -> bool:
         return self.size == 1
 
     @property
-    def first(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this is the one that writes, logs and speaks."""
         return self.rank == 0
 
-    def summed(self, *numbers: float) -> list[float]:
+    def all_reduce(self, *numbers: float) -> list[float]:
         """Each number summed over all ranks; every rank has to ask."""
-        if self.alone:
+        if self.is_single_process:
             return list(numbers)
         together = torch.tensor(numbers, dtype=torch.float64)
         torch.distributed.all_reduce(together)
         return together.tolist()
 
-    def least(self, number: float) -> float:
+    def all_reduce_min(self, number: float) -> float:
         """The smallest that any rank has."""
-        if self.alone:
+        if self.is_single_process:
             return number
         found = torch.tensor(number, dtype=torch.float64)
         torch.distributed.all_reduce(found, torch.distributed.ReduceOp.MIN)
         return float(found)
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         """Until every rank is here."""
-        self.summed(0.0)
+        self.all_reduce(0.0)
 
-    def forward(self, gpt: GPT) -> Callable[[Rows], Losses]:
+    def forward(self, gpt: GPT) -> Callable[[PackedBatch], Losses]:
         """`gpt.losses`, whose gradients are the mean over all ranks."""
-        if self.alone:
+        if self.is_single_process:
             return gpt.losses
         return nn.parallel.DistributedDataParallel(_Forward(gpt), gradient_as_bucket_view=True)
 
@@ -89,14 +89,14 @@ class Totals:
     audio_share: float
 
 
-def totals(world: World, rows: Rows) -> Totals:
+def totals(world: World, rows: PackedBatch) -> Totals:
     """The loss of a step is the mean over all its tokens, wherever they are.
 
     Batches hold different numbers of tokens, so a mean of the ranks' means would weigh a token of a
     small batch more. Shares are times the number of ranks, because DDP takes the mean.
     """
     own = (float(len(rows.text_targets)), float(len(rows.audio_targets)))
-    text, audio = world.summed(*own)
+    text, audio = world.all_reduce(*own)
     shares = (world.size * part / max(1.0, all_) for part, all_ in zip(own, (text, audio)))
     return Totals(text, audio, *shares)
 
@@ -121,17 +121,17 @@ def world_of(environ: Mapping[str, str]) -> World:
     except ValueError as error:
         raise DistributedError(f"RANK, WORLD_SIZE or LOCAL_RANK is no number ({error}).") from error
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in environ]
-    if missing and not world.alone:
+    if missing and not world.is_single_process:
         raise DistributedError(
             f"WORLD_SIZE={world.size}, but {' and '.join(missing)} is not set. Start with torchrun "
             "(docs/scale-out.md), or unset RANK and WORLD_SIZE to train in one process."
         )
-    return ALONE if world.alone and not world.restarts else world
+    return ALONE if world.is_single_process and not world.restarts else world
 
 
 def device_of(world: World, device: str) -> str:
     """A GPU for each rank of a machine; DEVICE=cuda:N holds for a run of one process only."""
-    if world.alone or not device.startswith("cuda"):
+    if world.is_single_process or not device.startswith("cuda"):
         return device
     return f"cuda:{world.local_rank}"
 
@@ -139,7 +139,7 @@ def device_of(world: World, device: str) -> str:
 @contextmanager
 def joined(world: World, device: str) -> Iterator[None]:
     """The processes of the run know each other inside. Raises DistributedError."""
-    if world.alone:
+    if world.is_single_process:
         yield
         return
     on_gpu = device.startswith("cuda")
@@ -173,7 +173,7 @@ def _store(world: World) -> Any:
     shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     store = TCPStore(
         os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), world.size,
-        is_master=world.first and not shared, timeout=timedelta(minutes=10),
+        is_master=world.is_main and not shared, timeout=timedelta(minutes=10),
     )  # fmt: skip
     return PrefixStore(f"sotaque/{world.restarts}", store)
 
@@ -185,5 +185,5 @@ class _Forward(nn.Module):
         super().__init__()
         self.gpt = gpt
 
-    def forward(self, rows: Rows) -> tuple[Tensor, Tensor, int, int]:
+    def forward(self, rows: PackedBatch) -> tuple[Tensor, Tensor, int, int]:
         return self.gpt.losses(rows)

@@ -15,7 +15,7 @@ class DatasetError(SotaqueError):
 
 
 @dataclass(frozen=True)
-class Entry:
+class TranscriptEntry:
     """One row of a transcript. path: where its recording is expected; name: how reports call it.
 
     validation: True or False where the dataset itself says so, else None.

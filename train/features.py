@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from train.dataset import Clip, Dataset
-from train.progress import counted
+from train.progress import with_progress
 from train.records import Record, forget, read_records
 from xtts.atomic import STALE_SECONDS, remove_stale, replace_file, sha256_of, write_json
 from xtts.audio import (
@@ -57,7 +57,7 @@ class FeaturesError(SotaqueError):
     """The feature cache is damaged; the sentence says how to mend it."""
 
 
-class Features:
+class FeatureCache:
     """The features of a dataset's clips, by index."""
 
     def __init__(self, clips: Sequence[Clip], folder: Path) -> None:
@@ -120,7 +120,7 @@ class Features:
         return found
 
 
-class Uncached:
+class UncachedFeatures:
     """CACHE=off: the features of a clip are computed whenever they are asked for, as in Coqui's
     recipe. Slow, and for finding faults: the numbers are those of the cache."""
 
@@ -134,27 +134,27 @@ class Uncached:
         return np.asarray(self._clips[clip].tokens, dtype=np.int64)
 
     def codes(self, clip: int) -> np.ndarray:
-        """As `Features.codes`. Raises AudioError for a recording that cannot be decoded."""
-        return of_recording(self._clips[clip].path, self._dvae, self._stats)[0]
+        """As `FeatureCache.codes`. Raises AudioError for a recording that cannot be decoded."""
+        return features_of_recording(self._clips[clip].path, self._dvae, self._stats)[0]
 
     def mel(self, clip: int) -> np.ndarray:
-        """As `Features.mel`."""
-        return of_recording(self._clips[clip].path, self._dvae, self._stats)[1]
+        """As `FeatureCache.mel`."""
+        return features_of_recording(self._clips[clip].path, self._dvae, self._stats)[1]
 
     def present(self, indices: Sequence[int]) -> tuple[int, ...]:
         """All of them; what cannot be decoded is told by its batch."""
         return tuple(indices)
 
 
-def build(dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path) -> Features:
+def build(dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path) -> FeatureCache:
     """The features of every clip; computes those that are not there or not what was written.
 
-    A clip that can no longer be decoded is told and left out (`Features.present`); raises
+    A clip that can no longer be decoded is told and left out (`FeatureCache.present`); raises
     FeaturesError when they are more than one in a hundred.
     """
     folder = folder_of(base, cache_dir)
     remove_stale(folder, older_than_seconds=STALE_SECONDS)
-    found = Features(dataset.clips, folder)
+    found = FeatureCache(dataset.clips, folder)
     if damaged := found.damaged():
         log.warning(
             "%d records in %s are damaged: their SHA-256 is not what was written. They are "
@@ -163,18 +163,18 @@ def build(dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path) ->
         bad = {clip.audio_sha256 for clip in dataset.clips if clip.name in damaged}
         for index in sorted(folder.glob("*.json")):
             forget(index, bad)
-        found = Features(dataset.clips, folder)
+        found = FeatureCache(dataset.clips, folder)
     wanted = {clip.audio_sha256: clip for clip in dataset.clips}
     missing = [clip for sha, clip in wanted.items() if sha not in found.records]
     if missing:
         _compute(missing, base, config, folder, most_lost=int(LARGEST_LOST_SHARE * len(wanted)))
-        found = Features(dataset.clips, folder)
+        found = FeatureCache(dataset.clips, folder)
     return found
 
 
 def repair(dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path) -> list[str]:
     """Computes damaged records again, as every start does; the names of their clips."""
-    damaged = Features(dataset.clips, folder_of(base, cache_dir)).damaged()
+    damaged = FeatureCache(dataset.clips, folder_of(base, cache_dir)).damaged()
     build(dataset, base, config, cache_dir)
     return sorted(damaged)
 
@@ -193,7 +193,7 @@ def _compute(
     dvae = load_dvae(base, config)
     stats = mel_stats(base, read_tensors(base / "model.pth"))
     log.info("Computing features of %d clips, once.", len(clips))
-    rest = _decoded(counted(clips, len(clips), "Features"), dvae, stats, most_lost)
+    rest = _decoded(with_progress(clips, len(clips), "Features"), dvae, stats, most_lost)
     for _ in range(0, len(clips), CLIPS_PER_SHARD):
         stem = folder / f"{time.time_ns()}-{uuid.uuid4().hex[:8]}"
         _write_shard(stem, itertools.islice(rest, CLIPS_PER_SHARD))
@@ -206,7 +206,7 @@ def _decoded(
     lost = 0
     for clip in clips:
         try:
-            yield clip, *of_recording(clip.path, dvae, stats)
+            yield clip, *features_of_recording(clip.path, dvae, stats)
         except AudioError as error:
             lost += 1
             if lost > most_lost:
@@ -234,7 +234,7 @@ def _write_shard(stem: Path, clips: Iterable[tuple[Clip, np.ndarray, np.ndarray]
 
 
 @torch.inference_mode()
-def of_recording(
+def features_of_recording(
     path: Path, dvae: torch.nn.Module, stats: torch.Tensor
 ) -> tuple[np.ndarray, np.ndarray]:
     """(codes `[n]` int16, mel `[80, frames]` float16) of one recording, by itself: no padding."""

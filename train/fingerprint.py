@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from train.remembered import Remembered
+from train.remembered import FileCache
 from xtts.atomic import sha256_of
 from xtts.sizes import GPTShape
 
@@ -66,7 +66,7 @@ def remembered_sha256(path: Path, cache_dir: Path) -> str:
     found = path.stat()
     facts = (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, path.resolve())
     key = hashlib.sha256(repr(facts).encode()).hexdigest()
-    memory = Remembered(cache_dir / "base_sha256" / f"{key}.json")
+    memory = FileCache(cache_dir / "base_sha256" / f"{key}.json")
     if known := memory.get("sha256"):
         return str(known)
     sha256 = sha256_of(path)

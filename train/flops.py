@@ -8,7 +8,7 @@ import time
 
 import torch
 
-from xtts.rows import Rows
+from xtts.rows import PackedBatch
 from xtts.sizes import GPTShape
 
 ENCODER_BLOCKS = 6
@@ -23,7 +23,7 @@ PEAKS = {
 }  # fmt: skip
 
 
-def step_flops(rows: Rows, shape: GPTShape) -> float:
+def step_flops(rows: PackedBatch, shape: GPTShape) -> float:
     """Of one step on these rows; a multiplication and an addition are two."""
     width = shape.width
     clips = rows.segments.lengths if rows.segments else (rows.length,) * rows.rows

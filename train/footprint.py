@@ -23,7 +23,7 @@ STATE_BYTES = {"adamw": 8.0, "adamw8bit": 2.04}
 
 
 @dataclass(frozen=True)
-class Footprint:
+class MemoryEstimate:
     """Bytes that a step takes on the device, by what they are."""
 
     weights: int
@@ -41,7 +41,7 @@ class Footprint:
         return self.held_bytes + self.activations
 
 
-def footprint(
+def estimate_memory(
     shape: GPTShape,
     *,
     parameters: int,
@@ -51,9 +51,9 @@ def footprint(
     precision: str,
     optimizer: str,
     recomputed: bool,
-) -> Footprint:
+) -> MemoryEstimate:
     """parameters: of the model, learning: those that have a gradient; audio_seconds: of a batch."""
-    return Footprint(
+    return MemoryEstimate(
         weights=4 * parameters,
         gradients=4 * learning,
         states=int(STATE_BYTES[optimizer] * learning),

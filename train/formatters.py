@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from train.entries import DEFAULT_SPEAKER, EXTENSIONS, DatasetError, Entry, unsafe
+from train.entries import DEFAULT_SPEAKER, EXTENSIONS, DatasetError, TranscriptEntry, unsafe
 
 # Where a reader that asks for a transcript by name may find it.
 _TRANSCRIPTS = (
@@ -19,7 +19,7 @@ _TRANSCRIPTS = (
 )  # fmt: skip
 
 
-def read_by_formatter(folder: Path, name: str, language: str) -> list[Entry]:
+def read_by_formatter(folder: Path, name: str, language: str) -> list[TranscriptEntry]:
     """The rows that TTS's reader `name` finds in `folder`.
 
     Raises DatasetError for an unknown name, a missing transcript, a reader that fails, and a
@@ -60,13 +60,13 @@ def _formatter(name: str) -> Any:
     return found
 
 
-def _entry_of(row: Mapping[str, str], folder: Path, language: str) -> Entry:
+def _entry_of(row: Mapping[str, str], folder: Path, language: str) -> TranscriptEntry:
     path = Path(row["audio_file"])
     # Readers join with the folder; an absolute name in the transcript throws the folder away.
     name = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
     if fault := unsafe(name):
         raise DatasetError(f"The transcript in {folder} names {name!r}: {fault}.")
-    return Entry(
+    return TranscriptEntry(
         name, _published(path), row["text"].strip(), row.get("speaker_name") or DEFAULT_SPEAKER,
         row.get("language") or language,
     )  # fmt: skip

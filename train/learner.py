@@ -16,10 +16,17 @@ from torch import Tensor, nn
 
 from train.batches import Batch
 from train.distributed import ALONE, Totals, World, totals
-from train.optimizer import Schedule, load_state, mixed, new_optimizer, set_rate, weight_groups
-from train.outcome import StepResult, Tally, Validation
-from train.stepping import Unseen, clip, compile_blocks, divides, gradient_norm, step_unless
-from train.weights import Learning, Weights
+from train.optimizer import Schedule, load_state, mix_seed, new_optimizer, set_rate, weight_groups
+from train.outcome import NonFiniteTally, StepResult, Validation
+from train.stepping import (
+    DeferredStepResult,
+    clip_gradients,
+    compile_blocks,
+    fuses_clipping,
+    gradient_norm,
+    step_unless_non_finite,
+)
+from train.weights import TrainableParts, TrainableWeights
 from xtts import faults
 from xtts.gpt import GPT, Losses
 
@@ -27,7 +34,7 @@ log = logging.getLogger("train")
 
 
 @dataclass(frozen=True)
-class Recipe:
+class OptimizationConfig:
     """The choices of one run: peak rate per step, warm-up in steps, loss weights, clipping norm;
     schedule and total_steps: how the rate falls; learning: what learns at all."""
 
@@ -42,7 +49,7 @@ class Recipe:
     optimizer: str = "adamw"
     schedule: str = "inverse_sqrt"
     total_steps: int = 0
-    learning: Learning = field(default_factory=Learning)
+    learning: TrainableParts = field(default_factory=TrainableParts)
     fused: bool = True
     compiled: bool = False
 
@@ -54,12 +61,16 @@ class Learner:
     """
 
     def __init__(
-        self, gpt: GPT, recipe: Recipe, device: torch.device | str = "cpu", world: World = ALONE
+        self,
+        gpt: GPT,
+        recipe: OptimizationConfig,
+        device: torch.device | str = "cpu",
+        world: World = ALONE,
     ) -> None:
         self.device = torch.device(device)
         self.gpt = gpt.to(self.device)
         self.world = world
-        self.weights = Weights(self.gpt, recipe.learning, recipe.seed)
+        self.weights = TrainableWeights(self.gpt, recipe.learning, recipe.seed)
         if recipe.compiled:
             compile_blocks(self.gpt)
         self.losses = world.forward(self.gpt)
@@ -67,7 +78,7 @@ class Learner:
         self.recipe = recipe
         self.schedule = Schedule(recipe.schedule, recipe.warmup_steps, recipe.total_steps)
         self.step = 0
-        self.tally = Tally()
+        self.tally = NonFiniteTally()
         self.scaler = torch.amp.grad_scaler.GradScaler(
             self.device.type, enabled=recipe.precision == "fp16"
         )
@@ -81,9 +92,9 @@ class Learner:
         """Whether steps can be taken without looking at their numbers (`learn_ahead`)."""
         return (
             self.device.type != "cpu"
-            and divides(self.optimizer)
+            and fuses_clipping(self.optimizer)
             and not self.scaler.is_enabled()
-            and self.world.alone
+            and self.world.is_single_process
             and self.weights.averages is None
         )
 
@@ -114,7 +125,7 @@ class Learner:
         self.step += 1
         return StepResult(text, audio, total, length, rate, finite)
 
-    def learn_ahead(self, batch: Batch) -> Unseen:
+    def train_step_async(self, batch: Batch) -> DeferredStepResult:
         """One step that waits for nothing: the device itself leaves the weights where a number is
         none. `seen` tells how it went. Only where `ahead` holds."""
         rate = self._begin(batch)
@@ -122,12 +133,12 @@ class Learner:
         norm = gradient_norm(self.weights.learning)
         numbers = torch.stack((losses.text, losses.audio, loss, norm.to(loss))).detach()
         self._clip(norm)
-        step_unless(self.optimizer, ~torch.isfinite(numbers[2] + numbers[3]))
+        step_unless_non_finite(self.optimizer, ~torch.isfinite(numbers[2] + numbers[3]))
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
-        return Unseen(numbers, rate)
+        return DeferredStepResult(numbers, rate)
 
-    def seen(self, steps: Sequence[Unseen]) -> list[StepResult]:
+    def seen(self, steps: Sequence[DeferredStepResult]) -> list[StepResult]:
         """Looks at steps that were taken ahead, all at once. Raises NonFiniteError as `learn`."""
         if not steps:
             return []
@@ -144,7 +155,7 @@ class Learner:
         self.gpt.train()
         rate = self.recipe.learning_rate * self.schedule.share(self.step)
         set_rate(self.optimizer, rate)
-        if not self.world.alone:
+        if not self.world.is_single_process:
             self.totals = totals(self.world, batch.rows)
         return rate
 
@@ -154,7 +165,7 @@ class Learner:
         if self.scaler.is_enabled():
             nn.utils.clip_grads_with_norm_(weights, largest, norm)
         else:
-            clip(self.optimizer, weights, norm, largest)
+            clip_gradients(self.optimizer, weights, norm, largest)
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[Batch]) -> Validation:
@@ -168,7 +179,7 @@ class Learner:
                 text, audio = float(found.text), float(found.audio)
                 counts = (found.num_text, found.num_audio)
                 sums += torch.tensor([text * counts[0], audio * counts[1], *counts]).double()
-        text, audio, num_text, num_audio = self.world.summed(*sums.tolist())
+        text, audio, num_text, num_audio = self.world.all_reduce(*sums.tolist())
         # A stop while validating leaves nothing to divide by; what comes of it is not used.
         return Validation(text / max(1.0, num_text), audio / max(1.0, num_audio))
 
@@ -209,12 +220,12 @@ class Learner:
         # Behind the `except`: the error held the tensors that are to go.
         log.warning("Step %d once more, after: %s", self.step, found.words)
         self.optimizer.zero_grad(set_to_none=True)
-        faults.clear(str(self.device))
+        faults.free_after_fault(str(self.device))
         return self._backward(batch)
 
     def _backward(self, batch: Batch) -> tuple[Losses, Tensor]:
         # Dropout draws from (seed, step) alone: whatever ran between two steps changes nothing.
-        torch.manual_seed(mixed(self.recipe.seed, self.step, self.world.rank))
+        torch.manual_seed(mix_seed(self.recipe.seed, self.step, self.world.rank))
         with self._precision():
             losses = Losses(*self.losses(batch.rows.to(self.device)))
         loss = self._weighted(losses.text, losses.audio)
@@ -223,18 +234,18 @@ class Learner:
 
     def _weighted(self, text: Tensor, audio: Tensor) -> Tensor:
         """The loss whose gradients, over all ranks, are those of the mean over all tokens."""
-        if not self.world.alone:
+        if not self.world.is_single_process:
             text, audio = text * self.totals.text_share, audio * self.totals.audio_share
         return self.recipe.text_loss_weight * text + self.recipe.audio_loss_weight * audio
 
     def _told(self, losses: Losses, loss: Tensor, norm: Tensor) -> list[float]:
         """Text, audio, loss and gradient norm of the step: the one look at the device in it."""
         found = torch.stack((losses.text, losses.audio, loss, norm.to(loss))).tolist()
-        if self.world.alone:
+        if self.world.is_single_process:
             return found
         own = (self.totals.text_share, self.totals.audio_share, 1.0)
         parts = (value * share / self.world.size for value, share in zip(found, own, strict=False))
-        return [*self.world.summed(*parts), found[3]]
+        return [*self.world.all_reduce(*parts), found[3]]
 
     @contextmanager
     def _precision(self) -> Iterator[None]:

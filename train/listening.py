@@ -8,7 +8,7 @@ import logging
 
 from train import placement, sampling
 from train.run import look
-from train.samples import Sidecar, on_demand, reference_of
+from train.samples import SampleSidecar, on_demand, reference_of
 from train.sampling import Sampler
 from train.settings import TrainSettings
 from xtts.runs import RunError, RunFolder, Verified
@@ -30,7 +30,7 @@ def run(settings: TrainSettings, *, epoch: int | None) -> int:
         (found.sha256, reference.text, reference.language, str(reference.path), settings.seed,
          plan.mode, plan.device, settings.speak_precision),
     )  # fmt: skip
-    told: list[Sidecar] = []
+    told: list[SampleSidecar] = []
     with Sampler(
         plan, folder, reference,
         sampling.workers(looked.base, looked.machine, settings.speak_precision),

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 
 from train.batches import Batch
-from train.curves import Curves
-from train.machine import MachineFigures
-from train.metrics import Metrics
+from train.curves import TensorBoardWriter
+from train.machine import MachineMetrics
+from train.metrics import MetricsFile
 from train.outcome import StepResult, Validation
-from train.samples import Sidecar, of_epoch
+from train.samples import SampleSidecar, of_epoch
 from train.tensorboard import TensorBoard
 from xtts import audio
 from xtts.runs import RunFolder
@@ -43,7 +43,7 @@ class Logs:
         log_every: int,
         peak_flops: float | None = None,
         tensorboard: TensorBoard | None = None,
-        machine: MachineFigures | None = None,
+        machine: MachineMetrics | None = None,
     ) -> None:
         self.run = run
         self.num_epochs = num_epochs
@@ -55,8 +55,8 @@ class Logs:
         self._first_step = first_step
         self._started = time.monotonic()
         self._peak_flops = peak_flops
-        self._metrics = Metrics(run.metrics, first_step)
-        self._curves = Curves(curves_folder, first_step)
+        self._metrics = MetricsFile(run.metrics, first_step)
+        self._curves = TensorBoardWriter(curves_folder, first_step)
 
     def __enter__(self) -> "Logs":
         return self
@@ -122,7 +122,7 @@ class Logs:
         losses = {"audio_loss": validation.audio_loss, "text_loss": validation.text_loss}
         self._record("validation", {"epoch": epoch, "step": step, **losses})
 
-    def sample(self, epoch: int, told: Sidecar) -> None:
+    def sample(self, epoch: int, told: SampleSidecar) -> None:
         """A sample with its reference, as audio and as pictures; `epoch` is their step."""
         files = of_epoch(self.run, epoch)
         for what, path in (("output", files.output), ("reference", files.reference)):

@@ -8,10 +8,10 @@ never an epoch.
 import time
 
 from train.parts import Parts
-from train.stopping import Stop
+from train.stopping import StopRequest
 
 
-def fine_tune(parts: Parts, stop: Stop) -> int:
+def fine_tune(parts: Parts, stop: StopRequest) -> int:
     """Trains from `parts.start` to the last epoch; returns the exit code.
 
     0 when all epochs are done; 143 or 130 when a signal came and the state was saved. A stop while

@@ -36,7 +36,7 @@ class LoraShape:
     dropout: float = 0.0
 
 
-class Lora:
+class LoraAdapters:
     """Adapters in a GPT's transformer. The rest of the GPT learns no more.
 
     Raises LoraError where peft is not installed.

@@ -9,7 +9,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 
-from xtts.gpu_meter import GpuMeter
+from xtts.gpu_meter import GpuUsageReader
 from xtts.usage import Usage, UsageMeter
 
 log = logging.getLogger("train")
@@ -18,7 +18,7 @@ log = logging.getLogger("train")
 READ_SECONDS = 2.0
 
 
-class MachineFigures:
+class MachineMetrics:
     """`with` starts the thread and ends it. meter: makes what is read, inside the thread, since
     opening a broken driver may hang as well; tests give another."""
 
@@ -34,7 +34,7 @@ class MachineFigures:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._read_on, name="machine", daemon=True)
 
-    def __enter__(self) -> "MachineFigures":
+    def __enter__(self) -> "MachineMetrics":
         self._thread.start()
         return self
 
@@ -80,4 +80,4 @@ def figures_of(usage: Usage) -> dict[str, float]:
 
 
 def _this_machine() -> Callable[[], Usage]:
-    return UsageMeter(GpuMeter().read, os.getpid).read
+    return UsageMeter(GpuUsageReader().read, os.getpid).read

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 from train import features as cached
 from train import recipe
-from train.batches import Batches, Conditions
+from train.batches import Batches, ConditioningChoice
 from train.budget import from_state
 from train.distributed import ALONE, World
 from train.resume import Resumed
 from train.settings import TrainSettings
 
 if TYPE_CHECKING:
-    from train.run import Looked
+    from train.run import RunContext
 
 log = logging.getLogger("train")
 
 
-def batches(
-    settings: TrainSettings, looked: Looked, resumed: Resumed | None, world: World
+def build_batches(
+    settings: TrainSettings, looked: RunContext, resumed: Resumed | None, world: World
 ) -> tuple[Batches, Batches | None]:
     """Those to learn from, and those to validate with where there are any."""
     data, config = looked.data, looked.config
-    found = features(settings, looked, world)
+    found = build_feature_cache(settings, looked, world)
     train, held_out = found.present(data.train), found.present(data.validation)
     seconds = [data.clips[i].seconds for i in train]
     state = (resumed.trainer_state if resumed else None) or {}
@@ -41,7 +41,7 @@ def batches(
         "seed": settings.seed,
         "batch_seconds": budget.value,
         "stop_input": config.stop_input_trained,
-        "conditions": Conditions(settings.conditioning, train),
+        "conditions": ConditioningChoice(settings.conditioning, train),
         "rank": world.rank,
         "world_size": world.size,
         "pinned": settings.overlap and looked.device.value.startswith("cuda"),
@@ -56,19 +56,19 @@ def batches(
     return training, Batches(data.clips, held_out, found, config.gpt, fixed=True, **common)
 
 
-def features(
-    settings: TrainSettings, looked: Looked, world: World = ALONE
-) -> cached.Features | cached.Uncached:
+def build_feature_cache(
+    settings: TrainSettings, looked: RunContext, world: World = ALONE
+) -> cached.FeatureCache | cached.UncachedFeatures:
     """From the cache, which is built where something is missing; CACHE=off computes them anew.
 
     The first rank of each machine builds, the others find it done.
     """
     if not settings.cache:
         log.info("CACHE=off: features are computed for each batch again.")
-        return cached.Uncached(looked.data.clips, looked.base, looked.config)
+        return cached.UncachedFeatures(looked.data.clips, looked.base, looked.config)
     if world.local_rank:
-        world.wait()
+        world.barrier()
     found = cached.build(looked.data, looked.base, looked.config, settings.cache_dir)
     if not world.local_rank:
-        world.wait()
+        world.barrier()
     return found

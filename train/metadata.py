@@ -15,13 +15,13 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from train.entries import DEFAULT_SPEAKER, EXTENSIONS, DatasetError, Entry, unsafe
+from train.entries import DEFAULT_SPEAKER, EXTENSIONS, DatasetError, TranscriptEntry, unsafe
 
 _HEADER = ("audio_file", "text", "speaker_name", "language")
 _MOST_FAULTS_SHOWN = 10
 
 
-def read_entries(folder: Path, form: str, language: str) -> list[Entry]:
+def read_entries(folder: Path, form: str, language: str) -> list[TranscriptEntry]:
     """Every row of the dataset in `folder`, in the order of its files.
 
     Raises DatasetError for a missing folder or file, rows of the wrong form, names that leave the
@@ -61,20 +61,20 @@ def _form(folder: Path) -> str:
     return "coqui" if cell == _HEADER[0] or cell.lower().endswith(EXTENSIONS) else "ljspeech"
 
 
-def _ljspeech(folder: Path, language: str) -> list[Entry]:
-    def entry(cells: list[str]) -> Entry:
+def _ljspeech(folder: Path, language: str) -> list[TranscriptEntry]:
+    def entry(cells: list[str]) -> TranscriptEntry:
         identity, text = cells[0], cells[-1] or cells[1]
         path = _found((folder / "wavs",), identity)
-        return Entry(identity, path, text, DEFAULT_SPEAKER, language)
+        return TranscriptEntry(identity, path, text, DEFAULT_SPEAKER, language)
 
     return _rows(folder / "metadata.csv", (2, 3), "id|text or id|text|normalised text", entry)
 
 
-def _coqui(folder: Path, language: str) -> list[Entry]:
-    def entry_of(validation: bool | None) -> Callable[[list[str]], Entry]:
-        def entry(cells: list[str]) -> Entry:
+def _coqui(folder: Path, language: str) -> list[TranscriptEntry]:
+    def entry_of(validation: bool | None) -> Callable[[list[str]], TranscriptEntry]:
+        def entry(cells: list[str]) -> TranscriptEntry:
             name, text, speaker, spoken, *_ = [*cells, "", ""]
-            return Entry(
+            return TranscriptEntry(
                 name, _found((folder, folder / "wavs"), name), text, speaker or DEFAULT_SPEAKER,
                 spoken or language, validation,
             )  # fmt: skip
@@ -92,10 +92,10 @@ def _coqui(folder: Path, language: str) -> list[Entry]:
 
 
 def _rows(
-    path: Path, widths: tuple[int, ...], allowed: str, entry: Callable[[list[str]], Entry]
-) -> list[Entry]:
+    path: Path, widths: tuple[int, ...], allowed: str, entry: Callable[[list[str]], TranscriptEntry]
+) -> list[TranscriptEntry]:
     faults: list[str] = []
-    entries: list[Entry] = []
+    entries: list[TranscriptEntry] = []
     for row, (number, line) in enumerate(_lines(path)):
         cells = [cell.strip() for cell in line.split("|")]
         if row == 0 and cells[0] == _HEADER[0]:
@@ -152,7 +152,7 @@ def _found(folders: Sequence[Path], name: str) -> Path:
     return folders[0] / f"{name}{'' if known else EXTENSIONS[0]}"
 
 
-def _refuse_twins(entries: list[Entry], folder: Path) -> None:
+def _refuse_twins(entries: list[TranscriptEntry], folder: Path) -> None:
     seen: set[str] = set()
     for entry in entries:
         if entry.name in seen:

@@ -14,26 +14,26 @@ import torch
 from train import freezing, recipe, recomputing, rehearsal
 from train.batches import Batches
 from train.distributed import World
-from train.footprint import Footprint, footprint
-from train.learner import Learner, Recipe
+from train.footprint import MemoryEstimate, estimate_memory
+from train.learner import Learner, OptimizationConfig
 from train.lora import LoraShape
-from train.recipe import Chosen
-from train.remembered import Remembered
+from train.recipe import AutoChoice
+from train.remembered import FileCache
 from train.resume import Resumed
 from train.settings import TrainSettings
-from train.weights import Learning
+from train.weights import TrainableParts
 from xtts.gpt import GPT
 from xtts.model import load_gpt, read_tensors
 
 if TYPE_CHECKING:
-    from train.run import Looked
+    from train.run import RunContext
 
 log = logging.getLogger("train")
 
 
-def learner(
+def build_learner(
     settings: TrainSettings,
-    looked: Looked,
+    looked: RunContext,
     learning_rate: float,
     batches: Batches,
     resumed: Resumed | None,
@@ -44,7 +44,7 @@ def learner(
     gpt = load_gpt(read_tensors(looked.base / "model.pth"), looked.config, settings.dropout)
     found = Learner(
         gpt,
-        Recipe(
+        OptimizationConfig(
             learning_rate=learning_rate,
             warmup_steps=settings.warmup_steps,
             weight_decay=settings.weight_decay,
@@ -67,7 +67,9 @@ def learner(
     return found
 
 
-def fit(settings: TrainSettings, looked: Looked, found: Learner, batches: Batches) -> None:
+def autotune_batch_size(
+    settings: TrainSettings, looked: RunContext, found: Learner, batches: Batches
+) -> None:
     """BATCH_SECONDS=auto: no more than this machine has room for; told with its reason.
 
     Ranks agree on the smallest.
@@ -81,7 +83,7 @@ def fit(settings: TrainSettings, looked: Looked, found: Learner, batches: Batche
         ram = looked.machine.memory_bytes // found.world.local_size
         second = needed.activations / longest
         chosen = rehearsal.fitting_on_cpu(wanted, second, needed.held_bytes, ram)
-    batches.batch_seconds = found.world.least(max(chosen.value, longest))
+    batches.batch_seconds = found.world.all_reduce_min(max(chosen.value, longest))
     log.info("Memory: batches of %g s (%s)", batches.batch_seconds, chosen.reason)
 
 
@@ -97,7 +99,9 @@ def schedule_to_the_end(found: Learner, batches: Batches, num_epochs: int) -> No
     found.schedule = replace(found.schedule, total_steps=num_epochs * steps)
 
 
-def _learning(settings: TrainSettings, looked: Looked, gpt: GPT, batches: Batches) -> Learning:
+def _learning(
+    settings: TrainSettings, looked: RunContext, gpt: GPT, batches: Batches
+) -> TrainableParts:
     lora = None
     if settings.lora_rank:
         alpha = settings.lora_alpha or 2 * settings.lora_rank
@@ -116,18 +120,18 @@ def _learning(settings: TrainSettings, looked: Looked, gpt: GPT, batches: Batche
     averaged = recipe.ema_decay(settings.ema_decay, looked.config.training)
     if averaged.value:
         log.info("Average of the weights: decay %g (%s)", averaged.value, averaged.reason)
-    return Learning(lora, frozen, averaged.value, recompute)
+    return TrainableParts(lora, frozen, averaged.value, recompute)
 
 
 def _footprint(
-    settings: TrainSettings, looked: Looked, gpt: GPT, seconds: float, recomputed: bool
-) -> Footprint:
+    settings: TrainSettings, looked: RunContext, gpt: GPT, seconds: float, recomputed: bool
+) -> MemoryEstimate:
     """Of the longest clip alone."""
     parameters = sum(parameter.numel() for parameter in gpt.parameters())
     shape = looked.config.gpt
     # Of each block's four matrices, A and B: 3 + 1, 1 + 1, 1 + 4 and 4 + 1 widths.
     adapters = settings.lora_rank * 16 * shape.width * shape.layers
-    return footprint(
+    return estimate_memory(
         shape,
         parameters=parameters,
         learning=adapters or parameters,
@@ -143,18 +147,18 @@ def _recomputed(found: Learner) -> bool:
     return found.recipe.learning.recompute
 
 
-def _room_bytes(looked: Looked) -> int:
+def _room_bytes(looked: RunContext) -> int:
     if looked.device.value.startswith("cuda"):
         return int(torch.cuda.mem_get_info(looked.device.value)[0])
     return int(looked.machine.memory_bytes * rehearsal.CPU_SHARE)
 
 
 def _on_gpu(
-    settings: TrainSettings, looked: Looked, found: Learner, batches: Batches, longest: float
-) -> Chosen:
+    settings: TrainSettings, looked: RunContext, found: Learner, batches: Batches, longest: float
+) -> AutoChoice:
     """Tried once for a machine and a model, then remembered."""
     wanted = batches.batch_seconds
-    memory = Remembered(settings.cache_dir / "batch_seconds.json")
+    memory = FileCache(settings.cache_dir / "batch_seconds.json")
     name = torch.cuda.get_device_name(looked.device.value)
     total = torch.cuda.get_device_properties(looked.device.value).total_memory
     key = repr(
@@ -162,12 +166,12 @@ def _on_gpu(
          settings.optimizer, looked.precision.value, round(longest, 1), settings.compile)
     )  # fmt: skip
     if known := memory.get(key):
-        return Chosen(float(known), f"as it was tried on {name} before")
-    meter = rehearsal.GpuMeter(found, batches)
+        return AutoChoice(float(known), f"as it was tried on {name} before")
+    meter = rehearsal.CudaMemoryMeter(found, batches)
     fitting = rehearsal.largest_fitting(meter, max(1, int(wanted // longest)))
     whole = fitting.clips == max(1, int(wanted // longest))
     seconds = wanted if whole else fitting.clips * longest
     if found.world.local_rank == 0:
         memory.put(key, seconds)
         memory.save()
-    return Chosen(seconds, f"tried on {name}: {fitting.reason}")
+    return AutoChoice(seconds, f"tried on {name}: {fitting.reason}")

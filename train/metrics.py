@@ -15,7 +15,7 @@ from xtts.atomic import make_folder, refused, replace_file
 log = logging.getLogger("train")
 
 
-class Metrics:
+class MetricsFile:
     """The file of one run, open for its end. Raises WriteError where it cannot be opened."""
 
     def __init__(self, path: Path, step: int) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 from train.logs import Logs
 
 
-class Muted(Logs):
+class NullLogger(Logs):
     """Logs that write nothing."""
 
     def __init__(self) -> None:

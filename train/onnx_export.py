@@ -38,7 +38,9 @@ def run(
         ) from error
     found = read_checkpoint(checkpoint)
     folder = base_of(checkpoint, found.provenance, base, settings.xtts_v2_dir)
-    source = export.Source(folder, sha256_of(checkpoint), found.model, reference_beside(checkpoint))
+    source = export.ExportSource(
+        folder, sha256_of(checkpoint), found.model, reference_beside(checkpoint)
+    )
     voice = export.export(source, to, KINDS[kinds])
     log.info(
         "%s holds the ONNX voice (%s, opset %d; licence: %s). It speaks with:\n"

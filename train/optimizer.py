@@ -124,7 +124,7 @@ def state_bytes(state: Any) -> int:
     return sum(map(state_bytes, values)) if isinstance(state, Mapping | list | tuple) else 0
 
 
-def mixed(seed: int, step: int, rank: int = 0) -> int:
+def mix_seed(seed: int, step: int, rank: int = 0) -> int:
     """One 63-bit number from all, so that neighbouring seeds share no step, and no two ranks."""
     behind = f"/{rank}" if rank else ""
     digest = hashlib.sha256(f"{seed}/{step}{behind}".encode()).digest()

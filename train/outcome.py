@@ -38,7 +38,7 @@ class Validation:
 
 
 @dataclass
-class Tally:
+class NonFiniteTally:
     """Steps that were no numbers: in a row and in all; steps in a row at a scale below 1."""
 
     non_finite_in_a_row: int = 0

@@ -11,14 +11,14 @@ from typing import Any, Protocol
 import torch
 
 from train.batches import Batch
-from xtts.rows import Rows
+from xtts.rows import PackedBatch
 
 
-class Copier(Protocol):
+class DeviceCopier(Protocol):
     """A way to a device. `started` begins a copy and returns a ticket; `arrived` has it whole."""
 
-    def started(self, rows: Rows) -> Any: ...
-    def arrived(self, ticket: Any) -> Rows: ...
+    def started(self, rows: PackedBatch) -> Any: ...
+    def arrived(self, ticket: Any) -> PackedBatch: ...
 
 
 class StreamCopier:
@@ -28,14 +28,14 @@ class StreamCopier:
         self.device = device
         self.stream = torch.cuda.Stream(device)
 
-    def started(self, rows: Rows) -> tuple[Rows, Rows, torch.cuda.Event]:
+    def started(self, rows: PackedBatch) -> tuple[PackedBatch, PackedBatch, torch.cuda.Event]:
         """(the source, which must stay until its copy is whole, the copy, and its end)."""
         pinned = rows if rows.text.is_pinned() else rows.pinned()
         with torch.cuda.stream(self.stream):
             copy = pinned.to(self.device)
             return pinned, copy, self.stream.record_event()
 
-    def arrived(self, ticket: tuple[Rows, Rows, torch.cuda.Event]) -> Rows:
+    def arrived(self, ticket: tuple[PackedBatch, PackedBatch, torch.cuda.Event]) -> PackedBatch:
         _, copy, end = ticket
         current = torch.cuda.current_stream(self.device)
         current.wait_event(end)
@@ -45,12 +45,12 @@ class StreamCopier:
         return copy
 
 
-def copier_for(device: torch.device, wanted: bool) -> Copier | None:
+def copier_for(device: torch.device, wanted: bool) -> DeviceCopier | None:
     """None where nothing is to be copied beside the step: on a CPU, and with OVERLAP=off."""
     return StreamCopier(device) if wanted and device.type == "cuda" else None
 
 
-def overlapped(batches: Iterator[Batch], copier: Copier | None) -> Iterator[Batch]:
+def prefetch(batches: Iterator[Batch], copier: DeviceCopier | None) -> Iterator[Batch]:
     """The same batches, each on the device when it is handed out, the next one on its way."""
     if copier is None:
         yield from batches

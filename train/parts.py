@@ -8,25 +8,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from train.batches import Batch, Batches
-from train.budget import Halving, at_epoch, halved, to_state
-from train.checkpoints import Checkpoints, Saved
+from train.budget import OomBackoff, at_epoch, halve_budget, to_state
+from train.checkpoints import Checkpoints, SavedCheckpoint
 from train.distributed import ALONE, World
 from train.flops import step_flops
 from train.heartbeat import Heartbeat
 from train.learner import Learner
 from train.logs import Logs
 from train.outcome import StepResult, Validation
-from train.overlap import copier_for, overlapped
-from train.patience import Patience
-from train.samples import missing
+from train.overlap import copier_for, prefetch
+from train.patience import EarlyStopping
+from train.samples import sample_is_missing
 from train.sampling import LONGEST_SAMPLE_SECONDS, Sampler
-from train.saving import Writer
+from train.saving import CheckpointWriter
 from train.settings import TrainSettings
-from train.stepping import Unseen
-from train.stopping import Stop
-from train.telling import Taken, Telling
+from train.stepping import DeferredStepResult
+from train.stopping import StopRequest
+from train.telling import DeferredMetrics, PendingStep
 from xtts import faults
-from xtts.memory import give_back_freed
+from xtts.memory import trim_heap
 
 log = logging.getLogger("train")
 
@@ -35,7 +35,7 @@ LONGEST_SAVE_SECONDS = 1800.0
 
 
 @dataclass(frozen=True)
-class Start:
+class StartPosition:
     """Where a run begins or goes on: the epoch, and how many of its batches are done."""
 
     epoch: int = 1
@@ -48,7 +48,7 @@ class Parts:
 
     settings: TrainSettings
     num_epochs: int
-    start: Start
+    start: StartPosition
     learner: Learner
     batches: Batches
     validation: Batches | None
@@ -56,10 +56,10 @@ class Parts:
     sampler: Sampler
     checkpoints: Checkpoints
     heartbeat: Heartbeat
-    telling: Telling
+    telling: DeferredMetrics
     provenance: dict[str, Any]
-    writer: Writer
-    patience: Patience
+    writer: CheckpointWriter
+    patience: EarlyStopping
     world: World = ALONE
     # Epochs whose samples wait for their checkpoints.
     unspoken: list[int] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Parts:
         halvings = -1
         while halvings != len(self.batches.halvings):
             halvings, planned = len(self.batches.halvings), len(self.batches.plan(epoch))
-            ahead = overlapped(self.batches.epoch(epoch, done), copier)
+            ahead = prefetch(self.batches.epoch(epoch, done), copier)
             for batch in self.heartbeat.watch(ahead, "learning"):
                 number = min(done + self.world.size, planned)
                 yield number, batch
@@ -79,7 +79,7 @@ class Parts:
                     break
                 done = number
 
-    def learn(self, epoch: int, done: int, batch: Batch) -> StepResult | Unseen | None:
+    def learn(self, epoch: int, done: int, batch: Batch) -> StepResult | DeferredStepResult | None:
         """One step; where the numbers are on a GPU, without waiting for them. None where memory
         was too short, also at the second try: from here on the budget is half of what it was.
 
@@ -88,16 +88,21 @@ class Parts:
         """
         learner = self.learner
         try:
-            return learner.learn_ahead(batch) if learner.ahead else learner.learn(batch)
+            return learner.train_step_async(batch) if learner.ahead else learner.learn(batch)
         except Exception as error:
             found = faults.classify(error)
             smaller = self._smaller(epoch, batch)
-            if found is None or not found.transient or smaller is None or not self.world.alone:
+            if (
+                found is None
+                or not found.transient
+                or smaller is None
+                or not self.world.is_single_process
+            ):
                 raise
         # Behind the `except`: the error held the tensors that are to go.
         learner.optimizer.zero_grad(set_to_none=True)
-        faults.clear(str(learner.device))
-        self.batches.halvings.append(Halving(epoch, done, smaller))
+        faults.free_after_fault(str(learner.device))
+        self.batches.halvings.append(OomBackoff(epoch, done, smaller))
         log.warning(
             "Memory is short (%s): batches are of %.1f s from here on, and stay so when the run "
             "goes on.", found.words, smaller,
@@ -107,13 +112,13 @@ class Parts:
     def _smaller(self, epoch: int, batch: Batch) -> float | None:
         seconds = [clip.seconds for clip in self.batches.clips]
         now = at_epoch(self.batches.batch_seconds, self.batches.halvings, epoch + 1)
-        return halved(batch.clips, seconds, now)
+        return halve_budget(batch.clips, seconds, now)
 
-    def stops(self, stop: Stop) -> bool:
+    def stops(self, stop: StopRequest) -> bool:
         """Whether a signal came, to this process or to any other of the run."""
-        if self.world.alone:
+        if self.world.is_single_process:
             return stop.requested
-        if self.world.summed(float(stop.requested))[0] and not stop.requested:
+        if self.world.all_reduce(float(stop.requested))[0] and not stop.requested:
             stop.signal_number = signal.SIGTERM
         return stop.requested
 
@@ -124,14 +129,16 @@ class Parts:
         return self.patience.over
 
     def tell_step(
-        self, epoch: int, number: int, batch: Batch, result: StepResult | Unseen,
+        self, epoch: int, number: int, batch: Batch, result: StepResult | DeferredStepResult,
         waited: float, took: float,
     ) -> None:  # fmt: skip
         """Logs one step: batch `number` of the epoch, seconds waited for data, seconds in all."""
         names = [self.batches.clips[clip].name for clip in batch.clips]
         step = self.learner.step
         arithmetic = step_flops(batch.rows, self.learner.gpt.shape)
-        self.telling.add(Taken(epoch, number, step, batch, result, waited, took, names, arithmetic))
+        self.telling.add(
+            PendingStep(epoch, number, step, batch, result, waited, took, names, arithmetic)
+        )
 
     def evaluates(self, epoch: int) -> bool:
         """VALIDATION_EVERY, and always the last epoch."""
@@ -152,7 +159,7 @@ class Parts:
         newest = self.checkpoints.run.newest_verified()
         if newest is None or self.sampler.plan.mode == "skipped" or not self.samples(newest.epoch):
             return
-        if missing(self.checkpoints.run, newest.epoch, newest.sha256):
+        if sample_is_missing(self.checkpoints.run, newest.epoch, newest.sha256):
             log.info("Epoch %d has no sample yet; speaking it now.", newest.epoch)
             with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
                 self.sampler.sample(newest.epoch, newest.checkpoint, newest.sha256)
@@ -172,7 +179,7 @@ class Parts:
         with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
             if saved := self.writer.finish():
                 self.sampler.sample(epoch, saved.path, saved.sha256)
-            self.world.wait()
+            self.world.barrier()
 
     def finish(self) -> None:
         """Waits for what is still being written and spoken."""
@@ -185,7 +192,7 @@ class Parts:
             self.writer.finish()
         self.speak_what_is_saved()
 
-    def evaluate(self, epoch: int, stop: Stop) -> Validation | None:
+    def evaluate(self, epoch: int, stop: StopRequest) -> Validation | None:
         """The losses on the validation clips, where they are due; of no worth after a stop."""
         self.telling.look()
         if self.validation is None or not self.evaluates(epoch):
@@ -205,7 +212,7 @@ class Parts:
             "validation_audio_loss": validation.audio_loss if validation else None,
         }
         with self.heartbeat.leave(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
-            if self.world.first:
+            if self.world.is_main:
                 step = self.learner.step
                 state = {"model": self.learner.model_state(), "trainer": self._trainer_state()}
                 self.writer.write(
@@ -214,9 +221,9 @@ class Parts:
                         epoch, step, kept["model"], kept["trainer"], losses, self.provenance
                     ),
                 )
-            self.world.wait()
+            self.world.barrier()
         # Gradients and the copies just written are gone; whoever speaks the sample needs the room.
-        give_back_freed()
+        trim_heap()
         return self.writer.seconds
 
     def save_interrupted(self, epoch: int, batch: int) -> None:
@@ -224,8 +231,8 @@ class Parts:
         with self.heartbeat.leave(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
             self.telling.look()
             self.writer.finish()
-            saved: Saved | None = None
-            if self.world.first:
+            saved: SavedCheckpoint | None = None
+            if self.world.is_main:
                 saved = self.checkpoints.save_interrupted(
                     epoch,
                     self.learner.step,
@@ -234,7 +241,7 @@ class Parts:
                     self._trainer_state(),
                     self.provenance,
                 )
-            self.world.wait()
+            self.world.barrier()
         if saved:
             log.info("Stopped inside epoch %d; saved %s.", epoch, saved.path.name)
 

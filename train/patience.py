@@ -6,7 +6,7 @@ from typing import Any
 
 
 @dataclass
-class Patience:
+class EarlyStopping:
     """epochs: how many without a better audio loss end the run; None = it never ends early."""
 
     epochs: int | None = None

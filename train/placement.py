@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from xtts import faults
 from xtts.environment import Environment, distrusted, gpu_at, passed
 from xtts.errors import SotaqueError
-from xtts.faults import Fault, NotFinite
-from xtts.verdicts import Gpu, Outcome
+from xtts.faults import DeviceFault, NotFinite
+from xtts.verdicts import GpuHealth, Outcome
 from xtts.worker_faults import WorkerFailed
 
 
 @dataclass(frozen=True)
-class Plan:
+class SamplingPlan:
     """Where samples are spoken, and why there.
 
     overlap: the next epoch does not wait; mel_device: where the speaker's mel is taken; cudnn,
@@ -34,7 +34,7 @@ class Plan:
     cudnn: bool = True
     clean_libraries: bool = False
     beside_gpu: bool = False
-    alone: bool = False
+    is_single_process: bool = False
 
     @property
     def subprocess(self) -> bool:
@@ -43,7 +43,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Failure:
+class SamplingFailure:
     """Why a sample was not spoken, without the frames that an error holds.
 
     code: a word for the sidecar; elsewhere: another place might speak it.
@@ -51,7 +51,7 @@ class Failure:
 
     code: str
     sentence: str
-    fault: Fault | None = None
+    fault: DeviceFault | None = None
     elsewhere: bool = True
 
     @property
@@ -65,12 +65,12 @@ class Failure:
         return (self.sentence.splitlines() or [self.code])[0].rstrip(".")
 
 
-def plan(machine: Environment, wish: str, training_device: str) -> Plan:
+def plan(machine: Environment, wish: str, training_device: str) -> SamplingPlan:
     """Where to speak on this machine. wish: SAMPLE_DEVICE; training_device: cpu or cuda:N."""
     own = gpu_at(machine, training_device)
     beside_gpu = training_device.startswith("cuda")
     if wish == "off":
-        return Plan("skipped", "none", "SAMPLE_DEVICE=off")
+        return SamplingPlan("skipped", "none", "SAMPLE_DEVICE=off")
     if wish == "cpu":
         return _on_cpu("SAMPLE_DEVICE=cpu", beside_gpu)
     if own and own.speaks() and not own.surprise:
@@ -81,7 +81,7 @@ def plan(machine: Environment, wish: str, training_device: str) -> Plan:
     return _on_cpu(asked + _why_cpu(machine, own), beside_gpu)
 
 
-def after_fault(plan: Plan, failure: Failure) -> Plan | None:
+def after_fault(plan: SamplingPlan, failure: SamplingFailure) -> SamplingPlan | None:
     """Where to speak after a fault; None when no other place would help.
 
     A step down at a time: what failed is left out, then the process, then the GPU.
@@ -96,31 +96,33 @@ def after_fault(plan: Plan, failure: Failure) -> Plan | None:
     # Not in process: training's own convolutions would be others from here on.
     if library == "convolution" and plan.cudnn and plan.mode == "gpu_subprocess":
         return replace(plan, cudnn=False, reason=f"{why}; without cuDNN")
-    if plan.mode == "in_process" and not plan.alone and not failure.transient:
+    if plan.mode == "in_process" and not plan.is_single_process and not failure.transient:
         cudnn = plan.cudnn and library != "convolution"
         return replace(plan, mode="gpu_subprocess", cudnn=cudnn, reason=why)
     return _on_cpu(why, plan.beside_gpu)
 
 
-def failure_of(error: Exception, poison: str = "") -> Failure:
+def failure_of(error: Exception, poison: str = "") -> SamplingFailure:
     """What an error while speaking means. poison: what the device says when it is asked anew."""
     sentence = str(error) or type(error).__name__
     if poison:
         known = faults.classify(error)
         code = known.code if known and known.sticky else None
-        return Failure("gpu_fault", sentence, Fault(Outcome.STICKY, "context", code, poison))
+        return SamplingFailure(
+            "gpu_fault", sentence, DeviceFault(Outcome.STICKY, "context", code, poison)
+        )
     if isinstance(error, WorkerFailed):
         # What it refused, a text or a recording, no device would speak.
         refused = error.reason_code in ("refused", "interrupted")
-        return Failure(error.reason_code, sentence, error.fault, not refused)
+        return SamplingFailure(error.reason_code, sentence, error.fault, not refused)
     if isinstance(error, NotFinite):
-        return Failure("not_finite", sentence)
+        return SamplingFailure("not_finite", sentence)
     if isinstance(error, SotaqueError):
-        return Failure("error", sentence, elsewhere=False)
-    return Failure("error", sentence, faults.classify(error))
+        return SamplingFailure("error", sentence, elsewhere=False)
+    return SamplingFailure("error", sentence, faults.classify(error))
 
 
-def surprising(plan: Plan, failure: Failure) -> bool:
+def surprising(plan: SamplingPlan, failure: SamplingFailure) -> bool:
     """Whether the check should have foretold it. A full GPU says nothing of how it computes, and a
     device that is left out of a plan is not asked."""
     if not plan.device.startswith("cuda") or not failure.elsewhere:
@@ -128,7 +130,7 @@ def surprising(plan: Plan, failure: Failure) -> bool:
     return failure.fault is None or failure.fault.outcome not in (Outcome.TRANSIENT, Outcome.DATA)
 
 
-def _for_worker(machine: Environment, own: Gpu | None) -> Gpu | None:
+def _for_worker(machine: Environment, own: GpuHealth | None) -> GpuHealth | None:
     """The best GPU for a process of its own, if any lets one in."""
     fit = [
         gpu
@@ -139,9 +141,9 @@ def _for_worker(machine: Environment, own: Gpu | None) -> Gpu | None:
     return order[0] if order else None
 
 
-def _on(gpu: Gpu, mode: str, reason: str, own: Gpu | None) -> Plan:
+def _on(gpu: GpuHealth, mode: str, reason: str, own: GpuHealth | None) -> SamplingPlan:
     device, clean = f"cuda:{gpu.index}", not gpu.speaks()
-    return Plan(
+    return SamplingPlan(
         mode,
         device,
         reason,
@@ -150,15 +152,15 @@ def _on(gpu: Gpu, mode: str, reason: str, own: Gpu | None) -> Plan:
         cudnn=clean or not gpu.without_cudnn,
         clean_libraries=clean,
         beside_gpu=own is not None,
-        alone=gpu is own and gpu.exclusive,
+        is_single_process=gpu is own and gpu.exclusive,
     )
 
 
-def _on_cpu(reason: str, beside_gpu: bool) -> Plan:
-    return Plan("cpu_subprocess", "cpu", reason, overlap=beside_gpu, beside_gpu=beside_gpu)
+def _on_cpu(reason: str, beside_gpu: bool) -> SamplingPlan:
+    return SamplingPlan("cpu_subprocess", "cpu", reason, overlap=beside_gpu, beside_gpu=beside_gpu)
 
 
-def _why_worker(gpu: Gpu, own: Gpu | None) -> str:
+def _why_worker(gpu: GpuHealth, own: GpuHealth | None) -> str:
     if not gpu.speaks():
         return f"{gpu.name} passed only without foreign libraries: {gpu.verdict}"
     if gpu is own:
@@ -167,7 +169,7 @@ def _why_worker(gpu: Gpu, own: Gpu | None) -> str:
     return f"{passed(gpu)}; training runs on {where}"
 
 
-def _why_cpu(machine: Environment, own: Gpu | None) -> str:
+def _why_cpu(machine: Environment, own: GpuHealth | None) -> str:
     if not machine.gpus:
         return machine.gpu_hint or "no GPU on this machine"
     gpu = own or machine.gpus[0]

@@ -19,7 +19,9 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _LARGEST_THRESHOLD = 32 << 20
 
 
-def prepare(settings: TrainSettings, machine: Environment, device: str, world: World) -> None:
+def set_up_runtime(
+    settings: TrainSettings, machine: Environment, device: str, world: World
+) -> None:
     """Threads, memory and cuDNN, before anything computes."""
     own = max(1, machine.cpu_count // world.local_size)
     torch.set_num_threads(settings.num_threads or own)

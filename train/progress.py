@@ -16,7 +16,7 @@ log = logging.getLogger("train")
 _TELL_EVERY_SECONDS = 10.0
 
 
-def counted(
+def with_progress(
     items: Iterable[T], total: int, what: str, *, patience_seconds: float = 0.0
 ) -> Iterator[T]:
     """The items one by one. Nothing is told of what takes less than `patience_seconds`."""

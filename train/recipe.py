@@ -16,38 +16,38 @@ LARGEST_BATCH_SECONDS = {"cpu": 40.0, "cuda": 320.0}
 
 
 @dataclass(frozen=True)
-class Chosen:
+class AutoChoice:
     """A value and why."""
 
     value: float
     reason: str
 
 
-def num_epochs(setting: int | None, advice: TrainingAdvice) -> Chosen:
+def num_epochs(setting: int | None, advice: TrainingAdvice) -> AutoChoice:
     """NUM_EPOCHS, else what the base model recommends, else 10."""
     if setting is not None:
-        return Chosen(setting, "NUM_EPOCHS")
+        return AutoChoice(setting, "NUM_EPOCHS")
     if advice.num_epochs is not None:
-        return Chosen(advice.num_epochs, "recommended by the base model")
-    return Chosen(DEFAULT_EPOCHS, "the default; the base model recommends nothing")
+        return AutoChoice(advice.num_epochs, "recommended by the base model")
+    return AutoChoice(DEFAULT_EPOCHS, "the default; the base model recommends nothing")
 
 
-def learning_rate(setting: float | None, advice: TrainingAdvice) -> Chosen:
+def learning_rate(setting: float | None, advice: TrainingAdvice) -> AutoChoice:
     """LEARNING_RATE, else what the base model recommends, else Coqui's recipe."""
     if setting is not None:
-        return Chosen(setting, "LEARNING_RATE")
+        return AutoChoice(setting, "LEARNING_RATE")
     if advice.learning_rate is not None:
-        return Chosen(advice.learning_rate, "recommended by the base model")
-    return Chosen(XTTS_LEARNING_RATE, "Coqui's recipe for XTTS-v2")
+        return AutoChoice(advice.learning_rate, "recommended by the base model")
+    return AutoChoice(XTTS_LEARNING_RATE, "Coqui's recipe for XTTS-v2")
 
 
-def ema_decay(setting: float | None, advice: TrainingAdvice) -> Chosen:
+def ema_decay(setting: float | None, advice: TrainingAdvice) -> AutoChoice:
     """EMA_DECAY, else what the base model recommends, else 0: no average."""
     if setting is not None:
-        return Chosen(setting, "EMA_DECAY")
+        return AutoChoice(setting, "EMA_DECAY")
     if advice.ema_decay is not None:
-        return Chosen(advice.ema_decay, "recommended by the base model")
-    return Chosen(0.0, "the default; the base model recommends nothing")
+        return AutoChoice(advice.ema_decay, "recommended by the base model")
+    return AutoChoice(0.0, "the default; the base model recommends nothing")
 
 
 def batch_seconds(
@@ -58,7 +58,7 @@ def batch_seconds(
     device: str,
     total_seconds: float,
     longest_seconds: float,
-) -> Chosen:
+) -> AutoChoice:
     """BATCH_SECONDS: longest clip times clips in a batch.
 
     A resumed run keeps its own (`kept`): with another budget no step would be the same.
@@ -66,13 +66,13 @@ def batch_seconds(
     if kept is not None:
         ignored = setting is not None and setting != kept
         told = f"; BATCH_SECONDS={setting:g} would need a new run" if ignored else ""
-        return Chosen(kept, f"as this run began{told}")
+        return AutoChoice(kept, f"as this run began{told}")
     if setting is not None:
-        return Chosen(setting, "BATCH_SECONDS")
+        return AutoChoice(setting, "BATCH_SECONDS")
     if advice.batch_seconds is not None:
-        return Chosen(advice.batch_seconds, "recommended by the base model")
+        return AutoChoice(advice.batch_seconds, "recommended by the base model")
     largest = LARGEST_BATCH_SECONDS[device.split(":")[0]]
     fair = min(total_seconds / WANTED_STEPS, largest)
     if fair < longest_seconds:
-        return Chosen(longest_seconds, "the longest clip")
-    return Chosen(round(fair, 1), f"about {WANTED_STEPS} steps an epoch, at most {largest:g} s")
+        return AutoChoice(longest_seconds, "the longest clip")
+    return AutoChoice(round(fair, 1), f"about {WANTED_STEPS} steps an epoch, at most {largest:g} s")

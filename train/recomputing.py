@@ -12,20 +12,20 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from train.footprint import Footprint
+from train.footprint import MemoryEstimate
 from xtts.gpt import GPT
 
 # auto: the longest clip alone may take so much of the free memory before blocks are recomputed.
 LARGEST_SHARE = 0.7
 
 
-def recompute_blocks(gpt: GPT) -> None:
+def checkpoint_activations(gpt: GPT) -> None:
     """From here on the transformer's blocks keep only their inputs while they learn."""
     for block in gpt.gpt.h:
         _recomputed(block)
 
 
-def chosen(setting: str, footprint: Footprint, room_bytes: int | None) -> tuple[bool, str]:
+def chosen(setting: str, footprint: MemoryEstimate, room_bytes: int | None) -> tuple[bool, str]:
     """GRADIENT_CHECKPOINTING with its reason. room_bytes: memory for a step; None = not known."""
     if setting != "auto":
         return setting == "on", f"GRADIENT_CHECKPOINTING={setting}"

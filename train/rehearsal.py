@@ -13,7 +13,7 @@ import torch
 
 from train.footprint import STATE_BYTES
 from train.optimizer import state_bytes
-from train.recipe import Chosen
+from train.recipe import AutoChoice
 from xtts import faults
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ HEADROOM = 0.15
 CPU_SHARE = 0.5
 
 
-class Meter(Protocol):
+class MemoryMeter(Protocol):
     """Measures steps on a device."""
 
     def room_bytes(self) -> int:
@@ -36,7 +36,7 @@ class Meter(Protocol):
         """The most that a step on so many of the longest clips takes; None when it did not fit."""
 
 
-class GpuMeter:
+class CudaMemoryMeter:
     """Steps without an update on the longest clips, measured by torch's own counters."""
 
     def __init__(self, learner: "Learner", batches: "Batches") -> None:
@@ -56,7 +56,7 @@ class GpuMeter:
         torch.cuda.reset_peak_memory_stats(device)
         repeated = self._longest * -(-clips // len(self._longest))
         try:
-            rehearse(self.learner, self.batches.batch(1, repeated[:clips]))
+            find_batch_seconds(self.learner, self.batches.batch(1, repeated[:clips]))
         except Exception as error:
             found = faults.classify(error)
             if found is None or not found.transient:
@@ -66,11 +66,11 @@ class GpuMeter:
             peak = int(torch.cuda.max_memory_allocated(device)) + coming_bytes(self.learner)
         if peak is None:  # behind the `except`: the error held the tensors that are to go
             self.learner.optimizer.zero_grad(set_to_none=True)
-            faults.clear(str(device))
+            faults.free_after_fault(str(device))
         return peak
 
 
-def rehearse(learner: "Learner", batch: "Batch") -> None:
+def find_batch_seconds(learner: "Learner", batch: "Batch") -> None:
     """A step that moves nothing: its gradients are made and given back."""
     learner.gpt.train()
     with learner._precision():
@@ -96,7 +96,7 @@ class Fitting:
     reason: str
 
 
-def largest_fitting(meter: Meter, wanted: int) -> Fitting:
+def largest_fitting(meter: MemoryMeter, wanted: int) -> Fitting:
     """How many of the longest clips fit with head-room, at most `wanted` and at least 1."""
     allowed = int(meter.room_bytes() * (1 - HEADROOM))
     peak = meter.peak_bytes(wanted)
@@ -126,7 +126,7 @@ def _reckoned(one: int, two: int | None, allowed: int, wanted: int) -> int:
 
 def fitting_on_cpu(
     wanted_seconds: float, second_bytes: float, held_bytes: int, ram_bytes: int
-) -> Chosen:
+) -> AutoChoice:
     """A budget of at most `wanted_seconds` that half of the RAM has room for.
 
     second_bytes: what a second of audio takes in a step; held_bytes: weights, gradients, states.
@@ -135,8 +135,8 @@ def fitting_on_cpu(
     seconds = max(1.0, room / second_bytes)
     told = f"{_gb(ram_bytes)} of RAM"
     if seconds >= wanted_seconds:
-        return Chosen(wanted_seconds, f"fits into half of {told}")
-    return Chosen(round(seconds, 1), f"what half of {told} has room for")
+        return AutoChoice(wanted_seconds, f"fits into half of {told}")
+    return AutoChoice(round(seconds, 1), f"what half of {told} has room for")
 
 
 def _gb(num_bytes: float) -> str:

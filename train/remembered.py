@@ -17,7 +17,7 @@ from xtts.atomic import WriteError, write_json
 log = logging.getLogger(__name__)
 
 
-class Remembered:
+class FileCache:
     """key -> a JSON value, for any number of threads."""
 
     def __init__(self, path: Path) -> None:

@@ -25,7 +25,7 @@ from train import (
     tensorboard,
 )
 from train.batches import Batches
-from train.beginning import begin_at, nothing_left, told_start
+from train.beginning import find_start, nothing_left, start_position
 from train.checkpoints import Checkpoints
 from train.dataset import Dataset
 from train.distributed import ALONE, World
@@ -35,29 +35,29 @@ from train.learner import Learner
 from train.logs import Logs
 from train.loop import fine_tune
 from train.lost_gpu import lost_gpu
-from train.machine import MachineFigures
-from train.muted import Muted
-from train.parts import Parts, Start
-from train.patience import Patience
+from train.machine import MachineMetrics
+from train.muted import NullLogger
+from train.parts import Parts, StartPosition
+from train.patience import EarlyStopping
 from train.samples import reference_of
 from train.sampling import Sampler
-from train.saving import Writer
+from train.saving import CheckpointWriter
 from train.settings import TrainSettings
-from train.stopping import Stop, stop_on_signals
-from train.telling import Telling
+from train.stopping import StopRequest, stop_on_signals
+from train.telling import DeferredMetrics
 from xtts import bundle, environment
 from xtts.config import ModelConfig
 from xtts.environment import Choice, Environment
 from xtts.locks import lock
 from xtts.runs import RunFolder
-from xtts.supply import Source
+from xtts.supply import ModelSource
 from xtts.text import Tokenizer
 
 log = logging.getLogger("train")
 
 
 @dataclass(frozen=True)
-class Looked:
+class RunContext:
     """What is known before anything is written."""
 
     machine: Environment
@@ -74,21 +74,21 @@ def run(settings: TrainSettings) -> int:
     together with the other processes."""
     began = time.perf_counter()
     world = distributed.world()
-    if not world.first:
+    if not world.is_main:
         log.setLevel(logging.WARNING)
     looked = look(settings, world)
     processor.make_current(looked.device.value)
     folder = RunFolder(settings.output_dir)
     with ExitStack() as closing:
-        if world.first:
+        if world.is_main:
             closing.enter_context(lock(folder))
         stop = closing.enter_context(stop_on_signals(settings.stop_seconds))
         closing.enter_context(distributed.joined(world, looked.device.value))
         closing.enter_context(lost_gpu(looked.device.value))
         parts = _assemble(settings, looked, folder, stop, closing, world)
-        if world.first:
+        if world.is_main:
             parts.sample_missing()
-        world.wait()
+        world.barrier()
         if parts.start.epoch > 1 and parts.ends_early():
             return 0
         if parts.start.epoch > parts.num_epochs:
@@ -98,16 +98,16 @@ def run(settings: TrainSettings) -> int:
         return fine_tune(parts, stop)
 
 
-def look(settings: TrainSettings, world: World = ALONE) -> Looked:
+def look(settings: TrainSettings, world: World = ALONE) -> RunContext:
     """Looks at machine, base model and dataset; raises their errors."""
-    machine = environment.look()
+    machine = environment.look_at_machine()
     device = environment.choose_device(machine, settings.device)
     if (own := distributed.device_of(world, device.value)) != device.value:
         device = environment.choose_device(machine, own)
-    processor.prepare(settings, machine, device.value, world)
+    processor.set_up_runtime(settings, machine, device.value, world)
     precision = environment.choose_precision(machine, device.value, settings.precision)
     base = bundle.locate_base(
-        settings.base_model, Source.of(settings), tos_agreed=settings.coqui_tos_agreed
+        settings.base_model, ModelSource.of(settings), tos_agreed=settings.coqui_tos_agreed
     )
     bundle.check_base(base)
     config = ModelConfig.read(base)
@@ -116,22 +116,22 @@ def look(settings: TrainSettings, world: World = ALONE) -> Looked:
         log.info("%s: %s (%s)", what, choice.value, choice.reason)
     tokenizer = Tokenizer(config, base)
     data = dataset.read(settings, tokenizer, config.gpt)
-    return Looked(machine, device, precision, base, config, tokenizer, data)
+    return RunContext(machine, device, precision, base, config, tokenizer, data)
 
 
 def prepare(settings: TrainSettings) -> int:
     """`python -m train prepare`: computes the feature cache and trains nothing."""
     looked = look(settings)
     log.info(looked.data.report())
-    material.features(settings, looked)
+    material.build_feature_cache(settings, looked)
     return 0
 
 
 def _assemble(
     settings: TrainSettings,
-    looked: Looked,
+    looked: RunContext,
     folder: RunFolder,
-    stop: Stop,
+    stop: StopRequest,
     closing: ExitStack,
     world: World,
 ) -> Parts:
@@ -143,19 +143,19 @@ def _assemble(
     log.info("Epochs: %d (%s)", epochs.value, epochs.reason)
     log.info("Learning rate: %g (%s)", rate.value, rate.reason)
     fingerprint = Fingerprint.of(looked.base, data.sha256, config.gpt, settings.cache_dir)
-    resumed = begin_at(settings, checkpoints, fingerprint, rate.value, world)
-    start = told_start(resumed)
-    if world.first:
+    resumed = find_start(settings, checkpoints, fingerprint, rate.value, world)
+    start = start_position(resumed)
+    if world.is_main:
         disk_space.ask(
             disk_space.of_run(settings, looked, folder, resumed, start, int(epochs.value))
         )
-    batches, validation = material.batches(settings, looked, resumed, world)
-    learner = method.learner(settings, looked, rate.value, batches, resumed, world)
+    batches, validation = material.build_batches(settings, looked, resumed, world)
+    learner = method.build_learner(settings, looked, rate.value, batches, resumed, world)
     state = (resumed.trainer_state if resumed else None) or {}
     if settings.batch_seconds is None and "batch_seconds" not in state:
-        method.fit(settings, looked, learner, batches)
+        method.autotune_batch_size(settings, looked, learner, batches)
     method.schedule_to_the_end(learner, batches, int(epochs.value))
-    patience = Patience(settings.early_stopping)
+    patience = EarlyStopping(settings.early_stopping)
     patience.resume(state.get("patience"))
     logs = closing.enter_context(
         _logs(settings, looked, folder, int(epochs.value), start, learner, batches, closing)
@@ -173,19 +173,26 @@ def _assemble(
         sampler=sampler,
         checkpoints=checkpoints,
         heartbeat=closing.enter_context(Heartbeat(settings.stall_seconds)),
-        telling=Telling(learner, logs, settings.log_every),
+        telling=DeferredMetrics(learner, logs, settings.log_every),
         provenance=_provenance(settings, config, fingerprint, rate.value),
         # Several ranks take each step together: one that is still writing would hold up the others.
-        writer=closing.enter_context(Writer(background=on_gpu and world.alone)),
+        writer=closing.enter_context(
+            CheckpointWriter(background=on_gpu and world.is_single_process)
+        ),
         patience=patience,
         world=world,
     )
 
 
 def _sampler(
-    settings: TrainSettings, looked: Looked, folder: RunFolder, world: World, logs: Logs, stop: Stop
+    settings: TrainSettings,
+    looked: RunContext,
+    folder: RunFolder,
+    world: World,
+    logs: Logs,
+    stop: StopRequest,
 ) -> Sampler:
-    wish = settings.sample_device if world.first else "off"
+    wish = settings.sample_device if world.is_main else "off"
     chosen = placement.plan(looked.machine, wish, looked.device.value)
     log.info("Samples: %s (%s)", chosen.mode, chosen.reason)
     return Sampler(
@@ -202,16 +209,16 @@ def _sampler(
 
 def _logs(
     settings: TrainSettings,
-    looked: Looked,
+    looked: RunContext,
     folder: RunFolder,
     num_epochs: int,
-    start: Start,
+    start: StartPosition,
     learner: Learner,
     batches: Batches,
     closing: ExitStack,
 ) -> Logs:
-    if not learner.world.first:
-        return Muted()
+    if not learner.world.is_main:
+        return NullLogger()
     return Logs(
         folder,
         curve_folder.claim(folder, settings.runs_dir),
@@ -220,7 +227,7 @@ def _logs(
         first_step=learner.step,
         log_every=settings.log_every,
         peak_flops=processor.peak_flops(looked.device.value, looked.precision.value),
-        machine=closing.enter_context(MachineFigures()),
+        machine=closing.enter_context(MachineMetrics()),
         tensorboard=tensorboard.of_run(settings, in_container=looked.machine.in_container),
     )
 

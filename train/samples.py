@@ -18,7 +18,7 @@ REFERENCE_SECONDS = (3.0, 8.0)
 
 
 @dataclass(frozen=True)
-class Reference:
+class SampleReference:
     """The recording whose voice a sample speaks with, and the text that it says."""
 
     path: Path
@@ -39,7 +39,7 @@ class SampleFiles:
 
 
 @dataclass(frozen=True)
-class Sidecar:
+class SampleSidecar:
     """`epoch_N_output.json`: what was spoken, by which weights, where and why there."""
 
     epoch: int
@@ -71,7 +71,7 @@ def on_demand(run: RunFolder, epoch: int, asked: Sequence[object]) -> SampleFile
     )
 
 
-def reference_of(settings: TrainSettings, dataset: Dataset) -> Reference:
+def reference_of(settings: TrainSettings, dataset: Dataset) -> SampleReference:
     """A validation clip, else a training clip, chosen by content; SAMPLE_TEXT, else its own text.
 
     A clip that no step learned from, saying what it says itself: so output and reference compare.
@@ -80,10 +80,10 @@ def reference_of(settings: TrainSettings, dataset: Dataset) -> Reference:
     shortest, longest = REFERENCE_SECONDS
     fitting = [clip for clip in clips if shortest <= clip.seconds <= longest]
     clip = min(fitting or clips, key=lambda clip: clip.sha256)
-    return Reference(clip.path, settings.sample_text or clip.text, clip.language)
+    return SampleReference(clip.path, settings.sample_text or clip.text, clip.language)
 
 
-def missing(run: RunFolder, epoch: int, sha256: str) -> bool:
+def sample_is_missing(run: RunFolder, epoch: int, sha256: str) -> bool:
     """Whether no sidecar tells of this checkpoint: the run ended between checkpoint and sample."""
     try:
         told = json.loads(of_epoch(run, epoch).sidecar.read_text(encoding="utf-8"))

@@ -13,14 +13,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from train import lost_gpu
-from train.placement import Failure, Plan, after_fault, failure_of, surprising
-from train.samples import Reference, SampleFiles, Sidecar, of_epoch
+from train.placement import SamplingFailure, SamplingPlan, after_fault, failure_of, surprising
+from train.samples import SampleFiles, SampleReference, SampleSidecar, of_epoch
 from xtts import audio, faults
 from xtts.atomic import crash_point, write_json
 from xtts.environment import Environment
 from xtts.probe import report_surprise
 from xtts.runs import RunFolder
-from xtts.speaking import Speaker, SpeakRequest, Spoken
+from xtts.speaking import FileSpeaker, SpeakRequest, SpokenFile
 from xtts.worker import START_SECONDS, Worker
 
 log = logging.getLogger("train")
@@ -32,7 +32,7 @@ NICE_BESIDE_TRAINING = 5
 # A worker gets ready and speaks; after a fault once more, and then on the CPU.
 LONGEST_SAMPLE_SECONDS = 3 * (START_SECONDS + SPEAK_SECONDS)
 
-SpeaksHere = Callable[[SpeakRequest, Plan], Spoken]
+SpeaksHere = Callable[[SpeakRequest, SamplingPlan], SpokenFile]
 
 
 class Sampler:
@@ -45,14 +45,14 @@ class Sampler:
 
     def __init__(
         self,
-        chosen: Plan,
+        chosen: SamplingPlan,
         run: RunFolder,
-        reference: Reference,
-        new_worker: Callable[[Plan], Worker],
+        reference: SampleReference,
+        new_worker: Callable[[SamplingPlan], Worker],
         *,
         seed: int = 0,
         in_process: SpeaksHere | None = None,
-        heard: Callable[[int, Sidecar], None] | None = None,
+        heard: Callable[[int, SampleSidecar], None] | None = None,
         interrupted: Callable[[], bool] = lambda: False,
         report: Callable[[str, str], None] = report_surprise,
         files: Callable[[RunFolder, int], SampleFiles] = of_epoch,
@@ -125,16 +125,18 @@ class Sampler:
         if failure and self._lost(failure):
             raise lost_gpu.gone(self.plan.device, failure.first_line)
 
-    def _spoken(self, request: SpeakRequest, nothing: Sidecar) -> tuple[Sidecar, Failure | None]:
+    def _spoken(
+        self, request: SpeakRequest, nothing: SampleSidecar
+    ) -> tuple[SampleSidecar, SamplingFailure | None]:
         """Speaks, by one plan after another; the failure is the one that ended it."""
         tried_again = False
-        while not isinstance(found := self._attempt(request, nothing.epoch), Spoken):
+        while not isinstance(found := self._attempt(request, nothing.epoch), SpokenFile):
             if self._stopping():
                 return nothing, None
             if found.transient and not tried_again:
                 tried_again = True
                 log.warning("Sample %d once more, after: %s", nothing.epoch, found.sentence)
-                faults.clear(self.plan.device)
+                faults.free_after_fault(self.plan.device)
                 continue
             if surprising(self.plan, found):
                 self._report(self.plan.device, found.first_line)
@@ -155,7 +157,7 @@ class Sampler:
             similarity=None if found.similarity is None else round(found.similarity, 4),
         ), None  # fmt: skip
 
-    def _attempt(self, request: SpeakRequest, epoch: int) -> Spoken | Failure:
+    def _attempt(self, request: SpeakRequest, epoch: int) -> SpokenFile | SamplingFailure:
         """One try. The error ends here, and with it the frames that hold tensors on the GPU."""
         try:
             self._write_reference(epoch)
@@ -166,7 +168,7 @@ class Sampler:
             here = self.plan.mode == "in_process"
             return failure_of(error, faults.poisoned(self.plan.device) if here else "")
 
-    def _lost(self, failure: Failure) -> bool:
+    def _lost(self, failure: SamplingFailure) -> bool:
         """Whether this process, and training with it, has lost its GPU."""
         sticky = failure.fault is not None and failure.fault.sticky
         return sticky and self.plan.mode == "in_process"
@@ -174,14 +176,14 @@ class Sampler:
     def _stopping(self) -> bool:
         return self._closing or self._interrupted()
 
-    def _change(self, other: Plan) -> None:
+    def _change(self, other: SamplingPlan) -> None:
         self.worker.close()
         if other.mode != "in_process":
             self._in_process = None  # and with it its copy of the model on the GPU
         self.plan = other
         self.worker = self._new_worker(other)
 
-    def _failed(self, nothing: Sidecar, failure: Failure) -> Sidecar:
+    def _failed(self, nothing: SampleSidecar, failure: SamplingFailure) -> SampleSidecar:
         self.failures_in_a_row += 1
         reason = f"{failure.code}: {failure.sentence}"
         if self.plan.reason.startswith("speaking on"):  # why it was not spoken where it should be
@@ -191,7 +193,7 @@ class Sampler:
             last = f"the last one: {failure.sentence}"
             ends = f"{MOST_FAILURES_IN_A_ROW} samples in a row failed, {last}"
             log.warning("Sampling ends for this run: %s Training goes on.", ends)
-            self._change(Plan("skipped", "none", ends))
+            self._change(SamplingPlan("skipped", "none", ends))
         return replace(nothing, reason=reason)
 
     def _write_reference(self, epoch: int) -> None:
@@ -199,19 +201,21 @@ class Sampler:
         path.parent.mkdir(parents=True, exist_ok=True)
         audio.write_wav(path, audio.read(self.reference.path, audio.VOCODER_RATE))
 
-    def _nothing(self, epoch: int, sha256: str) -> Sidecar:
-        return Sidecar(
+    def _nothing(self, epoch: int, sha256: str) -> SampleSidecar:
+        return SampleSidecar(
             epoch, sha256, self.reference.text, self.plan.device, "skipped", self.plan.reason,
             None, None, audio.VOCODER_RATE, None,
         )  # fmt: skip
 
 
-def workers(base: Path, machine: Environment, precision: str) -> Callable[[Plan], Worker]:
+def workers(base: Path, machine: Environment, precision: str) -> Callable[[SamplingPlan], Worker]:
     """What makes the worker of each plan; precision: SPEAK_PRECISION."""
     return lambda chosen: new_worker(chosen, base, machine, precision)
 
 
-def new_worker(chosen: Plan, base: Path, machine: Environment, precision: str = "auto") -> Worker:
+def new_worker(
+    chosen: SamplingPlan, base: Path, machine: Environment, precision: str = "auto"
+) -> Worker:
     """The worker that a plan asks for: all cores when training waits, all but one beside it."""
     return Worker(
         base,
@@ -229,9 +233,9 @@ def new_worker(chosen: Plan, base: Path, machine: Environment, precision: str = 
 
 def in_process(base: Path) -> SpeaksHere:
     """Speaks in this process, loading at the first request; the random state stays as it is."""
-    loaded: dict[tuple[str, str], Speaker] = {}
+    loaded: dict[tuple[str, str], FileSpeaker] = {}
 
-    def speak(request: SpeakRequest, chosen: Plan) -> Spoken:
+    def speak(request: SpeakRequest, chosen: SamplingPlan) -> SpokenFile:
         import torch
 
         device = torch.device(chosen.device)
@@ -239,7 +243,7 @@ def in_process(base: Path) -> SpeaksHere:
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             if where not in loaded:
                 loaded.clear()
-                loaded[where] = Speaker(base, chosen.device, mel_device=chosen.mel_device)
+                loaded[where] = FileSpeaker(base, chosen.device, mel_device=chosen.mel_device)
             return loaded[where].speak(request)
 
     return speak

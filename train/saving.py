@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
-from train.checkpoints import Saved
+from train.checkpoints import SavedCheckpoint
 
 log = logging.getLogger("train")
 
 
-class Writer:
+class CheckpointWriter:
     """Writes one checkpoint at a time; `with` waits for the last one.
 
     background: in a thread of its own.
@@ -27,10 +27,10 @@ class Writer:
     def __init__(self, background: bool) -> None:
         self.background = background
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="saving") if background else None
-        self._running: Future[Saved] | None = None
-        self._saved: Saved | None = None
+        self._running: Future[SavedCheckpoint] | None = None
+        self._saved: SavedCheckpoint | None = None
 
-    def __enter__(self) -> "Writer":
+    def __enter__(self) -> "CheckpointWriter":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -42,7 +42,9 @@ class Writer:
         if self._pool:
             self._pool.shutdown()
 
-    def write(self, state: Mapping[str, Any], save: Callable[[Mapping[str, Any]], Saved]) -> None:
+    def write(
+        self, state: Mapping[str, Any], save: Callable[[Mapping[str, Any]], SavedCheckpoint]
+    ) -> None:
         """Calls `save` with `state`; in the background with a copy on the CPU.
 
         Raises what the checkpoint before raised, if nobody has asked for it yet.
@@ -63,7 +65,7 @@ class Writer:
         """Whether nothing is being written any more."""
         return self._running is None or self._running.done()
 
-    def finish(self) -> Saved | None:
+    def finish(self) -> SavedCheckpoint | None:
         """Waits for what is being written; the newest that was. Raises what writing it raised."""
         running, self._running = self._running, None
         if running is not None:
@@ -71,8 +73,8 @@ class Writer:
         return self._saved
 
     def _saving(
-        self, state: Mapping[str, Any], save: Callable[[Mapping[str, Any]], Saved]
-    ) -> Saved:
+        self, state: Mapping[str, Any], save: Callable[[Mapping[str, Any]], SavedCheckpoint]
+    ) -> SavedCheckpoint:
         try:
             return save(state)
         except Exception as error:

@@ -24,7 +24,7 @@ from xtts.setting_types import (
     Switch,
     Text,
 )
-from xtts.settings import Report, SharedSettings
+from xtts.settings import SettingsReport, SharedSettings
 
 Share = Annotated[float, Field(ge=0, lt=1), Means("a number from 0 to below 1, such as 0.1")]
 Weight = Annotated[float, Field(ge=0), Means("a number from 0, such as 0.01")]
@@ -179,6 +179,6 @@ def load(
     argv: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
     dotenv_path: Path | None = Path(".env"),
-) -> tuple[TrainSettings, Report]:
+) -> tuple[TrainSettings, SettingsReport]:
     """The settings of a run, and where each came from. Raises SettingsError with every fault."""
     return shared.load(TrainSettings, argv, environ, dotenv_path)

@@ -17,7 +17,7 @@ from xtts.gpt import GPT
 
 
 @dataclass(frozen=True)
-class Unseen:
+class DeferredStepResult:
     """A step whose numbers are still on the device: text loss, audio loss, loss, gradient norm."""
 
     numbers: Tensor
@@ -29,24 +29,25 @@ def gradient_norm(weights: Sequence[Tensor]) -> Tensor:
     return nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None])
 
 
-def divides(optimizer: torch.optim.Optimizer) -> bool:
+def fuses_clipping(optimizer: torch.optim.Optimizer) -> bool:
     """Whether its kernel divides gradients by a number and can be told to leave the weights."""
     return isinstance(optimizer, torch.optim.AdamW) and bool(optimizer.defaults["fused"])
 
 
-def clip(
+def clip_gradients(
     optimizer: torch.optim.Optimizer, weights: Sequence[Tensor], norm: Tensor, largest: float
 ) -> None:
     """Gradients are at most `largest` long in the next step; in its kernel where it can."""
-    if divides(optimizer):
+    if fuses_clipping(optimizer):
         optimizer.grad_scale = ((norm + 1e-6) / largest).clamp(min=1.0).float()  # type: ignore[attr-defined]
         return
     gradients = (weight for weight in weights if weight.grad is not None)
     nn.utils.clip_grads_with_norm_(gradients, largest, norm)
 
 
-def step_unless(optimizer: torch.optim.Optimizer, no_number: Tensor) -> None:
-    """A step that moves nothing where `no_number` is 1: decided on the device, see `divides`."""
+def step_unless_non_finite(optimizer: torch.optim.Optimizer, no_number: Tensor) -> None:
+    """A step that moves nothing where `no_number` is 1: decided on the device, see
+    `fuses_clipping`."""
     optimizer.found_inf = no_number.float()  # type: ignore[attr-defined]
     try:
         optimizer.step()

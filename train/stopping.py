@@ -18,7 +18,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @dataclass
-class Stop:
+class StopRequest:
     """Whether to stop, and what the loop knows about how long that takes.
 
     learning: there is something that could be saved. step_seconds: the latest step's;
@@ -66,9 +66,9 @@ class Stop:
 
 
 @contextmanager
-def stop_on_signals(allowed_seconds: float) -> Iterator[Stop]:
+def stop_on_signals(allowed_seconds: float) -> Iterator[StopRequest]:
     """A Stop that follows SIGTERM and SIGINT while the block runs; only in the main thread."""
-    stop = Stop(allowed_seconds)
+    stop = StopRequest(allowed_seconds)
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
     # A handler must be there for the wake-up byte to be written; the thread does the rest.
@@ -86,7 +86,7 @@ def stop_on_signals(allowed_seconds: float) -> Iterator[Stop]:
         watcher.join(timeout=1.0)
 
 
-def _watch(read_end: int, stop: Stop) -> None:
+def _watch(read_end: int, stop: StopRequest) -> None:
     with os.fdopen(read_end, "rb", buffering=0) as woken:
         while numbers := woken.read(1):
             if numbers[0] in SIGNALS:

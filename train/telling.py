@@ -11,18 +11,18 @@ from train.batches import Batch
 from train.learner import Learner
 from train.logs import Logs
 from train.outcome import StepResult
-from train.stepping import Unseen
+from train.stepping import DeferredStepResult
 
 
 @dataclass(frozen=True)
-class Taken:
+class PendingStep:
     """One step: batch `number` of the epoch, step `step` of the run, seconds."""
 
     epoch: int
     number: int
     step: int
     batch: Batch
-    result: StepResult | Unseen
+    result: StepResult | DeferredStepResult
     waited_seconds: float
     step_seconds: float
     names: list[str]
@@ -30,16 +30,16 @@ class Taken:
 
 
 @dataclass
-class Telling:
+class DeferredMetrics:
     """Keeps steps until their numbers are looked at: every `log_every` steps, and when asked."""
 
     learner: Learner
     logs: Logs
     log_every: int
-    kept: list[Taken] = field(default_factory=list)
+    kept: list[PendingStep] = field(default_factory=list)
     since: float = field(default_factory=time.perf_counter)
 
-    def add(self, taken: Taken) -> None:
+    def add(self, taken: PendingStep) -> None:
         """Raises NonFiniteError, where it looks."""
         if not self.kept:
             # Validation and samples, since the last look, are no step's time.
@@ -51,7 +51,7 @@ class Telling:
     def look(self) -> None:
         """Tells every step that is kept. Raises NonFiniteError; no weight moved by then."""
         kept, self.kept = self.kept, []
-        unseen = [taken.result for taken in kept if isinstance(taken.result, Unseen)]
+        unseen = [taken.result for taken in kept if isinstance(taken.result, DeferredStepResult)]
         seen = iter(self.learner.seen(unseen))
         mean = (time.perf_counter() - self.since) / max(1, len(kept))
         for taken in kept:

@@ -12,15 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from train.averages import Averages
+from train.averages import ExponentialMovingAverage
 from train.freezing import FreezeError, freeze
-from train.lora import Lora, LoraShape
-from train.recomputing import recompute_blocks
+from train.lora import LoraAdapters, LoraShape
+from train.recomputing import checkpoint_activations
 from xtts.gpt import GPT, from_coqui, to_coqui
 
 
 @dataclass(frozen=True)
-class Learning:
+class TrainableParts:
     """What learns of a GPT, and how. ema_decay 0: no averages; freeze: patterns of names."""
 
     lora: LoraShape | None = None
@@ -29,26 +29,28 @@ class Learning:
     recompute: bool = False
 
 
-class Weights:
+class TrainableWeights:
     """A GPT on its device, prepared to learn.
 
     Raises LoraError, FreezeError.
     """
 
-    def __init__(self, gpt: GPT, learning: Learning, seed: int) -> None:
+    def __init__(self, gpt: GPT, learning: TrainableParts, seed: int) -> None:
         self.gpt = gpt
         if learning.lora and learning.freeze:
             raise FreezeError(
                 f"FREEZE={','.join(learning.freeze)} and LORA_RANK={learning.lora.rank} do not go "
                 "together: with adapters everything else is frozen. Leave one of them empty."
             )
-        self.lora = Lora(gpt, learning.lora, seed) if learning.lora else None
+        self.lora = LoraAdapters(gpt, learning.lora, seed) if learning.lora else None
         self.frozen = freeze(gpt, learning.freeze) if learning.freeze else 0
         if learning.recompute:
-            recompute_blocks(gpt)
+            checkpoint_activations(gpt)
         # What adapters stand on, where that is no longer the base model.
         self._ground: dict[str, Tensor] | None = None
-        self.averages = Averages(gpt, learning.ema_decay) if learning.ema_decay else None
+        self.averages = (
+            ExponentialMovingAverage(gpt, learning.ema_decay) if learning.ema_decay else None
+        )
 
     @property
     def learning(self) -> list[Tensor]:
@@ -103,7 +105,7 @@ class Weights:
             self._resume_averages(self.averages, state)
 
     def _resume_adapters(
-        self, lora: Lora, weights: dict[str, Tensor], state: Mapping[str, Any] | None
+        self, lora: LoraAdapters, weights: dict[str, Tensor], state: Mapping[str, Any] | None
     ) -> None:
         if state is None or not state.get("lora"):
             # Weights of another run, or without their trainer's state: new adapters on top of them.
@@ -115,7 +117,9 @@ class Weights:
             lora.load_base(self._ground)
         lora.load_adapters(state["lora"])
 
-    def _resume_averages(self, averages: Averages, state: Mapping[str, Any] | None) -> None:
+    def _resume_averages(
+        self, averages: ExponentialMovingAverage, state: Mapping[str, Any] | None
+    ) -> None:
         if state is None or not state.get("averages"):
             averages.restart()
             return

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xtts.errors import SotaqueError
-from xtts.memory import keep_few_shapes
-from xtts.threads import wait_asleep
+from xtts.memory import limit_onednn_cache
+from xtts.threads import set_omp_passive
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one verb; prints the sentence of a fault and returns its exit code."""
-    wait_asleep()
-    keep_few_shapes()
+    set_omp_passive()
+    limit_onednn_cache()
     arguments = _parser().parse_args(argv)
     verbs = {"speak": _speak, "doctor": _doctor, "monitor": _monitor, "explain": _explain}
     verb = verbs[arguments.verb]
@@ -94,9 +94,9 @@ def _monitor(arguments: argparse.Namespace) -> int:
 
 def _doctor(arguments: argparse.Namespace) -> int:
     from xtts.doctor import command
-    from xtts.doctor.looking import Place
+    from xtts.doctor.looking import ReadingPlace
 
-    place = Place(remembers=not arguments.no_cache, deep=arguments.deep)
+    place = ReadingPlace(remembers=not arguments.no_cache, deep=arguments.deep)
     return command.run(place, as_json=arguments.json, only_fixes=arguments.fix_hints)
 
 
@@ -137,10 +137,10 @@ def _speak(arguments: argparse.Namespace) -> int:
     # What is wrong with a text or a recording is told before anything is computed.
     for text, _ in lines:
         opened.model.tokenizer.split(text, arguments.language)
-    heard = voice.read(opened.model.config, reference)
-    speaker = voice.from_reference(opened.model, heard)
+    heard = voice.read_reference(opened.model.config, reference)
+    speaker = voice.voice_from_reference(opened.model, heard)
     for text, out in lines:
-        waveform = synthesis.speak(
+        waveform = synthesis.synthesize(
             opened.model, speaker, text, arguments.language, seed=arguments.seed
         )
         audio.write_wav(out, waveform)

@@ -11,7 +11,7 @@ from xtts import files, supply
 from xtts.atomic import sha256_of
 from xtts.config import ConfigError, ModelConfig
 from xtts.errors import SotaqueError
-from xtts.supply import Source
+from xtts.supply import ModelSource
 
 DEMO = Path(__file__).parent / "assets" / "demo"
 _PUBLISHED = "It is published with XTTS-v2"
@@ -36,18 +36,18 @@ class BundleError(SotaqueError):
     """A voice or base model that cannot be used; the sentence names file and reason."""
 
 
-def locate_base(name: str, source: Source | None = None, *, tos_agreed: bool = False) -> Path:
+def locate_base(name: str, source: ModelSource | None = None, *, tos_agreed: bool = False) -> Path:
     """The folder of BASE_MODEL, xtts_v2 brought into it. Raises BundleError saying what to do.
 
     source: where xtts_v2 lies and comes from; None = its default folder, and no download.
     tos_agreed: the user has set COQUI_TOS_AGREED=1; Coqui's published weights need it. For xtts_v2
-    raises the errors of `supply.provide` too.
+    raises the errors of `supply.provide_xtts_v2` too.
     """
     check_choice(name, tos_agreed=tos_agreed)
     if name == "demo":
         return DEMO
     if name == "xtts_v2":
-        return supply.provide(source or Source())
+        return supply.provide_xtts_v2(source or ModelSource())
     return Path(name).expanduser()
 
 
@@ -106,7 +106,7 @@ def base_of(
     known = provenance.get("base")
     base = known if isinstance(known, dict) else {}
     # The licence was agreed to when the checkpoint was trained from it.
-    found = folder or locate_base(str(base.get("name")), Source(xtts_v2), tos_agreed=True)
+    found = folder or locate_base(str(base.get("name")), ModelSource(xtts_v2), tos_agreed=True)
     weights = found / "model.pth"
     if not weights.is_file():
         raise BundleError(f"{weights} is missing; {checkpoint.name} was made from it. Use --base.")

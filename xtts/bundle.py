@@ -89,7 +89,7 @@ def open_voice(
     """Opens `demo`, a bundle's or base model's folder, or a checkpoint, verified.
 
     base: the folder of a checkpoint's base model, where the checkpoint's own word for it is no
-    longer right. precision: as `xtts.model.load`; low_memory: by `xtts.lean`.
+    longer right. precision: as `xtts.model.load_model`; low_memory: by `xtts.lean`.
 
     Raises BundleError, ConfigError or RunError.
     """
@@ -127,5 +127,5 @@ def _open_checkpoint(
 def _load(folder: Path, device: str, precision: str, low_memory: bool) -> "Model":
     from xtts import lean, model
 
-    loading = lean.load if low_memory else model.load
+    loading = lean.load_low_memory if low_memory else model.load_model
     return loading(folder, device, precision=precision)

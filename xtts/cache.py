@@ -64,7 +64,7 @@ class KeyValueCache:
         return F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
 
     def attend_next(self, layer: int, packed: Tensor) -> Tensor:
-        """As `xtts.step.NextCache` says."""
+        """As `xtts.step.DecodeCache` says."""
         entries = self._layers[layer]
         entries.narrow(3, self.length, 1).copy_(packed.narrow(1, 1, 2))
         keys, values = entries.narrow(3, 0, self.length + 1).unbind(1)
@@ -98,7 +98,7 @@ class SlotCaches:
         return mixed
 
     def attend_next(self, layer: int, packed: Tensor) -> Tensor:
-        """As `xtts.step.NextCache` says."""
+        """As `xtts.step.DecodeCache` says."""
         mixed = torch.zeros_like(packed[:, 0])
         for row, cache in enumerate(self.rows):
             if cache is not None:
@@ -140,7 +140,7 @@ class StaticCaches:
         return self.attend_next(layer, torch.stack((queries, keys, values), 1))
 
     def attend_next(self, layer: int, packed: Tensor) -> Tensor:
-        """As `xtts.step.NextCache` says."""
+        """As `xtts.step.DecodeCache` says."""
         entries = self.entries[layer]
         # [slots, 2, heads, head_width], each at its own place.
         entries[self._slots, :, :, self.lengths] = packed[:, 1:, :, 0].to(entries.dtype)

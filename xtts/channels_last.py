@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from xtts.empty import without_weights
 
 
-def lay_out(module: nn.Module) -> None:
+def to_channels_last(module: nn.Module) -> None:
     """Replaces every 1-D convolution inside `module`; it takes [batch, channels, 1, time] then."""
     for name, child in module.named_children():
         if isinstance(child, nn.Conv1d | nn.ConvTranspose1d):
             setattr(module, name, _two_dimensional(child))
         else:
-            lay_out(child)
+            to_channels_last(child)
 
 
 def widened(x: Tensor, dtype: torch.dtype) -> Tensor:

@@ -23,7 +23,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True)
-class Answer:
+class ProcessResult:
     """What a program said, without control characters: it may be shown on a terminal as it stands.
 
     code: its exit status, negative for a signal; None = it hung, or could not be started, and
@@ -51,19 +51,19 @@ def printable(text: str) -> str:
     return _CONTROL.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
 
 
-def ask(
+def run_with_timeout(
     command: Sequence[str], limit_seconds: float, environ: Mapping[str, str] | None = None
-) -> Answer:
+) -> ProcessResult:
     """Runs a program in a process group of its own; never raises, never waits past the limit.
 
     Ctrl-C ends the program too, and goes on up.
     """
     started = time.monotonic()
 
-    def answer(code: int | None, out: str = "", errors: str = "", fault: str = "") -> Answer:
+    def answer(code: int | None, out: str = "", errors: str = "", fault: str = "") -> ProcessResult:
         seconds = time.monotonic() - started
         kept = printable(out[:_KEPT_CHARACTERS]), printable(errors[-_KEPT_CHARACTERS:])
-        return Answer(code, *kept, seconds, fault)
+        return ProcessResult(code, *kept, seconds, fault)
 
     try:
         child = subprocess.Popen(

@@ -16,7 +16,7 @@ FIRST_CODES, GROWTH, MOST_CODES = 8, 1.5, 64
 WINDOW_SAMPLES = (16_384, 32_768, 49_152)
 
 
-def reach(shape: VocoderShape) -> int:
+def receptive_field(shape: VocoderShape) -> int:
     """How many input steps to the left and to the right a sample depends on, at the most."""
     samples = 3  # the last convolution, 7 wide
     rates = zip(reversed(shape.upsample_rates), reversed(shape.upsample_kernel_sizes), strict=True)
@@ -62,7 +62,7 @@ def chunk_codes() -> Iterator[float]:
 def first_steps(shape: VocoderShape) -> int:
     """How many steps the first chunk of a stream is made of: always the same, and narrower than
     any window."""
-    wanted = FIRST_CODES * shape.steps_per_code * STEPS_PER_FRAME + reach(shape)
+    wanted = FIRST_CODES * shape.steps_per_code * STEPS_PER_FRAME + receptive_field(shape)
     return next(
         steps for codes in itertools.count() if (steps := settled_steps(codes, shape)) >= wanted
     )

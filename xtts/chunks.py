@@ -1,8 +1,8 @@
 """The vocoder in pieces: latents in as the GPT makes them, finished samples out.
 
-A sample depends on the vocoder's input only so far to the left and right (`reach`), so a piece
-spoken with that much of its neighbours equals the same stretch of the whole, up to rounding. Used
-by streams, and by every long piece of text, whose memory stays that of one chunk.
+A sample depends on the vocoder's input only so far to the left and right (`receptive_field`), so a
+piece spoken with that much of its neighbours equals the same stretch of the whole, up to rounding.
+Used by streams, and by every long piece of text, whose memory stays that of one chunk.
 """
 
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ from xtts.chunk_sizes import (
     WINDOW_SAMPLES,
     chunk_codes,
     first_steps,
-    reach,
+    receptive_field,
     settled_steps,
     windows,
 )
 from xtts.sizes import VocoderShape
 from xtts.vocoder import Vocoder
 
-__all__ = ["ChunkedVocoder", "chunk_codes", "prepare", "reach", "settled_steps"]
+__all__ = ["ChunkedVocoder", "chunk_codes", "receptive_field", "settled_steps", "warm_up_widths"]
 
 # A vocoder at XTTS-v2's size takes 40 MB for a second; a piece this long is spoken at once.
 MOST_SAMPLES = 256_000
@@ -35,7 +35,7 @@ class ChunkedVocoder:
         self.vocoder = vocoder
         self.shape = shape
         self.speaker = speaker
-        self.reach = reach(shape)
+        self.reach = receptive_field(shape)
         self._widths = vocoder_widths(vocoder, shape)
         self._latents: list[Tensor] = []
         self._codes = 0
@@ -84,7 +84,7 @@ class ChunkedVocoder:
 
 
 @torch.inference_mode()
-def prepare(vocoder: Vocoder, shape: VocoderShape, speaker_width: int) -> None:
+def warm_up_widths(vocoder: Vocoder, shape: VocoderShape, speaker_width: int) -> None:
     """Has the code made for every width, and for a stream's first chunk, before the first word is
     spoken."""
     if not vocoder.laid_out:

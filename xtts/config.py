@@ -14,10 +14,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from xtts.errors import SotaqueError
 from xtts.sizes import (
-    Conditioning,
-    Decoding,
+    ConditioningParams,
     DVAEShape,
     GPTShape,
+    SamplingParams,
     SpeakerEncoderShape,
     TrainingAdvice,
     VocoderShape,
@@ -59,8 +59,8 @@ class ModelConfig:
     vocoder: VocoderShape
     speaker_encoder: SpeakerEncoderShape
     dvae: DVAEShape
-    decoding: Decoding
-    conditioning: Conditioning
+    decoding: SamplingParams
+    conditioning: ConditioningParams
     training: TrainingAdvice
     languages: tuple[str, ...]
     text_frontend: str
@@ -93,7 +93,7 @@ class ModelConfig:
             vocoder=own.vocoder,
             speaker_encoder=own.speaker_encoder,
             dvae=own.dvae or DVAEShape(num_codes=gpt.audio_ids - 2),
-            decoding=_picked(Decoding, config, folder),
+            decoding=_picked(SamplingParams, config, folder),
             conditioning=_conditioning(config),
             training=own.training,
             languages=tuple(config.get("languages") or ("en",)),
@@ -144,9 +144,9 @@ def _vocabulary_ids(path: Path) -> tuple[int, int, int]:
     return max(ids.values()) + 1, ids["[START]"], ids["[STOP]"]
 
 
-def _conditioning(config: dict[str, Any]) -> Conditioning:
-    defaults = Conditioning()
-    return Conditioning(
+def _conditioning(config: dict[str, Any]) -> ConditioningParams:
+    defaults = ConditioningParams()
+    return ConditioningParams(
         total_seconds=float(config.get("gpt_cond_len") or defaults.total_seconds),
         chunk_seconds=float(config.get("gpt_cond_chunk_len") or defaults.chunk_seconds),
         speaker_seconds=float(config.get("max_ref_len") or defaults.speaker_seconds),

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from xtts.decoding import DecodingError
 from xtts.model import Model
-from xtts.slots import NoFreeSlotError, Slots
-from xtts.speech import Ask, Speech
+from xtts.slots import DecodingSlots, NoFreeSlotError
+from xtts.speech import SynthesisParams, SynthesisRequest
 from xtts.voice import Voice
 
 
 @dataclass(frozen=True)
-class Said:
+class StepOutput:
     """What a step brought for one speech: chunks of sound; done with the last of them, or `error`
     in their place. paused: a piece has ended, others wait for `go_on`; cut_pieces: how many so far
     ran to the code limit without a stop code."""
@@ -33,13 +33,13 @@ class Said:
     cut_pieces: int = 0
 
 
-class Crowd:
+class ContinuousBatcher:
     """The speeches of one model, at most `count` at once."""
 
     def __init__(self, model: Model, count: int) -> None:
         self.model = model
-        self._slots = Slots(model.gpt, count)
-        self._speeches: dict[str, Speech] = {}
+        self._slots = DecodingSlots(model.gpt, count)
+        self._speeches: dict[str, SynthesisRequest] = {}
 
     @property
     def busy(self) -> bool:
@@ -56,7 +56,7 @@ class Crowd:
         """How many more may speak now."""
         return self._slots.free
 
-    def enter(self, name: str, voice: Voice, ask: Ask) -> None:
+    def enter(self, name: str, voice: Voice, ask: SynthesisParams) -> None:
         """Begins a speech; its first sound comes with the steps.
 
         Raises NoFreeSlotError, TextError, and DecodingError for a first code that is no number.
@@ -64,7 +64,7 @@ class Crowd:
         if not self.free:
             count = len(self._slots.utterances)
             raise NoFreeSlotError(f"All {count} slots speak. Try again later.")
-        speech = Speech(self.model, voice, ask)
+        speech = SynthesisRequest(self.model, voice, ask)
         speech.enter(self._slots)
         self._speeches[name] = speech
 
@@ -90,22 +90,22 @@ class Crowd:
             speech.leave(self._slots)
         return speech is not None
 
-    def step(self) -> list[Said]:
+    def step(self) -> list[StepOutput]:
         """One more code for everybody, and what is settled by it."""
         self._slots.step()
         speaking = [name for name, speech in self._speeches.items() if not speech.paused]
         return [self._took(name) for name in speaking]
 
-    def _took(self, name: str) -> Said:
+    def _took(self, name: str) -> StepOutput:
         speech = self._speeches[name]
         try:
             chunks = tuple(speech.take(self._slots))
         except DecodingError as error:
             self.leave(name)
-            return Said(name, done=True, codes=speech.codes, error=error)
+            return StepOutput(name, done=True, codes=speech.codes, error=error)
         if speech.done:
             del self._speeches[name]
-        return Said(
+        return StepOutput(
             name, chunks, speech.done, speech.codes, paused=speech.paused,
             cut_pieces=speech.cut_pieces,
         )  # fmt: skip

@@ -16,8 +16,8 @@ from xtts.cache import KeyValueCache
 from xtts.conditioning import NUM_LATENTS
 from xtts.faults import NotFinite
 from xtts.gpt import GPT
-from xtts.sizes import PLACEHOLDER_ID, Decoding
-from xtts.step import Step
+from xtts.sizes import PLACEHOLDER_ID, SamplingParams
+from xtts.step import DecodeStep
 
 
 class DecodingError(NotFinite):
@@ -25,7 +25,7 @@ class DecodingError(NotFinite):
 
 
 @dataclass(frozen=True)
-class Decoded:
+class DecodingResult:
     """codes [n] without STOP; latents [n + 1, width] (the last one decided to stop), or [n, width]
     when the model was cut off at its most codes."""
 
@@ -34,7 +34,7 @@ class Decoded:
     stopped: bool
 
 
-class Utterance:
+class DecodingState:
     """One sentence while it is being decoded: what was said, what comes next.
 
     Looks at nothing but its own row, so that it makes no difference who decodes beside it.
@@ -43,7 +43,7 @@ class Utterance:
     def __init__(
         self,
         gpt: GPT,
-        decoding: Decoding,
+        decoding: SamplingParams,
         generator: torch.Generator,
         max_codes: int | None = None,
     ) -> None:
@@ -76,20 +76,20 @@ class Utterance:
         Raises DecodingError when the logits are not finite.
         """
         self.latents.append(latent)
-        self.code = choose(logits, self.seen, self.decoding, self.generator)
+        self.code = sample(logits, self.seen, self.decoding, self.generator)
         self.stopped = int(self.code) == self.stop_code
         if not self.stopped:
             self.codes.append(self.code)
             self.seen[self.code] = True
 
-    def decoded(self) -> Decoded:
+    def decoded(self) -> DecodingResult:
         """Everything said so far."""
         codes = torch.cat(self.codes) if self.codes else self.code[:0]
-        return Decoded(codes, torch.stack(self.latents), self.stopped)
+        return DecodingResult(codes, torch.stack(self.latents), self.stopped)
 
 
 @torch.inference_mode()
-def begin(gpt: GPT, latents: Tensor, text: Tensor, utterance: Utterance) -> KeyValueCache:
+def prefill(gpt: GPT, latents: Tensor, text: Tensor, utterance: DecodingState) -> KeyValueCache:
     """Reads text ids `[n]` behind conditioning latents `[1, 32, width]` and takes the first code;
     returns the cache, with room for all codes to come."""
     capacity = NUM_LATENTS + len(text) + 2 + utterance.limit + 1
@@ -101,14 +101,14 @@ def begin(gpt: GPT, latents: Tensor, text: Tensor, utterance: Utterance) -> KeyV
 
 
 @torch.inference_mode()
-def codes_one_by_one(
-    gpt: GPT, latents: Tensor, text: Tensor, utterance: Utterance
-) -> Iterator[Utterance]:
+def iterate_codes(
+    gpt: GPT, latents: Tensor, text: Tensor, utterance: DecodingState
+) -> Iterator[DecodingState]:
     """Yields `utterance` after each of its steps, until it is done."""
-    cache = begin(gpt, latents, text, utterance)
+    cache = prefill(gpt, latents, text, utterance)
     yield utterance
-    graphed, place = graphs.of(gpt), torch.zeros_like(utterance.code)
-    step = Step(gpt)
+    graphed, place = graphs.graphed_step(gpt), torch.zeros_like(utterance.code)
+    step = DecodeStep(gpt)
     if graphed is not None:
         graphed.enter(0, cache)
     while not utterance.done:
@@ -125,37 +125,39 @@ def decode(
     gpt: GPT,
     latents: Tensor,
     text: Tensor,
-    decoding: Decoding,
+    decoding: SamplingParams,
     generator: torch.Generator,
     *,
     max_codes: int | None = None,
-) -> Decoded:
+) -> DecodingResult:
     """Codes for text ids `[n]`, spoken with conditioning latents `[1, 32, width]`.
 
     Raises DecodingError when the logits are not finite: drawing from them would be a device-side
     assert on a GPU, which kills the context.
     """
-    utterance = Utterance(gpt, decoding, generator, max_codes)
-    for _ in codes_one_by_one(gpt, latents, text, utterance):
+    utterance = DecodingState(gpt, decoding, generator, max_codes)
+    for _ in iterate_codes(gpt, latents, text, utterance):
         pass
     return utterance.decoded()
 
 
-def choose(logits: Tensor, seen: Tensor, decoding: Decoding, generator: torch.Generator) -> Tensor:
+def sample(
+    logits: Tensor, seen: Tensor, decoding: SamplingParams, generator: torch.Generator
+) -> Tensor:
     """The next code `[1]` from logits `[audio_ids]`; `seen` [audio_ids] marks what was said."""
     if not bool(torch.isfinite(logits).all()):
         raise DecodingError(
             "The model's output is not a number (NaN or infinite): its weights are damaged, or "
             "this device computes wrongly. Try an earlier epoch, or DEVICE=cpu."
         )
-    logits = penalised(logits.float(), seen, decoding.repetition_penalty)
+    logits = repetition_penalty(logits.float(), seen, decoding.repetition_penalty)
     if decoding.greedy:
         return logits.argmax(-1, keepdim=True)
-    chances = torch.softmax(filtered(logits, decoding), dim=-1)
+    chances = torch.softmax(top_k_top_p(logits, decoding), dim=-1)
     return torch.multinomial(chances, 1, generator=generator)
 
 
-def penalised(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
+def repetition_penalty(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
     """CTRL's repetition penalty (https://arxiv.org/abs/1909.05858): said codes get less likely."""
     if penalty == 1.0:
         return logits
@@ -163,7 +165,7 @@ def penalised(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
     return torch.where(seen, lowered, logits)
 
 
-def filtered(logits: Tensor, decoding: Decoding) -> Tensor:
+def top_k_top_p(logits: Tensor, decoding: SamplingParams) -> Tensor:
     """Temperature, then the top-k, then the smallest set that holds `top_p` of the chances."""
     logits = logits / max(decoding.temperature, 1e-5)
     if 0 < decoding.top_k < logits.shape[-1]:

@@ -18,8 +18,16 @@ from typing import Any, BinaryIO
 
 from xtts.atomic import DiskFull, WriteError, Written, crash_point, require_space, sync_folder
 from xtts.errors import SotaqueError
-from xtts.pace import Pace, Patience
-from xtts.replies import Act, RedirectRefused, Redirects, Reply, Step, decide, of_fault
+from xtts.pace import ProgressReport, RetryPolicy
+from xtts.replies import (
+    HttpReply,
+    RedirectRefused,
+    Redirects,
+    TransferAction,
+    TransferStep,
+    decide,
+    of_fault,
+)
 
 log = logging.getLogger(__name__)
 
@@ -42,13 +50,13 @@ def part_of(target: Path) -> Path:
     return target.with_name(f"{target.name}.part")
 
 
-def fetch(url: str, target: Path, expected: Written, patience: Patience | None = None) -> None:
+def fetch(url: str, target: Path, expected: Written, patience: RetryPolicy | None = None) -> None:
     """Downloads `url` to `target`, going on behind `NAME.part` where there is one.
 
     Raises DownloadError, DiskFull, WriteError, and Interrupted for Ctrl-C; the part stays in every
     case but that of wrong content.
     """
-    transfer = _Transfer(url, target, expected, patience or Patience())
+    transfer = _Transfer(url, target, expected, patience or RetryPolicy())
     try:
         with _writing(target, expected.bytes):
             transfer.run()
@@ -59,7 +67,7 @@ def fetch(url: str, target: Path, expected: Written, patience: Patience | None =
 class _Transfer:
     """The state of one download: the part, how much of it is there, and its hash so far."""
 
-    def __init__(self, url: str, target: Path, expected: Written, patience: Patience) -> None:
+    def __init__(self, url: str, target: Path, expected: Written, patience: RetryPolicy) -> None:
         self.url = url
         self.target = target
         self.part = part_of(target)
@@ -73,7 +81,7 @@ class _Transfer:
         # Whether all of it came in one answer: if it is wrong then, a second time would be in vain.
         self.in_one_piece = False
         self.misfitted = False
-        self.progress = Pace(target.name, expected.bytes, patience.told_every_seconds)
+        self.progress = ProgressReport(target.name, expected.bytes, patience.told_every_seconds)
 
     def run(self) -> None:
         require_space(self.target.parent, self.expected.bytes - _size(self.part), self.target.name)
@@ -83,11 +91,11 @@ class _Transfer:
             self.farthest = self.received
             for _ in range(self.patience.tries):
                 step = self._attempt(file)
-                if step.act is Act.DONE:
+                if step.act is TransferAction.DONE:
                     break
                 fruitless = 0 if self.received > self.farthest else fruitless + 1
                 self.farthest = max(self.farthest, self.received)
-                if step.act is Act.REFUSE or fruitless >= self.patience.fruitless:
+                if step.act is TransferAction.REFUSE or fruitless >= self.patience.fruitless:
                     raise self._failed(step, fruitless)
                 seconds = self.patience.seconds_before(fruitless, step.wait_seconds)
                 log.info("%s: %s; trying again in %.0f s.", self.target.name, step.reason, seconds)
@@ -116,20 +124,20 @@ class _Transfer:
         self.received = _size(self.part)
         log.info("%s: going on behind %s.", self.target.name, _megabytes(self.received))
 
-    def _attempt(self, file: BinaryIO) -> Step:
+    def _attempt(self, file: BinaryIO) -> TransferStep:
         """One request, and what came of it."""
         if self.received == self.expected.bytes:
             return self._judged(file)
         try:
             with self._ask() as response:
-                reply = Reply.of(response.status, response.headers)
+                reply = HttpReply.of(response.status, response.headers)
                 step = decide(reply, self.received, self.expected.bytes)
-                if step.act is Act.DISCARD:
+                if step.act is TransferAction.DISCARD:
                     self._drop(file)
-                    return Step(Act.RETRY, step.reason)
-                if step.act not in (Act.APPEND, Act.REPLACE):
+                    return TransferStep(TransferAction.RETRY, step.reason)
+                if step.act not in (TransferAction.APPEND, TransferAction.REPLACE):
                     return step
-                if step.act is Act.REPLACE:
+                if step.act is TransferAction.REPLACE:
                     self._drop(file)
                 self.in_one_piece = self.received == 0
                 self._note(reply.etag)
@@ -137,7 +145,9 @@ class _Transfer:
         except (OSError, http.client.HTTPException, RedirectRefused, ValueError) as error:
             return of_fault(error)
         if self.received < self.expected.bytes:
-            return Step(Act.RETRY, f"the connection ended behind {_megabytes(self.received)}")
+            return TransferStep(
+                TransferAction.RETRY, f"the connection ended behind {_megabytes(self.received)}"
+            )
         return self._judged(file)
 
     def _ask(self) -> Any:
@@ -164,19 +174,23 @@ class _Transfer:
             crash_point("downloading", self.target)
             self.progress.tell(self.received)
 
-    def _judged(self, file: BinaryIO) -> Step:
+    def _judged(self, file: BinaryIO) -> TransferStep:
         """Whether what has come is the published file; if not, nothing of it is kept."""
         found, size, fresh = self.hash.hexdigest(), self.received, self.in_one_piece
         if (size, found) == (self.expected.bytes, self.expected.sha256):
-            return Step(Act.DONE)
+            return TransferStep(TransferAction.DONE)
         self._drop(file)
         if not fresh and not self.misfitted:
             self.misfitted, self.farthest = True, 0
-            return Step(Act.RETRY, "what came in several tries does not fit together")
+            return TransferStep(
+                TransferAction.RETRY, "what came in several tries does not fit together"
+            )
         if size > self.expected.bytes:
-            return Step(Act.REFUSE, f"it sends more than the {self.expected.bytes:,} bytes of it")
-        return Step(
-            Act.REFUSE,
+            return TransferStep(
+                TransferAction.REFUSE, f"it sends more than the {self.expected.bytes:,} bytes of it"
+            )
+        return TransferStep(
+            TransferAction.REFUSE,
             f"it sends another file: the SHA-256 is {found[:12]}…, of the published one "
             f"{self.expected.sha256[:12]}…",
         )
@@ -203,11 +217,11 @@ class _Transfer:
         self.etag_file.unlink(missing_ok=True)
         log.info("%s: %s, SHA-256 as published.", self.target.name, _megabytes(self.received))
 
-    def _failed(self, step: Step, tries: int) -> DownloadError:
+    def _failed(self, step: TransferStep, tries: int) -> DownloadError:
         if not _size(self.part):
             self.part.unlink(missing_ok=True)
             self.etag_file.unlink(missing_ok=True)
-        often = f" ({tries} tries)" if tries > 1 and step.act is not Act.REFUSE else ""
+        often = f" ({tries} tries)" if tries > 1 and step.act is not TransferAction.REFUSE else ""
         return DownloadError(
             f"{self.target.name} could not be downloaded from {self.url}: {step.reason}{often}. "
             f"{self.kept()}"

@@ -16,11 +16,11 @@ from typing import Any, Protocol
 import torch
 
 from xtts import faults, stage
-from xtts.crowd import Crowd, Said
+from xtts.crowd import ContinuousBatcher, StepOutput
 from xtts.errors import SotaqueError
 from xtts.frames import packed
-from xtts.speech import Ask
-from xtts.stage import Computing, Standing, Wanted
+from xtts.speech import SynthesisParams
+from xtts.stage import ComputeConfig, LoadedVoice, VoiceSpec
 from xtts.text_worker import TextWorker
 from xtts.voice import Voice
 from xtts.worker_faults import answer_of
@@ -29,7 +29,7 @@ _KEPT_VOICES = 64
 
 
 @dataclass
-class Pending:
+class PendingTask:
     """Something another thread is doing: what it is for, and what comes of it then."""
 
     message: Mapping[str, Any]
@@ -45,12 +45,12 @@ class Reads(Protocol):
     def read(self, folder: Path, text: str, language: str) -> list[list[int]]: ...
 
 
-class Ensemble:
+class SpeechServer:
     """The voices that stand, and everybody who speaks with one of them."""
 
     def __init__(
         self,
-        where: Computing,
+        where: ComputeConfig,
         slots: int,
         threads: int | None = None,
         texts: Reads | None = None,
@@ -60,11 +60,11 @@ class Ensemble:
         self.device = where.device
         self._where = where
         self._slots = slots
-        self._standing: dict[str, Standing] = {}
-        self._crowds: dict[str, Crowd] = {}
+        self._standing: dict[str, LoadedVoice] = {}
+        self._crowds: dict[str, ContinuousBatcher] = {}
         self._closing: set[str] = set()
         self._voices: OrderedDict[tuple[str, str], Voice] = OrderedDict()
-        self._pending: list[Pending] = []
+        self._pending: list[PendingTask] = []
         # When each began, later by all that it has paused: `seconds` is time spent speaking.
         self._began: dict[str, float] = {}
         self._paused: dict[str, float] = {}
@@ -104,18 +104,18 @@ class Ensemble:
             self._close({"key": key})
 
     def _open(self, message: Mapping[str, Any]) -> Iterator[bytes]:
-        wanted = Wanted(**message["voice"])
+        wanted = VoiceSpec(**message["voice"])
         others = dict(self._standing)
         future = self._other.submit(self._stand, wanted, others)
-        self._pending.append(Pending(message, future, self._opened))
+        self._pending.append(PendingTask(message, future, self._opened))
         yield from ()
 
-    def _stand(self, wanted: Wanted, others: dict[str, Standing]) -> Standing:
-        found: Standing = stage.stand(wanted, self._where, others)
+    def _stand(self, wanted: VoiceSpec, others: dict[str, LoadedVoice]) -> LoadedVoice:
+        found: LoadedVoice = stage.load_voice(wanted, self._where, others)
         self._reading.submit(self._texts.open, found.folder).result()
         return found
 
-    def _opened(self, message: Mapping[str, Any], found: Standing) -> Iterator[bytes]:
+    def _opened(self, message: Mapping[str, Any], found: LoadedVoice) -> Iterator[bytes]:
         key = message["key"]
         self._standing[key] = found
         self._crowds[key] = found.crowd(self._slots)
@@ -133,13 +133,13 @@ class Ensemble:
             self._standing.pop(key, None)
             for known in [known for known in self._voices if known[0] == key]:
                 del self._voices[known]
-            faults.clear(self.device)
+            faults.free_after_fault(self.device)
         return iter(())
 
     def _speak(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         ask, folder = message["ask"], self._standing[message["key"]].folder
         future = self._reading.submit(self._texts.read, folder, ask["text"], ask["language"])
-        self._pending.append(Pending(message, future, self._read))
+        self._pending.append(PendingTask(message, future, self._read))
         yield from ()
 
     def _read(self, message: Mapping[str, Any], pieces: list[list[int]]) -> Iterator[bytes]:
@@ -158,7 +158,7 @@ class Ensemble:
     def _listen(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         standing, path = self._standing[message["key"]], Path(message["recording"])
         future = self._other.submit(standing.voice_of, path, self._where.latents_folder)
-        self._pending.append(Pending(message, future, self._heard))
+        self._pending.append(PendingTask(message, future, self._heard))
         yield from ()
 
     def _forget_voice(self, message: Mapping[str, Any]) -> Iterator[bytes]:
@@ -202,7 +202,7 @@ class Ensemble:
             yield _failed(name, "no_reference", reason)
             return
         try:
-            self._crowds[message["key"]].enter(name, voice, Ask(**message["ask"]))
+            self._crowds[message["key"]].enter(name, voice, SynthesisParams(**message["ask"]))
         except SotaqueError as error:
             yield from self._refused(name, error)
         else:
@@ -215,7 +215,7 @@ class Ensemble:
             raise error
         yield _failed(name, told["reason_code"], told["reason"])
 
-    def _told(self, said: Said) -> Iterator[bytes]:
+    def _told(self, said: StepOutput) -> Iterator[bytes]:
         for chunk in said.chunks:
             yield packed({"say": "sound", "id": said.name}, pcm16(chunk))
         if said.paused:
@@ -243,7 +243,7 @@ class Ensemble:
         for one in done:
             yield from self._settled(one)
 
-    def _settled(self, one: Pending) -> Iterator[bytes]:
+    def _settled(self, one: PendingTask) -> Iterator[bytes]:
         name, key = one.message.get("id", ""), one.message["key"]
         try:
             found = one.future.result()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from xtts.errors import SotaqueError
 from xtts.probe import probe
-from xtts.verdicts import Gpu
+from xtts.verdicts import GpuHealth
 
 # The second name of each figure is cgroup v1's, which still runs on older hosts.
 CGROUP = Path("/sys/fs/cgroup")
@@ -34,7 +34,7 @@ class Environment:
     cpu_has_bf16: bool
     memory_bytes: int
     in_container: bool
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[GpuHealth, ...] = ()
     gpu_hint: str = ""
 
 
@@ -46,12 +46,12 @@ class Choice:
     reason: str
 
 
-def look(*, use_cache: bool = True) -> Environment:
+def look_at_machine(*, use_cache: bool = True) -> Environment:
     """Looks at the machine. With an NVIDIA device, asks the probe in a child process, unless it
     was asked before and that still holds. use_cache: False asks anew."""
     in_container = _in_container()
     devices = any(Path("/dev").glob("nvidia[0-9]*"))
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[GpuHealth, ...] = ()
     if devices:
         gpus = probe(use_cache=use_cache)
     return Environment(
@@ -77,7 +77,7 @@ def gpu_hint(driver: bool, devices: bool, in_container: bool) -> str:
 
 
 def choose_device(
-    machine: Environment, wish: str, good: Callable[[Gpu], bool] = Gpu.trains
+    machine: Environment, wish: str, good: Callable[[GpuHealth], bool] = GpuHealth.trains
 ) -> Choice:
     """DEVICE: auto takes the first GPU that is `good` for what is to be done, else the CPU.
 
@@ -143,7 +143,7 @@ def uses_cudnn(machine: Environment, device: str) -> Choice:
     return Choice("on", "")
 
 
-def gpu_at(machine: Environment, device: str) -> Gpu | None:
+def gpu_at(machine: Environment, device: str) -> GpuHealth | None:
     """The GPU that "cuda" or "cuda:N" names; None for the CPU, or where there is none."""
     if not device.startswith("cuda"):
         return None
@@ -151,14 +151,14 @@ def gpu_at(machine: Environment, device: str) -> Gpu | None:
     return next((gpu for gpu in machine.gpus if gpu.index == index), None)
 
 
-def passed(gpu: Gpu) -> str:
+def passed(gpu: GpuHealth) -> str:
     """Why a GPU is used: it passed the check, or as much of it as is needed."""
     if gpu.verdict:
         return f"{gpu.name} passed what is needed of it, not all: {gpu.verdict}"
     return f"{gpu.name} passed the check"
 
 
-def distrusted(gpu: Gpu) -> str:
+def distrusted(gpu: GpuHealth) -> str:
     """Why a GPU is not used."""
     return f"{gpu.name} is not to be trusted: {gpu.verdict}"
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from xtts.sizes import FADE_SECONDS, VOCODER_RATE
 
 
-def faded(waveform: Tensor) -> Tensor:
+def fade_edges(waveform: Tensor) -> Tensor:
     """The waveform `[samples]` with its first and last 5 ms faded."""
     length = min(int(FADE_SECONDS * VOCODER_RATE), len(waveform) // 2)
     ramp = _ramp(length)
@@ -20,17 +20,18 @@ def faded(waveform: Tensor) -> Tensor:
     return found
 
 
-def faded_stream(chunks: Iterator[Tensor]) -> Iterator[Tensor]:
-    """As `faded`, of a waveform that comes in chunks."""
-    fade = Fade()
+def fade_stream_edges(chunks: Iterator[Tensor]) -> Iterator[Tensor]:
+    """As `fade_edges`, of a waveform that comes in chunks."""
+    fade = StreamFade()
     for chunk in chunks:
         if len(said := fade.push(chunk)):
             yield said
     yield fade.end()
 
 
-class Fade:
-    """As `faded_stream`, of chunks that are pushed: the last 5 ms are held back until the end."""
+class StreamFade:
+    """As `fade_stream_edges`, of chunks that are pushed: the last 5 ms are held back until the
+    end."""
 
     def __init__(self) -> None:
         self._length = int(FADE_SECONDS * VOCODER_RATE)
@@ -52,7 +53,7 @@ class Fade:
     def end(self) -> Tensor:
         """The held end of the piece, faded out."""
         if not self._begun:
-            return faded(self._held)
+            return fade_edges(self._held)
         self._held[-self._length :] *= _ramp(self._length).flip(0)
         return self._held
 

@@ -87,7 +87,7 @@ class GpuLost(SotaqueError):
 
 
 @dataclass(frozen=True)
-class Fault:
+class DeviceFault:
     """What an error is. part: an operation's name where a library failed, else "memory", "driver",
     "kernels", "context", "busy"; code: CUDA's number; words: the error's first line."""
 
@@ -107,7 +107,7 @@ class Fault:
         return self.outcome is Outcome.TRANSIENT
 
 
-def classify(error: BaseException, free_bytes: int | None = None) -> Fault | None:
+def classify(error: BaseException, free_bytes: int | None = None) -> DeviceFault | None:
     """What `error`, or what it was raised from, says of a device; None for any other error."""
     seen: BaseException | None = error
     while seen is not None:
@@ -121,7 +121,7 @@ def classify(error: BaseException, free_bytes: int | None = None) -> Fault | Non
 
 def fault(
     kind: str, text: str, code: int | None = None, free_bytes: int | None = None
-) -> Fault | None:
+) -> DeviceFault | None:
     """The same from plain values, as they come out of another process.
 
     kind: the exception's class; code: `AcceleratorError.error_code`; free_bytes: of the GPU's
@@ -132,16 +132,16 @@ def fault(
     if code is None:
         code = next((number for line, number in _CODE_OF_TEXT.items() if line in lower), None)
     if code is not None and (found := _of_code(code)):
-        return Fault(*found, code, words)
+        return DeviceFault(*found, code, words)
     if kind == "MemoryError":
-        return Fault(Outcome.TRANSIENT, "memory of the machine", None, words)
+        return DeviceFault(Outcome.TRANSIENT, "memory of the machine", None, words)
     if kind == "OutOfMemoryError":
-        return Fault(Outcome.TRANSIENT, "memory", None, words)
+        return DeviceFault(Outcome.TRANSIENT, "memory", None, words)
     for pattern, outcome, part in _TEXTS:
         if re.search(pattern, lower):
-            return Fault(_settled(outcome, free_bytes), part, None, words)
+            return DeviceFault(_settled(outcome, free_bytes), part, None, words)
     if kind == "AcceleratorError" or "cuda error" in lower:  # "invalid argument" and its like
-        return Fault(Outcome.BUILD, "kernels", code, words)
+        return DeviceFault(Outcome.BUILD, "kernels", code, words)
     return None
 
 
@@ -160,7 +160,7 @@ def poisoned(device: str) -> str:
     return ""
 
 
-def clear(device: str) -> None:
+def free_after_fault(device: str) -> None:
     """Gives back what may be given back. Not inside an `except`: the error holds the frames that
     hold the tensors (pytorch #18853)."""
     gc.collect()
@@ -185,7 +185,7 @@ def free_bytes(device: str) -> int | None:
         return None
 
 
-def leave(code: int) -> None:
+def exit_after_fault(code: int) -> None:
     """Ends this process. With a dead CUDA context, without its destructors: one more error while
     unwinding would end it by SIGABRT (pytorch PR 177780), and 70 would be lost."""
     if code == GpuLost.exit_code and "torch" in sys.modules:

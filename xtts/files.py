@@ -58,7 +58,7 @@ class FilesError(SotaqueError):
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenFile:
     """A file that was hashed once, and how to know that it is still that one."""
 
     sha256: str
@@ -67,7 +67,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Look:
+class XttsV2Files:
     """What a folder holds of the published files; what it holds is the published file."""
 
     whole: tuple[str, ...]
@@ -79,13 +79,13 @@ class Look:
         return not set(self.missing) - WELCOME
 
 
-def look(folder: Path) -> Look:
+def look_at_files(folder: Path) -> XttsV2Files:
     """Compares what is there with what is published, by size and SHA-256.
 
     A file is hashed once; `verified.json` remembers it by its size and time. Raises FilesError
     when one is another than the published one.
     """
-    known, seen = _read_manifest(folder), dict[str, Seen]()
+    known, seen = _read_manifest(folder), dict[str, SeenFile]()
     missing, wrong = [], []
     for name, expected in XTTS_V2.items():
         try:
@@ -108,10 +108,10 @@ def look(folder: Path) -> Look:
             "delete them and they are downloaded. For a model of your own set BASE_MODEL to its "
             "folder."
         )
-    return Look(tuple(seen), tuple(missing))
+    return XttsV2Files(tuple(seen), tuple(missing))
 
 
-def fault_of(path: Path, expected: Written, found: Seen) -> str | None:
+def fault_of(path: Path, expected: Written, found: SeenFile) -> str | None:
     """None for the published file, else the sentence that says what it is instead."""
     if found.bytes != expected.bytes:
         return f"{path} has {found.bytes:,} bytes, the published one {expected.bytes:,}."
@@ -132,26 +132,26 @@ def by_hand(folder: Path, names: Sequence[str]) -> str:
     )
 
 
-def _seen(path: Path, expected: Written, known: Seen | None) -> Seen:
+def _seen(path: Path, expected: Written, known: SeenFile | None) -> SeenFile:
     """Hashes a file of the right size, unless that was done before. Raises OSError."""
     there = path.stat()
     if known and (known.bytes, known.mtime_ns) == (there.st_size, there.st_mtime_ns):
         return known
     if there.st_size != expected.bytes:
-        return Seen("", there.st_size, there.st_mtime_ns)
+        return SeenFile("", there.st_size, there.st_mtime_ns)
     if there.st_size > _WORTH_A_LINE:
         log.info("Verifying %s (%d MB) ...", path, there.st_size / 1e6)
-    return Seen(sha256_of(path), there.st_size, there.st_mtime_ns)
+    return SeenFile(sha256_of(path), there.st_size, there.st_mtime_ns)
 
 
-def _read_manifest(folder: Path) -> dict[str, Seen]:
+def _read_manifest(folder: Path) -> dict[str, SeenFile]:
     try:
-        return TypeAdapter(dict[str, Seen]).validate_json((folder / _MANIFEST).read_bytes())
+        return TypeAdapter(dict[str, SeenFile]).validate_json((folder / _MANIFEST).read_bytes())
     except (OSError, ValidationError):
         return {}
 
 
-def _write_manifest(folder: Path, seen: Mapping[str, Seen]) -> None:
+def _write_manifest(folder: Path, seen: Mapping[str, SeenFile]) -> None:
     # A folder that cannot be written is hashed again at the next start, and that is all.
     with contextlib.suppress(WriteError):
         write_json(folder / _MANIFEST, {name: asdict(one) for name, one in seen.items()})

@@ -15,8 +15,8 @@ from torch.utils.checkpoint import checkpoint
 
 from xtts.cache import Cache
 from xtts.conditioning import ConditioningEncoder, PerceiverResampler, conditioning_latents
-from xtts.hearing import packed_latents
-from xtts.rows import Rows
+from xtts.hearing import packed_conditioning_latents
+from xtts.rows import PackedBatch
 from xtts.sizes import GPTShape
 from xtts.transformer import Transformer, initialise
 
@@ -71,7 +71,7 @@ class GPT(nn.Module):
 
     # Training
 
-    def hidden(self, rows: Rows) -> Tensor:
+    def hidden(self, rows: PackedBatch) -> Tensor:
         """The training forward: `[rows * length, width]`, normed, of every slot of the grid."""
         latents = self._heard(rows)
         text = self.text_embedding(rows.text) + self.text_pos_embedding(rows.text_positions)
@@ -84,7 +84,7 @@ class GPT(nn.Module):
         seen = self.gpt(grid.view(rows.rows, rows.length, -1), rows.segments)
         return self.final_norm(seen).flatten(0, 1)
 
-    def losses(self, rows: Rows) -> Losses:
+    def losses(self, rows: PackedBatch) -> Losses:
         """Cross-entropy of text and audio, each the mean over its targets in the batch; 0 where it
         has none."""
         hidden = self.hidden(rows)
@@ -95,12 +95,12 @@ class GPT(nn.Module):
             len(rows.audio_targets),
         )
 
-    def _heard(self, rows: Rows) -> Tensor:
+    def _heard(self, rows: PackedBatch) -> Tensor:
         """Latents `[clips, 32, width]` of the conditioning."""
         if rows.frames is None:
             return self.conditioning_latents(rows.conditioning, rows.conditioning_lengths)
         frames = rows.conditioning.transpose(1, 2).flatten(0, 1)
-        return packed_latents(
+        return packed_conditioning_latents(
             self.conditioning_encoder, self.conditioning_perceiver,
             frames.index_select(0, rows.frames.slots), rows.frames,
         )  # fmt: skip

@@ -6,7 +6,7 @@ from xtts import nvidia_smi
 from xtts.nvml import GpuState, Nvml, NvmlError
 
 
-class GpuMeter:
+class GpuUsageReader:
     """source: NVML, nvidia-smi, or "" when there is nothing to read, and then `fault` says why.
 
     library: what stands in for NVML in tests; path: as $PATH, where nvidia-smi is looked for.

@@ -17,7 +17,7 @@ from torch import Tensor
 from xtts.cache import KeyValueCache, StaticCaches
 from xtts.conditioning import NUM_LATENTS
 from xtts.gpt import GPT
-from xtts.step import Step
+from xtts.step import DecodeStep
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ Compute = Callable[[], tuple[Tensor, Tensor]]
 Capture = Callable[[Compute], tuple[tuple[Tensor, Tensor], Callable[[], object]]]
 
 
-class GraphedSteps:
+class CudaGraphStep:
     """The steps of `slots` rows; used by one thread. reason: why there are no graphs, if so."""
 
     @torch.inference_mode()
@@ -39,7 +39,7 @@ class GraphedSteps:
         most = NUM_LATENTS + shape.text_positions + shape.audio_positions + 4
         self.caches = StaticCaches.empty(gpt.gpt.new_cache(slots, most))
         self.reason = ""
-        self._step = Step(gpt)
+        self._step = DecodeStep(gpt)
         self._capture = capture
         self._codes = torch.zeros(slots, dtype=torch.long, device=gpt.mel_head.weight.device)
         self._positions = torch.zeros_like(self._codes)
@@ -57,7 +57,7 @@ class GraphedSteps:
 
     @torch.inference_mode()
     def __call__(self, codes: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """As `xtts.step.Step`; what it returns is overwritten by the next call."""
+        """As `xtts.step.DecodeStep`; what it returns is overwritten by the next call."""
         self._codes.copy_(codes)
         self._positions.copy_(positions)
         # Of several, none may be another for who else is there: all attend to all.
@@ -101,14 +101,14 @@ def cuda_graph(compute: Compute) -> tuple[tuple[Tensor, Tensor], Callable[[], ob
     return found, graph.replay
 
 
-_kept: WeakKeyDictionary[GPT, dict[int, GraphedSteps]] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[GPT, dict[int, CudaGraphStep]] = WeakKeyDictionary()
 
 
-def of(gpt: GPT, slots: int = 1) -> GraphedSteps | None:
+def graphed_step(gpt: GPT, slots: int = 1) -> CudaGraphStep | None:
     """The graphs of so many rows, kept as long as `gpt`; None on a CPU, which has none."""
     if gpt.mel_head.weight.device.type != "cuda":
         return None
     kept = _kept.setdefault(gpt, {})
     if slots not in kept:
-        kept[slots] = GraphedSteps(gpt, slots, cuda_graph)
+        kept[slots] = CudaGraphStep(gpt, slots, cuda_graph)
     return kept[slots]

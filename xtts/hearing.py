@@ -23,11 +23,11 @@ from xtts.conditioning import (
     PerceiverResampler,
     TimeGroupNorm,
 )
-from xtts.segments import Segments, attention
+from xtts.segments import VarlenLayout, attention
 
 
-def packed_latents(
-    encoder: ConditioningEncoder, perceiver: PerceiverResampler, mel: Tensor, clips: Segments
+def packed_conditioning_latents(
+    encoder: ConditioningEncoder, perceiver: PerceiverResampler, mel: Tensor, clips: VarlenLayout
 ) -> Tensor:
     """Mel frames `[sum(lengths), 80]` of several clips -> `[clips, 32, width]`."""
     among = torch.arange(len(clips.lengths), device=mel.device)[:, None] == clips.number
@@ -49,7 +49,7 @@ def _pointwise(convolution: nn.Module, x: Tensor) -> Tensor:
     return F.linear(x, weight[:, :, 0], bias)
 
 
-def _block(block: AttentionBlock, x: Tensor, clips: Segments, member: Tensor) -> Tensor:
+def _block(block: AttentionBlock, x: Tensor, clips: VarlenLayout, member: Tensor) -> Tensor:
     normed = _normed(block.norm, x, clips, member)
     split = _pointwise(block.qkv, normed).view(len(x), block.heads, 3, -1)
     queries, keys, values = (part.transpose(0, 1)[None] for part in split.unbind(2))
@@ -57,11 +57,11 @@ def _block(block: AttentionBlock, x: Tensor, clips: Segments, member: Tensor) ->
     return normed + _pointwise(block.proj_out, mixed[0].transpose(0, 1).flatten(1))
 
 
-def _normed(norm: TimeGroupNorm, x: Tensor, clips: Segments, member: Tensor) -> Tensor:
+def _normed(norm: TimeGroupNorm, x: Tensor, clips: VarlenLayout, member: Tensor) -> Tensor:
     """Mean and variance of each group over the frames of its clip; member [clips, frames]."""
     with torch.autocast(x.device.type, enabled=False):
         x = x.float()
-        if segments.one_by_one(x):
+        if segments.attends_per_clip(x):
             return torch.cat([_normed_clip(norm, part) for part in x.split(clips.lengths)])
         grouped = x.view(len(x), norm.num_groups, -1)
         share = member / member.sum(1, keepdim=True)
@@ -79,9 +79,9 @@ def _normed_clip(norm: TimeGroupNorm, x: Tensor) -> Tensor:
     return F.group_norm(image, norm.num_groups, norm.weight, norm.bias, norm.eps)[0, :, :, 0].t()
 
 
-def _attended(queries: Tensor, keys: Tensor, values: Tensor, clips: Segments) -> Tensor:
+def _attended(queries: Tensor, keys: Tensor, values: Tensor, clips: VarlenLayout) -> Tensor:
     """Each frame sees every frame of its clip; [1, heads, frames, head_width]."""
-    if segments.one_by_one(queries):
+    if segments.attends_per_clip(queries):
         split = (part.split(clips.lengths, 2) for part in (queries, keys, values))
         return torch.cat([_seen(*part) for part in zip(*split, strict=True)], 2)
     queries, keys, values = (clips.padded(part) for part in (queries, keys, values))
@@ -89,13 +89,13 @@ def _attended(queries: Tensor, keys: Tensor, values: Tensor, clips: Segments) ->
 
 
 def _resampled(
-    module: PerceiverAttention, latents: Tensor, frames: Tensor, clips: Segments
+    module: PerceiverAttention, latents: Tensor, frames: Tensor, clips: VarlenLayout
 ) -> Tensor:
     """The latents of each clip look at themselves and at its frames: [clips, 32, width]."""
     queries = _heads(module.to_q(latents))
     own = [_heads(part) for part in module.to_kv(latents).chunk(2, dim=-1)]
     heard = [_heads(part[None]) for part in module.to_kv(frames).chunk(2, dim=-1)]
-    if segments.one_by_one(latents):
+    if segments.attends_per_clip(latents):
         split = (part.split(clips.lengths, 2) for part in heard)
         mixed = [
             _seen(

@@ -17,7 +17,7 @@ from xtts.voice import Voice
 log = logging.getLogger(__name__)
 
 
-def of_recording(model: Model, weights: str, recording: Path, folder: Path | None) -> Voice:
+def latents_of_recording(model: Model, weights: str, recording: Path, folder: Path | None) -> Voice:
     """The voice of a recording in `model`, whose learning part has the SHA-256 `weights`.
 
     folder: where latents are kept; None keeps nothing. A folder that cannot be written costs time
@@ -28,7 +28,9 @@ def of_recording(model: Model, weights: str, recording: Path, folder: Path | Non
         path = kept_latents.path_of(folder, weights, sha256_of(recording))
         if (found := read(path, model)) is not None:
             return found
-    made = voice.from_reference(model, audio.read(recording, audio.CODE_RATE, max_seconds=60.0))
+    made = voice.voice_from_reference(
+        model, audio.read(recording, audio.CODE_RATE, max_seconds=60.0)
+    )
     if path is not None:
         try:
             write(path, made)

@@ -16,25 +16,25 @@ from xtts import model, quantised
 from xtts.config import ModelConfig
 from xtts.empty import without_weights
 from xtts.gpt import GPT, from_coqui
-from xtts.memory import MappedFiles, give_back_freed
+from xtts.memory import MappedFiles, trim_heap
 from xtts.model import LISTENING, Model
 from xtts.text import Tokenizer
 from xtts.vocoder import SpeakerEncoder, load_speaker_encoder, load_vocoder
 
 
-def load(
+def load_low_memory(
     folder: Path,
     device: torch.device | str = "cpu",
     mel_device: torch.device | str = "cpu",
     *,
     precision: str = "auto",
 ) -> Model:
-    """As `xtts.model.load`; auto is int8 on a CPU. Raises ConfigError."""
+    """As `xtts.model.load_model`; auto is int8 on a CPU. Raises ConfigError."""
     device = torch.device(device)
     config = ModelConfig.read(folder)
     state = model.read_tensors(folder / "model.pth")
     wanted = "int8" if precision == "auto" and device.type == "cpu" else precision
-    kind, vocoder_type = quantised.resolved(wanted, device.type, config.gpt.width)
+    kind, vocoder_type = quantised.resolve_precision(wanted, device.type, config.gpt.width)
     gpt = model.load_gpt(state, config, kind=kind, device=device, lean=True)
     vocoder = load_vocoder(state, config).to(device)
     if vocoder_type is not None:
@@ -50,14 +50,14 @@ def load(
         vocoder=vocoder,
         speaker_encoder=deaf,
         mel_stats=model.mel_stats(folder, state),
-        listener=Listening(state, state, torch.device(mel_device)),
+        listener=LazyVoiceEncoder(state, state, torch.device(mel_device)),
     )
     _give_back(state)
     return found
 
 
 @dataclass(frozen=True)
-class Listening:
+class LazyVoiceEncoder:
     """Makes a model that listens out of the mapped files, each time it is called."""
 
     frozen: Mapping[str, Tensor]
@@ -78,7 +78,7 @@ class Listening:
         encoder = encoder.to(speaking.device)
         return replace(speaking, gpt=gpt, speaker_encoder=encoder, listener=None)
 
-    def of(self, learned: Mapping[str, Tensor]) -> "Listening":
+    def of(self, learned: Mapping[str, Tensor]) -> "LazyVoiceEncoder":
         """The same with another learning part."""
         return replace(self, learned=learned)
 
@@ -91,4 +91,4 @@ def _give_back(state: Mapping[str, Tensor]) -> None:
     files = MappedFiles.look()
     for tensor in state.values():
         files.forget(tensor.data_ptr(), tensor.nbytes)
-    give_back_freed()
+    trim_heap()

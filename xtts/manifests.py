@@ -88,19 +88,19 @@ def fault_of(
     return None
 
 
-def remember(path: Path, written: Written) -> None:
+def remember_hash(path: Path, written: Written) -> None:
     """Notes a file that this process has just written, so that it is not read back at once."""
     _seen[_key(path)] = written.sha256
 
 
-def seen(path: Path) -> Seen | None:
-    """What this process knows of a file as it is now, for a child that is to `believe` it; None
-    when it has neither read nor written it. Raises OSError."""
+def seen_manifest(path: Path) -> Seen | None:
+    """What this process knows of a file as it is now, for a child that is to `trust_cached_hash`
+    it; None when it has neither read nor written it. Raises OSError."""
     key = _key(path)
     return (key[1], key[2], _seen[key]) if key in _seen else None
 
 
-def believe(path: Path, told: Seen) -> None:
+def trust_cached_hash(path: Path, told: Seen) -> None:
     """Takes over what the parent has `seen`: as in its own process, a file is not hashed again
     while its size and its time stay."""
     size, mtime_ns, sha256 = told

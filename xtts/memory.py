@@ -17,14 +17,14 @@ from pathlib import Path
 _KEPT_SHAPES = 320
 
 
-def keep_few_shapes() -> None:
+def limit_onednn_cache() -> None:
     """Has oneDNN keep the code of as many layers' shapes as speaking comes back to, not of 1,024:
     sentences of 48 lengths below 0.7 s brought 0.13 GB in place of 0.43 at full size. To be called
     before torch computes; ONEDNN_PRIMITIVE_CACHE_CAPACITY says otherwise."""
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(_KEPT_SHAPES))
 
 
-def give_back_freed() -> None:
+def trim_heap() -> None:
     """Returns freed memory to the system; where the C library cannot, nothing happens."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -37,11 +37,11 @@ _COQUI_CLASSES = (
 LISTENING = ("conditioning_encoder.", "conditioning_perceiver.", "text_head.")
 
 
-class Listener(Protocol):
+class VoiceEncoder(Protocol):
     """Loads what listens when it is needed (`xtts.lean`)."""
 
     def __call__(self, speaking: "Model") -> "Model": ...
-    def of(self, learned: Mapping[str, Tensor]) -> "Listener": ...
+    def of(self, learned: Mapping[str, Tensor]) -> "VoiceEncoder": ...
     def rest(self) -> None: ...
 
 
@@ -57,10 +57,10 @@ class Model:
     speaker_encoder: SpeakerEncoder
     mel_stats: Tensor
     kind: str = "fp32"
-    listener: "Listener | None" = None
+    listener: "VoiceEncoder | None" = None
 
     @contextmanager
-    def ears(self) -> Iterator["Model"]:
+    def voice_encoder(self) -> Iterator["Model"]:
         """Who can take a voice from a recording: this one, or one that is loaded for it."""
         if self.listener is None:
             yield self
@@ -73,7 +73,7 @@ class Model:
     def warm_up(self) -> None:
         """Has made now what would be made while the first word is waited for (`xtts.chunks`)."""
         width = self.config.speaker_encoder.embedding_width
-        chunks.prepare(self.vocoder, self.config.vocoder, width)
+        chunks.warm_up_widths(self.vocoder, self.config.vocoder, width)
 
     def load_gpt(self, state: Mapping[str, Tensor]) -> None:
         """Takes the learning part out of `state` (names as in `model.pth`); the rest stays.
@@ -87,13 +87,13 @@ class Model:
         self.gpt = gpt.eval().requires_grad_(False)
         self.listener = self.listener and self.listener.of(state)
 
-    def let_gpt_go(self) -> None:
+    def unload_gpt(self) -> None:
         """Gives its memory back; `load_gpt` is needed before the next word."""
         with without_weights():
             self.gpt = GPT(self.config.gpt).eval()
 
 
-def load(
+def load_model(
     folder: Path,
     device: torch.device | str = "cpu",
     mel_device: torch.device | str = "cpu",
@@ -109,7 +109,7 @@ def load(
     device = torch.device(device)
     config = ModelConfig.read(folder)
     state = read_tensors(folder / "model.pth")
-    kind, vocoder_type = quantised.resolved(precision, device.type, config.gpt.width)
+    kind, vocoder_type = quantised.resolve_precision(precision, device.type, config.gpt.width)
     gpt = load_gpt(state, config, kind=kind, device=device)
     vocoder = load_vocoder(state, config).to(device)
     if vocoder_type is not None:
@@ -183,7 +183,7 @@ def _quantise(gpt: GPT, found: dict[str, Tensor], kind: str, files: MappedFiles)
 
     def packed(name: str) -> nn.Module:
         weight, bias = found.pop(f"gpt.{name}.weight"), found.pop(f"gpt.{name}.bias")
-        made = quantised.linear(kind, weight, bias)
+        made = quantised.quantized_linear(kind, weight, bias)
         files.forget(weight.data_ptr(), weight.nbytes)
         return made
 

@@ -16,7 +16,7 @@ from typing import IO
 
 from xtts.children import printable
 from xtts.errors import SotaqueError
-from xtts.gpu_meter import GpuMeter
+from xtts.gpu_meter import GpuUsageReader
 from xtts.usage import PROC, Usage, UsageMeter
 
 _HEADER_EVERY = 20
@@ -35,7 +35,7 @@ def run(
     log: Path | None, duration_seconds: float | None, interval_seconds: float, output_dir: Path
 ) -> int:
     """Shows until `duration_seconds` are over, or Ctrl-C. Raises MonitorError."""
-    gpus = GpuMeter()
+    gpus = GpuUsageReader()
     meter = UsageMeter(gpus.read, lambda: trainer_of(output_dir))
     seen: list[Usage] = []
     told = ""

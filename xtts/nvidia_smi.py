@@ -2,7 +2,7 @@
 
 import shutil
 
-from xtts.children import Answer, ask
+from xtts.children import ProcessResult, run_with_timeout
 from xtts.nvml import GpuState
 
 LIMIT_SECONDS = 8.0
@@ -13,12 +13,12 @@ _MIB = 1 << 20
 
 def read(
     program: str = "nvidia-smi", limit_seconds: float = LIMIT_SECONDS
-) -> tuple[tuple[GpuState, ...], Answer]:
+) -> tuple[tuple[GpuState, ...], ProcessResult]:
     """Every GPU that it lists, and its answer; no GPU where it failed, and the answer says why."""
     # Drivers before 510 do not know compute_cap and refuse the whole question.
     for fields in ((*_FIELDS, "compute_cap"), _FIELDS):
         query = f"--query-gpu={','.join(fields)}"
-        answer = ask((program, query, "--format=csv,noheader,nounits"), limit_seconds)
+        answer = run_with_timeout((program, query, "--format=csv,noheader,nounits"), limit_seconds)
         if answer.code != 2:
             break
     if answer.code != 0:

@@ -9,7 +9,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """How long to bear with a server. fruitless: tries in a row that brought nothing new."""
 
     timeout_seconds: float = 30.0
@@ -26,7 +26,7 @@ class Patience:
         return min(doubled if asked is None else asked, self.longest_wait_seconds)
 
 
-class Pace:
+class ProgressReport:
     """A line every few seconds: how much, how fast, how long still."""
 
     def __init__(self, name: str, total: int, every_seconds: float) -> None:

@@ -19,16 +19,16 @@ from pathlib import Path
 from typing import IO, Any
 
 from xtts import probe_cache
-from xtts.probe_cache import Moment
-from xtts.probe_verdict import Ending, gpu_of
+from xtts.probe_cache import ProbeMoment
+from xtts.probe_verdict import ProbeEnding, gpu_of
 from xtts.verdicts import (
     CLEAN_LIBRARY_PATH,
     CUDNN_OFF,
     OPERATIONS,
     USES_CUDNN,
-    Gpu,
+    GpuHealth,
     Outcome,
-    Variant,
+    ProbeVariant,
 )
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ _FOREIGN = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
 @dataclass(frozen=True)
-class Child:
+class ProbeChild:
     """How a check is started. command and devices: others in tests; environ: its environment."""
 
     command: tuple[str, ...] = (sys.executable, "-m", "xtts.probe_child")
@@ -58,20 +58,20 @@ class Child:
 
 
 def probe(
-    *, use_cache: bool = True, cache: Path | None = None, child: Child | None = None
-) -> tuple[Gpu, ...]:
+    *, use_cache: bool = True, cache: Path | None = None, child: ProbeChild | None = None
+) -> tuple[GpuHealth, ...]:
     """Every GPU with its verdicts; a check that dies or hangs is a verdict, never an error.
 
     use_cache: False checks anew whatever is known, and keeps that. cache: the file that it is kept
     in, by default one under the home folder.
     """
-    child = child or Child()
+    child = child or ProbeChild()
     cache = cache or cache_file()
     key = probe_cache.key_of(probe_cache.facts(child.environment))
-    if use_cache and (found := probe_cache.read(cache, key, Moment.present())) is not None:
+    if use_cache and (found := probe_cache.read(cache, key, ProbeMoment.present())) is not None:
         return found
     gpus = _checked(child, warm=probe_cache.known(cache, key))
-    moment = Moment.present()
+    moment = ProbeMoment.present()
     probe_cache.write(cache, key, gpus, moment)
     return probe_cache.with_surprises(cache, gpus, moment)
 
@@ -80,7 +80,7 @@ def report_surprise(device: str, words: str, cache: Path | None = None) -> None:
     """A fault at run time that the check had not foretold: the next look checks anew, and for a day
     that GPU is not trusted beside a model in training."""
     index = int(device.partition(":")[2] or 0)
-    probe_cache.surprised(cache or cache_file(), index, words, Moment.present())
+    probe_cache.surprised(cache or cache_file(), index, words, ProbeMoment.present())
 
 
 def clean_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -98,7 +98,7 @@ def cache_file() -> Path:
     return folder / "sotaque" / "gpus.json"
 
 
-def _checked(child: Child, *, warm: bool) -> tuple[Gpu, ...]:
+def _checked(child: ProbeChild, *, warm: bool) -> tuple[GpuHealth, ...]:
     first, count = _check(child, 0, child.warm_seconds if warm else child.cold_seconds)
     gpus = [first]
     gpus += [_check(child, index, child.warm_seconds)[0] for index in range(1, count)]
@@ -106,9 +106,9 @@ def _checked(child: Child, *, warm: bool) -> tuple[Gpu, ...]:
 
 
 def _check(
-    child: Child, index: int, limit_seconds: float, *options: str,
+    child: ProbeChild, index: int, limit_seconds: float, *options: str,
     environ: Mapping[str, str] | None = None,
-) -> tuple[Gpu, int]:  # fmt: skip
+) -> tuple[GpuHealth, int]:  # fmt: skip
     """One child for one GPU: what it found, and how many GPUs it saw."""
     device = child.devices.format(index)
     command = (*child.command, "--device", device, "--parent", str(os.getpid()), *options)
@@ -119,14 +119,14 @@ def _check(
         return gpu_of(index, events, ending)
     except (KeyError, TypeError, ValueError) as error:
         reason = f"the check told what nobody understands ({error!r})."
-        return Gpu(index, "the GPU", (0, 0), 0, Outcome.COULD_NOT_RUN, reason=reason), 1
+        return GpuHealth(index, "the GPU", (0, 0), 0, Outcome.COULD_NOT_RUN, reason=reason), 1
 
 
-def _with_advice(child: Child, gpu: Gpu, gpus: Sequence[Gpu]) -> Gpu:
+def _with_advice(child: ProbeChild, gpu: GpuHealth, gpus: Sequence[GpuHealth]) -> GpuHealth:
     """`gpu` with what was tried to cure it; nothing is tried when it is well, or only full."""
     if gpu.outcome in (Outcome.OK, Outcome.TRANSIENT):
         return gpu
-    tried: list[Variant] = []
+    tried: list[ProbeVariant] = []
     for variant in _variants(child, gpu, gpus):
         tried.append(variant)
         if variant.ok:
@@ -135,7 +135,9 @@ def _with_advice(child: Child, gpu: Gpu, gpus: Sequence[Gpu]) -> Gpu:
     return replace(gpu, variants=tuple(tried), reason=gpu.reason + cure)
 
 
-def _variants(child: Child, gpu: Gpu, gpus: Sequence[Gpu]) -> Iterator[Variant]:
+def _variants(
+    child: ProbeChild, gpu: GpuHealth, gpus: Sequence[GpuHealth]
+) -> Iterator[ProbeVariant]:
     # What did not pass, and what was never reached.
     passed = {one.name for one in gpu.operations if one.ok}
     asked = tuple(name for name in child.operations if name not in passed)
@@ -152,21 +154,21 @@ def _variants(child: Child, gpu: Gpu, gpus: Sequence[Gpu]) -> Iterator[Variant]:
         yield _variant(CUDNN_OFF, "Without cuDNN it passes, and that is how it is used.", found)
     other = next((one for one in gpus if one.index != gpu.index and not one.verdict), None)
     if other:
-        yield Variant(
+        yield ProbeVariant(
             f"GPU {other.index}", True,
             f"{other.name} (cuda:{other.index}) passes: set DEVICE=cuda:{other.index}.",
         )  # fmt: skip
 
 
-def _variant(name: str, advice: str, found: Gpu) -> Variant:
+def _variant(name: str, advice: str, found: GpuHealth) -> ProbeVariant:
     ok = not found.verdict
     passed = tuple(one.name for one in found.operations if one.ok)
-    return Variant(name, ok, advice if ok else "", found.verdict, passed)
+    return ProbeVariant(name, ok, advice if ok else "", found.verdict, passed)
 
 
 def run(
     command: Sequence[str], environ: Mapping[str, str], limit_seconds: float
-) -> tuple[list[dict[str, Any]], Ending]:
+) -> tuple[list[dict[str, Any]], ProbeEnding]:
     """Starts a child and collects what it told until its end, or until its time was up."""
     # is_available() and device_count() of a child then ask NVML, and make no context.
     environment = {**environ, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
@@ -179,14 +181,16 @@ def run(
                 stderr=errors, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            return [], Ending(None, limit_seconds, f"It cannot be started: {error}.", hung=False)
+            return [], ProbeEnding(
+                None, limit_seconds, f"It cannot be started: {error}.", hung=False
+            )
         hung = False
         try:
             child.wait(limit_seconds)
         except subprocess.TimeoutExpired:
             hung = True
         _end_group(child)
-        return _events(answers), Ending(
+        return _events(answers), ProbeEnding(
             None if hung else child.returncode, limit_seconds, _last_words(errors), hung=hung
         )
 

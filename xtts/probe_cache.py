@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from xtts.atomic import WriteError, write_json
-from xtts.verdicts import Gpu, Outcome, gpu_from
+from xtts.verdicts import GpuHealth, Outcome, gpu_from
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ _ASKED = (*_SEARCHED, "CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "PYTORC
 
 
 @dataclass(frozen=True)
-class Moment:
+class ProbeMoment:
     """When: seconds since 1970, and how long this boot has slept. A laptop's driver may wake up
     broken (error 999), so a check from before a sleep says nothing."""
 
@@ -42,12 +42,12 @@ class Moment:
     slept: float
 
     @classmethod
-    def present(cls) -> "Moment":
+    def present(cls) -> "ProbeMoment":
         slept = time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
         return cls(time.time(), slept)
 
 
-def longest_age(gpu: Gpu) -> float:
+def longest_age(gpu: GpuHealth) -> float:
     """Seconds for which a verdict holds: a week when good, a day when the build or the driver is at
     fault, ten minutes when it may have been the moment."""
     if gpu.outcome is Outcome.OK:
@@ -56,7 +56,7 @@ def longest_age(gpu: Gpu) -> float:
     return 600.0 if gpu.outcome in _SOON or passing else DAY_SECONDS
 
 
-def read(path: Path, key: str, moment: Moment) -> tuple[Gpu, ...] | None:
+def read(path: Path, key: str, moment: ProbeMoment) -> tuple[GpuHealth, ...] | None:
     """The GPUs that `path` holds for `key` while they are fresh, with what surprised since."""
     content = _content(path)
     try:
@@ -73,7 +73,9 @@ def read(path: Path, key: str, moment: Moment) -> tuple[Gpu, ...] | None:
     return with_surprises(path, gpus, moment)
 
 
-def with_surprises(path: Path, gpus: Iterable[Gpu], moment: Moment) -> tuple[Gpu, ...]:
+def with_surprises(
+    path: Path, gpus: Iterable[GpuHealth], moment: ProbeMoment
+) -> tuple[GpuHealth, ...]:
     """`gpus` with what happened on them at run time within a day, although they had passed."""
     told: dict[int, str] = {}
     with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
@@ -89,7 +91,7 @@ def known(path: Path, key: str) -> bool:
     return isinstance(checks, dict) and key in checks
 
 
-def write(path: Path, key: str, gpus: Sequence[Gpu], moment: Moment) -> None:
+def write(path: Path, key: str, gpus: Sequence[GpuHealth], moment: ProbeMoment) -> None:
     """Keeps one check; what cannot be written is not kept."""
     files = {file for gpu in gpus for file in gpu.libraries.values()}
     kept = {
@@ -106,7 +108,7 @@ def write(path: Path, key: str, gpus: Sequence[Gpu], moment: Moment) -> None:
     _write(path, {"schema": SCHEMA, **content, "surprises": before.get("surprises", [])})
 
 
-def surprised(path: Path, index: int, words: str, moment: Moment) -> None:
+def surprised(path: Path, index: int, words: str, moment: ProbeMoment) -> None:
     """Forgets every check and remembers why: a fault at run time that none of them foretold."""
     before = _content(path).get("surprises", [])
     kept = [one for one in before if isinstance(one, dict)] if isinstance(before, list) else []

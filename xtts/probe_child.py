@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from xtts import faults
-from xtts.threads import wait_asleep
+from xtts.threads import set_omp_passive
 from xtts.verdicts import OPERATIONS, OperationVerdict, Outcome
-from xtts.worker_child import die_with
+from xtts.worker_child import die_with_parent
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,8 +41,8 @@ def main() -> int:
     """Checks one device; the exit status is 0 whenever there was an end to tell of."""
     arguments = _arguments()
     if arguments.parent:
-        die_with(arguments.parent)
-    wait_asleep()
+        die_with_parent(arguments.parent)
+    set_omp_passive()
     # A copy of fd 1 for the answers; whatever a library prints must not stand among them.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
@@ -105,7 +105,7 @@ def verdict(
 
     distance is the largest that was seen, to the CPU's result or between the two runs.
     """
-    from xtts.probe_operations import REFERENCE, TOLERANCES, Place, distance
+    from xtts.probe_operations import REFERENCE, TOLERANCES, ProbePlace, distance
 
     tolerance, largest, begun = TOLERANCES[name], 0.0, time.perf_counter()
 
@@ -117,7 +117,7 @@ def verdict(
     for part_name, part in parts.items():
         reference = part(REFERENCE)
         try:
-            runs = [_changed(part(Place(device)).cpu(), name, run, cudnn) for run in range(2)]
+            runs = [_changed(part(ProbePlace(device)).cpu(), name, run, cudnn) for run in range(2)]
         except Exception as error:
             found = faults.classify(error, faults.free_bytes(device))
             # The input is known to be good: what looks like bad data here is a bad library.

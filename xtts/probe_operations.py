@@ -1,8 +1,8 @@
 """What XTTS asks of a device, at the shapes at which it asks: run by `xtts.probe_child`.
 
-Each operation is a few parts, `Place -> tensor`, with the same numbers everywhere. Where a part
-computes in 16 bits it starts from numbers that 16 bits hold, so that float32 on the CPU gives what
-it should have given. Shapes: XTTS-v2's, from coqui-tts 0.28.
+Each operation is a few parts, `ProbePlace -> tensor`, with the same numbers everywhere. Where a
+part computes in 16 bits it starts from numbers that 16 bits hold, so that float32 on the CPU gives
+what it should have given. Shapes: XTTS-v2's, from coqui-tts 0.28.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ SHARE_OFF = 0.05
 
 
 @dataclass(frozen=True)
-class Place:
+class ProbePlace:
     """Where a part computes. exact: in float32 what others compute in 16 bits; seed: with other
     numbers, for measuring."""
 
@@ -53,8 +53,8 @@ class Place:
         return made.float() if self.exact else made.to(self.device)
 
 
-Part = Callable[[Place], Tensor]
-REFERENCE = Place("cpu", exact=True)
+Part = Callable[[ProbePlace], Tensor]
+REFERENCE = ProbePlace("cpu", exact=True)
 
 
 def operations() -> dict[str, dict[str, Part]]:
@@ -95,16 +95,16 @@ def distance(ours: Tensor, reference: Tensor) -> float:
     return float((ours - reference).norm() / reference.norm().clamp(min=1e-30))
 
 
-def _there_and_back(at: Place) -> Tensor:
+def _there_and_back(at: ProbePlace) -> Tensor:
     return (torch.arange(1 << 22, dtype=torch.int32).to(at.device) + 1).cpu()
 
 
-def _resample(at: Place) -> Tensor:
+def _resample(at: ProbePlace) -> Tensor:
     # 441 samples in, 320 phases out: what torchaudio makes of 22,050 -> 16,000 Hz.
     return F.conv1d(at.numbers(1, 1, 132_300), at.numbers(320, 1, 463), stride=441)
 
 
-def _spectrum(at: Place, size: int, hop: int, window: int) -> Tensor:
+def _spectrum(at: ProbePlace, size: int, hop: int, window: int) -> Tensor:
     shape = torch.hann_window(window, device=at.device)
     sound = at.numbers(2, 132_300)
     return torch.stft(sound, size, hop, window, shape, return_complex=True).abs()
@@ -134,15 +134,15 @@ def _convolutions() -> dict[str, Part]:
 def _attention(kind: torch.dtype) -> dict[str, Part]:
     """A prefill of 300, one code behind 600 others, and the perceiver's mask."""
 
-    def prefill(at: Place) -> Tensor:
+    def prefill(at: ProbePlace) -> Tensor:
         q, k, v = (at.numbers(1, HEADS, 300, 64, seed=seed, kind=kind) for seed in range(3))
         return F.scaled_dot_product_attention(q, k, v, is_causal=True).float()
 
-    def next_code(at: Place) -> Tensor:
+    def next_code(at: ProbePlace) -> Tensor:
         k, v = (at.numbers(1, HEADS, 600, 64, seed=seed, kind=kind) for seed in range(2))
         return F.scaled_dot_product_attention(k[:, :, :1], k, v).float()
 
-    def perceiver(at: Place) -> Tensor:
+    def perceiver(at: ProbePlace) -> Tensor:
         q, k = at.numbers(1, 8, 32, 64, kind=kind), at.numbers(1, 8, 300, 64, kind=kind)
         mask = (torch.arange(300) < 250).expand(32, 300).to(at.device)
         return F.scaled_dot_product_attention(q, k, k, attn_mask=mask).float()
@@ -153,27 +153,27 @@ def _attention(kind: torch.dtype) -> dict[str, Part]:
 def _products(kind: torch.dtype) -> dict[str, Part]:
     """What else runs in 16 bits; a 3 x 3 in bf16 found incomplete cuDNNs (pytorch #185512)."""
 
-    def product(at: Place) -> Tensor:
+    def product(at: ProbePlace) -> Tensor:
         return (at.numbers(64, WIDTH, kind=kind) @ at.numbers(WIDTH, 256, kind=kind)).float()
 
-    def convolution(at: Place) -> Tensor:
+    def convolution(at: ProbePlace) -> Tensor:
         sound = at.numbers(1, 8, 32, 32, kind=kind)
         return F.conv2d(sound, at.numbers(8, 8, 3, 3, kind=kind)).float()
 
     return {"product": product, "3 x 3": convolution}
 
 
-def _probabilities(at: Place) -> Tensor:
+def _probabilities(at: ProbePlace) -> Tensor:
     likely, _ = at.numbers(1, AUDIO_IDS).softmax(-1).sort(descending=True)
     return torch.cat((likely, likely.cumsum(-1)), -1)
 
 
-def _certain_draw(at: Place) -> Tensor:
+def _certain_draw(at: ProbePlace) -> Tensor:
     certain = F.one_hot(torch.tensor([5, 1025]), AUDIO_IDS).float().to(at.device)
     return torch.multinomial(certain, 1).float()
 
 
-def _many_draws(at: Place) -> Tensor:
+def _many_draws(at: ProbePlace) -> Tensor:
     """Whether each share is about what it should be: draws themselves differ between devices."""
     odds = torch.tensor([1.0, 2.0, 3.0, 4.0])
     drawn = torch.multinomial(odds.to(at.device), DRAWS, replacement=True).cpu()
@@ -181,7 +181,7 @@ def _many_draws(at: Place) -> Tensor:
     return ((shares - odds / 10).abs() < SHARE_OFF).float()
 
 
-def _train_step(at: Place) -> Tensor:
+def _train_step(at: ProbePlace) -> Tensor:
     """Forward, backward and one step of AdamW's fused kernel, on about what a block is made of."""
     shapes = ((16, 80, 3), (32, 16), (64, 32))
     kernel, hidden, out = (at.numbers(*shape).mul(0.1).requires_grad_() for shape in shapes)
@@ -202,7 +202,7 @@ def _train_step(at: Place) -> Tensor:
     return torch.cat([one.flatten() for one in (*gradients, *weights)])
 
 
-def _overflow(at: Place) -> Tensor:
+def _overflow(at: ProbePlace) -> Tensor:
     """What the gradient scaler of fp16 asks: is there an infinite value among the gradients?"""
     found = []
     for worst in (1.0, float("inf")):

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from xtts import faults
-from xtts.verdicts import Gpu, OperationVerdict, Outcome, operation_from
+from xtts.verdicts import GpuHealth, OperationVerdict, Outcome, operation_from
 
 _TOLD = 2  # so many failures are told in full
 
 
 @dataclass(frozen=True)
-class Ending:
+class ProbeEnding:
     """How a child ended. code: its exit status, negative for a signal, None when it hung or was
     never there; last_words: the last line on stderr."""
 
@@ -22,7 +22,9 @@ class Ending:
     hung: bool
 
 
-def gpu_of(index: int, events: Sequence[Mapping[str, Any]], ending: Ending) -> tuple[Gpu, int]:
+def gpu_of(
+    index: int, events: Sequence[Mapping[str, Any]], ending: ProbeEnding
+) -> tuple[GpuHealth, int]:
     """The GPU that a child was asked about, and how many it saw."""
     facts = _last(events, "device")
     refused = _last(events, "refused")
@@ -44,7 +46,7 @@ def gpu_of(index: int, events: Sequence[Mapping[str, Any]], ending: Ending) -> t
         if doing:
             operations += (OperationVerdict(doing, False, reason=reason, outcome=outcome),)
     known = facts or {}
-    return Gpu(
+    return GpuHealth(
         index=index,
         name=known.get("name", "the GPU"),
         capability=tuple(known.get("capability", (0, 0))),
@@ -79,7 +81,7 @@ def of_operations(operations: Sequence[OperationVerdict]) -> tuple[Outcome, str]
     return Outcome.DEGRADED, reason
 
 
-def of_ending(ending: Ending, doing: str) -> tuple[Outcome, str]:
+def of_ending(ending: ProbeEnding, doing: str) -> tuple[Outcome, str]:
     """What it means that a child did not come to its end. doing: the operation that it was in."""
     where = f" in {doing}" if doing else ""
     tail = f" It said last: {ending.last_words}" if ending.last_words else ""

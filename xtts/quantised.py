@@ -103,7 +103,7 @@ def _seven_bits() -> bool:
     return not torch.cpu._is_vnni_supported()
 
 
-def linear(kind: str, weight: Tensor, bias: Tensor) -> nn.Module:
+def quantized_linear(kind: str, weight: Tensor, bias: Tensor) -> nn.Module:
     """A linear layer of weights [out, in] in `kind`, one of KINDS."""
     if kind == "int8":
         return Int8Linear(weight, bias)
@@ -116,7 +116,7 @@ def linear(kind: str, weight: Tensor, bias: Tensor) -> nn.Module:
     return found
 
 
-def resolved(precision: str, device: str, width: int) -> tuple[str, torch.dtype | None]:
+def resolve_precision(precision: str, device: str, width: int) -> tuple[str, torch.dtype | None]:
     """What a precision means on this machine: the kind of the transformer's weights, and the type
     of the vocoder, None for the published layout in float32."""
     if precision == "fp32" or device != "cpu":
@@ -139,7 +139,7 @@ def memory_type() -> torch.dtype:
     return torch.bfloat16 if torch.cpu._is_amx_tile_supported() else torch.float32
 
 
-def choose(seconds: Mapping[str, float], width: int) -> Choice:
+def choose_precision(seconds: Mapping[str, float], width: int) -> Choice:
     """Which kind to speak with, from what one row took in each. Four bits are never chosen unasked:
     they are heard (docs/benchmarks.md)."""
     if width < SMALLEST_ROUNDED_WIDTH:
@@ -154,8 +154,8 @@ def choose(seconds: Mapping[str, float], width: int) -> Choice:
 def fastest(width: int) -> Choice:
     """Measures, for a transformer of this width, and chooses."""
     if width < SMALLEST_ROUNDED_WIDTH:
-        return choose({}, width)
-    return choose(measured(width), width)
+        return choose_precision({}, width)
+    return choose_precision(measured(width), width)
 
 
 def measured(width: int, layers: int = 6) -> dict[str, float]:
@@ -165,7 +165,8 @@ def measured(width: int, layers: int = 6) -> dict[str, float]:
     weight, bias = torch.randn(4 * width, width, generator=generator), torch.zeros(4 * width)
     row = torch.randn(1, width, generator=generator)
     return {
-        kind: _least_seconds([linear(kind, weight, bias) for _ in range(layers)], row) / layers
+        kind: _least_seconds([quantized_linear(kind, weight, bias) for _ in range(layers)], row)
+        / layers
         for kind in ("fp32", "int8")
     }
 

@@ -27,7 +27,7 @@ _REASONS = {
 }
 
 
-class Act(StrEnum):
+class TransferAction(StrEnum):
     """What to do with an answer."""
 
     APPEND = "append"  # its body goes behind what is there
@@ -39,16 +39,16 @@ class Act(StrEnum):
 
 
 @dataclass(frozen=True)
-class Step:
+class TransferStep:
     """The decision and its reason. wait_seconds: what the server wishes before the next try."""
 
-    act: Act
+    act: TransferAction
     reason: str = ""
     wait_seconds: float | None = None
 
 
 @dataclass(frozen=True)
-class Reply:
+class HttpReply:
     """The head of an answer. length: of its body; start and total: of its Content-Range."""
 
     status: int
@@ -60,11 +60,11 @@ class Reply:
     retry_after_seconds: float | None = None
 
     @staticmethod
-    def of(status: int, headers: Message, now: datetime | None = None) -> "Reply":
+    def of(status: int, headers: Message, now: datetime | None = None) -> "HttpReply":
         """Reads the headers; what is garbled counts as not said."""
         start, total = _content_range(headers.get("Content-Range", ""))
         etag = headers.get("ETag", "")
-        return Reply(
+        return HttpReply(
             status,
             length=_number(headers.get("Content-Length", "")),
             start=start,
@@ -93,50 +93,61 @@ class Redirects(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def decide(reply: Reply, received: int, expected_bytes: int) -> Step:
+def decide(reply: HttpReply, received: int, expected_bytes: int) -> TransferStep:
     """What to do with an answer, when `received` bytes of the file are there already."""
     if reply.status in _PASSING:
-        return Step(Act.RETRY, f"the server says {reply.status}", reply.retry_after_seconds)
+        return TransferStep(
+            TransferAction.RETRY, f"the server says {reply.status}", reply.retry_after_seconds
+        )
     if reply.status == 416:
-        return Step(Act.DISCARD, f"the server has nothing behind byte {received:,}")
+        return TransferStep(
+            TransferAction.DISCARD, f"the server has nothing behind byte {received:,}"
+        )
     if reply.status not in (200, 206):
-        return Step(Act.REFUSE, _REASONS.get(reply.status, f"the server says {reply.status}"))
+        return TransferStep(
+            TransferAction.REFUSE, _REASONS.get(reply.status, f"the server says {reply.status}")
+        )
     if reply.encoding not in ("", "identity"):
-        return Step(Act.REFUSE, f"the server sends it as {reply.encoding}, which was not asked for")
+        return TransferStep(
+            TransferAction.REFUSE,
+            f"the server sends it as {reply.encoding}, which was not asked for",
+        )
     total = reply.total if reply.status == 206 else reply.length
     if total is not None and total != expected_bytes:
-        return Step(
-            Act.REFUSE,
+        return TransferStep(
+            TransferAction.REFUSE,
             f"the server offers {total:,} bytes, and the published file has {expected_bytes:,}: "
             "that is another file, or a page of a proxy",
         )
     if reply.status == 200:
-        return Step(Act.REPLACE)
+        return TransferStep(TransferAction.REPLACE)
     if reply.start != received:
-        return Step(Act.DISCARD, f"the server goes on at {reply.start}, not at {received:,}")
-    return Step(Act.APPEND)
+        return TransferStep(
+            TransferAction.DISCARD, f"the server goes on at {reply.start}, not at {received:,}"
+        )
+    return TransferStep(TransferAction.APPEND)
 
 
-def of_fault(error: Exception) -> Step:
+def of_fault(error: Exception) -> TransferStep:
     """What to do when no answer came, or it broke off."""
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(cause, RedirectRefused):
-        return Step(Act.REFUSE, str(cause))
+        return TransferStep(TransferAction.REFUSE, str(cause))
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return Step(
-            Act.REFUSE,
+        return TransferStep(
+            TransferAction.REFUSE,
             f"its certificate is not trusted ({cause.verify_message}). Behind a company's proxy "
             "set SSL_CERT_FILE to its certificates",
         )
     if isinstance(cause, socket.gaierror):
-        return Step(Act.RETRY, "its name is not known here; is there a network?")
+        return TransferStep(TransferAction.RETRY, "its name is not known here; is there a network?")
     if isinstance(cause, TimeoutError):
-        return Step(Act.RETRY, "nothing came for a while")
+        return TransferStep(TransferAction.RETRY, "nothing came for a while")
     if isinstance(cause, http.client.InvalidURL | ValueError):
-        return Step(Act.REFUSE, f"that is no address ({cause})")
+        return TransferStep(TransferAction.REFUSE, f"that is no address ({cause})")
     if isinstance(cause, OSError) and cause.strerror:
-        return Step(Act.RETRY, cause.strerror.lower())
-    return Step(Act.RETRY, "the connection broke off")
+        return TransferStep(TransferAction.RETRY, cause.strerror.lower())
+    return TransferStep(TransferAction.RETRY, "the connection broke off")
 
 
 def _content_range(text: str) -> tuple[int | None, int | None]:

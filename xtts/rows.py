@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from xtts.conditioning import NUM_LATENTS
-from xtts.segments import Segments
+from xtts.segments import VarlenLayout
 from xtts.sizes import GPTShape
 
 # ceil(samples / 1024) codes, then four STOP targets: Coqui's `code_lengths = … + 3`, plus one.
@@ -30,7 +30,7 @@ STOP_TARGETS = 4
 
 
 @dataclass(frozen=True)
-class Rows:
+class PackedBatch:
     """A batch for `GPT.losses`; all tensors may be moved with `to`.
 
     rows, length: the grid; a packed batch is one row. text_*, audio_*: flat tokens, their positions
@@ -54,26 +54,26 @@ class Rows:
     audio_slots: Tensor
     audio_targets: Tensor
     audio_target_slots: Tensor
-    segments: Segments | None = None
-    frames: Segments | None = None
+    segments: VarlenLayout | None = None
+    frames: VarlenLayout | None = None
 
-    def to(self, device: torch.device | str) -> "Rows":
+    def to(self, device: torch.device | str) -> "PackedBatch":
         """The same rows on `device`; the copy does not wait."""
         moved: dict[str, Any] = {}
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
                 moved[name] = value.to(device, non_blocking=True)
-            elif isinstance(value, Segments):
+            elif isinstance(value, VarlenLayout):
                 moved[name] = value.to(device)
         return replace(self, **moved)
 
-    def pinned(self) -> "Rows":
+    def pinned(self) -> "PackedBatch":
         """The same rows in memory that a GPU can copy from by itself."""
         moved: dict[str, Any] = {}
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
                 moved[name] = value.pin_memory()
-            elif isinstance(value, Segments):
+            elif isinstance(value, VarlenLayout):
                 moved[name] = value.pinned()
         return replace(self, **moved)
 
@@ -84,7 +84,7 @@ class Rows:
             found += [part.number, part.slots] if part else []
         return found
 
-    def without_targets(self) -> "Rows":
+    def without_targets(self) -> "PackedBatch":
         """The same rows, from which nothing is learned."""
         return replace(
             self,
@@ -114,7 +114,7 @@ def pack(
     stop_input: bool,
     unheard: Sequence[tuple[int, int]] | None = None,
     padded: bool = True,
-) -> Rows:
+) -> PackedBatch:
     """Lays clips out, each in a padded row of its own, or all in one row without padding.
 
     tokens[i] [n], codes[i] [m], conditioning[i] [80, frames]. `unheard[i]` = (first, last + 1)
@@ -133,11 +133,11 @@ def pack(
     mels, mel_lengths = _padded(conditioning)
     grid = (torch.tensor(starts[:-1])[:, None] + torch.arange(NUM_LATENTS)).flatten()
     rows, length = (len(tokens), taken[0]) if padded else (1, starts[-1])
-    found = Rows(rows, length, mels, mel_lengths, grid, *text.flat(), *audio.flat())
+    found = PackedBatch(rows, length, mels, mel_lengths, grid, *text.flat(), *audio.flat())
     if padded:
         return found
-    frames = Segments.of(mel_lengths.tolist())
-    return replace(found, segments=Segments.of(lengths), frames=frames)
+    frames = VarlenLayout.of(mel_lengths.tolist())
+    return replace(found, segments=VarlenLayout.of(lengths), frames=frames)
 
 
 def _text(tokens: Tensor, shape: GPTShape, stop_input: bool) -> tuple[Tensor, Tensor]:

@@ -23,7 +23,7 @@ LONGEST_WRITTEN_OUT = 1024
 
 
 @dataclass(frozen=True)
-class Segments:
+class VarlenLayout:
     """Where each clip lies in a row `[1, heads, sum(lengths), head_width]`.
 
     number [sum(lengths)]: which clip a position belongs to. slots [sum(lengths)]: its place in a
@@ -35,22 +35,22 @@ class Segments:
     slots: Tensor
 
     @staticmethod
-    def of(lengths: Sequence[int]) -> "Segments":
+    def of(lengths: Sequence[int]) -> "VarlenLayout":
         """Clips of so many positions each."""
         longest, counts = max(lengths), torch.tensor(list(lengths))
         number = torch.repeat_interleave(torch.arange(len(lengths)), counts)
         before = F.pad(counts.cumsum(0)[:-1], (1, 0))
         slots = torch.arange(len(number)) + (number * longest - before[number])
-        return Segments(tuple(lengths), number, slots)
+        return VarlenLayout(tuple(lengths), number, slots)
 
-    def to(self, device: torch.device | str) -> "Segments":
+    def to(self, device: torch.device | str) -> "VarlenLayout":
         """The same on `device`; the copy does not wait."""
         moved: dict[str, Any] = {
             name: getattr(self, name).to(device, non_blocking=True) for name in ("number", "slots")
         }
         return replace(self, **moved)
 
-    def pinned(self) -> "Segments":
+    def pinned(self) -> "VarlenLayout":
         """The same in memory that a GPU can copy from by itself."""
         return replace(self, number=self.number.pin_memory(), slots=self.slots.pin_memory())
 
@@ -58,7 +58,7 @@ class Segments:
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Each position sees itself and what is before it in its own clip."""
-        if one_by_one(queries):
+        if attends_per_clip(queries):
             return self.each(queries, keys, values)
         return self.in_a_grid(queries, keys, values)
 
@@ -70,7 +70,7 @@ class Segments:
     def each(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """A clip after the other, each over its own length."""
         parts = zip(*(part.split(self.lengths, 2) for part in (queries, keys, values)), strict=True)
-        return torch.cat([causal(*part) for part in parts], 2)
+        return torch.cat([causal_attention(*part) for part in parts], 2)
 
     def in_a_grid(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """All clips in one kernel, right-padded: what is causal never looks at its padding."""
@@ -97,12 +97,12 @@ class Segments:
         return rows.index_select(0, self.slots).transpose(0, 1)[None]
 
 
-def one_by_one(like: Tensor) -> bool:
+def attends_per_clip(like: Tensor) -> bool:
     """On a CPU each clip attends by itself; where a kernel has to be started, all of them do."""
     return like.device.type == "cpu"
 
 
-def causal(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+def causal_attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Causal attention of one clip, [1, heads, time, head_width]."""
     time = queries.shape[2]
     if queries.dtype == torch.float32 or time > LONGEST_WRITTEN_OUT:

@@ -29,10 +29,10 @@ from typing import Any, BinaryIO, Protocol
 
 from xtts import frames
 from xtts.errors import SotaqueError
-from xtts.faults import GpuLost, leave
-from xtts.memory import keep_few_shapes
-from xtts.threads import wait_asleep
-from xtts.worker_child import die_with
+from xtts.faults import GpuLost, exit_after_fault
+from xtts.memory import limit_onednn_cache
+from xtts.threads import set_omp_passive
+from xtts.worker_child import die_with_parent
 from xtts.worker_faults import answer_of
 
 ALIVE_SECONDS = 1.0
@@ -40,8 +40,8 @@ ALIVE_SECONDS = 1.0
 _LOOK_SECONDS = 0.01
 
 
-class Speaks(Protocol):
-    """What `serve` asks of `xtts.ensemble.Ensemble`."""
+class SpeechService(Protocol):
+    """What `serve` asks of `xtts.ensemble.SpeechServer`."""
 
     device: str
 
@@ -53,12 +53,12 @@ class Speaks(Protocol):
     def step(self) -> Iterator[bytes]: ...
 
 
-def main(new_speaker: Callable[[argparse.Namespace], Speaks] | None = None) -> int:
+def main(new_speaker: Callable[[argparse.Namespace], SpeechService] | None = None) -> int:
     """Speaks until stdin is closed; exit 70 after a fault of the device."""
     arguments = _arguments()
-    die_with(arguments.parent)
-    wait_asleep()
-    keep_few_shapes()
+    die_with_parent(arguments.parent)
+    set_omp_passive()
+    limit_onednn_cache()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     inbox: queue.SimpleQueue[tuple[dict[str, Any], bytes] | None] = queue.SimpleQueue()
@@ -79,7 +79,7 @@ def main(new_speaker: Callable[[argparse.Namespace], Speaks] | None = None) -> i
 
 
 def serve(
-    speaker: Speaks,
+    speaker: SpeechService,
     inbox: "queue.SimpleQueue[tuple[dict[str, Any], bytes] | None]",
     answers: BinaryIO,
 ) -> None:
@@ -99,7 +99,7 @@ def serve(
         answers.flush()
 
 
-def _patience(speaker: Speaks) -> float:
+def _patience(speaker: SpeechService) -> float:
     """How long a message is waited for before the next step."""
     if speaker.busy:
         return 0.0
@@ -145,19 +145,19 @@ def _last_word(answers: BinaryIO, error: Exception, device: str) -> int:
     return error.exit_code if isinstance(error, SotaqueError) else GpuLost.exit_code
 
 
-def _ensemble(arguments: argparse.Namespace) -> Speaks:
+def _ensemble(arguments: argparse.Namespace) -> SpeechService:
     import torch
 
-    from xtts.ensemble import Ensemble
-    from xtts.stage import Computing
+    from xtts.ensemble import SpeechServer
+    from xtts.stage import ComputeConfig
 
     torch.backends.cudnn.enabled = not arguments.no_cudnn
     folder = arguments.latents
-    where = Computing(
+    where = ComputeConfig(
         arguments.device, arguments.mel_device, arguments.precision, folder, arguments.backend,
         arguments.low_memory, arguments.threads,
     )  # fmt: skip
-    return Ensemble(where, arguments.slots, arguments.threads)
+    return SpeechServer(where, arguments.slots, arguments.threads)
 
 
 def _arguments() -> argparse.Namespace:
@@ -176,4 +176,4 @@ def _arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    leave(main())
+    exit_after_fault(main())

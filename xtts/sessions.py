@@ -12,13 +12,20 @@ from typing import Any
 
 from xtts.errors import SotaqueError
 from xtts.onnx_sessions import judging, looking
-from xtts.onnx_sessions.evidence import Placing, Surroundings, Trial
-from xtts.onnx_sessions.judging import Status, Verdict
-from xtts.onnx_sessions.options import Optimisation, Options, session_options
-from xtts.onnx_sessions.providers import CPU, Wish, wish_of
+from xtts.onnx_sessions.evidence import NodePlacement, OnnxSurroundings, Trial
+from xtts.onnx_sessions.judging import ProviderVerdict, SessionStatus
+from xtts.onnx_sessions.options import OnnxSessionOptions, Optimisation, session_options
+from xtts.onnx_sessions.providers import CPU, ProviderRequest, wish_of
 from xtts.onnx_sessions.trial_child import load_libraries, placed, recording
 
-__all__ = ["Opened", "Optimisation", "Options", "RuntimeMissing", "Status", "open_session"]
+__all__ = [
+    "OnnxSessionOptions",
+    "OpenedSession",
+    "Optimisation",
+    "RuntimeMissing",
+    "SessionStatus",
+    "open_session",
+]
 
 
 class RuntimeMissing(SotaqueError):
@@ -30,27 +37,27 @@ class ModelRefused(SotaqueError):
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedSession:
     """session: `onnxruntime.InferenceSession`, to be run; status: where it computes, and why."""
 
     session: Any
-    status: Status
+    status: SessionStatus
 
 
 @dataclass(frozen=True)
 class Looks:
     """How the machine is seen; tests stand others here."""
 
-    surroundings: Callable[[], Surroundings] = looking.surroundings
-    trial: Callable[[Wish], Trial] = looking.trial
+    surroundings: Callable[[], OnnxSurroundings] = looking.surroundings
+    trial: Callable[[ProviderRequest], Trial] = looking.trial
 
 
 def open_session(
     model: Path | bytes,
     wish: str = "auto",
-    options: Options | None = None,
+    options: OnnxSessionOptions | None = None,
     looks: Looks | None = None,
-) -> Opened:
+) -> OpenedSession:
     """A session of a model, on what was wished where that works, else on the CPU; `status` says
     which and why.
 
@@ -68,28 +75,28 @@ def open_session(
         try:
             session = _open(onnxruntime, model, options, [(provider, got.options()), CPU])
         except Exception as error:  # its own kinds derive from Exception alone
-            verdict, got = judging.refused_model(got, str(error)), Wish("cpu")
+            verdict, got = judging.refused_model(got, str(error)), ProviderRequest("cpu")
     if session is None:
         session = _open_on_cpu(onnxruntime, model, options)
-    placing = Placing(tuple(session.get_providers()), placed(session))
-    return Opened(session, judging.status(wished, got, placing, verdict))
+    placing = NodePlacement(tuple(session.get_providers()), placed(session))
+    return OpenedSession(session, judging.status(wished, got, placing, verdict))
 
 
-def choose(wished: Wish, looks: Looks) -> tuple[Wish, Verdict]:
+def choose(wished: ProviderRequest, looks: Looks) -> tuple[ProviderRequest, ProviderVerdict]:
     """What to open the session for: the wish, or the CPU with the reason; `auto` takes the first
     that computes of those that this build is for."""
     if wished.kind == "cpu":
-        return wished, Verdict(True)
+        return wished, ProviderVerdict(True)
     seen = looks.surroundings()
     auto = wished.kind == "auto"
-    wishes = [Wish(kind) for kind in looking.present(seen)] if auto else [wished]
+    wishes = [ProviderRequest(kind) for kind in looking.present(seen)] if auto else [wished]
     refused = {}
     for one in wishes:
         verdict = judging.judge_trial(one, seen, looks.trial(one))
         if verdict.usable:
             return one, verdict
         refused[one] = verdict
-    return Wish("cpu"), judging.judge_auto(seen, refused) if auto else refused[wished]
+    return ProviderRequest("cpu"), judging.judge_auto(seen, refused) if auto else refused[wished]
 
 
 def runtime() -> Any:
@@ -104,7 +111,7 @@ def runtime() -> Any:
     return onnxruntime
 
 
-def _open_on_cpu(onnxruntime: Any, model: Path | bytes, options: Options | None) -> Any:
+def _open_on_cpu(onnxruntime: Any, model: Path | bytes, options: OnnxSessionOptions | None) -> Any:
     try:
         return _open(onnxruntime, model, options, [CPU])
     except Exception as error:
@@ -114,9 +121,9 @@ def _open_on_cpu(onnxruntime: Any, model: Path | bytes, options: Options | None)
 
 
 def _open(
-    onnxruntime: Any, model: Path | bytes, options: Options | None, providers: list[Any]
+    onnxruntime: Any, model: Path | bytes, options: OnnxSessionOptions | None, providers: list[Any]
 ) -> Any:
-    made = recording(onnxruntime, session_options(onnxruntime, options or Options()))
+    made = recording(onnxruntime, session_options(onnxruntime, options or OnnxSessionOptions()))
     given = model if isinstance(model, bytes) else str(model)
     # Without its own fallback, which prints and goes on: the reason would be lost.
     return onnxruntime.InferenceSession(given, made, providers, enable_fallback=0)

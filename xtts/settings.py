@@ -80,7 +80,7 @@ class SharedSettings:
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenSetting:
     """A raw value and where it was written."""
 
     text: str
@@ -88,7 +88,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Row:
+class SettingRow:
     """One line of the resolved table; value as a person would write it, a secret masked."""
 
     name: str
@@ -97,10 +97,10 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Report:
+class SettingsReport:
     """Where each value came from, and what a person should know without it being a fault."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[SettingRow, ...]
     notes: tuple[str, ...] = ()
 
     def table(self) -> str:
@@ -117,7 +117,7 @@ def load(
     argv: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
     dotenv_path: Path | None = Path(".env"),
-) -> tuple[S, Report]:
+) -> tuple[S, SettingsReport]:
     """The settings of one program and the report on them.
 
     argv: `--num-epochs 3 --tensorboard=off`. environ: None = this process's. dotenv_path: None =
@@ -140,11 +140,11 @@ def load(
     if settings is None or faults:
         raise SettingsError(faults)
     rows = tuple(
-        Row(name, shown(info, getattr(settings, name.lower())),
+        SettingRow(name, shown(info, getattr(settings, name.lower())),
             given[name].source if name in given else "default")
         for name, info in ours.items()
     )  # fmt: skip
-    return settings, Report(rows, (*file.notes, *_foreign(file, dotenv_path), *locales))
+    return settings, SettingsReport(rows, (*file.notes, *_foreign(file, dotenv_path), *locales))
 
 
 def _without_locale(environ: Mapping[str, str]) -> tuple[Mapping[str, str], list[str]]:
@@ -158,8 +158,8 @@ def _without_locale(environ: Mapping[str, str]) -> tuple[Mapping[str, str], list
 
 def _flags(
     argv: Sequence[str], ours: Mapping[str, FieldInfo]
-) -> tuple[dict[str, Given], list[str]]:
-    given: dict[str, Given] = {}
+) -> tuple[dict[str, GivenSetting], list[str]]:
+    given: dict[str, GivenSetting] = {}
     faults: list[str] = []
     rest = list(argv)
     while rest:
@@ -175,7 +175,7 @@ def _flags(
         elif not equals and (not rest or rest[0].startswith("--")):
             faults.append(f"{flag} has no value; allowed: {means(ours[name]).allowed}.")
         else:
-            given[name] = Given(value if equals else rest.pop(0), "command line")
+            given[name] = GivenSetting(value if equals else rest.pop(0), "command line")
     return given, faults
 
 
@@ -203,24 +203,26 @@ def _foreign(file: dotenv.DotEnv, path: Path | None) -> list[str]:
 
 def _by_precedence(
     ours: Collection[str],
-    flags: Mapping[str, Given],
+    flags: Mapping[str, GivenSetting],
     environ: Mapping[str, str],
     file: dotenv.DotEnv,
     path: Path | None,
-) -> dict[str, Given]:
-    given: dict[str, Given] = {}
+) -> dict[str, GivenSetting]:
+    given: dict[str, GivenSetting] = {}
     for name in ours:
         if name in flags:
             given[name] = flags[name]
         elif name in environ:
-            given[name] = Given(environ[name], "environment")
+            given[name] = GivenSetting(environ[name], "environment")
         elif name in file.lines:
-            given[name] = Given(file.lines[name].value, f"{path}, line {file.lines[name].number}")
+            given[name] = GivenSetting(
+                file.lines[name].value, f"{path}, line {file.lines[name].number}"
+            )
     return given
 
 
 def _validated(
-    kind: type[S], ours: Mapping[str, FieldInfo], given: Mapping[str, Given]
+    kind: type[S], ours: Mapping[str, FieldInfo], given: Mapping[str, GivenSetting]
 ) -> tuple[S | None, list[str]]:
     values: dict[str, Any] = {}
     for name, one in given.items():
@@ -240,6 +242,6 @@ def _validated(
         return None, [_sentence(name, ours[name], given[name]) for name in named] + whole
 
 
-def _sentence(name: str, info: FieldInfo, given: Given) -> str:
+def _sentence(name: str, info: FieldInfo, given: GivenSetting) -> str:
     value = "********" if means(info).secret else repr(given.text)
     return f"{name} is {value} ({given.source}); allowed: {means(info).allowed}."

@@ -101,7 +101,7 @@ class DVAEShape:
 
 
 @dataclass(frozen=True)
-class Decoding:
+class SamplingParams:
     """How codes are drawn; the defaults are those of `Xtts.synthesize` with XTTS-v2's config."""
 
     temperature: float = 0.75
@@ -112,7 +112,7 @@ class Decoding:
 
 
 @dataclass(frozen=True)
-class Conditioning:
+class ConditioningParams:
     """How much of a reference recording becomes latents, in seconds."""
 
     total_seconds: float = 30.0

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from xtts import graphs
 from xtts.cache import SlotCaches
-from xtts.decoding import Decoded, DecodingError, Utterance, begin
+from xtts.decoding import DecodingError, DecodingResult, DecodingState, prefill
 from xtts.errors import SotaqueError
 from xtts.gpt import GPT
-from xtts.step import Step
+from xtts.step import DecodeStep
 
 # MKL gives the rows of 5, 6, 7, 9, 10 or 11 to two threads in unlike parts, each with a kernel of
 # its own: a row is then another, in its last bit, for its place. Of 4, 8 and 12 it is not.
@@ -25,14 +25,14 @@ class NoFreeSlotError(SotaqueError):
     """Every slot speaks; the caller is to wait."""
 
 
-class Slots:
+class DecodingSlots:
     """A fixed number of places to speak from; used by one thread."""
 
     def __init__(self, gpt: GPT, count: int) -> None:
         self.gpt = gpt
-        self.utterances: list[Utterance | None] = [None] * count
-        self._step = Step(gpt)
-        self._graphed = graphs.of(gpt, count)
+        self.utterances: list[DecodingState | None] = [None] * count
+        self._step = DecodeStep(gpt)
+        self._graphed = graphs.graphed_step(gpt, count)
         alike = self._graphed is None and count > _ROWS_ALIKE
         self._num_rows = -(-count // _ROWS_ALIKE) * _ROWS_ALIKE if alike else count
         self._caches = SlotCaches([None] * self._num_rows)
@@ -51,7 +51,7 @@ class Slots:
             if utterance is not None and not utterance.done
         ]
 
-    def enter(self, latents: Tensor, text: Tensor, utterance: Utterance) -> int:
+    def enter(self, latents: Tensor, text: Tensor, utterance: DecodingState) -> int:
         """Reads text ids `[n]` and conditioning latents `[1, 32, width]`, and takes the first code.
 
         Raises NoFreeSlotError.
@@ -61,7 +61,7 @@ class Slots:
             raise NoFreeSlotError(f"All {count} slots speak. Try again when one has finished.")
         slot = self.utterances.index(None)
         # The prefix is read by itself: its length differs from everybody else's.
-        cache = begin(self.gpt, latents, text, utterance)
+        cache = prefill(self.gpt, latents, text, utterance)
         if self._graphed is not None:
             self._graphed.enter(slot, cache)
         else:
@@ -99,7 +99,7 @@ class Slots:
                 utterance.error = error
         return speaking
 
-    def leave(self, slot: int) -> Decoded:
+    def leave(self, slot: int) -> DecodingResult:
         """Frees a slot, done or not, and its memory; returns what was said."""
         utterance = self.utterances[slot]
         if utterance is None:

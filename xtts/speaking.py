@@ -30,7 +30,7 @@ class SpeakRequest:
 
 
 @dataclass(frozen=True)
-class Spoken:
+class SpokenFile:
     """seconds: how long it took, loading included; similarity: cosine to the reference."""
 
     seconds: float
@@ -39,12 +39,12 @@ class Spoken:
     similarity: float | None = None
 
 
-class Speaker:
+class FileSpeaker:
     """A base model with the learning part of the last request; it never sees a model in training.
 
     keep_weights: False lets the learning part go between requests (1.8 GB at full size), for
     whoever asks for other weights each time. mel_device: where the speaker's mel is taken, the only
-    FFT of speaking: `device` where its FFT passed the check. precision: as `xtts.model.load`.
+    FFT of speaking: `device` where its FFT passed the check. precision: as `xtts.model.load_model`.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class Speaker:
         self.device = device
         self.base = base
         self.keep_weights = keep_weights
-        self._model: Model = model.load(base, device, mel_device, precision=precision)
+        self._model: Model = model.load_model(base, device, mel_device, precision=precision)
         self._model.warm_up()
         self._loaded: tuple[str, int] | None = ("", 0)
         self._heard: tuple[Tensor, Tensor] | None = None
         self._let_go()
 
-    def speak(self, request: SpeakRequest) -> Spoken:
+    def speak(self, request: SpeakRequest) -> SpokenFile:
         """Speaks one request into its file, 24 kHz PCM16; draws from no global random state.
 
         Raises the errors of audio, voice, text, decoding, runs and model; what is wrong with text
@@ -82,16 +82,16 @@ class Speaker:
 
         started = time.perf_counter()
         self._model.tokenizer.split(request.text, request.language)
-        reference = voice.read(self._model.config, request.reference)
+        reference = voice.read_reference(self._model.config, request.reference)
         self._take(request.weights)
         whose = self._voice_of(reference)
-        waveform = synthesis.speak(
+        waveform = synthesis.synthesize(
             self._model, whose, request.text, request.language, seed=request.seed
         )
         audio.write_wav(request.out, waveform)
         likeness = voice.similarity(self._model, waveform, audio.VOCODER_RATE, whose)
         self._let_go()
-        return Spoken(
+        return SpokenFile(
             time.perf_counter() - started, len(waveform) / audio.VOCODER_RATE, self.device, likeness
         )
 
@@ -102,7 +102,7 @@ class Speaker:
         known = None
         if self._heard is not None and self._heard[0].equal(reference):
             known = self._heard[1]
-        found = voice.from_reference(self._model, reference, known)
+        found = voice.voice_from_reference(self._model, reference, known)
         self._heard = (reference, found.speaker)
         return found
 
@@ -123,5 +123,5 @@ class Speaker:
 
     def _let_go(self) -> None:
         if not self.keep_weights and self.device == "cpu":
-            self._model.let_gpt_go()
+            self._model.unload_gpt()
             self._loaded = None

@@ -11,19 +11,19 @@ import torch
 from torch import Tensor
 
 from xtts.chunks import ChunkedVocoder, chunk_codes
-from xtts.decoding import Utterance
-from xtts.fading import Fade
+from xtts.decoding import DecodingState
+from xtts.fading import StreamFade
 from xtts.model import Model
-from xtts.sizes import Decoding
-from xtts.slots import Slots
-from xtts.synthesis import checked
-from xtts.tempo import Tempo
+from xtts.sizes import SamplingParams
+from xtts.slots import DecodingSlots
+from xtts.synthesis import check_finite
+from xtts.tempo import SpeedChange
 from xtts.text import Tokenizer
 from xtts.voice import Voice
 
 
 @dataclass(frozen=True)
-class Ask:
+class SynthesisParams:
     """What is to be spoken. temperature: None is the model's own, 0 the likeliest code each time;
     max_codes: the most that each piece may take; pieces: the ids of the text, where another process
     has read it."""
@@ -36,7 +36,7 @@ class Ask:
     max_codes: int | None = None
     pieces: Sequence[Sequence[int]] | None = None
 
-    def rules(self, own: Decoding) -> Decoding:
+    def rules(self, own: SamplingParams) -> SamplingParams:
         """How codes are drawn, where a model's own manner is `own`."""
         if self.temperature is None:
             return own
@@ -49,10 +49,10 @@ class Ask:
         return [piece.ids for piece in tokenizer.split(self.text, self.language)]
 
 
-class Speech:
+class SynthesisRequest:
     """Raises TextError when it is made from text that cannot be spoken."""
 
-    def __init__(self, model: Model, voice: Voice, ask: Ask) -> None:
+    def __init__(self, model: Model, voice: Voice, ask: SynthesisParams) -> None:
         self.model = model
         self.voice = voice
         self.ask = ask
@@ -64,24 +64,24 @@ class Speech:
         self.cut_pieces = 0
         self.slot: int | None = None
 
-    def enter(self, slots: Slots) -> None:
+    def enter(self, slots: DecodingSlots) -> None:
         """Begins the next piece."""
         ids = torch.tensor(self._pieces.pop(0), device=self.model.device)
-        self._utterance = Utterance(
+        self._utterance = DecodingState(
             self.model.gpt, self._rules, self._generator, self.ask.max_codes
         )
         self._taken = 0
-        self._tempo = Tempo(self.ask.speed)
+        self._tempo = SpeedChange(self.ask.speed)
         self._vocoder = ChunkedVocoder(
             self.model.vocoder, self.model.config.vocoder, self.voice.speaker
         )
         self._sizes = chunk_codes()
         self._wanted = next(self._sizes)
-        self._fade = Fade() if self._several else None
+        self._fade = StreamFade() if self._several else None
         self.slot = slots.enter(self.voice.latents, ids, self._utterance)
 
     @torch.inference_mode()
-    def take(self, slots: Slots) -> list[Tensor]:
+    def take(self, slots: DecodingSlots) -> list[Tensor]:
         """The sound that is settled after a step, as float32 on the CPU; gives the slot back when
         the piece is done. Raises DecodingError when the model says what is no number."""
         if self._utterance.error is not None:
@@ -97,7 +97,7 @@ class Speech:
             found += self._ended(slots)
         return [chunk for chunk in found if len(chunk)]
 
-    def leave(self, slots: Slots) -> None:
+    def leave(self, slots: DecodingSlots) -> None:
         """Gives the slot back, said or not."""
         if self.slot is not None:
             slots.leave(self.slot)
@@ -113,7 +113,7 @@ class Speech:
         """Whether it stands between two pieces; `enter` begins the next."""
         return self.slot is None and bool(self._pieces)
 
-    def _ended(self, slots: Slots) -> list[Tensor]:
+    def _ended(self, slots: DecodingSlots) -> list[Tensor]:
         self.codes += len(self._utterance.codes)
         self.cut_pieces += not self._utterance.stopped
         self.leave(slots)
@@ -126,5 +126,5 @@ class Speech:
         return found
 
     def _pushed(self, chunk: Tensor) -> Tensor:
-        chunk = checked(chunk)
+        chunk = check_finite(chunk)
         return chunk if self._fade is None else self._fade.push(chunk)

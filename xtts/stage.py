@@ -12,13 +12,13 @@ from typing import Any
 from xtts import bundle, latents, lean, voice
 from xtts.atomic import sha256_of
 from xtts.bases import DEMO, BundleError, base_of, locate_base
-from xtts.crowd import Crowd
-from xtts.model import Model, load
+from xtts.crowd import ContinuousBatcher
+from xtts.model import Model, load_model
 from xtts.voice import Voice
 
 
 @dataclass(frozen=True)
-class Computing:
+class ComputeConfig:
     """Where and with what a voice computes, and where what it may keep is kept."""
 
     device: str = "cpu"
@@ -31,7 +31,7 @@ class Computing:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class VoiceSpec:
     """A voice on disk. name: `demo`, a folder or a checkpoint; base: the folder of a checkpoint's
     base model where it has moved; xtts_v2: where XTTS-v2 lies; tos_agreed: its licence was."""
 
@@ -42,7 +42,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Standing:
+class LoadedVoice:
     """A voice that can speak. own: of its own recording, None without one; weights: SHA-256 of the
     learning part's file; folder: its base."""
 
@@ -62,20 +62,22 @@ class Standing:
             "precision": self.model.kind,
         }
 
-    def crowd(self, count: int) -> Crowd:
+    def crowd(self, count: int) -> ContinuousBatcher:
         """A place for so many to speak at once."""
-        return Crowd(self.model, count)
+        return ContinuousBatcher(self.model, count)
 
     def nobody(self) -> Voice:
         """Who says the service's own word where there is no recording."""
-        return voice.nobody(self.model)
+        return voice.neutral_voice(self.model)
 
     def voice_of(self, recording: Path, kept: Path | None) -> Voice:
         """The voice of an uploaded recording. Raises AudioError or VoiceError."""
-        return latents.of_recording(self.model, self.weights, recording, kept)
+        return latents.latents_of_recording(self.model, self.weights, recording, kept)
 
 
-def stand(wanted: Wanted, where: Computing, others: Mapping[str, Standing]) -> Standing | Any:
+def load_voice(
+    wanted: VoiceSpec, where: ComputeConfig, others: Mapping[str, LoadedVoice]
+) -> LoadedVoice | Any:
     """Opens a voice. others: those that stand already.
 
     Raises BundleError, ConfigError, RunError, FilesError, AudioError or VoiceError.
@@ -93,17 +95,19 @@ def stand(wanted: Wanted, where: Computing, others: Mapping[str, Standing]) -> S
     )
 
 
-def _of_onnx(wanted: Wanted, where: Computing) -> Any:
+def _of_onnx(wanted: VoiceSpec, where: ComputeConfig) -> Any:
     from xtts.onnx import stage
 
     exports = where.latents_folder.parent / "onnx" if where.latents_folder else None
-    asked = stage.Asked(where.precision, where.device, where.low_memory, where.threads, exports)
-    return stage.stand(
+    asked = stage.OnnxVoiceSpec(
+        where.precision, where.device, where.low_memory, where.threads, exports
+    )
+    return stage.load_onnx_voice(
         wanted.name, wanted.base, asked, xtts_v2=wanted.xtts_v2, tos_agreed=wanted.tos_agreed
     )
 
 
-def _of_folder(folder: Path, wanted: Wanted, where: Computing) -> Standing:
+def _of_folder(folder: Path, wanted: VoiceSpec, where: ComputeConfig) -> LoadedVoice:
     licence = None
     if (folder / "onnx.json").is_file():
         raise BundleError(f"{folder} is an ONNX voice; BACKEND=onnx speaks with it.")
@@ -120,8 +124,8 @@ def _of_folder(folder: Path, wanted: Wanted, where: Computing) -> Standing:
 
 
 def _of_checkpoint(
-    path: Path, wanted: Wanted, where: Computing, others: Mapping[str, Standing]
-) -> Standing:
+    path: Path, wanted: VoiceSpec, where: ComputeConfig, others: Mapping[str, LoadedVoice]
+) -> LoadedVoice:
     from xtts.runs import read_checkpoint, reference_beside
 
     checkpoint = read_checkpoint(path)
@@ -136,8 +140,8 @@ def _of_checkpoint(
     return _standing(model, weights, folder, None, reference, where)
 
 
-def _loaded(folder: Path, where: Computing) -> Model:
-    loading = lean.load if where.low_memory else load
+def _loaded(folder: Path, where: ComputeConfig) -> Model:
+    loading = lean.load_low_memory if where.low_memory else load_model
     found = loading(folder, where.device, where.mel_device, precision=where.precision)
     found.warm_up()
     return found
@@ -149,9 +153,9 @@ def _standing(
     folder: Path,
     licence: str | None,
     reference: Path | None,
-    where: Computing,
-) -> Standing:
+    where: ComputeConfig,
+) -> LoadedVoice:
     own = None
     if reference is not None and reference.is_file():
-        own = latents.of_recording(model, weights, reference, where.latents_folder)
-    return Standing(model, own, weights, folder, licence or model.config.licence)
+        own = latents.latents_of_recording(model, weights, reference, where.latents_folder)
+    return LoadedVoice(model, own, weights, folder, licence or model.config.licence)

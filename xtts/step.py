@@ -17,7 +17,7 @@ from xtts.transformer import Block
 _gelu = torch._C._nn.gelu  # what nn.functional calls, behind fewer doors
 
 
-class NextCache(Protocol):
+class DecodeCache(Protocol):
     """What a step asks of a cache."""
 
     def attend_next(self, layer: int, packed: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ class _Layer(NamedTuple):
     narrow: Callable[[Tensor], Tensor]
 
 
-class Step:
+class DecodeStep:
     """Keeps hold of `gpt`'s weights as they are now."""
 
     def __init__(self, gpt: GPT) -> None:
@@ -60,7 +60,9 @@ class Step:
         self._positions = gpt.mel_pos_embedding.emb.weight
         self._head = gpt.mel_head.forward
 
-    def __call__(self, codes: Tensor, positions: Tensor, cache: NextCache) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self, codes: Tensor, positions: Tensor, cache: DecodeCache
+    ) -> tuple[Tensor, Tensor]:
         """Codes `[rows]` at their audio positions `[rows]`, behind the cache -> (latents
         `[rows, width]`, audio logits `[rows, audio_ids]`)."""
         x = torch.embedding(self._codes, codes) + torch.embedding(self._positions, positions)

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelSource:
     """Where the files are to lie, and the address they come from; None = nothing is downloaded.
 
     caches: folders in which other programs may have put the same files.
@@ -33,10 +33,10 @@ class Source:
     caches: tuple[Path, ...] = ()
 
     @staticmethod
-    def of(settings: SharedSettings) -> "Source":
+    def of(settings: SharedSettings) -> "ModelSource":
         """What the settings say about XTTS-v2."""
         url = address(settings.xtts_v2_url, settings.hf_endpoint)
-        return Source(settings.xtts_v2_dir, url, caches(Path("~").expanduser()))
+        return ModelSource(settings.xtts_v2_dir, url, caches(Path("~").expanduser()))
 
 
 def address(url: str | None, hub: str) -> str:
@@ -51,12 +51,12 @@ def caches(home: Path) -> tuple[Path, ...]:
     return (hub / "snapshots" / REVISION, coqui)
 
 
-def provide(source: Source) -> Path:
+def provide_xtts_v2(source: ModelSource) -> Path:
     """The folder, once every file in it that is needed is the published one.
 
     Raises FilesError for files that are other ones, DownloadError, DiskFull, WriteError.
     """
-    found = files.look(source.folder)
+    found = files.look_at_files(source.folder)
     if found.complete:
         return source.folder
     if source.url is None:
@@ -65,7 +65,7 @@ def provide(source: Source) -> Path:
         )
     with _alone(source.folder):
         # Another start may have brought everything while this one waited.
-        found = files.look(source.folder)
+        found = files.look_at_files(source.folder)
         if not found.complete:
             _bring(source, source.url, found.missing)
     return source.folder
@@ -83,7 +83,7 @@ def _alone(folder: Path) -> contextlib.AbstractContextManager[None]:
     return wait_for(folder / ".download.lock", lambda: log.info(sentence))
 
 
-def _bring(source: Source, url: str, names: Sequence[str]) -> None:
+def _bring(source: ModelSource, url: str, names: Sequence[str]) -> None:
     """Takes over what caches have and downloads the rest, the smallest first."""
     left = [name for name in names if not _taken(name, source)]
     needed = sum(files.XTTS_V2[name].bytes for name in left)
@@ -98,10 +98,10 @@ def _bring(source: Source, url: str, names: Sequence[str]) -> None:
         except DownloadError as error:
             raise DownloadError(f"{error}\n{by_hand(source.folder, left[number:])}") from error
     # Reads everything back once, and remembers it.
-    files.look(source.folder)
+    files.look_at_files(source.folder)
 
 
-def _taken(name: str, source: Source) -> bool:
+def _taken(name: str, source: ModelSource) -> bool:
     """Takes a file over from a cache that has it: a link where that works, else a copy."""
     target, expected = source.folder / name, files.XTTS_V2[name]
     for cache in source.caches:

@@ -10,21 +10,21 @@ import torch
 from torch import Tensor
 
 from xtts.chunks import ChunkedVocoder, chunk_codes
-from xtts.decoding import DecodingError, Utterance, codes_one_by_one
-from xtts.fading import faded, faded_stream
+from xtts.decoding import DecodingError, DecodingState, iterate_codes
+from xtts.fading import fade_edges, fade_stream_edges
 from xtts.model import Model
-from xtts.sizes import Decoding
+from xtts.sizes import SamplingParams
 from xtts.text import Piece
 from xtts.voice import Voice
 
 
-def speak(
+def synthesize(
     model: Model,
     voice: Voice,
     text: str,
     language: str,
     *,
-    decoding: Decoding | None = None,
+    decoding: SamplingParams | None = None,
     seed: int = 0,
     max_codes: int | None = None,
 ) -> Tensor:
@@ -34,32 +34,32 @@ def speak(
     each. Raises TextError for text that cannot be spoken and
     DecodingError when the model says what is no number.
     """
-    pieces = speak_pieces(
+    pieces = synthesize_pieces(
         model, voice, text, language, decoding=decoding, seed=seed, max_codes=max_codes
     )
     return torch.cat(list(pieces))
 
 
 @torch.inference_mode()
-def speak_pieces(
+def synthesize_pieces(
     model: Model,
     voice: Voice,
     text: str,
     language: str,
     *,
-    decoding: Decoding | None = None,
+    decoding: SamplingParams | None = None,
     seed: int = 0,
     max_codes: int | None = None,
 ) -> Iterator[Tensor]:
-    """As `speak`, one waveform for each piece that the model can say at once."""
+    """As `synthesize`, one waveform for each piece that the model can say at once."""
     rules = decoding or model.config.decoding
     pieces = model.tokenizer.split(text, language)
     for steps in _pieces(model, voice, pieces, rules, seed, max_codes):
         vocoder = _vocoder(model, voice)
         for latent in steps:
             vocoder.add(latent)
-        waveform = checked(torch.cat(list(vocoder.rest())))
-        yield faded(waveform) if len(pieces) > 1 else waveform
+        waveform = check_finite(torch.cat(list(vocoder.rest())))
+        yield fade_edges(waveform) if len(pieces) > 1 else waveform
 
 
 @torch.inference_mode()
@@ -69,26 +69,27 @@ def stream(
     text: str,
     language: str,
     *,
-    decoding: Decoding | None = None,
+    decoding: SamplingParams | None = None,
     seed: int = 0,
     max_codes: int | None = None,
 ) -> Iterator[Tensor]:
-    """As `speak`, in chunks as soon as they can be spoken: a small one first, then larger ones.
+    """As `synthesize`, in chunks as soon as they can be spoken: a small one first, then larger
+    ones.
 
-    Joined they are what `speak` says, within rounding.
+    Joined they are what `synthesize` says, within rounding.
     """
     rules = decoding or model.config.decoding
     pieces = model.tokenizer.split(text, language)
     for steps in _pieces(model, voice, pieces, rules, seed, max_codes):
-        chunks = (checked(chunk) for chunk in _chunks(_vocoder(model, voice), steps))
-        yield from faded_stream(chunks) if len(pieces) > 1 else chunks
+        chunks = (check_finite(chunk) for chunk in _chunks(_vocoder(model, voice), steps))
+        yield from fade_stream_edges(chunks) if len(pieces) > 1 else chunks
 
 
 def _pieces(
     model: Model,
     voice: Voice,
     pieces: list[Piece],
-    rules: Decoding,
+    rules: SamplingParams,
     seed: int,
     max_codes: int | None,
 ) -> Iterator[Iterator[Tensor]]:
@@ -96,8 +97,8 @@ def _pieces(
     generator = torch.Generator(model.device).manual_seed(seed)
     for piece in pieces:
         ids = torch.tensor(piece.ids, device=model.device)
-        utterance = Utterance(model.gpt, rules, generator, max_codes)
-        steps = codes_one_by_one(model.gpt, voice.latents, ids, utterance)
+        utterance = DecodingState(model.gpt, rules, generator, max_codes)
+        steps = iterate_codes(model.gpt, voice.latents, ids, utterance)
         yield (said.latents[-1][None] for said in steps)
 
 
@@ -116,7 +117,7 @@ def _vocoder(model: Model, voice: Voice) -> ChunkedVocoder:
     return ChunkedVocoder(model.vocoder, model.config.vocoder, voice.speaker)
 
 
-def checked(waveform: Tensor) -> Tensor:
+def check_finite(waveform: Tensor) -> Tensor:
     """The waveform as float32 on the CPU. Raises DecodingError when it is not finite."""
     waveform = waveform.float().cpu()
     if not bool(torch.isfinite(waveform).all()):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 
-class Tempo:
+class SpeedChange:
     """The latents of one utterance at another speed; speed 1 passes them on, bit for bit."""
 
     def __init__(self, speed: float) -> None:

@@ -126,7 +126,7 @@ class Tokenizer:
                 "once. Speak it in parts."
             )
         short = self._checked(language)
-        whole = _REPEATED.sub(r"\1\1\1", cleaned(text))
+        whole = _REPEATED.sub(r"\1\1\1", clean_text(text))
         _check_numbers(whole)
         written = Limits(self._characters(short), _EVERY_LENGTH)
         parts = [part for part in cut(whole, written) if _speakable(part)]
@@ -165,7 +165,7 @@ class Tokenizer:
 
     def _read(self, text: str, language: str) -> Reading:
         """Raises TextError also where nothing that can be spoken is left."""
-        short, found = self._checked(language), cleaned(text)
+        short, found = self._checked(language), clean_text(text)
         if len(found) > MOST_PIECE_CHARACTERS:
             raise TextError(
                 f"{len(found):,} characters are too many to be read in one piece; at most "
@@ -205,7 +205,7 @@ class Tokenizer:
     def _unspeakable(self, text: str, language: str) -> TextError:
         """Which words, and which of their letters, the vocabulary does not know."""
         words, letters = list[str](), dict[str, None]()
-        for word in dict.fromkeys(cleaned(text).split()):
+        for word in dict.fromkeys(clean_text(text).split()):
             try:
                 lost = list(filter(_spoken, self._read(word, language).missing))
             except TextError:
@@ -273,7 +273,7 @@ class Tokenizer:
         return short
 
 
-def cleaned(text: str) -> str:
+def clean_text(text: str) -> str:
     """NFC, without control and zero-width characters and variation selectors, spaces collapsed.
 
     Raises TextError when nothing that can be spoken is left.

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from xtts.config import ModelConfig
 from xtts.errors import SotaqueError
 from xtts.text import Tokenizer
-from xtts.worker_child import die_with
+from xtts.worker_child import die_with_parent
 
 # Ten times what the slowest text of 4,096 characters takes. The processor's time, so that a busy
 # machine refuses nobody.
@@ -38,7 +38,7 @@ def main() -> int:
     """Reads until stdin is closed."""
     parser = argparse.ArgumentParser(description="Reads texts for a service; not for people.")
     parser.add_argument("--parent", type=int, required=True)
-    die_with(parser.parse_args().parent)
+    die_with_parent(parser.parse_args().parent)
     signal.signal(signal.SIGVTALRM, _out_of_time)
     # The answers have a pipe of their own; what libraries print is nobody's business.
     answers = os.fdopen(os.dup(1), "w", buffering=1)

@@ -8,6 +8,6 @@ cores, 100 codes of the embedded voice took 21.8 s spinning, 2.2 s sleeping, 1.3
 import os
 
 
-def wait_asleep() -> None:
+def set_omp_passive() -> None:
     """Lets waiting threads sleep, unless OMP_WAIT_POLICY says otherwise."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

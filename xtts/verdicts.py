@@ -14,7 +14,7 @@ class Outcome(StrEnum):
     """What a check of a GPU, or an error on it, comes to.
 
     ok             every operation ran and equals the CPU's
-    degraded       some operations ran, others did not; `Gpu.failed` names them
+    degraded       some operations ran, others did not; `GpuHealth.failed` names them
     build          this torch, or a library that it loaded, does not fit this GPU
     driver         no driver, one that is too old or half replaced, or a GPU that is lost
     data           the input was no input: empty, not finite, too short
@@ -79,7 +79,7 @@ class OperationVerdict:
 
 
 @dataclass(frozen=True)
-class Variant:
+class ProbeVariant:
     """The failed operations once more, one thing changed.
 
     name: "clean library path", "cuDNN off" or "GPU 1"; ok: all of them passed; passed: those that
@@ -94,7 +94,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Gpu:
+class GpuHealth:
     """One CUDA device and what the check found of it.
 
     libraries: name -> path of the CUDA libraries that the check had loaded ("libcufft.so.12");
@@ -111,7 +111,7 @@ class Gpu:
     reason: str = ""
     libraries: Mapping[str, str] = field(default_factory=dict)
     free_bytes: int | None = None
-    variants: tuple[Variant, ...] = ()
+    variants: tuple[ProbeVariant, ...] = ()
     exclusive: bool = False
     surprise: str = ""
 
@@ -155,17 +155,17 @@ class Gpu:
         return asdict(self) | {"libraries": dict(self.libraries)}
 
 
-def gpu_from(found: Mapping[str, Any]) -> Gpu:
-    """What `Gpu.as_dict` gave. Raises KeyError, TypeError or ValueError for anything else."""
+def gpu_from(found: Mapping[str, Any]) -> GpuHealth:
+    """What `GpuHealth.as_dict` gave. Raises KeyError, TypeError or ValueError for anything else."""
     major, minor = found["capability"]
-    return Gpu(
+    return GpuHealth(
         **{
             **found,
             "capability": (int(major), int(minor)),
             "outcome": Outcome(found["outcome"]),
             "operations": tuple(operation_from(one) for one in found["operations"]),
             "variants": tuple(
-                Variant(**{**one, "passed": tuple(one["passed"])}) for one in found["variants"]
+                ProbeVariant(**{**one, "passed": tuple(one["passed"])}) for one in found["variants"]
             ),
         }
     )

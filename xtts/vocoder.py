@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
 from xtts.audio import MEL_BANDS, speaker_mel
-from xtts.channels_last import lay_out, widened
+from xtts.channels_last import to_channels_last, widened
 from xtts.chunk_sizes import STEPS_PER_FRAME as STEPS_PER_FRAME
 from xtts.config import ConfigError, ModelConfig
 from xtts.sizes import DVAEShape, VocoderShape
@@ -73,7 +73,7 @@ class Vocoder(nn.Module):
     def lay_out(self, dtype: torch.dtype) -> None:
         """Speaks in the layout and type that are fastest here, from now on; weight norm is folded
         before. Not for learning, and not to be saved."""
-        lay_out(self.waveform_decoder)
+        to_channels_last(self.waveform_decoder)
         self.waveform_decoder.to(dtype)
         self._laid_out_as = dtype
 

@@ -29,11 +29,11 @@ class Voice:
     speaker: Tensor
 
 
-def read(config: ModelConfig, path: Path) -> Tensor:
+def read_reference(config: ModelConfig, path: Path) -> Tensor:
     """As much of a recording as a voice is taken from, `[samples]` at 22,050 Hz.
 
-    Raises AudioError, and VoiceError as `from_reference`. Of an hour that a 250 kB FLAC holds, no
-    more than the first seconds are unpacked.
+    Raises AudioError, and VoiceError as `voice_from_reference`. Of an hour that a 250 kB FLAC
+    holds, no more than the first seconds are unpacked.
     """
     wanted = config.conditioning
     seconds = max(wanted.total_seconds, wanted.speaker_seconds)
@@ -43,7 +43,7 @@ def read(config: ModelConfig, path: Path) -> Tensor:
 
 
 @torch.inference_mode()
-def from_reference(model: Model, waveform: Tensor, known: Tensor | None = None) -> Voice:
+def voice_from_reference(model: Model, waveform: Tensor, known: Tensor | None = None) -> Voice:
     """A voice from one recording `[samples]` at 22,050 Hz, as `Xtts.get_conditioning_latents`.
 
     known: the recording's speaker embedding [1, 512, 1], which no training moves. Raises VoiceError
@@ -51,12 +51,12 @@ def from_reference(model: Model, waveform: Tensor, known: Tensor | None = None) 
     sampling, and on a GPU kill the context for everyone.
     """
     _check(waveform)
-    with model.ears() as ears:
+    with model.voice_encoder() as ears:
         whose = speaker(ears, waveform) if known is None else known
         return Voice(conditioning(ears, waveform), whose)
 
 
-def nobody(model: Model) -> Voice:
+def neutral_voice(model: Model) -> Voice:
     """Whom a service tries itself as where there is no recording: the whole way of a word, whatever
     it sounds like."""
     latents = torch.zeros(1, NUM_LATENTS, model.config.gpt.width, device=model.device)
@@ -84,7 +84,7 @@ def conditioning(model: Model, waveform: Tensor) -> Tensor:
 def speaker(model: Model, waveform: Tensor, rate: int = CODE_RATE) -> Tensor:
     """The speaker embedding `[1, 512, 1]` of a recording `[samples]`; training never moves it."""
     waveform = waveform[: int(model.config.conditioning.speaker_seconds * rate)]
-    with model.ears() as ears:
+    with model.voice_encoder() as ears:
         return ears.speaker_encoder(resample(waveform, rate, SPEAKER_RATE)[None])
 
 

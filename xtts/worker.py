@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from xtts.environment import oom_kills
-from xtts.manifests import Seen, seen
+from xtts.manifests import Seen, seen_manifest
 from xtts.probe import clean_environment
-from xtts.speaking import SpeakRequest, Spoken
-from xtts.worker_faults import WorkerFailed, death, failed
+from xtts.speaking import SpeakRequest, SpokenFile
+from xtts.worker_faults import WorkerFailed, death, worker_failed
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +37,8 @@ _LOOK_SECONDS = 0.2
 class Worker:
     """One child process with a base model's frozen parts loaded, started before it is needed.
 
-    The child dies with the thread that started it: call `start` and `speak` from one that lives
-    as long as the worker. keep_weights: as `xtts.speaking.Speaker`. command: what to start instead
+    The child dies with the thread that started it: call `start` and `speak` from one that lives as
+    long as the worker. keep_weights: as `xtts.speaking.FileSpeaker`. command: what to start instead
     of `xtts.worker_child`, for tests.
     """
 
@@ -114,7 +114,7 @@ class Worker:
         request: SpeakRequest,
         timeout_seconds: float,
         interrupted: Callable[[], bool] = lambda: False,
-    ) -> Spoken:
+    ) -> SpokenFile:
         """Speaks into `request.out`. A dead child is started again first.
 
         Raises WorkerFailed; a child that took too long, died or was `interrupted` is gone then, and
@@ -126,7 +126,7 @@ class Worker:
             self._ready = True
         plain = {key: _plain(value) for key, value in asdict(request).items()}
         self._send({**plain, "seen": _seen(request.weights)})
-        return Spoken(**self._answer("speaking", timeout_seconds, interrupted))
+        return SpokenFile(**self._answer("speaking", timeout_seconds, interrupted))
 
     def close(self) -> None:
         """Ends the child, and whatever it started."""
@@ -153,7 +153,7 @@ class Worker:
             raise self._death()
         found: dict[str, Any] = json.loads(line)
         if not found.pop("ok"):
-            told = failed(found)
+            told = worker_failed(found)
             if told.fault:  # the child has ended: nothing more is to be had from its context
                 self.close()
             raise told
@@ -193,7 +193,7 @@ class Worker:
 def _seen(weights: Path | None) -> Seen | None:
     """What the trainer has just written need not be hashed once more: a second at full size."""
     with contextlib.suppress(OSError):  # the child tells of what cannot be read
-        return seen(weights) if weights else None
+        return seen_manifest(weights) if weights else None
     return None
 
 

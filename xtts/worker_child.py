@@ -18,29 +18,29 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from xtts.errors import SotaqueError
-from xtts.faults import GpuLost, leave
-from xtts.manifests import believe
-from xtts.memory import keep_few_shapes
-from xtts.speaking import SpeakRequest, Spoken
-from xtts.threads import wait_asleep
+from xtts.faults import GpuLost, exit_after_fault
+from xtts.manifests import trust_cached_hash
+from xtts.memory import limit_onednn_cache
+from xtts.speaking import SpeakRequest, SpokenFile
+from xtts.threads import set_omp_passive
 from xtts.worker_faults import answer_of
 
 _PR_SET_PDEATHSIG = 1
 
 
-class Speaks(Protocol):
-    """What `serve` asks of `xtts.speaking.Speaker`."""
+class SpeaksFiles(Protocol):
+    """What `serve` asks of `xtts.speaking.FileSpeaker`."""
 
-    def speak(self, request: SpeakRequest) -> Spoken: ...
+    def speak(self, request: SpeakRequest) -> SpokenFile: ...
 
 
-def main(new_speaker: Callable[[argparse.Namespace], Speaks] | None = None) -> int:
+def main(new_speaker: Callable[[argparse.Namespace], SpeaksFiles] | None = None) -> int:
     """Speaks until stdin is closed; exit 2 when the base model cannot be loaded, 70 after a fault
     of the device."""
     arguments = _arguments()
-    die_with(arguments.parent)
-    wait_asleep()
-    keep_few_shapes()
+    die_with_parent(arguments.parent)
+    set_omp_passive()
+    limit_onednn_cache()
     os.nice(arguments.nice)
     # A copy of fd 1 for the answers; whatever else is printed must not break the protocol.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
@@ -57,7 +57,7 @@ def main(new_speaker: Callable[[argparse.Namespace], Speaks] | None = None) -> i
     return serve(speaker, sys.stdin, answers, arguments.device)
 
 
-def serve(speaker: Speaks, requests: IO[str], answers: IO[str], device: str) -> int:
+def serve(speaker: SpeaksFiles, requests: IO[str], answers: IO[str], device: str) -> int:
     """One answer per request. A refusal is an answer; a fault of the device is the last one: the
     next process has a context of its own. Any other error ends the process."""
     for line in requests:
@@ -65,7 +65,7 @@ def serve(speaker: Speaks, requests: IO[str], answers: IO[str], device: str) -> 
         for name in ("reference", "out", "weights"):
             request[name] = Path(request[name]) if request[name] else None
         if told := request.pop("seen", None):
-            believe(request["weights"], told)
+            trust_cached_hash(request["weights"], told)
         try:
             injected_fault(os.environ.get("SOTAQUE_WORKER_FAULT", ""))
             answer = {"ok": True, **asdict(speaker.speak(SpeakRequest(**request)))}
@@ -80,7 +80,7 @@ def serve(speaker: Speaks, requests: IO[str], answers: IO[str], device: str) -> 
     return 0
 
 
-def die_with(parent: int) -> None:
+def die_with_parent(parent: int) -> None:
     """Has the kernel kill this process when its parent dies, in whatever way.
 
     The parent is the thread that started this process (prctl(2)): it must live as long.
@@ -120,13 +120,13 @@ def _no_number(module: Any, _given: Any, found: Any) -> Any:
     return found * float("nan") if type(module).__name__ == "HifiganGenerator" else None
 
 
-def _speaker(arguments: argparse.Namespace) -> Speaks:
+def _speaker(arguments: argparse.Namespace) -> SpeaksFiles:
     import torch
 
-    from xtts.speaking import Speaker
+    from xtts.speaking import FileSpeaker
 
     torch.backends.cudnn.enabled = arguments.cudnn
-    return Speaker(
+    return FileSpeaker(
         arguments.base, arguments.device, arguments.threads, keep_weights=arguments.keep_weights,
         mel_device=arguments.mel_device, precision=arguments.precision,
     )  # fmt: skip
@@ -152,4 +152,4 @@ def _arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    leave(main())
+    exit_after_fault(main())

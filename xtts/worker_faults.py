@@ -7,7 +7,7 @@ from typing import Any
 
 from xtts import faults
 from xtts.errors import SotaqueError
-from xtts.faults import Fault
+from xtts.faults import DeviceFault
 from xtts.verdicts import Outcome
 
 _NO_MEMORY = ("memoryerror", "out of memory", "can't allocate memory", "cannot allocate memory")
@@ -22,7 +22,12 @@ class WorkerFailed(SotaqueError):
     """
 
     def __init__(
-        self, reason_code: str, reason: str, fault: Fault | None = None, *, of_device: bool = True
+        self,
+        reason_code: str,
+        reason: str,
+        fault: DeviceFault | None = None,
+        *,
+        of_device: bool = True,
     ) -> None:
         super().__init__(reason)
         self.reason_code = reason_code
@@ -38,7 +43,7 @@ def answer_of(error: Exception, device: str) -> dict[str, Any] | None:
     found = faults.classify(error, faults.free_bytes(device))
     if poison := faults.poisoned(device):
         number = found.code if found and found.sticky else None
-        found = Fault(Outcome.STICKY, "context", number, poison)
+        found = DeviceFault(Outcome.STICKY, "context", number, poison)
     elif isinstance(error, SotaqueError):
         code = "not_finite" if isinstance(error, faults.NotFinite) else "refused"
         return {"ok": False, "reason_code": code, "reason": str(error)}
@@ -52,10 +57,10 @@ def answer_of(error: Exception, device: str) -> dict[str, Any] | None:
     return {"ok": False, **said, "fault": asdict(found)}
 
 
-def failed(answer: Mapping[str, Any]) -> WorkerFailed:
+def worker_failed(answer: Mapping[str, Any]) -> WorkerFailed:
     """What `answer_of` gave, on the parent's side."""
     told = answer.get("fault")
-    fault = Fault(**{**told, "outcome": Outcome(told["outcome"])}) if told else None
+    fault = DeviceFault(**{**told, "outcome": Outcome(told["outcome"])}) if told else None
     return WorkerFailed(answer["reason_code"], answer["reason"], fault)
 
 
@@ -66,7 +71,7 @@ def death(code: int, last_line: str, *, oom_killed: bool = False) -> WorkerFaile
     if oom_killed or any(words in last_line.lower() for words in _NO_MEMORY):
         by = ": the system killed it" if oom_killed else ""
         reason = f"The worker ran out of memory{by}.{tail}"
-        fault = Fault(Outcome.TRANSIENT, "memory of the machine", None, reason)
+        fault = DeviceFault(Outcome.TRANSIENT, "memory of the machine", None, reason)
         return WorkerFailed("out_of_memory", reason, fault)
     if code == -signal.SIGKILL:
         what = "was killed (SIGKILL); most often the system does that when memory runs out"

@@ -15,15 +15,15 @@ import pytest
 
 from api.app import build, how_of
 from api.connections import ConnectionLimits
-from api.parts import Parts
+from api.parts import AppState
 from api.server import server_of
 from api.settings import ApiSettings
-from api.wishes import How, Limits
+from api.wishes import ChildOptions, EngineLimits
 from xtts.environment import Environment
 
 FAKE = (sys.executable, "-m", "tests.api.fake_child")
 NO_GPU = Environment(2, False, 8 << 30, False)
-QUICK = Limits(slots=4, queue=8, deadline=5.0, hang=3.0, start=60.0, ready=60.0, micro=20.0)
+QUICK = EngineLimits(slots=4, queue=8, deadline=5.0, hang=3.0, start=60.0, ready=60.0, micro=20.0)
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Running:
     """A server that runs. client: of it, without a time-out."""
 
     address: str
-    parts: Parts
+    parts: AppState
     client: httpx.Client
 
     def wait_until(self, true: Callable[[], bool], seconds: float = 60.0) -> None:
@@ -53,12 +53,14 @@ class Running:
 @contextlib.contextmanager
 def running(
     settings: ApiSettings,
-    how: How | None = None,
-    limits: Limits = QUICK,
+    how: ChildOptions | None = None,
+    limits: EngineLimits = QUICK,
     connections: ConnectionLimits | None = None,
 ) -> Iterator[Running]:
     """The child dies with the thread that starts it: the server's, which ends here."""
-    how = how or How(command=FAKE, look=lambda: NO_GPU, latents=settings.voices_dir / "latents")
+    how = how or ChildOptions(
+        command=FAKE, look=lambda: NO_GPU, latents=settings.voices_dir / "latents"
+    )
     app = build(settings, how, limits)
     # With its protocol, as uvicorn's own: asyncio turns Nagle's algorithm off for such only.
     with socket.socket(proto=socket.IPPROTO_TCP) as listening:

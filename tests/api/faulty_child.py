@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.api.fake_child import CUFFT, AcceleratorError, OutOfMemoryError
 from xtts import serving_child
-from xtts.ensemble import Ensemble
-from xtts.stage import Computing
+from xtts.ensemble import SpeechServer
+from xtts.stage import ComputeConfig
 
 FAULTS = {
     "!cufft": RuntimeError(CUFFT),
@@ -18,11 +18,11 @@ FAULTS = {
 }
 
 
-class FaultyEnsemble(Ensemble):
+class FaultyEnsemble(SpeechServer):
     """Fails at the first step after such a text was taken."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        super().__init__(Computing(latents_folder=arguments.latents), arguments.slots, 1)
+        super().__init__(ComputeConfig(latents_folder=arguments.latents), arguments.slots, 1)
         self.claimed = arguments.device
         self._fault: RuntimeError | None = None
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from api.__main__ import serve
-from api.wishes import How
+from api.wishes import ChildOptions
 from tests.api.conftest import FAKE, NO_GPU, QUICK, settings_in
 
 
@@ -17,7 +17,7 @@ def main() -> int:
     folder, port, slots = sys.argv[1:]
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     settings = settings_in(Path(folder), api_port=int(port))
-    how = How(command=FAKE, look=lambda: NO_GPU, latents=settings.voices_dir / "latents")
+    how = ChildOptions(command=FAKE, look=lambda: NO_GPU, latents=settings.voices_dir / "latents")
     return serve(settings, how, replace(QUICK, slots=int(slots), deadline=60.0))
 
 

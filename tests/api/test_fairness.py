@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from api.app import how_of
-from api.wishes import How
+from api.wishes import ChildOptions
 from tests.api.conftest import FAKE, NO_GPU, QUICK, Running, running, settings_in
 from tests.api.test_speech_routes import wanted
 
@@ -116,7 +116,7 @@ def counted(text: str, name: str, **labels: str) -> float:
 
 
 def test_the_backend_that_computes_is_told_to_prometheus(tmp_path: Path) -> None:
-    how = How(command=FAKE, look=lambda: NO_GPU, backend="onnx")
+    how = ChildOptions(command=FAKE, look=lambda: NO_GPU, backend="onnx")
     with running(settings_in(tmp_path), how) as service:
         service.wait_ready()
         text = service.client.get("/metrics").text

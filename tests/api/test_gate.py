@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.datastructures import Headers
 
-from api.limits import _MOST_UPLOADS, Body, Gate, foreign
+from api.limits import _MOST_UPLOADS, AccessGate, BodyLimit, refuse_foreign_origin
 from api.settings import load
 from xtts.settings import SettingsError
 
@@ -18,7 +18,7 @@ SCALE_OUT = Path(__file__).parents[2] / "docs" / "scale-out.md"
 
 @pytest.mark.parametrize("sent", [f"Bearer {KEY}", f"bearer {KEY}", f"Bearer  {KEY} "])
 def test_the_key_opens(sent: str) -> None:
-    assert Gate.refused(KEY, Headers({"authorization": sent})) is None
+    assert AccessGate.refused(KEY, Headers({"authorization": sent})) is None
 
 
 @pytest.mark.parametrize(
@@ -29,13 +29,13 @@ def test_the_key_opens(sent: str) -> None:
 )  # fmt: skip
 def test_nothing_else_opens(sent: str) -> None:
     """No part of the key, nothing more than it, and no other scheme."""
-    refusal = Gate.refused(KEY, Headers({"authorization": sent}))
+    refusal = AccessGate.refused(KEY, Headers({"authorization": sent}))
     assert refusal is not None and refusal.status == 401
 
 
 def test_a_wrong_key_is_told_from_none() -> None:
-    wrong = Gate.refused(KEY, Headers({"authorization": "Bearer x"}))
-    none = Gate.refused(KEY, Headers({}))
+    wrong = AccessGate.refused(KEY, Headers({"authorization": "Bearer x"}))
+    none = AccessGate.refused(KEY, Headers({}))
     assert wrong and "not the service's key" in wrong.detail
     assert none and "Send the key" in none.detail
 
@@ -61,7 +61,7 @@ def proxied(example: str, browser: str) -> Headers:
 @pytest.mark.parametrize("browser", ["sotaque.example:8005", "sotaque.example", "localhost:8005"])
 def test_the_page_works_behind_the_documented_nginx(browser: str) -> None:
     headers = proxied(SCALE_OUT.read_text(encoding="utf-8"), browser)
-    assert foreign(headers, "POST", has_key=True) is None
+    assert refuse_foreign_origin(headers, "POST", has_key=True) is None
 
 
 def test_only_so_many_uploads_are_read_at_once() -> None:
@@ -76,7 +76,7 @@ def test_only_so_many_uploads_are_read_at_once() -> None:
             await receive()
             await leave.wait()
 
-        body = Body(app)
+        body = BodyLimit(app)
 
         async def upload() -> None:
             scope = {"type": "http", "method": "POST", "path": "/v1/voices", "headers": []}

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from api.app import how_of
-from api.speaking import Ask
+from api.speaking import SpeechParams
 from tests.api.conftest import NO_GPU, QUICK, Running, running, settings_in
 from tests.api.test_supervisor import GPU
 from xtts.environment import Environment
@@ -87,7 +87,7 @@ def test_http_adds_little_to_the_voice(service: Running) -> None:
 
     async def spoken(seed: int) -> tuple[float, float, int]:
         started, first, size = time.monotonic(), 0.0, 0
-        async for chunk in engine.speak(Ask(text, "en", seed)):
+        async for chunk in engine.speak(SpeechParams(text, "en", seed)):
             first = first or time.monotonic() - started
             size += len(chunk)
         return first, time.monotonic() - started, size

@@ -15,14 +15,14 @@ import pytest
 import soundfile
 
 from api import recordings
-from api.errors import Refusal
+from api.errors import APIError
 
 WAV = b"RIFF\0\0\0\0WAVE"
 
 
-def refusal_of(data: bytes = WAV, seconds: float = 60.0) -> Refusal:
-    async def asked() -> Refusal:
-        with pytest.raises(Refusal) as caught:
+def refusal_of(data: bytes = WAV, seconds: float = 60.0) -> APIError:
+    async def asked() -> APIError:
+        with pytest.raises(APIError) as caught:
             await asyncio.wait_for(recordings.decoded(data), seconds)
         return caught.value
 
@@ -61,7 +61,7 @@ def test_the_child_that_reads_an_upload_has_limits_and_one_thread(
             return child
 
         monkeypatch.setattr(asyncio, "create_subprocess_exec", started)
-        with pytest.raises(Refusal, match="cannot be decoded"):
+        with pytest.raises(APIError, match="cannot be decoded"):
             await recordings.decoded(WAV)
 
     monkeypatch.setattr(recordings, "WALL_SECONDS", 60.0)

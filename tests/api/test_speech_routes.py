@@ -19,11 +19,11 @@ import pytest
 import soundfile
 
 from api.app import build
-from api.metrics import Metrics
+from api.metrics import ServiceMetrics
 from api.schemas import SpeechRequest
-from api.speaking import Ask, Spoken
+from api.speaking import SpeechParams, SpeechStream
 from api.speech_routes import SpeechResponse
-from api.waiting import Job
+from api.waiting import QueuedRequest
 from tests.api.conftest import QUICK, Running, running, settings_in
 from tests.api.fake_child import sound_of
 
@@ -304,9 +304,11 @@ def test_a_client_that_takes_nothing_is_let_go_without_an_error(
 ) -> None:
     """Its slot is free again; in the log it is a line, not a traceback."""
     monkeypatch.setattr("api.speech_routes._SEND_SECONDS", 0.05)
-    cancelled: list[Spoken] = []
-    parts = SimpleNamespace(engine=SimpleNamespace(cancel=cancelled.append), metrics=Metrics())
-    spoken = Spoken(Job("s1", "", 0.0, 9.0), Ask("x", "en"), None)
+    cancelled: list[SpeechStream] = []
+    parts = SimpleNamespace(
+        engine=SimpleNamespace(cancel=cancelled.append), metrics=ServiceMetrics()
+    )
+    spoken = SpeechStream(QueuedRequest("s1", "", 0.0, 9.0), SpeechParams("x", "en"), None)
     spoken.put(b"\0\0")
     asked = SpeechRequest(input="x", model="tts-1", voice="alloy", response_format="pcm")
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from api.wishes import How
+from api.wishes import ChildOptions
 from tests.api.conftest import FAKE, NO_GPU, QUICK, Running, running, settings_in
 from tests.api.run_folders import write_epoch
-from xtts.verdicts import Gpu
+from xtts.verdicts import GpuHealth
 
-GPU = replace(NO_GPU, gpus=(Gpu(0, "a GPU of the tests", (9, 0), 24 << 30),))
+GPU = replace(NO_GPU, gpus=(GpuHealth(0, "a GPU of the tests", (9, 0), 24 << 30),))
 
 
 def code_of(answer: httpx.Response) -> tuple[int, str]:
@@ -187,7 +187,7 @@ def test_who_waits_goes_on_waiting_while_the_child_is_replaced(service: Running)
 
 @pytest.fixture
 def on_gpu(tmp_path: Path) -> Iterator[Running]:
-    how = How(command=FAKE, look=lambda: GPU)
+    how = ChildOptions(command=FAKE, look=lambda: GPU)
     with running(settings_in(tmp_path), how) as found:
         found.wait_ready()
         yield found

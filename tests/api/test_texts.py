@@ -16,7 +16,7 @@ import pytest
 import soundfile
 
 from api.app import how_of
-from api.speaking import Ask, digest_of
+from api.speaking import SpeechParams, digest_of
 from tests.api.conftest import NO_GPU, QUICK, Running, running, settings_in
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
 from tests.xtts.test_text_worker import NUMBERED
@@ -95,8 +95,8 @@ def test_a_refused_word_is_named_to_who_sent_it(service: Running) -> None:
 
 
 def test_another_digit_or_seed_is_the_same_deadly_input() -> None:
-    known = digest_of(Ask("Call 555 1234, now!", "en"), "")
-    assert digest_of(Ask("call 555 1235 now", "en", seed=4, speed=1.5), "") == known
-    assert digest_of(Ask("Call us, now!", "en"), "") != known
-    assert digest_of(Ask("Call 555 1234, now!", "en"), "anna.wav") != known
-    assert digest_of(Ask("!", "en"), "") != digest_of(Ask("?", "en"), "")
+    known = digest_of(SpeechParams("Call 555 1234, now!", "en"), "")
+    assert digest_of(SpeechParams("call 555 1235 now", "en", seed=4, speed=1.5), "") == known
+    assert digest_of(SpeechParams("Call us, now!", "en"), "") != known
+    assert digest_of(SpeechParams("Call 555 1234, now!", "en"), "anna.wav") != known
+    assert digest_of(SpeechParams("!", "en"), "") != digest_of(SpeechParams("?", "en"), "")

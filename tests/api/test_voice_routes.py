@@ -13,7 +13,7 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from api.errors import Refusal
+from api.errors import APIError
 from api.recordings_child import decoded
 from api.voices import Voices
 from tests.api.conftest import Running
@@ -150,7 +150,7 @@ def test_what_is_no_id_is_no_voice_even_where_its_file_is(tmp_path: Path, identi
     about = {"id": identity, "name": "x", "created": "", "duration_seconds": 1.0, "sha256": ""}
     (voices.folder / f"{identity}.json").write_text(json.dumps(about), encoding="utf-8")
     (voices.folder / f"{identity}.wav").write_bytes(b"")
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(APIError) as caught:
         voices.find(identity)
     assert caught.value.status == 404
 
@@ -163,7 +163,7 @@ def test_the_thousandth_voice_is_the_last(tmp_path: Path) -> None:
         (tmp_path / f"{number:012}.json").write_text(json.dumps(about), encoding="utf-8")
         (tmp_path / f"{number:012}.wav").write_bytes(b"")
     last = voices.add("x", b"RIFF", 1.0)
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(APIError) as caught:
         voices.add("x", b"RIFF", 1.0)
     assert (caught.value.status, caught.value.code) == (409, "too_many_voices")
     voices.remove(last)

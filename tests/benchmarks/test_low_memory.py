@@ -5,7 +5,7 @@ import pytest
 from benchmarks import bases, low_memory, onnx_voice
 from benchmarks.low_memory_child import _ONNX, _PLAIN
 from xtts.onnx import model
-from xtts.sessions import Options
+from xtts.sessions import OnnxSessionOptions
 
 
 def test_each_row_pulls_one_lever_and_all_of_low_memory_have_their_row() -> None:
@@ -15,10 +15,10 @@ def test_each_row_pulls_one_lever_and_all_of_low_memory_have_their_row() -> None
             assert len(levers) + short == 1, name
             assert all(value != {"threads": 2, **_PLAIN}.get(key) for key, value in levers.items())
             pulled |= levers.keys() | ({"most_samples"} if short else set())
-    low, plain = model.low_memory(), model.Computing()
+    low, plain = model.low_memory_config(), model.OnnxComputeConfig()
     # Asleep is how it always is here; `_PLAIN` is ONNX Runtime's own way.
     changed = {
-        name for name in vars(Options())
+        name for name in vars(OnnxSessionOptions())
         if getattr(low.options, name) != {**vars(plain.options), **_PLAIN}[name]
     }  # fmt: skip
     assert changed == {"threads", "spinning", "arena", "pattern", "optimisation"}

@@ -5,11 +5,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from train.base.long_text import long_sentences
 
 from benchmarks import texts, voice
 from tests.train.base.test_base import FEW_WORDS
 from train.base import __main__ as making
-from train.base.long_text import long_sentences
 from train.base.text import plain
 from train.base.text import sentences as short_sentences
 from train.data import make_demo

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from tests.peers.coqui import SMALL, coqui_gpt, ours_from
 from xtts.decoding import decode
-from xtts.sizes import Decoding
+from xtts.sizes import SamplingParams
 
 COUNT = 40
 # Where Coqui's own two best logits are closer than this, rounding decides.
@@ -44,7 +44,7 @@ def test_greedy_codes_equal_coquis(both, penalty, text):
     latents = ours.conditioning_latents(torch.randn(1, 80, 60, generator=generator))
     theirs, margins = by_coqui(coqui, latents, tokens, penalty)
 
-    rules = Decoding(greedy=True, repetition_penalty=penalty)
+    rules = SamplingParams(greedy=True, repetition_penalty=penalty)
     spoken = decode(ours, latents, tokens, rules, torch.Generator(), max_codes=COUNT)
     ended = [SMALL.audio_stop] if spoken.stopped else []
     codes = torch.cat((spoken.codes, torch.tensor(ended, dtype=torch.long)))
@@ -59,7 +59,7 @@ def test_latents_of_the_steps_equal_coquis_second_pass(both):
     coqui, ours = both
     tokens = torch.arange(3, 20)
     latents = ours.conditioning_latents(torch.randn(1, 80, 60))
-    rules = Decoding(greedy=True, repetition_penalty=5.0)
+    rules = SamplingParams(greedy=True, repetition_penalty=5.0)
     spoken = decode(ours, latents, tokens, rules, torch.Generator(), max_codes=COUNT)
     again = coqui(
         tokens[None], torch.tensor([len(tokens)]), spoken.codes[None],

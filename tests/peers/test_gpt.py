@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from tests.peers.coqui import FULL, SMALL, coqui_gpt, ours_from
 from xtts.cache import KeyValueCache
 from xtts.gpt import to_coqui
-from xtts.rows import Rows, pack
+from xtts.rows import PackedBatch, pack
 from xtts.sizes import GPTShape
 
 
@@ -41,7 +41,7 @@ def coqui_losses(coqui, batch: dict):
     return text_loss, audio_loss
 
 
-def our_rows(batch: dict, shape: GPTShape, **options) -> Rows:
+def our_rows(batch: dict, shape: GPTShape, **options) -> PackedBatch:
     return pack(
         batch["tokens"], batch["codes"], list(batch["mels"]), shape,
         **{"stop_input": False, **options},

@@ -12,7 +12,7 @@ import torch
 from tests.peers.coqui import SMALL, coqui_gpt, ours_from
 from tests.peers.test_gpt import a_batch, coqui_losses, our_rows
 from train.batches import Batch
-from train.learner import Learner, Recipe
+from train.learner import Learner, OptimizationConfig
 from xtts.gpt import GPT
 
 RATE = 1e-3
@@ -45,7 +45,7 @@ def our_curve(
     gpt: GPT, steps: int, precision: str, rate: float = RATE
 ) -> Iterator[tuple[float, float]]:
     """The same with the trainer's own step, packed batches and all."""
-    recipe = Recipe(
+    recipe = OptimizationConfig(
         learning_rate=rate, warmup_steps=1, weight_decay=0.0, gradient_clip=1.0,
         text_loss_weight=0.01, audio_loss_weight=1.0, precision=precision, seed=0,
     )  # fmt: skip

@@ -10,13 +10,13 @@ from tests.models import tiny_base
 from tests.peers.test_export import loaded_by_coqui
 from xtts import audio, model, voice
 from xtts.decoding import decode
-from xtts.sizes import Decoding
+from xtts.sizes import SamplingParams
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     folder = tiny_base(tmp_path_factory.mktemp("coqui") / "base", coqui_vocoder=True)
-    return loaded_by_coqui(folder), model.load(folder)
+    return loaded_by_coqui(folder), model.load_model(folder)
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +30,12 @@ def recording(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whose(both, recording):
-    return voice.from_reference(both[1], recording)
+    return voice.voice_from_reference(both[1], recording)
 
 
 def test_a_voice_is_coquis(both, recording):
     xtts, ours = both
-    found = voice.from_reference(ours, recording)
+    found = voice.voice_from_reference(ours, recording)
     latents = xtts.get_gpt_cond_latents(recording[None], audio.CODE_RATE, length=30, chunk_length=4)
     assert found.latents.shape == (1, 32, 64)
     assert torch.allclose(found.latents, latents, atol=2e-5)
@@ -54,7 +54,7 @@ def test_a_waveform_is_coquis(both, whose, number):
     text = " ".join(WORDS[number % 7 : number % 7 + 2 + number // 2])
     ids = torch.tensor(ours.tokenizer.encode(text, "en"))
     assert ids.tolist() == xtts.tokenizer.encode(text, "en")
-    rules = Decoding(greedy=True, repetition_penalty=10.0)
+    rules = SamplingParams(greedy=True, repetition_penalty=10.0)
     most = 4 + number
     spoken = decode(ours.gpt, whose.latents, ids, rules, torch.Generator(), max_codes=most)
     with torch.inference_mode():
@@ -66,7 +66,7 @@ def test_a_waveform_is_coquis(both, whose, number):
 
 def test_the_speakers_similarity_is_a_cosine(both, recording):
     _, ours = both
-    whose = voice.from_reference(ours, recording)
+    whose = voice.voice_from_reference(ours, recording)
     same = voice.similarity(ours, recording, audio.CODE_RATE, whose)
     assert same == pytest.approx(1.0, abs=1e-5)
     other = torch.from_numpy(a_sound(4.0, 24_000, seed=9, pitch=300.0))

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from train.checkpoints import Checkpoints, Saved
+from train.checkpoints import Checkpoints, SavedCheckpoint
 from train.fingerprint import Fingerprint
 from xtts.locks import lock
 from xtts.runs import RunFolder
@@ -35,7 +35,7 @@ def provenance(fingerprint: Fingerprint = FINGERPRINT, rate: float = 1e-3) -> di
     }
 
 
-def save(checkpoints: Checkpoints, epoch: int, loss: float | None = None) -> Saved:
+def save(checkpoints: Checkpoints, epoch: int, loss: float | None = None) -> SavedCheckpoint:
     """An epoch of ten steps; its weights are its number."""
     return checkpoints.save_epoch(
         epoch, 10 * epoch, model(epoch), trainer(epoch),
@@ -43,7 +43,7 @@ def save(checkpoints: Checkpoints, epoch: int, loss: float | None = None) -> Sav
     )  # fmt: skip
 
 
-def interrupt(checkpoints: Checkpoints, epoch: int, batch: int) -> Saved:
+def interrupt(checkpoints: Checkpoints, epoch: int, batch: int) -> SavedCheckpoint:
     step = 10 * (epoch - 1) + batch
     return checkpoints.save_interrupted(
         epoch, step, batch, model(epoch - 0.5), trainer(epoch - 0.5), provenance()

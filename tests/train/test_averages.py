@@ -5,10 +5,10 @@ import torch
 
 from tests.train.test_learner import a_batch, a_learner, same, weights
 from train.lora import LoraShape
-from train.weights import Learning
+from train.weights import TrainableParts
 from xtts.gpt import from_coqui
 
-AVERAGED = Learning(ema_decay=0.5)
+AVERAGED = TrainableParts(ema_decay=0.5)
 
 
 def test_the_average_is_what_the_formula_says():
@@ -51,7 +51,7 @@ def test_a_saved_state_does_not_move_with_the_next_step():
 
 @pytest.mark.parametrize("lora", [None, LoraShape(2, 4)])
 def test_a_resumed_run_goes_on_bit_for_bit(lora: LoraShape | None):
-    learning = Learning(ema_decay=0.9, lora=lora)
+    learning = TrainableParts(ema_decay=0.9, lora=lora)
     straight, first, second = (a_learner(learning=learning) for _ in range(3))
     for seed in range(4):
         straight.learn(a_batch(seed))

@@ -12,7 +12,7 @@ import soundfile
 import torch
 
 from train import data
-from train.batches import Batch, BatchError, Batches, Conditions
+from train.batches import Batch, BatchError, Batches, ConditioningChoice
 from train.clips import Clip
 from xtts.sizes import GPTShape
 
@@ -53,7 +53,7 @@ def made(clips: list[Clip], **changes) -> Batches:
     indices = tuple(range(len(clips)))
     given = {
         "seed": 3, "batch_seconds": 30.0, "stop_input": False, "prefetch": False,
-        "conditions": Conditions("other_clip", indices), **changes,
+        "conditions": ConditioningChoice("other_clip", indices), **changes,
     }  # fmt: skip
     return Batches(clips, indices, Made(clips), SHAPE, **given)
 
@@ -137,7 +137,7 @@ def test_conditioning_is_another_clip_of_the_same_speaker():
 
 def test_another_clip_is_drawn_as_from_a_list_of_all_the_others():
     sources = (0, 2, 3, 5, 7, 11)
-    batches = made(some_clips(12), conditions=Conditions("other_clip", sources))
+    batches = made(some_clips(12), conditions=ConditioningChoice("other_clip", sources))
     for clip in range(12):
         speaker = batches.clips[clip].speaker
         alike = [one for one in sources if batches.clips[one].speaker == speaker and one != clip]
@@ -150,7 +150,7 @@ def test_conditioning_comes_from_training_clips_only():
     clips = some_clips(20, speakers=1)
     validation = Batches(
         clips, range(15, 20), Made(clips), SHAPE, seed=0, batch_seconds=30.0, stop_input=False,
-        conditions=Conditions("other_clip", tuple(range(15))), fixed=True,
+        conditions=ConditioningChoice("other_clip", tuple(range(15))), fixed=True,
     )  # fmt: skip
     first = heard_clips(validation, 1)
     assert all(source < 15 for source, _ in first.values())
@@ -180,7 +180,7 @@ def test_other_clips_lose_no_target():
 
 def test_the_way_of_coquis_recipe_hears_the_clip_itself():
     clips = some_clips(12, speakers=1)
-    batches = made(clips, conditions=Conditions("same_clip", tuple(range(12))))
+    batches = made(clips, conditions=ConditioningChoice("same_clip", tuple(range(12))))
     assert all(source == clip for clip, (source, _) in heard_clips(batches, 1).items())
 
 
@@ -226,7 +226,7 @@ def test_reading_that_fails_is_tried_again_and_makes_the_same_batch(
     whole, failing = (
         Batches(
             clips, (1, 2, 3, 0), source, SHAPE, seed=0, batch_seconds=1.0, stop_input=False,
-            conditions=Conditions("same_clip", (0, 1, 2, 3)), prefetch=prefetch,
+            conditions=ConditioningChoice("same_clip", (0, 1, 2, 3)), prefetch=prefetch,
         )
         for source in sources
     )  # fmt: skip
@@ -253,7 +253,7 @@ def test_prefetching_works_ahead_and_hands_faults_on():
     clips = some_clips(5)
     batches = Batches(
         clips, (1, 2, 3, 0), Slow(clips), SHAPE, seed=0, batch_seconds=1.0, stop_input=False,
-        conditions=Conditions("same_clip", (0, 1, 2, 3)), prefetch=True,
+        conditions=ConditioningChoice("same_clip", (0, 1, 2, 3)), prefetch=True,
     )  # fmt: skip
     with pytest.raises(BatchError, match="the disk is gone"):
         list(batches.epoch(1))

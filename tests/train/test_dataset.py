@@ -11,10 +11,10 @@ import soundfile
 from tests.bad_audio import FILES, write_all
 from tests.datasets import a_sound, make_dataset
 from train import clips, dataset
-from train.clips import Clip, Sound, heard
+from train.clips import Clip, DecodedClip, decode_clip
 from train.dataset import Dataset, DatasetError
-from train.entries import Entry
-from train.remembered import Remembered
+from train.entries import TranscriptEntry
+from train.remembered import FileCache
 from train.settings import TrainSettings
 from xtts.config import ModelConfig
 from xtts.sizes import GPTShape
@@ -64,8 +64,10 @@ def test_a_good_dataset(read: Read, tmp_path: Path):
 def test_every_bad_file_is_refused_with_what_was_seen(bad, tmp_path: Path):
     path = tmp_path / bad.name
     path.write_bytes(bad.content())
-    found = heard(
-        Entry(bad.name, path, "Text.", "s", "en"), Remembered(tmp_path / "sounds.json"), 11.6
+    found = decode_clip(
+        TranscriptEntry(bad.name, path, "Text.", "s", "en"),
+        FileCache(tmp_path / "sounds.json"),
+        11.6,
     )
     assert found.seen
     assert bad.seen in found.seen
@@ -156,13 +158,13 @@ def test_a_look_that_is_stopped_goes_on(read: Read, tmp_path: Path):
     folder = make_dataset(tmp_path / "data", clips=3)
     rest = [folder / "wavs" / f"clip-{number}.wav" for number in (0, 1)]
 
-    def stopped(entry: Entry, *others):
+    def stopped(entry: TranscriptEntry, *others):
         if entry.name == "clip-2":
             raise KeyboardInterrupt
-        return heard(entry, *others)
+        return decode_clip(entry, *others)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dataset, "heard", stopped)
+        patch.setattr(dataset, "decode_clip", stopped)
         with pytest.raises(KeyboardInterrupt):
             read(folder)
     with pytest.MonkeyPatch.context() as patch:
@@ -174,20 +176,20 @@ def test_a_look_that_is_stopped_goes_on(read: Read, tmp_path: Path):
 def test_what_could_not_be_read_is_tried_again(tmp_path: Path):
     """A disk that failed once must not refuse a clip for ever."""
     path = make_dataset(tmp_path, clips=1) / "wavs" / "clip-0.wav"
-    entry = Entry("clip-0", path, "Text.", "s", "en")
-    sounds = Remembered(tmp_path / "sounds.json")
+    entry = TranscriptEntry("clip-0", path, "Text.", "s", "en")
+    sounds = FileCache(tmp_path / "sounds.json")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(soundfile, "info", lambda *_: (_ for _ in ()).throw(OSError("I/O error")))
-        assert "I/O error" in heard(entry, sounds, 11.6).seen
-    assert heard(entry, sounds, 11.6).seen == ""
+        assert "I/O error" in decode_clip(entry, sounds, 11.6).seen
+    assert decode_clip(entry, sounds, 11.6).seen == ""
 
 
 def test_the_model_may_allow_less_than_the_dataset(tmp_path: Path):
     path = make_dataset(tmp_path, clips=1, seconds=3.0) / "wavs" / "clip-0.wav"
-    entry = Entry("clip-0", path, "Text.", "s", "en")
-    sounds = Remembered(tmp_path / "sounds.json")
-    assert heard(entry, sounds, 2.0) == Sound(seen="3.00 s", allowed="0.5 to 2.0 s")
-    assert heard(entry, sounds, 11.6).seconds == pytest.approx(3.0)
+    entry = TranscriptEntry("clip-0", path, "Text.", "s", "en")
+    sounds = FileCache(tmp_path / "sounds.json")
+    assert decode_clip(entry, sounds, 2.0) == DecodedClip(seen="3.00 s", allowed="0.5 to 2.0 s")
+    assert decode_clip(entry, sounds, 11.6).seconds == pytest.approx(3.0)
 
 
 def test_the_split_goes_by_content_and_not_by_order():

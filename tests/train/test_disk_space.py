@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from train import disk_space
-from train.disk_space import Disk, Plan, Sizes, judge, look, parts, told
+from train.disk_space import Disk, Plan, SaveSizes, judge, look, parts, told
 from xtts.atomic import DiskFull
 
 GB = 10**9
-SIZES = Sizes(checkpoint=2 * GB, trainer_state=4 * GB, cache=GB)
+SIZES = SaveSizes(checkpoint=2 * GB, trainer_state=4 * GB, cache=GB)
 PLAN = Plan(saves=20, samples=20, steps=1000, keep=3, best_stays=True)
 OUTPUT, RUNS, CACHE = Path("/output"), Path("/runs"), Path("/cache")
 

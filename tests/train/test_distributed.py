@@ -35,7 +35,7 @@ def clips(numbers) -> Batch:
 
 def a_part(world: World) -> Batch:
     """Rank 0 has one short clip, rank 1 three longer ones."""
-    return clips([0]) if world.first else clips([1, 2, 3])
+    return clips([0]) if world.is_main else clips([1, 2, 3])
 
 
 def whole() -> dict[str, torch.Tensor]:
@@ -65,7 +65,7 @@ def test_a_rank_without_clips_takes_part(tmp_path: Path):
     def work(world: World) -> None:
         learner = a_small_learner(world)
         batch = clips([2])
-        if not world.first:
+        if not world.is_main:
             batch = Batch(batch.rows.without_targets(), (), 0.0)
         result = learner.learn(batch)
         torch.save((weights(learner), result), tmp_path / f"{world.rank}.pt")
@@ -105,7 +105,7 @@ def test_a_step_that_is_no_number_on_one_rank_moves_nothing_on_any(tmp_path: Pat
     def work(world: World) -> None:
         learner = a_small_learner(world)
         before = weights(learner)
-        result = learner.learn(a_batch(poison=not world.first))
+        result = learner.learn(a_batch(poison=not world.is_main))
         same = all(torch.equal(now, before[n]) for n, now in weights(learner).items())
         (tmp_path / str(world.rank)).write_text(f"{result.finite} {same}")
 
@@ -121,7 +121,7 @@ def test_ranks_drop_differently():
 
 
 def test_alone_there_is_nobody_to_ask():
-    assert ALONE.summed(1.0, 2.0) == [1.0, 2.0]
+    assert ALONE.all_reduce(1.0, 2.0) == [1.0, 2.0]
     ALONE.wait()
     found = totals(ALONE, a_batch().rows)
     assert found.text_share == found.audio_share == 1.0
@@ -135,7 +135,7 @@ def test_the_world_is_what_torchrun_says():
     assert world_of({}) == ALONE
     assert world_of(TORCHRUN) == World(1, 4, 1, 2)
     assert world_of({**TORCHRUN, "TORCHELASTIC_RESTART_COUNT": "2"}).restarts == 2
-    assert not world_of(TORCHRUN).first and world_of({**TORCHRUN, "RANK": "0"}).first
+    assert not world_of(TORCHRUN).is_main and world_of({**TORCHRUN, "RANK": "0"}).is_main
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ class Place:
         settings = TrainSettings(dataset_dir=self.data_folder, cache_dir=self.cache)
         return dataset.read(settings, Tokenizer(self.config, self.base), self.config.gpt)
 
-    def build(self) -> features.Features:
+    def build(self) -> features.FeatureCache:
         return features.build(self.data, self.base, self.config, self.cache)
 
     def repair(self) -> list[str]:
@@ -61,14 +61,14 @@ def place(tmp_path: Path, base_folder: Path) -> Place:
     return Place(tmp_path, base_folder)
 
 
-def equal(one: features.Features, other: features.Features, clips: int) -> bool:
+def equal(one: features.FeatureCache, other: features.FeatureCache, clips: int) -> bool:
     return all(
         np.array_equal(one.codes(i), other.codes(i)) and np.array_equal(one.mel(i), other.mel(i))
         for i in range(clips)
     )
 
 
-def contents(found: features.Features) -> list[bytes]:
+def contents(found: features.FeatureCache) -> list[bytes]:
     """Copies: a map shows what becomes of its file."""
     return [found.codes(i).tobytes() + found.mel(i).tobytes() for i in range(5)]
 
@@ -112,9 +112,11 @@ def test_only_a_new_clip_is_computed(place: Place, monkeypatch: pytest.MonkeyPat
     make_dataset(place.data_folder, clips=6, rate=16_000)
     place.data = place.read()
     computed = []
-    original = features.of_recording
+    original = features.features_of_recording
     monkeypatch.setattr(
-        features, "of_recording", lambda path, *rest: computed.append(path) or original(path, *rest)
+        features,
+        "features_of_recording",
+        lambda path, *rest: computed.append(path) or original(path, *rest),
     )
     found = place.build()
     assert [path.name for path in computed] == ["clip-5.wav"]
@@ -151,7 +153,7 @@ def damage_middle(shard: Path, record: features.Record) -> None:
 
 
 def damaged_names(place: Place) -> list[str]:
-    return features.Features(place.data.clips, place.folder).damaged()
+    return features.FeatureCache(place.data.clips, place.folder).damaged()
 
 
 def test_one_flipped_bit_is_found_and_mended_by_the_next_start(place: Place, caplog):

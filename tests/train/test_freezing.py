@@ -5,12 +5,12 @@ import pytest
 from tests.train.test_learner import a_batch, a_learner, weights
 from train.freezing import FreezeError, chosen, freeze, patterns
 from train.lora import LoraShape
-from train.weights import Learning
+from train.weights import TrainableParts
 from xtts.sizes import TrainingAdvice
 
 
 def test_what_a_pattern_fits_stays_and_the_rest_learns():
-    learner = a_learner(learning=Learning(freeze=("conditioning_*", "gpt.h.0", "*.bias")))
+    learner = a_learner(learning=TrainableParts(freeze=("conditioning_*", "gpt.h.0", "*.bias")))
     before = weights(learner)
     for seed in range(2):
         learner.learn(a_batch(seed))
@@ -24,7 +24,7 @@ def test_what_a_pattern_fits_stays_and_the_rest_learns():
 
 
 def test_frozen_weights_take_no_state():
-    learner = a_learner(learning=Learning(freeze=("gpt",)))
+    learner = a_learner(learning=TrainableParts(freeze=("gpt",)))
     learner.learn(a_batch())
     frozen = {id(p) for name, p in learner.gpt.named_parameters() if name.startswith("gpt.")}
     assert not any(id(p) in frozen for p in learner.optimizer.state)
@@ -53,7 +53,7 @@ def test_everything_cannot_be_frozen():
 
 def test_adapters_freeze_everything_already():
     with pytest.raises(FreezeError, match="do not go together"):
-        a_learner(learning=Learning(freeze=("gpt",), lora=LoraShape(2, 4)))
+        a_learner(learning=TrainableParts(freeze=("gpt",), lora=LoraShape(2, 4)))
 
 
 def test_patterns_are_parted_at_commas():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from train.batches import Batch
-from train.learner import Learner, Recipe
+from train.learner import Learner, OptimizationConfig
 from train.optimizer import schedule
 from train.outcome import NonFiniteError
 from xtts.gpt import new_gpt
@@ -17,7 +17,7 @@ SHAPE = GPTShape(
     text_ids=30, text_start=28, layers=2, width=32, heads=2, audio_ids=18, audio_start=16,
     audio_stop=17, max_text_tokens=20, max_audio_tokens=40,
 )  # fmt: skip
-RECIPE = Recipe(
+RECIPE = OptimizationConfig(
     learning_rate=1e-3, warmup_steps=1, weight_decay=0.01, gradient_clip=1.0,
     text_loss_weight=0.01, audio_loss_weight=1.0, precision="fp32", seed=7,
 )  # fmt: skip
@@ -234,7 +234,7 @@ def test_bf16_follows_fp32():
 
 
 def moved_ahead(learner: Learner, batches: list[Batch]) -> list:
-    return learner.seen([learner.learn_ahead(batch) for batch in batches])
+    return learner.seen([learner.train_step_async(batch) for batch in batches])
 
 
 def test_steps_taken_ahead_are_the_same_steps():
@@ -257,7 +257,7 @@ def test_the_third_in_a_row_is_told_late_and_has_moved_nothing():
     learner = a_learner()
     learner.learn(a_batch())
     before = weights(learner)
-    steps = [learner.learn_ahead(a_batch(poison=True)) for _ in range(5)]
+    steps = [learner.train_step_async(a_batch(poison=True)) for _ in range(5)]
     assert same(before, weights(learner))
     with pytest.raises(NonFiniteError, match="3 steps in a row"):
         learner.seen(steps)

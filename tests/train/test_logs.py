@@ -30,7 +30,7 @@ from train.logs import Logs
 from train.metrics import cut_back
 from train.outcome import StepResult, Validation
 from train.pictures import spectrogram
-from train.samples import Sidecar
+from train.samples import SampleSidecar
 from train.tensorboard import TensorBoard, free_port
 from xtts import audio
 from xtts.atomic import WriteError
@@ -202,10 +202,12 @@ def test_a_sample_is_heard_and_seen(tmp_path: Path) -> None:
     tone = 0.5 * torch.sin(torch.arange(24_000) * (2 * math.pi * 3000 / 24_000))
     for what in ("output", "reference"):
         audio.write_wav(run.samples / f"epoch_3_{what}.wav", tone)
-    spoken = Sidecar(3, "abc", "hello", "cpu", "cpu_subprocess", "", 1.0, 1.0, 24_000, 0.75)
+    spoken = SampleSidecar(3, "abc", "hello", "cpu", "cpu_subprocess", "", 1.0, 1.0, 24_000, 0.75)
     with logs(tmp_path) as found:
         found.sample(3, spoken)
-        found.sample(4, Sidecar(4, "abc", "hello", "cpu", "skipped", "", None, None, 24_000, None))
+        found.sample(
+            4, SampleSidecar(4, "abc", "hello", "cpu", "skipped", "", None, None, 24_000, None)
+        )
     shown = curves(tmp_path)
     for what in ("output", "reference"):
         (heard,) = shown.Audio(f"sample/{what}")
@@ -270,7 +272,9 @@ def test_tensorboard_plays_every_sample_and_shows_every_picture(tmp_path: Path) 
         for epoch in range(1, epochs + 1):
             for what in ("output", "reference"):
                 audio.write_wav(run.samples / f"epoch_{epoch}_{what}.wav", tone)
-            spoken = Sidecar(epoch, "abc", "hello", "cpu", "cpu_subprocess", "", 1, 1, 24_000, None)
+            spoken = SampleSidecar(
+                epoch, "abc", "hello", "cpu", "cpu_subprocess", "", 1, 1, 24_000, None
+            )
             found.sample(epoch, spoken)
     server = TensorBoard(tmp_path / "runs", free_port(16_106, "127.0.0.1"))
     try:

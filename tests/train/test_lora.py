@@ -8,10 +8,10 @@ import torch
 
 from tests.train.test_learner import a_batch, a_learner, same, weights
 from train.lora import LoraError, LoraShape, linear_layers
-from train.weights import Learning
+from train.weights import TrainableParts
 from xtts.gpt import from_coqui, new_gpt
 
-SMALL = Learning(lora=LoraShape(rank=4, alpha=8))
+SMALL = TrainableParts(lora=LoraShape(rank=4, alpha=8))
 
 
 def with_adapters(**changes):
@@ -92,7 +92,7 @@ def test_adapters_on_other_weights_than_the_base_keep_what_they_stand_on():
 
 def test_another_rank_is_refused_in_words():
     first = learned(1)
-    other = a_learner(learning=Learning(lora=LoraShape(rank=2, alpha=4)))
+    other = a_learner(learning=TrainableParts(lora=LoraShape(rank=2, alpha=4)))
     with pytest.raises(LoraError, match="adapters of rank 4, and LORA_RANK is 2"):
         other.resume(first.model_state(), first.trainer_state(), 1)
 

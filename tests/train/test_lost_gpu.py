@@ -14,13 +14,13 @@ from tests.train.test_run import Workshop, assert_same_end, losses
 from train import placement, sampling
 from train.learner import Learner
 from train.lost_gpu import lost_gpu
-from train.placement import Plan
+from train.placement import SamplingPlan
 from train.sampling import Sampler
 from xtts import faults
 from xtts.errors import SotaqueError
 from xtts.faults import GpuLost
 from xtts.runs import RunFolder
-from xtts.speaking import Speaker
+from xtts.speaking import FileSpeaker
 from xtts.worker import Worker
 
 QUICK = (sys.executable, "-m", "tests.xtts.quick_worker")
@@ -152,7 +152,7 @@ def test_training_goes_on_bit_for_bit_when_samples_fail(
     workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture, fault: str,
 ) -> None:  # fmt: skip
-    def quick(chosen: Plan, base: Path, machine: object, precision: str) -> Worker:
+    def quick(chosen: SamplingPlan, base: Path, machine: object, precision: str) -> Worker:
         return Worker(Path("base"), device=chosen.device, command=QUICK)
 
     monkeypatch.setattr(sampling, "new_worker", quick)
@@ -185,20 +185,20 @@ def test_after_a_fault_the_next_sample_is_spoken(
     reports: list[tuple[str, str]],
 ) -> None:  # fmt: skip
     """In process the FFT fails once: the mel moves, the same epoch is heard, nothing else moves."""
-    plans: list[Plan] = []
+    plans: list[SamplingPlan] = []
 
     def in_process(base: Path) -> sampling.SpeaksHere:
-        def speak(request: Any, chosen: Plan) -> Any:
+        def speak(request: Any, chosen: SamplingPlan) -> Any:
             plans.append(chosen)
             if chosen.mel_device != "cpu":
                 raise RuntimeError("cuFFT error: CUFFT_INVALID_SIZE")
-            return real(request, Plan("in_process", "cpu", ""))
+            return real(request, SamplingPlan("in_process", "cpu", ""))
 
         real = here(base)
         return speak
 
     here = sampling.in_process
-    chosen = Plan("in_process", "cuda:0", "passed", mel_device="cuda:0", beside_gpu=True)
+    chosen = SamplingPlan("in_process", "cuda:0", "passed", mel_device="cuda:0", beside_gpu=True)
     monkeypatch.setattr(placement, "plan", lambda *_: chosen)
     monkeypatch.setattr(sampling, "in_process", in_process)
     monkeypatch.setattr(faults, "poisoned", lambda _device: "")
@@ -215,13 +215,13 @@ def test_a_dead_context_while_speaking_ends_the_run_and_the_next_goes_on(
     workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str], reports: list[tuple[str, str]], code: int,
 ) -> None:  # fmt: skip
-    def dies(_speaker: Speaker, _request: object) -> None:
+    def dies(_speaker: FileSpeaker, _request: object) -> None:
         raise accelerator_error(code)
 
     name = f"dead-{code}"
     with monkeypatch.context() as patched:
-        patched.setattr(placement, "plan", lambda *_: Plan("in_process", "cpu", "a test"))
-        patched.setattr(Speaker, "speak", dies)
+        patched.setattr(placement, "plan", lambda *_: SamplingPlan("in_process", "cpu", "a test"))
+        patched.setattr(FileSpeaker, "speak", dies)
         run = workshop.run(name, EPOCHS, expect=70, SAMPLE_TEXT="One.")
         told = capfd.readouterr().err
         assert f"number {code}" in told and "Give the same command again" in told

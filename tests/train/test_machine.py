@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.train.test_logs import curves, logs, records, train
-from train.machine import MachineFigures, figures_of
+from train.machine import MachineMetrics, figures_of
 from xtts.nvml import GpuState
 from xtts.usage import Usage
 
@@ -33,7 +33,7 @@ def wait_until(true: Callable[[], bool]) -> None:
 
 def test_what_is_told_stands_in_the_event_file_and_in_the_metrics(tmp_path: Path) -> None:
     usage = Usage((GPU,), 25.0, 9_000_000_000, 64_000_000_000, 150.0, 3_000_000_000)
-    with MachineFigures(readings(usage), 0.01) as machine, logs(tmp_path, machine=machine) as found:
+    with MachineMetrics(readings(usage), 0.01) as machine, logs(tmp_path, machine=machine) as found:
         wait_until(lambda: bool(machine._seen))
         train(found, 1, 1)
         train(found, 2, 3)  # LOG_EVERY=10: nothing is told of these
@@ -53,7 +53,7 @@ def test_what_is_told_stands_in_the_event_file_and_in_the_metrics(tmp_path: Path
 
 def test_a_line_tells_the_mean_since_the_one_before() -> None:
     busy = (Usage((GPU,), cpu_percent=10.0), Usage((), cpu_percent=30.0))
-    machine = MachineFigures(readings(*busy))
+    machine = MachineMetrics(readings(*busy))
     machine._seen = [figures_of(one) for one in busy]
     assert machine.take() == {
         "cpu_percent": 20.0, "gpu0_busy_percent": 60.0, "gpu0_memory_bytes": 8e9,
@@ -70,7 +70,7 @@ def test_a_driver_that_hangs_costs_no_time(tmp_path: Path) -> None:
         raise AssertionError
 
     started = time.monotonic()
-    with MachineFigures(hanging, 0.01) as machine, logs(tmp_path, machine=machine) as found:
+    with MachineMetrics(hanging, 0.01) as machine, logs(tmp_path, machine=machine) as found:
         train(found, 1, 4)
     assert time.monotonic() - started < 5
     assert all("machine" not in record for record in records(tmp_path))
@@ -83,7 +83,7 @@ def test_a_meter_that_fails_is_told_once(caplog: pytest.LogCaptureFixture) -> No
         raise OSError("no /proc")
 
     caplog.set_level(logging.WARNING, logger="train")
-    with MachineFigures(broken, 0.01) as machine:
+    with MachineMetrics(broken, 0.01) as machine:
         machine._thread.join(5)
         assert machine.take() == {}
     assert [message for message in caplog.messages if "no /proc" in message] == caplog.messages
@@ -91,7 +91,7 @@ def test_a_meter_that_fails_is_told_once(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_this_machine_is_read_for_real(tmp_path: Path) -> None:
-    with MachineFigures(every_seconds=0.05) as machine:
+    with MachineMetrics(every_seconds=0.05) as machine:
         wait_until(lambda: len(machine._seen) >= 2)
     found = machine.take()
     assert found["trainer_memory_bytes"] > 50_000_000  # this very process, with torch

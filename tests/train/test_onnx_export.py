@@ -10,8 +10,8 @@ from tests.train.test_export import perturbed
 from train.__main__ import main
 from xtts.model import read_tensors
 from xtts.onnx import folder, model, speech
-from xtts.onnx.model import Computing
-from xtts.onnx.speech import Manner
+from xtts.onnx.model import OnnxComputeConfig
+from xtts.onnx.speech import OnnxSynthesisParams
 
 
 def test_an_epoch_speaks_with_its_own_weights_and_voice(
@@ -27,9 +27,9 @@ def test_an_epoch_speaks_with_its_own_weights_and_voice(
     table = np.load(to / folder.EMBEDDINGS)
     wanted = read_tensors(base / "model.pth")["gpt.text_embedding.weight"].float() + 0.01
     assert np.allclose(table[: len(wanted)], wanted.numpy())
-    loaded = model.load(to, Computing("fp32"))
+    loaded = model.load_onnx_model(to, OnnxComputeConfig("fp32"))
     own = model.read_voice(to / folder.VOICE, loaded.config)
-    assert len(speech.speak(loaded, own, "one two.", "en", Manner(max_codes=10))) > 0
+    assert len(speech.speak(loaded, own, "one two.", "en", OnnxSynthesisParams(max_codes=10))) > 0
 
 
 def test_a_kind_that_there_is_not_is_refused(tmp_path: Path) -> None:

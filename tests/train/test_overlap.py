@@ -9,8 +9,8 @@ import torch
 
 from tests.train.test_batches import all_same, made, some_clips
 from train.batches import Batch
-from train.overlap import copier_for, overlapped
-from xtts.rows import Rows
+from train.overlap import copier_for, prefetch
+from xtts.rows import PackedBatch
 
 
 class Recorded:
@@ -20,12 +20,12 @@ class Recorded:
         self.told: list[str] = []
         self.number = 0
 
-    def started(self, rows: Rows) -> Any:
+    def started(self, rows: PackedBatch) -> Any:
         self.number += 1
         self.told.append(f"copy {self.number}")
         return self.number, rows
 
-    def arrived(self, ticket: Any) -> Rows:
+    def arrived(self, ticket: Any) -> PackedBatch:
         self.told.append(f"whole {ticket[0]}")
         return replace(ticket[1], text=ticket[1].text.clone())
 
@@ -37,7 +37,7 @@ def some(count: int) -> list[Batch]:
 def test_the_next_copy_begins_before_a_batch_is_handed_out():
     device, batches = Recorded(), some(3)
     found = []
-    for number, batch in enumerate(overlapped(iter(batches), device), start=1):
+    for number, batch in enumerate(prefetch(iter(batches), device), start=1):
         device.told.append(f"step {number}")
         found.append(batch)
     assert device.told == [
@@ -50,12 +50,12 @@ def test_the_next_copy_begins_before_a_batch_is_handed_out():
 @pytest.mark.parametrize("count", [0, 1])
 def test_few_batches(count: int):
     device, batches = Recorded(), some(2)[:count]
-    assert all_same(list(overlapped(iter(batches), device)), batches)
+    assert all_same(list(prefetch(iter(batches), device)), batches)
 
 
 def test_without_a_copier_the_batches_are_the_same_objects():
     batches = some(2)
-    assert all(a is b for a, b in zip(overlapped(iter(batches), None), batches, strict=True))
+    assert all(a is b for a, b in zip(prefetch(iter(batches), None), batches, strict=True))
 
 
 def test_faults_of_the_data_come_through():
@@ -64,7 +64,7 @@ def test_faults_of_the_data_come_through():
         raise OSError("the disk is gone")
 
     with pytest.raises(OSError, match="disk"):
-        list(overlapped(failing(), Recorded()))
+        list(prefetch(failing(), Recorded()))
 
 
 def test_a_cpu_copies_nothing():

@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from train.patience import Patience
+from train.patience import EarlyStopping
 
 
-def heard(epochs: int | None, *losses: float) -> Patience:
-    patience = Patience(epochs)
+def heard(epochs: int | None, *losses: float) -> EarlyStopping:
+    patience = EarlyStopping(epochs)
     for epoch, loss in enumerate(losses, start=1):
         patience.hear(epoch, loss)
     return patience
@@ -31,7 +31,7 @@ def test_over(epochs: int | None, losses: tuple[float, ...], over: bool):
 
 
 def test_epochs_without_a_validation_count():
-    patience = Patience(3)
+    patience = EarlyStopping(3)
     patience.hear(2, 1.0)
     patience.hear(4, 1.5)
     assert not patience.over
@@ -40,7 +40,7 @@ def test_epochs_without_a_validation_count():
 
 
 def test_a_resumed_run_waits_on():
-    first, second = heard(3, 1.0, 2.0, 2.0), Patience(3)
+    first, second = heard(3, 1.0, 2.0, 2.0), EarlyStopping(3)
     second.resume(first.state())
     second.hear(4, 2.0)
     assert second.over

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from tests.machines import GPUS, SOUND, failing, machine
-from train.placement import Failure, Plan, after_fault, failure_of, plan, surprising
+from train.placement import SamplingFailure, SamplingPlan, after_fault, failure_of, plan, surprising
 from xtts import audio
 from xtts.decoding import DecodingError
-from xtts.faults import Fault
-from xtts.verdicts import Gpu, Outcome
+from xtts.faults import DeviceFault
+from xtts.verdicts import GpuHealth, Outcome
 from xtts.worker_faults import WorkerFailed
 
 # state of the GPU: where to speak beside training on it, and while training runs on the CPU.
@@ -77,7 +77,7 @@ def test_no_gpu_is_told(wish: str) -> None:
     assert plan(machine(hint=hint), wish, "cpu").reason.endswith(hint)
 
 
-SECOND = Gpu(1, "RTX 4090", (8, 9), 24 << 30)
+SECOND = GpuHealth(1, "RTX 4090", (8, 9), 24 << 30)
 
 
 @pytest.mark.parametrize(
@@ -93,26 +93,33 @@ SECOND = Gpu(1, "RTX 4090", (8, 9), 24 << 30)
     ],
 )  # fmt: skip
 def test_of_two_gpus(
-    first: Gpu, second: Gpu, training: str, device: str, mode: str, overlap: bool
+    first: GpuHealth, second: GpuHealth, training: str, device: str, mode: str, overlap: bool
 ) -> None:
     found = plan(machine(first, second), "auto", training)
     assert (found.device, found.mode, found.overlap) == (device, mode, overlap)
 
 
-IN = Plan("in_process", "cuda:0", "", mel_device="cuda:0", beside_gpu=True)
-ALONE = replace(IN, alone=True)
+IN = SamplingPlan("in_process", "cuda:0", "", mel_device="cuda:0", beside_gpu=True)
+ALONE = replace(IN, is_single_process=True)
 BESIDE = replace(IN, mode="gpu_subprocess")
 GPU = replace(BESIDE, beside_gpu=False)
-CPU = Plan("cpu_subprocess", "cpu", "no GPU")
-FFT = Failure(
-    "error", "cuFFT error: CUFFT_INVALID_SIZE\nand more", Fault(Outcome.BUILD, "fft", None, "")
+CPU = SamplingPlan("cpu_subprocess", "cpu", "no GPU")
+FFT = SamplingFailure(
+    "error",
+    "cuFFT error: CUFFT_INVALID_SIZE\nand more",
+    DeviceFault(Outcome.BUILD, "fft", None, ""),
 )
-DNN = Failure("error", "cuDNN error", Fault(Outcome.BUILD, "convolution", None, ""))
-FULL = Failure("out_of_memory", "CUDA out of memory.", Fault(Outcome.TRANSIENT, "memory", None, ""))
-DEAD = Failure("gpu_fault", "CUDA error", Fault(Outcome.STICKY, "context", 710, ""))
-CRASH, HANG = Failure("crashed", "The worker ended by SIGSEGV."), Failure("hang", "The worker…")
-NAN = Failure("not_finite", "The vocoder's waveform is not finite.")
-REFUSED = Failure("refused", "The reference is silent.", elsewhere=False)
+DNN = SamplingFailure("error", "cuDNN error", DeviceFault(Outcome.BUILD, "convolution", None, ""))
+FULL = SamplingFailure(
+    "out_of_memory", "CUDA out of memory.", DeviceFault(Outcome.TRANSIENT, "memory", None, "")
+)
+DEAD = SamplingFailure("gpu_fault", "CUDA error", DeviceFault(Outcome.STICKY, "context", 710, ""))
+CRASH, HANG = (
+    SamplingFailure("crashed", "The worker ended by SIGSEGV."),
+    SamplingFailure("hang", "The worker…"),
+)
+NAN = SamplingFailure("not_finite", "The vocoder's waveform is not finite.")
+REFUSED = SamplingFailure("refused", "The reference is silent.", elsewhere=False)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +146,7 @@ REFUSED = Failure("refused", "The reference is silent.", elsewhere=False)
     ],
 )
 def test_where_to_speak_after_a_fault(
-    chosen: Plan, failure: Failure, changes: dict[str, object] | str | None
+    chosen: SamplingPlan, failure: SamplingFailure, changes: dict[str, object] | str | None
 ) -> None:
     found = after_fault(chosen, failure)
     if changes is None:
@@ -150,14 +157,16 @@ def test_where_to_speak_after_a_fault(
     assert found.reason.startswith(why) and "\n" not in found.reason
     if changes == "cpu":
         beside = chosen.beside_gpu
-        assert found == Plan("cpu_subprocess", "cpu", why, overlap=beside, beside_gpu=beside)
+        assert found == SamplingPlan(
+            "cpu_subprocess", "cpu", why, overlap=beside, beside_gpu=beside
+        )
     else:
         assert found == replace(chosen, reason=found.reason, **changes)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("failure", [FFT, DNN, FULL, DEAD, CRASH, HANG, NAN])
 @pytest.mark.parametrize("chosen", [IN, ALONE, BESIDE, GPU])
-def test_faults_end_somewhere(chosen: Plan, failure: Failure) -> None:
+def test_faults_end_somewhere(chosen: SamplingPlan, failure: SamplingFailure) -> None:
     """Down a step at a time, to the CPU in at most four, and there it stays."""
     steps = [chosen]
     while (following := after_fault(steps[-1], failure)) is not None:
@@ -202,7 +211,7 @@ def test_what_the_check_should_have_foretold() -> None:
     assert all(surprising(GPU, failure) for failure in (FFT, DNN, DEAD, CRASH, HANG, NAN))
     assert not surprising(GPU, FULL) and not surprising(GPU, REFUSED)
     assert not any(surprising(CPU, failure) for failure in (FFT, DEAD, CRASH))
-    data = Failure("error", "", Fault(Outcome.DATA, "fft", None, ""))
+    data = SamplingFailure("error", "", DeviceFault(Outcome.DATA, "fft", None, ""))
     assert not surprising(GPU, data)
 
 

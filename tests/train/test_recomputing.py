@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from tests.train.test_learner import a_batch, a_learner, same, weights
-from train.footprint import Footprint
+from train.footprint import MemoryEstimate
 from train.recomputing import chosen
-from train.weights import Learning
+from train.weights import TrainableParts
 
 
 def kept_bytes(learner) -> int:
@@ -27,7 +27,7 @@ def kept_bytes(learner) -> int:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_gradients_and_steps_are_the_same_bits_with_dropout(precision: str):
     plain = a_learner(dropout=0.2, precision=precision)
-    twice = a_learner(dropout=0.2, precision=precision, learning=Learning(recompute=True))
+    twice = a_learner(dropout=0.2, precision=precision, learning=TrainableParts(recompute=True))
     for seed in range(3):
         one, other = plain.learn(a_batch(seed)), twice.learn(a_batch(seed))
         assert one == other
@@ -35,7 +35,7 @@ def test_gradients_and_steps_are_the_same_bits_with_dropout(precision: str):
 
 
 def test_blocks_really_run_twice_and_only_while_they_learn():
-    learner = a_learner(learning=Learning(recompute=True))
+    learner = a_learner(learning=TrainableParts(recompute=True))
     calls: list[bool] = []
     learner.gpt.gpt.h[0].attn.register_forward_hook(lambda *_: calls.append(True))
     learner.learn(a_batch())
@@ -45,7 +45,9 @@ def test_blocks_really_run_twice_and_only_while_they_learn():
 
 
 def test_less_is_kept():
-    assert kept_bytes(a_learner(learning=Learning(recompute=True))) < kept_bytes(a_learner()) / 4
+    assert (
+        kept_bytes(a_learner(learning=TrainableParts(recompute=True))) < kept_bytes(a_learner()) / 4
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,6 +56,6 @@ def test_less_is_kept():
      ("auto", 15_000, False)],
 )  # fmt: skip
 def test_auto_looks_at_the_longest_clip_and_says_so(setting: str, room: int | None, on: bool):
-    found, reason = chosen(setting, Footprint(2000, 2000, 4000, 2000), room)
+    found, reason = chosen(setting, MemoryEstimate(2000, 2000, 4000, 2000), room)
     assert found is on
     assert reason

@@ -5,21 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from train.remembered import Remembered
+from train.remembered import FileCache
 
 
 def test_what_is_put_is_there_at_the_next_start(tmp_path: Path):
     path = tmp_path / "new" / "memory.json"
-    memory = Remembered(path)
+    memory = FileCache(path)
     assert memory.get("a") is None
     memory.put("a", [1.5, "é"])
     memory.save()
-    assert Remembered(path).get("a") == [1.5, "é"]
+    assert FileCache(path).get("a") == [1.5, "é"]
 
 
 def test_nothing_new_writes_nothing(tmp_path: Path):
     path = tmp_path / "memory.json"
-    Remembered(path).save()
+    FileCache(path).save()
     assert not path.exists()
 
 
@@ -27,33 +27,33 @@ def test_nothing_new_writes_nothing(tmp_path: Path):
 def test_a_damaged_file_is_made_again(tmp_path: Path, damage: bytes):
     path = tmp_path / "memory.json"
     path.write_bytes(damage)
-    memory = Remembered(path)
+    memory = FileCache(path)
     assert memory.get("a") is None
     memory.put("a", 1)
     memory.save()
-    assert Remembered(path).get("a") == 1
+    assert FileCache(path).get("a") == 1
 
 
 def test_a_flipped_bit_is_not_believed(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     path = tmp_path / "memory.json"
-    memory = Remembered(path)
+    memory = FileCache(path)
     memory.put("clip", 1.25)
     memory.save()
     path.write_text(path.read_text().replace("1.25", "1.35"))
-    assert Remembered(path).get("clip") is None
+    assert FileCache(path).get("clip") is None
     assert "seal does not fit" in caplog.text and path.name in caplog.text
 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     (tmp_path / "file").touch()
-    memory = Remembered(tmp_path / "file" / "memory.json")
+    memory = FileCache(tmp_path / "file" / "memory.json")
     memory.put("a", 1)
     memory.save()
     assert "cannot be written" in caplog.text
 
 
 def test_threads_lose_nothing(tmp_path: Path):
-    memory = Remembered(tmp_path / "memory.json")
+    memory = FileCache(tmp_path / "memory.json")
 
     def work(thread: int) -> None:
         for number in range(200):
@@ -65,5 +65,5 @@ def test_threads_lose_nothing(tmp_path: Path):
     for thread in threads:
         thread.join()
     memory.save()
-    found = Remembered(tmp_path / "memory.json")
+    found = FileCache(tmp_path / "memory.json")
     assert all(found.get(f"{t}-{n}") == n for t in range(8) for n in range(200))

@@ -17,41 +17,41 @@ import torch
 from train import listening, sampling
 from train.checkpoints import Checkpoints
 from train.dataset import Clip, Dataset
-from train.placement import Plan
-from train.samples import Reference, Sidecar, missing, reference_of
+from train.placement import SamplingPlan
+from train.samples import SampleReference, SampleSidecar, reference_of, sample_is_missing
 from train.sampling import Sampler
 from train.settings import TrainSettings
 from xtts import audio, faults, model
 from xtts.atomic import sha256_of
 from xtts.faults import GpuLost
 from xtts.runs import RunError, RunFolder, reference_beside
-from xtts.speaking import SpeakRequest, Spoken
+from xtts.speaking import SpeakRequest, SpokenFile
 from xtts.worker import Worker
 
 QUICK = (sys.executable, "-m", "tests.xtts.quick_worker")
-CPU = Plan("cpu_subprocess", "cpu", "no GPU on this machine")
-IN_PROCESS = Plan(
+CPU = SamplingPlan("cpu_subprocess", "cpu", "no GPU on this machine")
+IN_PROCESS = SamplingPlan(
     "in_process", "cuda:0", "RTX 3090 passed the check", mel_device="cuda:0", beside_gpu=True
 )
 
 
 @pytest.fixture
-def reference(tmp_path: Path) -> Reference:
+def reference(tmp_path: Path) -> SampleReference:
     """Half a second of noise at a rate that nobody here uses."""
     noise = np.random.default_rng(0).normal(0, 0.1, 22_050)
     soundfile.write(tmp_path / "clip.flac", noise, 44_100)
-    return Reference(tmp_path / "clip.flac", "hello", "en")
+    return SampleReference(tmp_path / "clip.flac", "hello", "en")
 
 
 class Heard:
     """A sampler on a worker without a model, and the sidecars that it told of."""
 
     def __init__(
-        self, folder: Path, reference: Reference, chosen: Plan = CPU, **options: Any
+        self, folder: Path, reference: SampleReference, chosen: SamplingPlan = CPU, **options: Any
     ) -> None:
         self.run = RunFolder(folder / "output")
-        self.told: list[Sidecar] = []
-        self.workers: list[Plan] = []
+        self.told: list[SampleSidecar] = []
+        self.workers: list[SamplingPlan] = []
         self.surprises: list[tuple[str, str]] = []
         self.sampler = Sampler(
             chosen, self.run, reference, self._worker,
@@ -59,7 +59,7 @@ class Heard:
             report=lambda *told: self.surprises.append(told), **options,
         )  # fmt: skip
 
-    def _worker(self, chosen: Plan) -> Worker:
+    def _worker(self, chosen: SamplingPlan) -> Worker:
         self.workers.append(chosen)
         return Worker(Path("base"), device=chosen.device, command=QUICK)
 
@@ -70,7 +70,7 @@ class Heard:
 
 
 def test_a_sample_is_two_wavs_and_a_sidecar_as_promised(
-    tmp_path: Path, reference: Reference
+    tmp_path: Path, reference: SampleReference
 ) -> None:
     heard = Heard(tmp_path, reference)
     with heard.sampler as sampler:
@@ -87,8 +87,10 @@ def test_a_sample_is_two_wavs_and_a_sidecar_as_promised(
         header = soundfile.info(heard.run.samples / f"epoch_10_{what}.wav")
         assert (header.samplerate, header.subtype, header.channels) == (24_000, "PCM_16", 1)
         assert header.duration == pytest.approx(seconds, abs=1e-3)
-    assert not missing(heard.run, 10, "abc")
-    assert missing(heard.run, 10, "other weights") and missing(heard.run, 11, "abc")
+    assert not sample_is_missing(heard.run, 10, "abc")
+    assert sample_is_missing(heard.run, 10, "other weights") and sample_is_missing(
+        heard.run, 11, "abc"
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,11 @@ def test_a_sample_is_two_wavs_and_a_sidecar_as_promised(
     ],
 )
 def test_a_fault_is_told_and_the_run_goes_on(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reference: Reference, fault: str, code: str
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    reference: SampleReference,
+    fault: str,
+    code: str,
 ) -> None:
     heard = Heard(tmp_path, reference)
     stale = heard.run.samples / "epoch_1_output.wav"
@@ -121,16 +127,16 @@ def test_a_fault_is_told_and_the_run_goes_on(
 
 
 def test_three_failures_in_a_row_end_the_attempts_with_one_message(
-    tmp_path: Path, reference: Reference, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, reference: SampleReference, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard = Heard(tmp_path, Reference(reference.path, "refuse", "en"))
+    heard = Heard(tmp_path, SampleReference(reference.path, "refuse", "en"))
     with heard.sampler as sampler:
         for epoch in (1, 2):
             sampler.sample(epoch, tmp_path / "1.pt", "one")
         sampler.reference = reference
         sampler.sample(3, tmp_path / "1.pt", "one")  # a success in between starts the count anew
         assert sampler.failures_in_a_row == 0
-        sampler.reference = Reference(reference.path, "refuse", "en")
+        sampler.reference = SampleReference(reference.path, "refuse", "en")
         for epoch in range(4, 9):
             sampler.sample(epoch, tmp_path / "1.pt", "one")
         assert sampler.worker.pid is None
@@ -141,7 +147,7 @@ def test_three_failures_in_a_row_end_the_attempts_with_one_message(
 
 
 def test_a_reference_that_is_gone_costs_the_sample_only(
-    tmp_path: Path, reference: Reference
+    tmp_path: Path, reference: SampleReference
 ) -> None:
     reference.path.unlink()
     heard = Heard(tmp_path, reference)
@@ -150,8 +156,10 @@ def test_a_reference_that_is_gone_costs_the_sample_only(
     assert "does not exist" in heard.sidecar(1)["reason"]
 
 
-def test_sampling_off_starts_nothing_and_says_so(tmp_path: Path, reference: Reference) -> None:
-    heard = Heard(tmp_path, reference, Plan("skipped", "none", "SAMPLE_DEVICE=off"))
+def test_sampling_off_starts_nothing_and_says_so(
+    tmp_path: Path, reference: SampleReference
+) -> None:
+    heard = Heard(tmp_path, reference, SamplingPlan("skipped", "none", "SAMPLE_DEVICE=off"))
     with heard.sampler as sampler:
         sampler.sample(1, tmp_path / "1.pt", "one")
         assert sampler.worker.pid is None
@@ -159,12 +167,12 @@ def test_sampling_off_starts_nothing_and_says_so(tmp_path: Path, reference: Refe
 
 
 def test_beside_a_training_gpu_a_sample_overlaps_the_next_epoch(
-    tmp_path: Path, reference: Reference
+    tmp_path: Path, reference: SampleReference
 ) -> None:
     go = tmp_path / "go"
     heard = Heard(
-        tmp_path, Reference(reference.path, f"when {go}", "en"),
-        Plan("cpu_subprocess", "cpu", "SAMPLE_DEVICE=cpu", overlap=True),
+        tmp_path, SampleReference(reference.path, f"when {go}", "en"),
+        SamplingPlan("cpu_subprocess", "cpu", "SAMPLE_DEVICE=cpu", overlap=True),
     )  # fmt: skip
     with heard.sampler as sampler:
         sampler.sample(1, tmp_path / "1.pt", "one")  # returns although nothing was spoken yet
@@ -176,17 +184,17 @@ def test_beside_a_training_gpu_a_sample_overlaps_the_next_epoch(
 
 @pytest.mark.parametrize("overlap", [False, True])
 def test_a_stop_gives_the_sample_up_and_leaves_it_for_the_next_start(
-    tmp_path: Path, reference: Reference, overlap: bool
+    tmp_path: Path, reference: SampleReference, overlap: bool
 ) -> None:
     stop = threading.Event()
-    never = Reference(reference.path, f"when {tmp_path / 'never'}", "en")
-    chosen = Plan("cpu_subprocess", "cpu", "", overlap=overlap)
+    never = SampleReference(reference.path, f"when {tmp_path / 'never'}", "en")
+    chosen = SamplingPlan("cpu_subprocess", "cpu", "", overlap=overlap)
     heard = Heard(tmp_path, never, chosen, interrupted=stop.is_set)
     with heard.sampler as sampler:
         threading.Timer(0.5, stop.set).start()
         sampler.sample(1, tmp_path / "1.pt", "one")
     assert sampler.worker.pid is None
-    assert heard.told == [] and missing(heard.run, 1, "one")
+    assert heard.told == [] and sample_is_missing(heard.run, 1, "one")
 
 
 @pytest.fixture
@@ -194,7 +202,7 @@ def no_gpu_is_asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the GPU that is not there says when it is asked whether it still computes."""
     says = [""]
     monkeypatch.setattr(faults, "poisoned", lambda _device: says[0])
-    monkeypatch.setattr(faults, "clear", lambda _device: None)
+    monkeypatch.setattr(faults, "free_after_fault", lambda _device: None)
     return says
 
 
@@ -203,18 +211,18 @@ class Fails:
 
     def __init__(self, *ends: Exception | None) -> None:
         self.ends = list(ends)
-        self.plans: list[Plan] = []
+        self.plans: list[SamplingPlan] = []
 
-    def __call__(self, request: SpeakRequest, chosen: Plan) -> Spoken:
+    def __call__(self, request: SpeakRequest, chosen: SamplingPlan) -> SpokenFile:
         self.plans.append(chosen)
         end = self.ends.pop(0)
         if end:
             raise end
-        return Spoken(0.1, 0.2, chosen.device, None)
+        return SpokenFile(0.1, 0.2, chosen.device, None)
 
 
 def test_a_bad_fft_moves_the_mel_and_nothing_else(
-    tmp_path: Path, reference: Reference, no_gpu_is_asked: list[str],
+    tmp_path: Path, reference: SampleReference, no_gpu_is_asked: list[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     fails = Fails(RuntimeError("cuFFT error: CUFFT_INVALID_SIZE"), None, None)
@@ -232,7 +240,7 @@ def test_a_bad_fft_moves_the_mel_and_nothing_else(
 
 
 def test_a_gpu_that_fails_while_speaking_is_left_a_step_at_a_time(
-    tmp_path: Path, reference: Reference, no_gpu_is_asked: list[str],
+    tmp_path: Path, reference: SampleReference, no_gpu_is_asked: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     heard = Heard(tmp_path, reference, IN_PROCESS, in_process=Fails(ValueError("wrong shape")))
@@ -253,7 +261,7 @@ def test_a_gpu_that_fails_while_speaking_is_left_a_step_at_a_time(
 
 
 def test_short_memory_is_tried_once_more_in_the_same_place(
-    tmp_path: Path, reference: Reference, no_gpu_is_asked: list[str]
+    tmp_path: Path, reference: SampleReference, no_gpu_is_asked: list[str]
 ) -> None:
     full = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
     fails = Fails(full, None, full, full)
@@ -271,7 +279,7 @@ def test_short_memory_is_tried_once_more_in_the_same_place(
 
 @pytest.mark.parametrize("code", [700, 710])
 def test_a_dead_context_ends_the_run_and_is_never_asked_again(
-    tmp_path: Path, reference: Reference, no_gpu_is_asked: list[str], code: int
+    tmp_path: Path, reference: SampleReference, no_gpu_is_asked: list[str], code: int
 ) -> None:
     error = torch.AcceleratorError("CUDA error: the words of tomorrow\nmore lines")
     error.error_code = code  # type: ignore[attr-defined]
@@ -287,7 +295,7 @@ def test_a_dead_context_ends_the_run_and_is_never_asked_again(
 
 
 def test_any_error_that_leaves_the_gpu_dead_ends_the_run(
-    tmp_path: Path, reference: Reference, no_gpu_is_asked: list[str]
+    tmp_path: Path, reference: SampleReference, no_gpu_is_asked: list[str]
 ) -> None:
     no_gpu_is_asked[0] = "CUDA error: unspecified launch failure"
     heard = Heard(tmp_path, reference, IN_PROCESS, in_process=Fails(KeyError("gpt.x")))
@@ -325,7 +333,7 @@ def state_of(module: torch.nn.Module) -> str:
 
 
 def test_speaking_in_process_changes_no_bit_of_training_and_speaks_the_checkpoint(
-    base_folder: Path, tmp_path: Path, reference: Reference
+    base_folder: Path, tmp_path: Path, reference: SampleReference
 ) -> None:
     weights = {
         name: tensor
@@ -337,8 +345,8 @@ def test_speaking_in_process_changes_no_bit_of_training_and_speaks_the_checkpoin
         paths.append(tmp_path / f"checkpoint_epoch_{number}.pt")
         moved = {name: tensor + change for name, tensor in weights.items()}
         torch.save({"model": moved, "provenance": {}}, paths[-1])
-    chosen = Plan("in_process", "cpu", "a test")
-    learning = model.load(base_folder).gpt.requires_grad_(True).train()
+    chosen = SamplingPlan("in_process", "cpu", "a test")
+    learning = model.load_model(base_folder).gpt.requires_grad_(True).train()
     sum(parameter.sum() for parameter in learning.parameters()).backward()
     before = state_of(learning)
     speak = sampling.in_process(base_folder)

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from tests.train.saving import model, provenance, trainer
-from train.checkpoints import Checkpoints, Saved
-from train.saving import Writer, on_cpu
+from train.checkpoints import Checkpoints, SavedCheckpoint
+from train.saving import CheckpointWriter, on_cpu
 from xtts.atomic import DiskFull
 from xtts.runs import RunFolder
 
@@ -29,12 +29,12 @@ def saving(checkpoints: Checkpoints, epoch: int):
 def test_steps_go_on_while_it_writes_and_what_is_written_is_what_was():
     let_go, seen = threading.Event(), []
 
-    def slow(state) -> Saved:
+    def slow(state) -> SavedCheckpoint:
         assert let_go.wait(LONG)
         seen.append(state["model"]["gpt.a"].clone())
-        return Saved(None, "", 0, 0.0)  # type: ignore[arg-type]
+        return SavedCheckpoint(None, "", 0, 0.0)  # type: ignore[arg-type]
 
-    with Writer(background=True) as writer:
+    with CheckpointWriter(background=True) as writer:
         state = a_state(1.0)
         writer.write(state, slow)
         assert not writer.idle  # and yet we are here
@@ -47,9 +47,9 @@ def test_steps_go_on_while_it_writes_and_what_is_written_is_what_was():
 
 def test_without_a_thread_it_is_written_when_write_returns_and_nothing_is_copied():
     seen = []
-    with Writer(background=False) as writer:
+    with CheckpointWriter(background=False) as writer:
         state = a_state(1.0)
-        writer.write(state, lambda given: seen.append(given) or Saved(None, "", 0, 0.0))
+        writer.write(state, lambda given: seen.append(given) or SavedCheckpoint(None, "", 0, 0.0))
         assert seen[0] is state and writer.idle
 
 
@@ -57,7 +57,7 @@ def test_both_ways_write_the_same_bytes(tmp_path):
     digests = []
     for background in (False, True):
         run = RunFolder(tmp_path / str(background))
-        with Writer(background) as writer:
+        with CheckpointWriter(background) as writer:
             writer.write(a_state(2.0), saving(Checkpoints(run, 3), 1))
             saved = writer.finish()
         digests.append((saved.sha256, run.state_path(1).read_bytes()))
@@ -68,12 +68,12 @@ def test_never_two_at_once(tmp_path):
     checkpoints, order = Checkpoints(RunFolder(tmp_path), 3), []
     let_go = threading.Event()
 
-    def slow(state) -> Saved:
+    def slow(state) -> SavedCheckpoint:
         assert let_go.wait(LONG)
         order.append("first")
         return saving(checkpoints, 1)(state)
 
-    with Writer(background=True) as writer:
+    with CheckpointWriter(background=True) as writer:
         writer.write(a_state(1.0), slow)
         threading.Timer(0.2, let_go.set).start()
         writer.write(
@@ -84,10 +84,10 @@ def test_never_two_at_once(tmp_path):
 
 
 def test_a_fault_is_told_at_once_and_raised_where_the_run_looks_next(caplog):
-    def full(_state) -> Saved:
+    def full(_state) -> SavedCheckpoint:
         raise DiskFull("No space left for checkpoint_epoch_1.pt.")
 
-    with Writer(background=True) as writer:
+    with CheckpointWriter(background=True) as writer:
         writer.write(a_state(1.0), full)
         while not writer.idle:
             time.sleep(0.01)
@@ -99,7 +99,7 @@ def test_a_fault_is_told_at_once_and_raised_where_the_run_looks_next(caplog):
 
 def test_the_end_of_a_run_waits_for_it(tmp_path):
     run = RunFolder(tmp_path)
-    with Writer(background=True) as writer:
+    with CheckpointWriter(background=True) as writer:
         writer.write(a_state(1.0), saving(Checkpoints(run, 3), 1))
     assert run.epochs() == [1]
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from train import stopping
-from train.stopping import SIGNALS, Stop, stop_on_signals
+from train.stopping import SIGNALS, StopRequest, stop_on_signals
 
 
 class Left(Exception):
@@ -26,8 +26,8 @@ def left(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
     return told
 
 
-def stop(**known: float) -> Stop:
-    found = Stop(8.0, learning=True)
+def stop(**known: float) -> StopRequest:
+    found = StopRequest(8.0, learning=True)
     for name, value in known.items():
         setattr(found, name, value)
     return found

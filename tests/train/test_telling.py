@@ -7,8 +7,8 @@ import torch
 
 from tests.train.test_learner import a_batch
 from train.outcome import StepResult
-from train.stepping import Unseen
-from train.telling import Taken, Telling
+from train.stepping import DeferredStepResult
+from train.telling import DeferredMetrics, PendingStep
 
 
 class FakeLearner:
@@ -17,7 +17,7 @@ class FakeLearner:
     def __init__(self) -> None:
         self.looks: list[int] = []
 
-    def seen(self, steps: list[Unseen]) -> list[StepResult]:
+    def seen(self, steps: list[DeferredStepResult]) -> list[StepResult]:
         if steps:
             self.looks.append(len(steps))
         return [StepResult(*one.numbers.tolist(), one.learning_rate, True) for one in steps]
@@ -37,17 +37,17 @@ class FakeLogs:
         self.seconds.append(took)
 
 
-def taken(step: int, result: StepResult | Unseen) -> Taken:
-    return Taken(1, step, step, a_batch(), result, 0.0, 0.1, [])
+def taken(step: int, result: StepResult | DeferredStepResult) -> PendingStep:
+    return PendingStep(1, step, step, a_batch(), result, 0.0, 0.1, [])
 
 
-def unseen(step: int) -> Unseen:
-    return Unseen(torch.tensor([1.0, 2.0, float(step), 0.5]), 1e-4)
+def unseen(step: int) -> DeferredStepResult:
+    return DeferredStepResult(torch.tensor([1.0, 2.0, float(step), 0.5]), 1e-4)
 
 
-def a_telling(log_every: int) -> tuple[Telling, FakeLearner, FakeLogs]:
+def a_telling(log_every: int) -> tuple[DeferredMetrics, FakeLearner, FakeLogs]:
     learner, logs = FakeLearner(), FakeLogs()
-    return Telling(learner, logs, log_every), learner, logs  # type: ignore[arg-type]
+    return DeferredMetrics(learner, logs, log_every), learner, logs  # type: ignore[arg-type]
 
 
 def test_what_is_known_is_told_at_once():

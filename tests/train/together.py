@@ -69,7 +69,7 @@ def gradients(world: World, out: Path) -> None:
     learner.totals = distributed.totals(world, batch.rows)
     learner.gpt.train()
     learner._gradients(batch)
-    if world.first:
+    if world.is_main:
         found = {name: p.grad for name, p in learner.gpt.named_parameters()}
         torch.save(found, out)
 

@@ -5,7 +5,7 @@ driver, and beside a libcuda.so.1 that answers with one code each; OpenVINO's is
 101, 209 and 719, cuDNN's and AMD's were not seen and follow the same pattern.
 """
 
-from xtts.onnx_sessions.evidence import Surroundings, Trial
+from xtts.onnx_sessions.evidence import OnnxSurroundings, Trial
 from xtts.onnx_sessions.providers import CPU, CUDA, DIRECTML, OPENVINO, ROCM
 
 _PLACE = "2026-11-21 11:15:33.229853087 [E:onnxruntime:Default, provider_bridge_ort.cc:2458 ()] "
@@ -16,17 +16,17 @@ _WARNING = (
     "make sure they're in the PATH, and that your GPU is supported."
 )
 
-CPU_ONLY = Surroundings({"onnxruntime": "1.31.1"}, "onnxruntime", torch_cuda="13.0")
-GPU_BUILD = Surroundings(
+CPU_ONLY = OnnxSurroundings({"onnxruntime": "1.31.1"}, "onnxruntime", torch_cuda="13.0")
+GPU_BUILD = OnnxSurroundings(
     {"onnxruntime-gpu": "1.31.1"}, "onnxruntime-gpu", "13.0", "13.0",
     frozenset({"libonnxruntime_providers_cuda.so"}), frozenset({"nvidia"}), "580.65.06",
     distribution=("ubuntu", "debian"),
 )  # fmt: skip
-OPENVINO_BUILD = Surroundings(
+OPENVINO_BUILD = OnnxSurroundings(
     {"onnxruntime-openvino": "1.24.1"}, "onnxruntime-openvino",
     libraries=frozenset({"libonnxruntime_providers_openvino.so"}),
 )  # fmt: skip
-AMD_BUILD = Surroundings(
+AMD_BUILD = OnnxSurroundings(
     {"onnxruntime-migraphx": "1.29.0"}, "onnxruntime-migraphx",
     libraries=frozenset({"libonnxruntime_providers_migraphx.so"}), gpus=frozenset({"amd"}),
 )  # fmt: skip

@@ -15,7 +15,7 @@ import soundfile
 
 from xtts import worker_child
 from xtts.errors import SotaqueError
-from xtts.speaking import SpeakRequest, Spoken
+from xtts.speaking import SpeakRequest, SpokenFile
 
 
 class QuickSpeaker:
@@ -28,7 +28,7 @@ class QuickSpeaker:
         if arguments.base.name == "slow":
             time.sleep(60)
 
-    def speak(self, request: SpeakRequest) -> Spoken:
+    def speak(self, request: SpeakRequest) -> SpokenFile:
         """Does what `request.text` says."""
         print("a library prints to stdout")
         os.write(1, b"and C code to fd 1\n")
@@ -48,7 +48,7 @@ class QuickSpeaker:
         if word == "sigterm":
             os.kill(os.getpid(), signal.SIGTERM)
         soundfile.write(request.out, [0.0] * 2400, 24_000)
-        return Spoken(0.01, 0.1, self.device, 0.5)
+        return SpokenFile(0.01, 0.1, self.device, 0.5)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from xtts.channels_last import lay_out
+from xtts.channels_last import to_channels_last
 from xtts.sizes import VocoderShape
 from xtts.vocoder import Vocoder
 
@@ -48,4 +48,4 @@ def test_no_one_dimensional_convolution_is_left() -> None:
 
 def test_what_hifigan_has_not_is_refused() -> None:
     with pytest.raises(ValueError, match="none of HiFi-GAN's"):
-        lay_out(nn.Sequential(nn.Conv1d(4, 4, 3, groups=2)))
+        to_channels_last(nn.Sequential(nn.Conv1d(4, 4, 3, groups=2)))

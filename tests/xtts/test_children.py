@@ -7,11 +7,11 @@ import sys
 import time
 from pathlib import Path
 
-from xtts.children import ask
+from xtts.children import run_with_timeout
 
 
 def test_an_answer_is_kept_whole() -> None:
-    found = ask((sys.executable, "-c", "import sys; print(1); sys.exit('no')"), 20)
+    found = run_with_timeout((sys.executable, "-c", "import sys; print(1); sys.exit('no')"), 20)
     assert (found.code, found.out, found.last_error) == (1, "1\n", "no")
 
 
@@ -20,7 +20,7 @@ def test_no_command_to_the_terminal_comes_through() -> None:
     said = (
         "\\033[2J\\033]0;mine\\007red: \\033[1;31mGPU\\033[0m\\tis\\a lost\\b\\r\\n\\302\\233 0\\n"
     )
-    found = ask(("sh", "-c", f"printf '{said}'; printf '{said}' >&2; exit 9"), 20)
+    found = run_with_timeout(("sh", "-c", f"printf '{said}'; printf '{said}' >&2; exit 9"), 20)
     assert found.out == found.errors == "red: GPU\tis lost\n 0\n"
 
 

@@ -7,7 +7,7 @@ import torch
 from torch.nn.utils import parametrize
 
 from xtts.chunk_sizes import first_steps, windows
-from xtts.chunks import ChunkedVocoder, chunk_codes, prepare, reach, settled_steps
+from xtts.chunks import ChunkedVocoder, chunk_codes, receptive_field, settled_steps, warm_up_widths
 from xtts.sizes import VocoderShape
 from xtts.vocoder import Vocoder
 
@@ -59,9 +59,11 @@ def test_no_sample_depends_on_what_is_further_than_reach(shape: VocoderShape) ->
     other[:, :, 60] += 10.0
     moved = (vocoder.sound(steps, speaker) - vocoder.sound(other, speaker))[0].abs() > 0
     touched = moved.nonzero().flatten() // shape.hop
-    assert 60 - reach(shape) <= int(touched.min()) and int(touched.max()) <= 60 + reach(shape)
+    assert 60 - receptive_field(shape) <= int(touched.min()) and int(
+        touched.max()
+    ) <= 60 + receptive_field(shape)
     # Not more cautious than twice: each step of reach is computed twice at every chunk's edge.
-    assert reach(shape) <= 2 * (60 - int(touched.min())) + 2
+    assert receptive_field(shape) <= 2 * (60 - int(touched.min())) + 2
 
 
 @pytest.mark.parametrize("shape", [SMALL, SLOW_STEPS], ids=["small", "slow"])
@@ -107,7 +109,7 @@ def test_a_laid_out_vocoder_sees_few_widths_whatever_the_sentence() -> None:
     seen = set[int]()
     sound = vocoder.sound
     vocoder.sound = lambda steps, who: seen.add(steps.shape[2]) or sound(steps, who)
-    prepare(vocoder, LIKE_PUBLISHED, 32)
+    warm_up_widths(vocoder, LIKE_PUBLISHED, 32)
     prepared = set(seen)
     assert prepared == {first_steps(LIKE_PUBLISHED), 64, 128, 192}
     for codes in (16, 23, 50, 71, 90):

@@ -15,7 +15,7 @@ from tests.file_server import Bad, Server, serving
 from xtts import atomic, download
 from xtts.atomic import DiskFull, WriteError, Written
 from xtts.download import DownloadError, Interrupted, fetch, part_of
-from xtts.pace import Patience
+from xtts.pace import RetryPolicy
 
 CONTENT = random.Random(0).randbytes(3_000_000)
 EXPECTED = Written(hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
@@ -41,7 +41,7 @@ def get(server: Server, tmp_path: Path, waits: list[float]) -> Get:
         server.bad[PATH] = list(bad)
         limits = {"timeout_seconds": 5.0, "wait": waits.append, **patience}
         target = tmp_path / "model.pth"
-        fetch(url or server.url + PATH, target, EXPECTED, Patience(**limits))
+        fetch(url or server.url + PATH, target, EXPECTED, RetryPolicy(**limits))
         return target
 
     return run

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from xtts import frames
-from xtts.ensemble import Ensemble
-from xtts.stage import Computing
+from xtts.ensemble import SpeechServer
+from xtts.stage import ComputeConfig
 from xtts.text import TextError
 
 
@@ -30,7 +30,7 @@ ASK = {"text": "…", "language": "en"}
 OPEN = {"do": "open", "id": "a1", "key": "v1", "voice": {"name": "demo"}}
 
 
-def answer(ensemble: Ensemble) -> dict[str, Any]:
+def answer(ensemble: SpeechServer) -> dict[str, Any]:
     list(ensemble.take(OPEN, b""))
     while ensemble.waiting:
         for frame in ensemble.step():
@@ -50,15 +50,15 @@ def test_a_file_that_goes_while_it_is_opened_is_a_refusal(monkeypatch: pytest.Mo
         path = Path("/runs/checkpoints/checkpoint_epoch_1.pt")
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
 
-    monkeypatch.setattr("xtts.stage.stand", gone)
-    said = answer(Ensemble(Computing(), 1, texts=Written()))
+    monkeypatch.setattr("xtts.stage.load_voice", gone)
+    said = answer(SpeechServer(ComputeConfig(), 1, texts=Written()))
     assert (said["say"], said["reason_code"]) == ("failed", "refused")
     assert said["reason"] == "checkpoint_epoch_1.pt cannot be read (No such file or directory)."
 
 
 def test_the_voices_asked_for_last_are_kept_and_nobodys_beginning() -> None:
     """Sixty-four voices; and of requests that were cancelled or refused nothing stays."""
-    ensemble = Ensemble(Computing(), 1, texts=Written())
+    ensemble = SpeechServer(ComputeConfig(), 1, texts=Written())
     ensemble._standing["v"], ensemble._crowds["v"] = Mute(), Refusing()
 
     def speak(recording: str) -> None:
@@ -104,6 +104,6 @@ def test_any_other_error_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None
     def wrong(*_: object) -> None:
         raise KeyError("a fault of ours")
 
-    monkeypatch.setattr("xtts.stage.stand", wrong)
+    monkeypatch.setattr("xtts.stage.load_voice", wrong)
     with pytest.raises(KeyError):
-        answer(Ensemble(Computing(), 1, texts=Written()))
+        answer(SpeechServer(ComputeConfig(), 1, texts=Written()))

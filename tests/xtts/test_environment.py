@@ -16,11 +16,11 @@ from xtts.environment import (
     oom_kills,
     uses_cudnn,
 )
-from xtts.verdicts import Gpu
+from xtts.verdicts import GpuHealth
 
-OLD = Gpu(0, "GTX 1080", (6, 1), 8 << 30)
+OLD = GpuHealth(0, "GTX 1080", (6, 1), 8 << 30)
 BROKEN = GPUS["driver"]
-SECOND = Gpu(1, "RTX 4090", (8, 9), 24 << 30)
+SECOND = GpuHealth(1, "RTX 4090", (8, 9), 24 << 30)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ SECOND = Gpu(1, "RTX 4090", (8, 9), 24 << 30)
         ((SOUND,), "cuda", "cuda:0", "DEVICE=cuda"),
     ],
 )
-def test_device(gpus: tuple[Gpu, ...], wish: str, device: str, words: str) -> None:
+def test_device(gpus: tuple[GpuHealth, ...], wish: str, device: str, words: str) -> None:
     choice = choose_device(machine(*gpus), wish)
     assert choice.value == device
     assert words in choice.reason
@@ -51,7 +51,7 @@ def test_device(gpus: tuple[Gpu, ...], wish: str, device: str, words: str) -> No
     ],
 )
 def test_a_device_asked_for_by_name_is_never_replaced(
-    gpus: tuple[Gpu, ...], wish: str, words: str
+    gpus: tuple[GpuHealth, ...], wish: str, words: str
 ) -> None:
     with pytest.raises(DeviceError, match="DEVICE=auto") as found:
         choose_device(machine(*gpus), wish)
@@ -92,7 +92,7 @@ def test_the_table_has_every_state() -> None:
 def test_device_by_verdicts(state: str, wish: str, use: str) -> None:
     good = DECISIONS[state][use == "speaking"]
     gpu, found = GPUS[state], machine(GPUS[state])
-    judge = Gpu.trains if use == "training" else Gpu.speaks
+    judge = GpuHealth.trains if use == "training" else GpuHealth.speaks
     if wish.startswith("cuda") and not good:
         with pytest.raises(DeviceError, match="failed the check") as refused:
             choose_device(found, wish, judge)
@@ -129,7 +129,9 @@ def test_precision_and_cudnn_by_verdicts(state: str, wish: str) -> None:
         (None, False, "cpu", "bf16", "bf16"),
     ],
 )
-def test_precision(gpu: Gpu | None, bf16: bool, device: str, wish: str, precision: str) -> None:
+def test_precision(
+    gpu: GpuHealth | None, bf16: bool, device: str, wish: str, precision: str
+) -> None:
     choice = choose_precision(machine(*([gpu] if gpu else []), bf16=bf16), device, wish)
     assert choice.value == precision
     assert choice.reason
@@ -145,7 +147,7 @@ def test_a_container_that_was_given_no_gpu_is_told_the_line() -> None:
 
 
 def test_looking_makes_no_cuda_context_and_finds_this_machine() -> None:
-    found = environment.look()
+    found = environment.look_at_machine()
     assert found.cpu_count >= 1
     assert found.memory_bytes > 1 << 28
     assert not torch.cuda.is_initialized()
@@ -174,13 +176,13 @@ def test_a_containers_limits_count(
 ) -> None:  # fmt: skip
     monkeypatch.setattr("os.sched_getaffinity", lambda _pid: set(range(16)))
     monkeypatch.setattr(environment, "CGROUP", tmp_path / "none")
-    everything = environment.look()
+    everything = environment.look_at_machine()
     for name, text in files.items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text + "\n")
     monkeypatch.setattr(environment, "CGROUP", tmp_path)
-    found = environment.look()
+    found = environment.look_at_machine()
     assert everything.cpu_count == 16
     assert found.cpu_count == (cores or 16)
     assert found.memory_bytes == (memory_bytes or everything.memory_bytes)

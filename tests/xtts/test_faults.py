@@ -150,7 +150,7 @@ def test_the_cause_counts() -> None:
 def test_the_cpu_is_never_poisoned_and_clearing_it_is_harmless() -> None:
     assert faults.poisoned("cpu") == ""
     assert faults.free_bytes("cpu") is None
-    faults.clear("cpu")
+    faults.free_after_fault("cpu")
 
 
 def test_a_gpu_that_answers_nothing_is_poisoned(monkeypatch: pytest.MonkeyPatch) -> None:

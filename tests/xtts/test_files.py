@@ -9,7 +9,7 @@ import pytest
 from tests.published import CONTENTS, publish
 from xtts import files
 from xtts.bases import BASE_FILES
-from xtts.files import FilesError, by_hand, look
+from xtts.files import FilesError, by_hand, look_at_files
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_what_is_published_is_what_a_base_needs_and_every_hash_is_one():
 
 
 def test_a_folder_filled_by_hand_is_whole(folder):
-    found = look(folder)
+    found = look_at_files(folder)
     assert found.complete
     assert set(found.whole) == set(CONTENTS)
 
@@ -39,17 +39,17 @@ def test_each_file_is_hashed_once(folder, monkeypatch):
     hashed = []
     sha256_of = files.sha256_of
     monkeypatch.setattr(files, "sha256_of", lambda p: hashed.append(p.name) or sha256_of(p))
-    look(folder)
-    look(folder)
+    look_at_files(folder)
+    look_at_files(folder)
     assert sorted(hashed) == sorted(CONTENTS)
     os.utime(folder / "dvae.pth", ns=(1, 1))
-    look(folder)
+    look_at_files(folder)
     assert hashed[len(CONTENTS) :] == ["dvae.pth"]
 
 
 def test_a_garbled_memory_is_as_none(folder):
     (folder / "verified.json").write_text('{"model.pth": 3}')
-    assert look(folder).complete
+    assert look_at_files(folder).complete
     assert set(json.loads((folder / "verified.json").read_text())) == set(CONTENTS)
 
 
@@ -59,21 +59,21 @@ def test_a_file_of_the_right_size_with_one_other_bit_is_refused(folder, name):
     wrong[len(wrong) // 2] ^= 1
     (folder / name).write_bytes(wrong)
     with pytest.raises(FilesError, match=rf"{name} has SHA-256 \w{{12}}…, the published"):
-        look(folder)
+        look_at_files(folder)
     assert (folder / name).exists()  # it may be somebody's own
 
 
 def test_half_a_file_is_refused_with_both_sizes(folder):
     (folder / "model.pth").write_bytes(CONTENTS["model.pth"][:1_000])
     with pytest.raises(FilesError, match=r"model\.pth has 1,000 bytes, the published one 5,000"):
-        look(folder)
+        look_at_files(folder)
 
 
 def test_a_file_that_changed_after_it_was_verified_is_found_out(folder):
-    look(folder)
+    look_at_files(folder)
     (folder / "vocab.json").write_bytes(bytes(len(CONTENTS["vocab.json"])))
     with pytest.raises(FilesError, match="vocab"):
-        look(folder)
+        look_at_files(folder)
 
 
 def test_every_fault_is_told_at_once(folder):
@@ -81,35 +81,35 @@ def test_every_fault_is_told_at_once(folder):
     (folder / "dvae.pth").unlink()
     (folder / "dvae.pth").mkdir()
     with pytest.raises(FilesError) as raised:
-        look(folder)
+        look_at_files(folder)
     assert "model.pth has 0 bytes" in str(raised.value)
     assert "dvae.pth" in str(raised.value)
 
 
 def test_what_is_missing_is_named_and_coquis_voices_may_be(folder):
     (folder / "speakers_xtts.pth").unlink()
-    assert look(folder).complete
+    assert look_at_files(folder).complete
     (folder / "mel_stats.pth").unlink()
-    found = look(folder)
+    found = look_at_files(folder)
     assert not found.complete
     assert set(found.missing) == {"mel_stats.pth", "speakers_xtts.pth"}
 
 
 def test_a_folder_that_is_not_there_holds_nothing(tmp_path, monkeypatch):
     publish(monkeypatch)
-    assert set(look(tmp_path / "none").missing) == set(CONTENTS)
+    assert set(look_at_files(tmp_path / "none").missing) == set(CONTENTS)
     assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_cannot_be_written_is_looked_at_all_the_same(folder):
     folder.chmod(0o555)
-    assert look(folder).complete
+    assert look_at_files(folder).complete
 
 
 def test_a_memory_that_cannot_be_written_is_no_fault(folder):
     (folder / "verified.json").mkdir()
-    assert look(folder).complete
+    assert look_at_files(folder).complete
 
 
 def test_by_hand_says_which_files_from_where_to_where(folder):

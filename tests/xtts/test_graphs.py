@@ -11,17 +11,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from xtts import graphs
 from xtts.cache import KeyValueCache
 from xtts.conditioning import NUM_LATENTS
-from xtts.decoding import Utterance, begin, decode
+from xtts.decoding import DecodingState, decode, prefill
 from xtts.gpt import GPT, new_gpt
-from xtts.graphs import GraphedSteps
-from xtts.sizes import Decoding, GPTShape
-from xtts.slots import Slots
+from xtts.graphs import CudaGraphStep
+from xtts.sizes import GPTShape, SamplingParams
+from xtts.slots import DecodingSlots
 
 SHAPE = GPTShape(
     text_ids=40, text_start=39, layers=3, width=64, heads=4, audio_ids=66, audio_start=64,
     audio_stop=65, max_text_tokens=40, max_audio_tokens=60,
 )  # fmt: skip
-RULES = Decoding(temperature=1.2, top_k=30, top_p=0.9, repetition_penalty=2.0)
+RULES = SamplingParams(temperature=1.2, top_k=30, top_p=0.9, repetition_penalty=2.0)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def asked(number: int) -> tuple[Tensor, Tensor]:
 
 
 def read(gpt: GPT, number: int) -> KeyValueCache:
-    return begin(gpt, *asked(number), Utterance(gpt, RULES, torch.Generator()))
+    return prefill(gpt, *asked(number), DecodingState(gpt, RULES, torch.Generator()))
 
 
 @pytest.mark.parametrize("slots", [1, 3])
@@ -79,7 +79,7 @@ def test_replayed_steps_say_what_plain_ones_say(
 ) -> None:
     monkeypatch.setattr(graphs, "SPAN", 16)
     fake = FakeGraph()
-    steps, plain = GraphedSteps(gpt, slots, fake), [read(gpt, 5), read(gpt, 1)][:slots]
+    steps, plain = CudaGraphStep(gpt, slots, fake), [read(gpt, 5), read(gpt, 1)][:slots]
     for slot, cache in enumerate(plain):
         steps.enter(slot, cache)
     for position in range(1, 20):
@@ -98,7 +98,7 @@ def test_replayed_steps_say_what_plain_ones_say(
 
 @torch.inference_mode()
 def test_a_slot_that_is_left_disturbs_nobody(gpt: GPT) -> None:
-    steps, cache = GraphedSteps(gpt, 2, FakeGraph()), read(gpt, 2)
+    steps, cache = CudaGraphStep(gpt, 2, FakeGraph()), read(gpt, 2)
     steps.enter(0, read(gpt, 1))
     steps.enter(1, cache)
     steps(torch.tensor([1, 2]), torch.ones(2, dtype=torch.long))
@@ -119,7 +119,7 @@ def test_where_capturing_fails_it_is_told_and_spoken_all_the_same(
         compute()
         raise RuntimeError("CUDA error: operation not permitted when stream is capturing\nmore")
 
-    steps, cache = GraphedSteps(gpt, 1, refused), read(gpt, 1)
+    steps, cache = CudaGraphStep(gpt, 1, refused), read(gpt, 1)
     steps.enter(0, cache)
     for position in (1, 2, 3):
         found, _ = steps(torch.tensor([7]), torch.tensor([position]))
@@ -135,8 +135,8 @@ def test_the_loop_says_the_same_codes_with_graphs(
     """Two utterances behind each other through the same graph."""
     plain = [decode(gpt, *asked(n), RULES, torch.Generator().manual_seed(n)) for n in (1, 4)]
     with torch.inference_mode():
-        steps = GraphedSteps(gpt, 1, FakeGraph())
-    monkeypatch.setattr(graphs, "of", lambda _: steps)
+        steps = CudaGraphStep(gpt, 1, FakeGraph())
+    monkeypatch.setattr(graphs, "graphed_step", lambda _: steps)
     for number, wanted in zip((1, 4), plain, strict=True):
         found = decode(gpt, *asked(number), RULES, torch.Generator().manual_seed(number))
         assert torch.equal(found.codes, wanted.codes) and len(found.codes) > 5
@@ -144,21 +144,21 @@ def test_the_loop_says_the_same_codes_with_graphs(
 
 
 def test_a_cpu_never_sees_a_graph(gpt: GPT) -> None:
-    assert graphs.of(gpt) is None
+    assert graphs.graphed_step(gpt) is None
 
 
 def test_slots_speak_through_graphs(gpt: GPT, monkeypatch: pytest.MonkeyPatch) -> None:
     def said(number: int) -> list[int]:
-        slots = Slots(gpt, 2)
+        slots = DecodingSlots(gpt, 2)
         generator = torch.Generator().manual_seed(number)
-        slot = slots.enter(*asked(number), Utterance(gpt, RULES, generator))
+        slot = slots.enter(*asked(number), DecodingState(gpt, RULES, generator))
         while slots.step():
             pass
         return slots.leave(slot).codes.tolist()
 
     plain = [said(number) for number in (1, 4)]
     with torch.inference_mode():
-        steps = GraphedSteps(gpt, 2, FakeGraph())
-    monkeypatch.setattr(graphs, "of", lambda *_: steps)
+        steps = CudaGraphStep(gpt, 2, FakeGraph())
+    monkeypatch.setattr(graphs, "graphed_step", lambda *_: steps)
     assert [said(number) for number in (1, 4)] == plain
     assert steps.caches.lengths.tolist() == [0, 0]

@@ -28,25 +28,28 @@ def recording() -> torch.Tensor:
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_it_says_the_same_to_the_bit(base_folder: Path, whose: Voice, precision: str) -> None:
-    whole = model.load(base_folder, precision=precision)
-    found = lean.load(base_folder, precision=precision)
-    one, other = (synthesis.speak(m, whose, TEXT, "en", max_codes=30) for m in (whole, found))
+    whole = model.load_model(base_folder, precision=precision)
+    found = lean.load_low_memory(base_folder, precision=precision)
+    one, other = (synthesis.synthesize(m, whose, TEXT, "en", max_codes=30) for m in (whole, found))
     assert torch.equal(one, other)
 
 
 def test_auto_is_eight_bits(base_folder: Path) -> None:
-    assert lean.load(base_folder).kind == "int8"
+    assert lean.load_low_memory(base_folder).kind == "int8"
 
 
 def test_what_only_listens_is_not_there_and_yet_it_listens(
     base_folder: Path, recording: torch.Tensor
 ) -> None:
-    whole, found = model.load(base_folder), lean.load(base_folder, precision="fp32")
+    whole, found = (
+        model.load_model(base_folder),
+        lean.load_low_memory(base_folder, precision="fp32"),
+    )
     absent = [name for name, tensor in found.gpt.state_dict().items() if tensor.is_meta]
     assert absent and all(name.startswith(LISTENING) for name in absent)
     assert all(tensor.is_meta for tensor in found.speaker_encoder.parameters())
     for _ in range(2):  # the file is read again after it was given back
-        wanted, heard = (voice.from_reference(m, recording) for m in (whole, found))
+        wanted, heard = (voice.voice_from_reference(m, recording) for m in (whole, found))
         assert torch.equal(heard.latents, wanted.latents)
         assert torch.equal(heard.speaker, wanted.speaker)
 
@@ -55,13 +58,16 @@ def test_another_epoch_is_spoken_and_heard_with(
     base_folder: Path, tmp_path: Path, whose: Voice, recording: torch.Tensor
 ) -> None:
     other = tiny_base(tmp_path / "other", seed=1)
-    learned = to_coqui(model.load(other).gpt.state_dict())
-    whole, found = model.load(base_folder), lean.load(base_folder, precision="fp32")
+    learned = to_coqui(model.load_model(other).gpt.state_dict())
+    whole, found = (
+        model.load_model(base_folder),
+        lean.load_low_memory(base_folder, precision="fp32"),
+    )
     for one in (whole, found):
         one.load_gpt(learned)
-    said = [synthesis.speak(m, whose, TEXT, "en", max_codes=30) for m in (whole, found)]
+    said = [synthesis.synthesize(m, whose, TEXT, "en", max_codes=30) for m in (whole, found)]
     assert torch.equal(*said)
-    heard = [voice.from_reference(m, recording).latents for m in (whole, found)]
+    heard = [voice.voice_from_reference(m, recording).latents for m in (whole, found)]
     assert torch.equal(*heard)
 
 
@@ -72,7 +78,7 @@ def test_a_voice_is_opened_so(base_folder: Path) -> None:
 
 def test_who_listens_in_vain_is_let_go_too(base_folder: Path) -> None:
     """A recording that is refused must not leave in memory what was loaded for it."""
-    found, rested = lean.load(base_folder, precision="fp32"), []
+    found, rested = lean.load_low_memory(base_folder, precision="fp32"), []
     listener = found.listener
 
     class Watched:
@@ -84,6 +90,6 @@ def test_who_listens_in_vain_is_let_go_too(base_folder: Path) -> None:
         rest = staticmethod(lambda: rested.append(True))
 
     found.listener = Watched()
-    with pytest.raises(VoiceError), found.ears():
+    with pytest.raises(VoiceError), found.voice_encoder():
         raise VoiceError("too short")
     assert rested == [True]

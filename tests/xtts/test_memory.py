@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xtts.memory import MappedFiles, give_back_freed
+from xtts.memory import MappedFiles, trim_heap
 
 
 def resident() -> int:
@@ -36,7 +36,7 @@ def test_memory_of_our_own_is_left_alone() -> None:
 
 def test_a_system_that_does_not_tell_has_no_mapped_files(tmp_path: Path) -> None:
     assert MappedFiles.look(tmp_path / "none").ranges == ()
-    give_back_freed()
+    trim_heap()
 
 
 def test_code_and_memory_without_a_name_are_no_files(tmp_path: Path) -> None:

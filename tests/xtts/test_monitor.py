@@ -14,7 +14,7 @@ from tests.xtts.doctor.test_looking import program
 from xtts import monitor
 from xtts.__main__ import main
 from xtts.errors import SotaqueError
-from xtts.gpu_meter import GpuMeter
+from xtts.gpu_meter import GpuUsageReader
 from xtts.nvml import GpuState
 from xtts.usage import Usage
 
@@ -190,4 +190,4 @@ def test_what_is_not_known_is_a_question_mark() -> None:
 
 def test_the_errors_are_for_people() -> None:
     assert issubclass(monitor.MonitorError, SotaqueError)
-    assert GpuMeter(path="").read() == () or Path("/dev/nvidia0").exists()
+    assert GpuUsageReader(path="").read() == () or Path("/dev/nvidia0").exists()

@@ -16,10 +16,17 @@ import pytest
 
 from tests.xtts.test_worker import gone
 from xtts import probe_cache, probe_child, probe_operations
-from xtts.probe import Child, probe, report_surprise, run
-from xtts.probe_cache import DAY_SECONDS, Moment
-from xtts.probe_verdict import Ending, gpu_of, of_ending
-from xtts.verdicts import CLEAN_LIBRARY_PATH, CUDNN_OFF, OPERATIONS, Gpu, OperationVerdict, Outcome
+from xtts.probe import ProbeChild, probe, report_surprise, run
+from xtts.probe_cache import DAY_SECONDS, ProbeMoment
+from xtts.probe_verdict import ProbeEnding, gpu_of, of_ending
+from xtts.verdicts import (
+    CLEAN_LIBRARY_PATH,
+    CUDNN_OFF,
+    OPERATIONS,
+    GpuHealth,
+    OperationVerdict,
+    Outcome,
+)
 
 DEVICE = {
     "event": "device", "count": 1, "name": "RTX 3090", "capability": [8, 6],
@@ -59,13 +66,13 @@ class Machine:
         self.cache = folder / "cache" / "gpus.json"
         self.calls_file = folder / "calls"
         (folder / "child.py").write_text(SCRIPTED)
-        self.child = Child(
+        self.child = ProbeChild(
             command=(sys.executable, str(folder / "child.py"), bad), operations=("fft", "sampling",
             "convolution"), environ={"CALLS": str(self.calls_file), "COUNT": str(gpus),
             "PATH": os.environ["PATH"], **environment},
         )  # fmt: skip
 
-    def probe(self, **options: Any) -> tuple[Gpu, ...]:
+    def probe(self, **options: Any) -> tuple[GpuHealth, ...]:
         return probe(cache=self.cache, child=self.child, **options)
 
     @property
@@ -94,7 +101,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_every_operation_runs_and_equals_itself(checked: Any) -> None:
-    gpu, count = gpu_of(0, checked(list(OPERATIONS)), Ending(0, 60, "", hung=False))
+    gpu, count = gpu_of(0, checked(list(OPERATIONS)), ProbeEnding(0, 60, "", hung=False))
     assert count == 1 and gpu.outcome is Outcome.OK and gpu.verdict == ""
     assert tuple(one.name for one in gpu.operations) == OPERATIONS
     for one in gpu.operations:
@@ -127,7 +134,7 @@ def test_a_fault_in_one_operation(checked: Any, kind: str, outcome: str, words: 
     assert words in found["fft"]["reason"]
     # After a sticky error nothing else can be said of this process's context.
     assert ("sampling" in found) is (outcome != "sticky")
-    gpu, _ = gpu_of(0, events, Ending(0, 60, "", hung=False))
+    gpu, _ = gpu_of(0, events, ProbeEnding(0, 60, "", hung=False))
     assert gpu.outcome == (outcome if outcome in ("sticky", "transient") else "degraded")
     assert gpu.failed == {"fft"} and gpu.verdict == found["fft"]["reason"]
 
@@ -142,7 +149,7 @@ def test_a_fault_may_depend_on_cudnn(checked: Any) -> None:
 def test_a_device_that_cannot_be_had_is_refused_with_its_words() -> None:
     events = list(probe_child.check("cuda:7", ["fft"]))
     assert [one["event"] for one in events] == ["started", "refused"]
-    gpu, _ = gpu_of(7, events, Ending(0, 60, "", hung=False))
+    gpu, _ = gpu_of(7, events, ProbeEnding(0, 60, "", hung=False))
     assert gpu.outcome in (Outcome.DRIVER, Outcome.BUILD) and not gpu.trains()
     assert gpu.verdict.startswith("the GPU cannot be used: ") and gpu.index == 7
 
@@ -160,7 +167,7 @@ def test_the_real_child_dies_or_hangs(
     tmp_path: Path, fault: str, limit_seconds: float, outcome: Outcome, words: str
 ) -> None:
     environ = {**os.environ, "SOTAQUE_PROBE_FAULT": fault}
-    child = Child(
+    child = ProbeChild(
         devices="cpu", cold_seconds=limit_seconds, warm_seconds=limit_seconds, environ=environ,
         operations=("fft",),
     )  # fmt: skip
@@ -245,7 +252,7 @@ def test_only_the_last_4_kb_of_stderr_are_read() -> None:
 def test_what_an_end_means(
     code: int | None, hung: bool, last: str, outcome: Outcome, words: str
 ) -> None:
-    found, reason = of_ending(Ending(code, 20.0, last, hung), "fft")
+    found, reason = of_ending(ProbeEnding(code, 20.0, last, hung), "fft")
     assert found is outcome and words in reason
 
 
@@ -274,7 +281,7 @@ def told(**failures: str) -> list[dict[str, Any]]:
     ],
 )
 def test_what_the_operations_come_to(failures: dict[str, str], outcome: Outcome) -> None:
-    gpu, _ = gpu_of(2, told(**failures), Ending(0, 60.0, "", hung=False))
+    gpu, _ = gpu_of(2, told(**failures), ProbeEnding(0, 60.0, "", hung=False))
     assert gpu.outcome is outcome and gpu.failed == set(failures)
     assert bool(gpu.verdict) == bool(failures)
     assert (gpu.index, gpu.name, gpu.free_bytes) == (2, "RTX 3090", 20 << 30)
@@ -283,7 +290,7 @@ def test_what_the_operations_come_to(failures: dict[str, str], outcome: Outcome)
 
 def test_nonsense_from_a_child_is_a_verdict(tmp_path: Path) -> None:
     code = 'print(\'{"event": "device", "capability": 3}\')'
-    child = Child(command=(sys.executable, "-c", code))
+    child = ProbeChild(command=(sys.executable, "-c", code))
     (gpu,) = probe(cache=tmp_path / "gpus.json", child=child)
     assert gpu.outcome is Outcome.COULD_NOT_RUN and "nobody understands" in gpu.verdict
 
@@ -382,7 +389,7 @@ def test_a_surprise_makes_the_next_check_new_and_is_remembered(tmp_path: Path) -
     assert machine.probe()[1].surprise == second.surprise and len(machine.calls) == 4
 
 
-GOOD = Gpu(0, "RTX 3090", (8, 6), 24 << 30)
+GOOD = GpuHealth(0, "RTX 3090", (8, 6), 24 << 30)
 FULL = OperationVerdict("fft", False, outcome=Outcome.TRANSIENT)
 WRONG = OperationVerdict("fft", False, outcome=Outcome.BUILD)
 
@@ -400,12 +407,12 @@ WRONG = OperationVerdict("fft", False, outcome=Outcome.BUILD)
         (replace(GOOD, outcome=Outcome.CRASH), 600.0),
     ],
 )
-def test_how_long_a_verdict_holds(tmp_path: Path, gpu: Gpu, longest: float) -> None:
+def test_how_long_a_verdict_holds(tmp_path: Path, gpu: GpuHealth, longest: float) -> None:
     path = tmp_path / "gpus.json"
-    probe_cache.write(path, "key", (GOOD, gpu), Moment(1000.0, 5.0))
+    probe_cache.write(path, "key", (GOOD, gpu), ProbeMoment(1000.0, 5.0))
 
     def at(now: float, slept: float = 5.0, key: str = "key") -> bool:
-        return probe_cache.read(path, key, Moment(now, slept)) is not None
+        return probe_cache.read(path, key, ProbeMoment(now, slept)) is not None
 
     assert at(1000.0) and at(999.0 + longest) and not at(1001.0 + longest)
     assert not at(999.0), "the clock was set back"
@@ -415,10 +422,10 @@ def test_how_long_a_verdict_holds(tmp_path: Path, gpu: Gpu, longest: float) -> N
 
 def test_a_surprise_is_forgotten_after_a_day(tmp_path: Path) -> None:
     path = tmp_path / "gpus.json"
-    probe_cache.surprised(path, 0, "CUDA error", Moment(1000.0, 0.0))
-    probe_cache.write(path, "key", (GOOD,), Moment(2000.0, 0.0))
+    probe_cache.surprised(path, 0, "CUDA error", ProbeMoment(1000.0, 0.0))
+    probe_cache.write(path, "key", (GOOD,), ProbeMoment(2000.0, 0.0))
     for now, words in ((2000.0, "CUDA error"), (1001.0 + DAY_SECONDS, "")):
-        found = probe_cache.read(path, "key", Moment(now, 0.0))
+        found = probe_cache.read(path, "key", ProbeMoment(now, 0.0))
         assert found is not None and found[0].surprise == words
 
 
@@ -426,10 +433,10 @@ def test_a_library_that_was_exchanged_is_seen(tmp_path: Path) -> None:
     library, path = tmp_path / "libcufft.so.12", tmp_path / "gpus.json"
     library.write_text("one")
     gpu = replace(GOOD, libraries={"libcufft.so.12": str(library)})
-    probe_cache.write(path, "key", (gpu,), Moment(0.0, 0.0))
-    assert probe_cache.read(path, "key", Moment(1.0, 0.0)) == (gpu,)
+    probe_cache.write(path, "key", (gpu,), ProbeMoment(0.0, 0.0))
+    assert probe_cache.read(path, "key", ProbeMoment(1.0, 0.0)) == (gpu,)
     library.write_text("another")
-    assert probe_cache.read(path, "key", Moment(1.0, 0.0)) is None
+    assert probe_cache.read(path, "key", ProbeMoment(1.0, 0.0)) is None
 
 
 def test_the_key_holds_what_a_check_depends_on_and_no_card_by_name(tmp_path: Path) -> None:
@@ -469,7 +476,7 @@ def test_the_whole_check_on_the_cpu_with_a_wrong_library(tmp_path: Path) -> None
         **os.environ, "LD_LIBRARY_PATH": "/opt/of/somebody/else", "OMP_NUM_THREADS": "1",
         "SOTAQUE_PROBE_FAULT": "fft:cuFFT error: CUFFT_INVALID_SIZE@LD_LIBRARY_PATH",
     }  # fmt: skip
-    child = Child(devices="cpu", cold_seconds=240, warm_seconds=240, environ=environ)
+    child = ProbeChild(devices="cpu", cold_seconds=240, warm_seconds=240, environ=environ)
     (gpu,) = probe(cache=tmp_path / "gpus.json", child=child)
     assert gpu.outcome is Outcome.DEGRADED and gpu.failed == {"fft"}
     assert "CUFFT_INVALID_SIZE" in gpu.verdict and "env -u LD_LIBRARY_PATH" in gpu.verdict

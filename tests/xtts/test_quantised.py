@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from xtts import quantised
-from xtts.model import load, read_tensors
-from xtts.quantised import Int4Linear, Int8Linear, choose, linear
-from xtts.synthesis import speak
-from xtts.voice import from_reference
+from xtts.model import load_model, read_tensors
+from xtts.quantised import Int4Linear, Int8Linear, choose_precision, quantized_linear
+from xtts.synthesis import synthesize
+from xtts.voice import voice_from_reference
 
 # Relative to the norm of float32's result, for normal weights and inputs.
 WORST = {"fp32": 1e-6, "int8": 0.012, "int4": 0.12}
@@ -25,7 +25,7 @@ def test_a_layer_is_as_far_off_as_its_bits_allow(kind: str, shape: tuple[int, ..
     plain.bias.data.normal_(0, 0.1, generator=generator)
     x = torch.randn(shape, generator=generator)
     with torch.inference_mode():
-        wanted, found = plain(x), linear(kind, plain.weight, plain.bias)(x)
+        wanted, found = plain(x), quantized_linear(kind, plain.weight, plain.bias)(x)
     assert found.shape == wanted.shape and found.dtype == torch.float32
     error = float((found - wanted).norm() / wanted.norm())
     assert error < WORST[kind]
@@ -37,7 +37,7 @@ def test_a_row_of_zeros_and_an_outlier_do_no_harm(kind: str) -> None:
     weight = torch.zeros(16, 64)
     weight[1, 3] = 50.0
     with torch.inference_mode():
-        found = linear(kind, weight, torch.ones(16))(torch.eye(64)[3][None])
+        found = quantized_linear(kind, weight, torch.ones(16))(torch.eye(64)[3][None])
     torch.testing.assert_close(
         found, torch.tensor([[1.0, 51.0, *[1.0] * 14]]), rtol=0.02, atol=0.02
     )
@@ -47,7 +47,7 @@ def test_a_row_of_zeros_and_an_outlier_do_no_harm(kind: str) -> None:
 @pytest.mark.parametrize("rows", [2, 5])
 def test_a_row_is_the_same_bit_for_bit_whoever_else_is_there(kind: str, rows: int) -> None:
     generator = torch.Generator().manual_seed(0)
-    layer = linear(kind, torch.randn(96, 64, generator=generator), torch.ones(96))
+    layer = quantized_linear(kind, torch.randn(96, 64, generator=generator), torch.ones(96))
     quiet = torch.randn(rows, 64, generator=generator)
     crowd = quiet.clone()
     crowd[1:] *= 100.0
@@ -73,7 +73,7 @@ def test_int4_refuses_a_width_that_its_groups_do_not_divide() -> None:
     ],
 )
 def test_what_is_chosen(times: dict[str, float], width: int, value: str, why: str) -> None:
-    choice = choose(times, width)
+    choice = choose_precision(times, width)
     assert choice.value == value and why in choice.reason
 
 
@@ -84,10 +84,10 @@ def test_the_measurement_measures_both() -> None:
 
 
 def test_a_model_speaks_with_int8_and_takes_other_weights(base_folder: Path) -> None:
-    plain, small = load(base_folder), load(base_folder, precision="int8")
+    plain, small = load_model(base_folder), load_model(base_folder, precision="int8")
     kinds = [type(module) for module in small.gpt.gpt.modules()]
     assert kinds.count(Int8Linear) == 4 * len(small.gpt.gpt.h) and nn.Linear not in kinds
-    voice = from_reference(plain, torch.sin(torch.arange(44_100) / 20))
+    voice = voice_from_reference(plain, torch.sin(torch.arange(44_100) / 20))
     ids = torch.randint(3, 40, (9,))
     with torch.inference_mode():
         wanted, found = (
@@ -95,12 +95,12 @@ def test_a_model_speaks_with_int8_and_takes_other_weights(base_folder: Path) -> 
             for model in (plain, small)
         )
     assert float((found - wanted).norm() / wanted.norm()) < 0.05
-    before = speak(small, voice, "a thin hat", "en", seed=1)
-    small.let_gpt_go()
+    before = synthesize(small, voice, "a thin hat", "en", seed=1)
+    small.unload_gpt()
     with pytest.raises((RuntimeError, NotImplementedError)):
-        speak(small, voice, "a thin hat", "en", seed=1)
+        synthesize(small, voice, "a thin hat", "en", seed=1)
     small.load_gpt(read_tensors(base_folder / "model.pth"))
-    assert torch.equal(speak(small, voice, "a thin hat", "en", seed=1), before)
+    assert torch.equal(synthesize(small, voice, "a thin hat", "en", seed=1), before)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,6 @@ def test_bfloat16_is_taken_where_it_is_quicker(
 ) -> None:
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
-    loaded = load(base_folder, precision="int8")
+    loaded = load_model(base_folder, precision="int8")
     assert loaded.gpt.gpt.new_cache(1, 4).entries.dtype == memory
     assert next(loaded.vocoder.parameters()).dtype == vocoder

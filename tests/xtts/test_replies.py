@@ -10,8 +10,8 @@ from email.message import Message
 
 import pytest
 
-from xtts.pace import Patience
-from xtts.replies import Act, RedirectRefused, Redirects, Reply, decide, of_fault
+from xtts.pace import RetryPolicy
+from xtts.replies import HttpReply, RedirectRefused, Redirects, TransferAction, decide, of_fault
 
 SIZE = 1_000
 
@@ -26,39 +26,41 @@ def headers(**values: str) -> Message:
 @pytest.mark.parametrize(
     ("reply", "received", "act"),
     [
-        (Reply(200, length=SIZE), 0, Act.REPLACE),
-        (Reply(200), 0, Act.REPLACE),
-        (Reply(200, length=SIZE), 500, Act.REPLACE),
-        (Reply(200, length=SIZE - 500), 500, Act.REFUSE),
-        (Reply(206, start=500, total=SIZE), 500, Act.APPEND),
-        (Reply(206, start=500), 500, Act.APPEND),
-        (Reply(206, start=400, total=SIZE), 500, Act.DISCARD),
-        (Reply(206), 500, Act.DISCARD),
-        (Reply(206, start=500, total=SIZE + 1), 500, Act.REFUSE),
-        (Reply(416), 500, Act.DISCARD),
-        (Reply(200, length=SIZE, encoding="identity"), 0, Act.REPLACE),
-        (Reply(200, length=SIZE, encoding="br"), 0, Act.REFUSE),
-        (Reply(204), 0, Act.REFUSE),
-        (Reply(304), 0, Act.REFUSE),
-        (Reply(302), 0, Act.REFUSE),
-        (Reply(429, retry_after_seconds=3), 0, Act.RETRY),
-        (Reply(404), 0, Act.REFUSE),
+        (HttpReply(200, length=SIZE), 0, TransferAction.REPLACE),
+        (HttpReply(200), 0, TransferAction.REPLACE),
+        (HttpReply(200, length=SIZE), 500, TransferAction.REPLACE),
+        (HttpReply(200, length=SIZE - 500), 500, TransferAction.REFUSE),
+        (HttpReply(206, start=500, total=SIZE), 500, TransferAction.APPEND),
+        (HttpReply(206, start=500), 500, TransferAction.APPEND),
+        (HttpReply(206, start=400, total=SIZE), 500, TransferAction.DISCARD),
+        (HttpReply(206), 500, TransferAction.DISCARD),
+        (HttpReply(206, start=500, total=SIZE + 1), 500, TransferAction.REFUSE),
+        (HttpReply(416), 500, TransferAction.DISCARD),
+        (HttpReply(200, length=SIZE, encoding="identity"), 0, TransferAction.REPLACE),
+        (HttpReply(200, length=SIZE, encoding="br"), 0, TransferAction.REFUSE),
+        (HttpReply(204), 0, TransferAction.REFUSE),
+        (HttpReply(304), 0, TransferAction.REFUSE),
+        (HttpReply(302), 0, TransferAction.REFUSE),
+        (HttpReply(429, retry_after_seconds=3), 0, TransferAction.RETRY),
+        (HttpReply(404), 0, TransferAction.REFUSE),
     ],
 )
 def test_the_answer_decides(reply, received, act):
     step = decide(reply, received, SIZE)
     assert step.act is act
-    assert step.reason or act in (Act.APPEND, Act.REPLACE)
+    assert step.reason or act in (TransferAction.APPEND, TransferAction.REPLACE)
 
 
 def test_headers_are_read_and_garbled_ones_do_not_count():
-    reply = Reply.of(
+    reply = HttpReply.of(
         206, headers(Content_Range="bytes 100-199/500", Content_Length="100", ETag='"a"')
     )
     assert (reply.start, reply.total, reply.length, reply.etag) == (100, 500, 100, '"a"')
-    reply = Reply.of(200, headers(Content_Range="pages 1-2/3", Content_Length="-5", ETag='W/"a"'))
-    assert reply == Reply(200)
-    assert Reply.of(206, headers(Content_Range="bytes 1-2/*")).total is None
+    reply = HttpReply.of(
+        200, headers(Content_Range="pages 1-2/3", Content_Length="-5", ETag='W/"a"')
+    )
+    assert reply == HttpReply(200)
+    assert HttpReply.of(206, headers(Content_Range="bytes 1-2/*")).total is None
 
 
 @pytest.mark.parametrize(
@@ -68,19 +70,27 @@ def test_headers_are_read_and_garbled_ones_do_not_count():
 )  # fmt: skip
 def test_retry_after_is_a_number_or_a_date(text, seconds):
     now = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
-    assert Reply.of(503, headers(Retry_After=text), now).retry_after_seconds == seconds
+    assert HttpReply.of(503, headers(Retry_After=text), now).retry_after_seconds == seconds
 
 
 @pytest.mark.parametrize(
     ("error", "act", "says"),
     [
-        (urllib.error.URLError(socket.gaierror(-2, "unknown")), Act.RETRY, "is there a network"),
-        (urllib.error.URLError(ConnectionRefusedError(111, "Refused")), Act.RETRY, "refused"),
-        (TimeoutError(), Act.RETRY, "nothing came"),
-        (http.client.RemoteDisconnected(), Act.RETRY, "broke off"),
-        (http.client.IncompleteRead(b""), Act.RETRY, "broke off"),
-        (ValueError("unknown url type"), Act.REFUSE, "no address"),
-        (RedirectRefused("only https is followed"), Act.REFUSE, "only https"),
+        (
+            urllib.error.URLError(socket.gaierror(-2, "unknown")),
+            TransferAction.RETRY,
+            "is there a network",
+        ),
+        (
+            urllib.error.URLError(ConnectionRefusedError(111, "Refused")),
+            TransferAction.RETRY,
+            "refused",
+        ),
+        (TimeoutError(), TransferAction.RETRY, "nothing came"),
+        (http.client.RemoteDisconnected(), TransferAction.RETRY, "broke off"),
+        (http.client.IncompleteRead(b""), TransferAction.RETRY, "broke off"),
+        (ValueError("unknown url type"), TransferAction.REFUSE, "no address"),
+        (RedirectRefused("only https is followed"), TransferAction.REFUSE, "only https"),
     ],
 )
 def test_a_fault_of_the_line_is_told_in_words(error, act, says):
@@ -93,7 +103,7 @@ def test_a_certificate_that_is_not_trusted_is_not_tried_again():
     error = ssl.SSLCertVerificationError(1, "x")
     error.verify_message = "self-signed certificate"
     step = of_fault(urllib.error.URLError(error))
-    assert step.act is Act.REFUSE
+    assert step.act is TransferAction.REFUSE
     assert "self-signed certificate" in step.reason
     assert "SSL_CERT_FILE" in step.reason
 
@@ -120,7 +130,7 @@ def test_https_is_never_given_up(old, new, followed):
 
 
 def test_the_waits_double_up_to_a_limit():
-    patience = Patience(first_wait_seconds=1, longest_wait_seconds=10)
+    patience = RetryPolicy(first_wait_seconds=1, longest_wait_seconds=10)
     assert [patience.seconds_before(n, None) for n in range(6)] == [1, 1, 2, 4, 8, 10]
     assert patience.seconds_before(1, 5.0) == 5.0
     assert patience.seconds_before(1, 500.0) == 10.0

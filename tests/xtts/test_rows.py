@@ -2,13 +2,13 @@
 
 import torch
 
-from xtts.rows import Rows, pack, row_length
+from xtts.rows import PackedBatch, pack, row_length
 from xtts.sizes import GPTShape
 
 SHAPE = GPTShape(text_ids=20, text_start=18, audio_ids=12, audio_start=10, audio_stop=11)
 
 
-def rows_of(*clips: tuple[list[int], list[int]], **options) -> Rows:
+def rows_of(*clips: tuple[list[int], list[int]], **options) -> PackedBatch:
     mels = [torch.full((80, 5 + i), float(i + 1)) for i in range(len(clips))]
     tokens = [torch.tensor(text) for text, _ in clips]
     codes = [torch.tensor(code) for _, code in clips]

@@ -6,8 +6,8 @@ import torch
 from tests.peers.coqui import SMALL
 from xtts import segments
 from xtts.gpt import GPT, new_gpt
-from xtts.rows import Rows, pack
-from xtts.segments import Segments
+from xtts.rows import PackedBatch, pack
+from xtts.segments import VarlenLayout
 
 
 def a_model() -> GPT:
@@ -19,7 +19,7 @@ def a_model() -> GPT:
     return gpt
 
 
-def rows_of(sizes: list[tuple[int, int, int]], padded: bool) -> Rows:
+def rows_of(sizes: list[tuple[int, int, int]], padded: bool) -> PackedBatch:
     """Clips of so many tokens, codes and frames."""
     made = torch.Generator().manual_seed(2)
     tokens = [torch.randint(2, 80, (text,), generator=made) for text, _, _ in sizes]
@@ -28,7 +28,7 @@ def rows_of(sizes: list[tuple[int, int, int]], padded: bool) -> Rows:
     return pack(tokens, codes, mels, SMALL, stop_input=False, padded=padded)
 
 
-def learned(gpt: GPT, rows: Rows) -> tuple[list[float], dict[str, torch.Tensor]]:
+def learned(gpt: GPT, rows: PackedBatch) -> tuple[list[float], dict[str, torch.Tensor]]:
     gpt.zero_grad()
     losses = gpt.losses(rows)
     (losses.text + losses.audio).backward()
@@ -44,7 +44,7 @@ SIZES = [(5, 30, 120), (20, 12, 300), (1, 1, 1), (11, 60, 77)]
 def test_packed_clips_learn_what_padded_ones_do(
     monkeypatch: pytest.MonkeyPatch, sizes: list[tuple[int, int, int]], where: str
 ):
-    monkeypatch.setattr(segments, "one_by_one", lambda _: where == "one by one")
+    monkeypatch.setattr(segments, "attends_per_clip", lambda _: where == "one by one")
     gpt = a_model()
     losses, gradients = learned(gpt, rows_of(sizes, padded=True))
     packed = rows_of(sizes, padded=False)
@@ -58,8 +58,8 @@ def test_packed_clips_learn_what_padded_ones_do(
 
 @pytest.mark.parametrize("where", ["one by one", "in a grid"])
 def test_a_clip_does_not_see_the_one_before_it(monkeypatch: pytest.MonkeyPatch, where: str):
-    monkeypatch.setattr(segments, "one_by_one", lambda _: where == "one by one")
-    clips = Segments.of((3, 5, 2))
+    monkeypatch.setattr(segments, "attends_per_clip", lambda _: where == "one by one")
+    clips = VarlenLayout.of((3, 5, 2))
     queries, keys, values = torch.randn(3, 1, 2, 10, 4)
     before = clips.attend(0, queries, keys, values)
     for changed in (keys, values):
@@ -74,14 +74,14 @@ def test_products_written_out_say_what_the_kernel_says():
     exact = torch.nn.functional.scaled_dot_product_attention(
         queries.float(), keys.float(), values.float(), is_causal=True
     )
-    written = segments.causal(queries, keys, values).float()
+    written = segments.causal_attention(queries, keys, values).float()
     assert (written - exact).abs().max() < 0.05
     # The first position sees nothing but itself.
     assert torch.equal(written[:, :, 0], values[:, :, 0].float())
 
 
 def test_a_grid_and_back_changes_nothing():
-    clips = Segments.of((3, 5, 2))
+    clips = VarlenLayout.of((3, 5, 2))
     row = torch.randn(1, 2, 10, 4)
     assert clips.padded(row).shape == (3, 2, 5, 4)
     assert torch.equal(clips.flat(clips.padded(row)), row)

@@ -12,17 +12,17 @@ from onnx import TensorProto, helper
 
 from tests.xtts import onnx_evidence as seen
 from xtts.onnx_sessions import looking, operators
-from xtts.onnx_sessions.evidence import Placing, Surroundings, Trial
-from xtts.onnx_sessions.judging import Verdict, judge_trial, status
-from xtts.onnx_sessions.options import Optimisation, Options, session_options
+from xtts.onnx_sessions.evidence import NodePlacement, OnnxSurroundings, Trial
+from xtts.onnx_sessions.judging import ProviderVerdict, judge_trial, status
+from xtts.onnx_sessions.options import OnnxSessionOptions, Optimisation, session_options
 from xtts.onnx_sessions.providers import (
     CPU,
     CUDA,
     OPENVINO,
     PROVIDERS,
     WISHES,
-    Wish,
-    WishError,
+    ProviderRequest,
+    ProviderRequestError,
     wish_of,
 )
 from xtts.onnx_sessions.trial_child import GRAPH, tried
@@ -39,7 +39,7 @@ TWO = replace(HERE, packages={"onnxruntime": "1.31.1", "onnxruntime-gpu": "1.31.
 OTHER_CUDA = replace(GPU, torch_cuda="12.6")
 
 # wish, the machine, what came of the attempt -> the code, and what the sentence must hold.
-PAIRS: list[tuple[str, Surroundings, Trial, str, tuple[str, ...]]] = [
+PAIRS: list[tuple[str, OnnxSurroundings, Trial, str, tuple[str, ...]]] = [
     ("cuda", GPU, seen.working(CUDA), "", ()),
     ("cuda", GPU, seen.without("libcudnn.so.9"), "missing_cudnn",
      ("libcudnn.so.9", "[cuda,cudnn]")),
@@ -102,7 +102,7 @@ PAIRS: list[tuple[str, Surroundings, Trial, str, tuple[str, ...]]] = [
 ]  # fmt: skip
 
 
-def looks(machine: Surroundings, trials: Mapping[str, Trial]) -> Looks:
+def looks(machine: OnnxSurroundings, trials: Mapping[str, Trial]) -> Looks:
     return Looks(lambda: machine, lambda wish: trials[wish.kind])
 
 
@@ -110,9 +110,9 @@ def looks(machine: Surroundings, trials: Mapping[str, Trial]) -> Looks:
 def test_every_pair_of_wished_and_got_has_its_sentence(wish, machine, trial, code, told) -> None:
     wished = wish_of(wish)
     verdict = judge_trial(wished, machine, trial)
-    got = wished if verdict.usable else Wish("cpu")
+    got = wished if verdict.usable else ProviderRequest("cpu")
     active = (trial.provider, CPU) if verdict.usable else (CPU,)
-    found = status(wished, got, Placing(active, {active[0]: {"Conv": 3}}), verdict)
+    found = status(wished, got, NodePlacement(active, {active[0]: {"Conv": 3}}), verdict)
     assert (verdict.usable, found.reason_code) == (code == "", code)
     assert all(part in found.message for part in told), found.message
     if code:
@@ -141,7 +141,12 @@ def test_the_table_knows_every_wish_and_every_way_out() -> None:
 
 def test_what_carries_the_work_on_the_cpu_is_told_although_the_provider_is_right() -> None:
     nodes = {CUDA: {"Conv": 30, "Add": 4}, CPU: {"Shape": 6, "Gather": 6, "ConvTranspose": 2}}
-    found = status(Wish("cuda"), Wish("cuda"), Placing((CUDA, CPU), nodes), Verdict(True))
+    found = status(
+        ProviderRequest("cuda"),
+        ProviderRequest("cuda"),
+        NodePlacement((CUDA, CPU), nodes),
+        ProviderVerdict(True),
+    )
     assert (found.device, found.reason_code) == ("cuda:0", "heavy_on_cpu")
     assert "34 of 48" in found.message and "ConvTranspose (2)" in found.message
     assert (found.cpu_nodes, found.accelerator_nodes) == (14, 34)
@@ -149,19 +154,29 @@ def test_what_carries_the_work_on_the_cpu_is_told_although_the_provider_is_right
 
 def test_shape_arithmetic_on_the_cpu_is_normal() -> None:
     nodes = {CUDA: {"Conv": 3}, CPU: {"Shape": 60, "Gather": 60, "Concat": 40}}
-    found = status(Wish("cuda"), Wish("cuda"), Placing((CUDA, CPU), nodes), Verdict(True))
+    found = status(
+        ProviderRequest("cuda"),
+        ProviderRequest("cuda"),
+        NodePlacement((CUDA, CPU), nodes),
+        ProviderVerdict(True),
+    )
     assert (found.execution_provider, found.message) == (CUDA, "")
 
 
 def test_a_provider_that_takes_no_node_is_the_cpu() -> None:
-    placing = Placing((CUDA, CPU), {CPU: {"Conv": 3}})
-    found = status(Wish("cuda"), Wish("cuda"), placing, Verdict(True))
+    placing = NodePlacement((CUDA, CPU), {CPU: {"Conv": 3}})
+    found = status(ProviderRequest("cuda"), ProviderRequest("cuda"), placing, ProviderVerdict(True))
     assert (found.device, found.execution_provider) == ("cpu", CPU)
     assert found.reason_code == "nothing_placed"
 
 
 def test_a_provider_that_is_gone_after_the_check_is_told() -> None:
-    found = status(Wish("cuda"), Wish("cuda"), Placing((CPU,), None), Verdict(True))
+    found = status(
+        ProviderRequest("cuda"),
+        ProviderRequest("cuda"),
+        NodePlacement((CPU,), None),
+        ProviderVerdict(True),
+    )
     assert (found.device, found.reason_code, found.cpu_nodes) == ("cpu", "lost", None)
 
 
@@ -181,7 +196,7 @@ def test_a_provider_that_is_gone_after_the_check_is_told() -> None:
     ],
 )  # fmt: skip
 def test_auto_takes_the_first_that_computes(machine, trials, kind, code) -> None:
-    got, verdict = choose(Wish("auto"), looks(machine, trials))
+    got, verdict = choose(ProviderRequest("auto"), looks(machine, trials))
     assert (got.kind, verdict.reason_code) == (kind, code)
     assert bool(verdict.message) == (kind == "cpu")
 
@@ -221,7 +236,7 @@ def test_a_trial_that_does_not_come_back_is_told(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(looking, "_LIMIT_SECONDS", 0.05)
     trial = looking.tried(CUDA, {})
     assert "no answer" in trial.ending
-    assert judge_trial(Wish("cuda"), GPU, trial).reason_code == "hung"
+    assert judge_trial(ProviderRequest("cuda"), GPU, trial).reason_code == "hung"
 
 
 def test_the_trial_computes_the_same_as_the_cpu() -> None:
@@ -243,7 +258,7 @@ def test_the_trials_graph_is_a_convolution_and_a_product() -> None:
 
 
 def test_options_reach_onnx_runtime() -> None:
-    wanted = Options(3, True, False, False, False, Optimisation.BASIC)
+    wanted = OnnxSessionOptions(3, True, False, False, False, Optimisation.BASIC)
     made = session_options(onnxruntime, wanted)
     assert (made.intra_op_num_threads, made.enable_cpu_mem_arena, made.enable_mem_pattern) == (
         3, False, False)  # fmt: skip
@@ -254,7 +269,7 @@ def test_options_reach_onnx_runtime() -> None:
 
 @pytest.mark.parametrize("wish", ["gpu", "cuda:x", "cpu:1", "", "auto:1"])
 def test_another_wish_is_refused(wish: str) -> None:
-    with pytest.raises(WishError, match="auto, cuda, rocm, directml, openvino, cpu"):
+    with pytest.raises(ProviderRequestError, match="auto, cuda, rocm, directml, openvino, cpu"):
         wish_of(wish)
 
 

@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 
 from xtts.conditioning import NUM_LATENTS
-from xtts.decoding import Decoded, DecodingError, Utterance, decode
+from xtts.decoding import DecodingError, DecodingResult, DecodingState, decode
 from xtts.gpt import GPT, new_gpt, to_coqui
 from xtts.model import load_gpt
-from xtts.sizes import Decoding, GPTShape
-from xtts.slots import NoFreeSlotError, Slots
+from xtts.sizes import GPTShape, SamplingParams
+from xtts.slots import DecodingSlots, NoFreeSlotError
 
 SHAPE = GPTShape(
     text_ids=40, text_start=39, layers=3, width=64, heads=4, audio_ids=66, audio_start=64,
     audio_stop=65, max_text_tokens=40, max_audio_tokens=60,
 )  # fmt: skip
-RULES = Decoding(temperature=1.2, top_k=30, top_p=0.9, repetition_penalty=2.0)
+RULES = SamplingParams(temperature=1.2, top_k=30, top_p=0.9, repetition_penalty=2.0)
 
 
 def speaking(kind: str) -> GPT:
@@ -53,22 +53,22 @@ def asked(number: int) -> tuple[Tensor, Tensor]:
     return latents, torch.randint(1, 38, (3 + number % 11,), generator=generator)
 
 
-def utterance(gpt: GPT, number: int, max_codes: int | None = None) -> Utterance:
-    return Utterance(gpt, RULES, torch.Generator().manual_seed(number), max_codes)
+def utterance(gpt: GPT, number: int, max_codes: int | None = None) -> DecodingState:
+    return DecodingState(gpt, RULES, torch.Generator().manual_seed(number), max_codes)
 
 
-def alone(gpt: GPT, number: int, count: int) -> Decoded:
-    slots = Slots(gpt, count)
+def alone(gpt: GPT, number: int, count: int) -> DecodingResult:
+    slots = DecodingSlots(gpt, count)
     slot = slots.enter(*asked(number), utterance(gpt, number))
     while slots.step():
         pass
     return slots.leave(slot)
 
 
-def crowd(gpt: GPT, count: int, requests: list[int]) -> Iterator[tuple[int, Decoded]]:
+def crowd(gpt: GPT, count: int, requests: list[int]) -> Iterator[tuple[int, DecodingResult]]:
     """Requests come and go at random; yields each with what it said."""
     draw = random.Random(7)
-    slots, speaking = Slots(gpt, count), dict[int, int]()
+    slots, speaking = DecodingSlots(gpt, count), dict[int, int]()
     while requests or speaking:
         while requests and slots.free and draw.random() < 0.4:
             number = requests.pop()
@@ -103,7 +103,7 @@ def test_slots_say_what_the_plain_loop_says(gpt: GPT) -> None:
 
 
 def test_whoever_leaves_early_frees_the_slot_and_disturbs_nobody(gpt: GPT) -> None:
-    slots = Slots(gpt, 2)
+    slots = DecodingSlots(gpt, 2)
     stays = slots.enter(*asked(1), utterance(gpt, 1))
     goes = slots.enter(*asked(2), utterance(gpt, 2))
     with pytest.raises(NoFreeSlotError, match="All 2 slots speak"):
@@ -117,7 +117,7 @@ def test_whoever_leaves_early_frees_the_slot_and_disturbs_nobody(gpt: GPT) -> No
 
 
 def test_one_that_says_no_number_is_done_and_the_other_goes_on(gpt: GPT) -> None:
-    slots = Slots(gpt, 2)
+    slots = DecodingSlots(gpt, 2)
     sound = slots.enter(*asked(1), utterance(gpt, 1))
     sick = slots.enter(*asked(2), utterance(gpt, 2, max_codes=50))
     with torch.inference_mode():

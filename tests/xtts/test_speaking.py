@@ -23,7 +23,7 @@ def test_the_speakers_mel_is_taken_where_it_is_told(
 ) -> None:
     """ "meta" stands for a GPU: a device that is not the CPU. All else stays on the model's own."""
     sound = 0.1 * torch.randn(40_000, generator=torch.Generator().manual_seed(0))
-    wanted = voice.from_reference(model.load(base_folder), sound)
+    wanted = voice.voice_from_reference(model.load_model(base_folder), sound)
     seen: list[str] = []
 
     def spy(waveform: torch.Tensor) -> torch.Tensor:
@@ -33,9 +33,9 @@ def test_the_speakers_mel_is_taken_where_it_is_told(
 
     resampled = voice.resample(sound, voice.CODE_RATE, voice.SPEAKER_RATE)[None]
     monkeypatch.setattr(vocoder, "speaker_mel", spy)
-    loaded = model.load(base_folder, "cpu", mel_device)
+    loaded = model.load_model(base_folder, "cpu", mel_device)
     assert loaded.speaker_encoder.mel_device == torch.device(mel_device)
-    found = voice.from_reference(loaded, sound)
+    found = voice.voice_from_reference(loaded, sound)
     assert seen == [mel_device]
     assert torch.equal(found.speaker, wanted.speaker) and found.speaker.device.type == "cpu"
     assert torch.equal(found.latents, wanted.latents)
@@ -43,9 +43,9 @@ def test_the_speakers_mel_is_taken_where_it_is_told(
 
 def test_a_speaker_passes_it_on(base_folder: Path) -> None:
     for mel_device in ("cpu", "meta"):
-        speaker = speaking.Speaker(base_folder, "cpu", mel_device=mel_device)
+        speaker = speaking.FileSpeaker(base_folder, "cpu", mel_device=mel_device)
         assert speaker._model.speaker_encoder.mel_device.type == mel_device
-    default = speaking.Speaker(base_folder, "cpu")
+    default = speaking.FileSpeaker(base_folder, "cpu")
     assert default._model.speaker_encoder.mel_device.type == "cpu"
 
 
@@ -67,9 +67,9 @@ TEXTS = {
 
 
 @pytest.fixture
-def idle(base_folder: Path, monkeypatch: pytest.MonkeyPatch) -> speaking.Speaker:
+def idle(base_folder: Path, monkeypatch: pytest.MonkeyPatch) -> speaking.FileSpeaker:
     """A speaker that may read no weights and compute nothing from here on."""
-    speaker = speaking.Speaker(base_folder, "cpu", keep_weights=False)
+    speaker = speaking.FileSpeaker(base_folder, "cpu", keep_weights=False)
 
     call = torch.nn.Module.__call__
 
@@ -92,7 +92,7 @@ def written(path: Path, samples: np.ndarray, rate: int) -> Path:
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_text_that_cannot_be_spoken_costs_nothing(
-    idle: speaking.Speaker, tmp_path: Path, name: str
+    idle: speaking.FileSpeaker, tmp_path: Path, name: str
 ) -> None:
     text, language, told = TEXTS[name]
     reference = written(tmp_path / "good.wav", GOOD, 22_050)
@@ -104,7 +104,7 @@ def test_a_text_that_cannot_be_spoken_costs_nothing(
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_a_recording_that_is_no_voice_costs_nothing(
-    idle: speaking.Speaker, tmp_path: Path, name: str
+    idle: speaking.FileSpeaker, tmp_path: Path, name: str
 ) -> None:
     samples, rate, form, told = RECORDINGS[name]
     reference = written(tmp_path / f"bad.{form}", samples, rate)
@@ -123,7 +123,7 @@ def test_stereo_at_96_khz_is_a_voice_like_any_other(base_folder: Path, tmp_path:
     sound = 0.3 * np.sin(np.arange(2 * 96_000) / 80)
     reference = written(tmp_path / "stereo.wav", np.stack((sound, sound), 1), 96_000)
     asked = speaking.SpeakRequest("hello", "en", reference, tmp_path / "out.wav")
-    assert speaking.Speaker(base_folder, "cpu").speak(asked).audio_seconds > 0
+    assert speaking.FileSpeaker(base_folder, "cpu").speak(asked).audio_seconds > 0
 
 
 def test_the_speaker_of_a_recording_is_taken_once(
@@ -141,7 +141,7 @@ def test_the_speaker_of_a_recording_is_taken_once(
         return real(*given)
 
     monkeypatch.setattr(voice, "speaker", spy)
-    speaker = speaking.Speaker(base_folder, "cpu", keep_weights=False)
+    speaker = speaking.FileSpeaker(base_folder, "cpu", keep_weights=False)
     out, counts = [], []
     for number, reference in enumerate((one, one, other, one)):
         path = tmp_path / f"{number}.wav"
@@ -161,7 +161,7 @@ def test_a_damaged_base_is_told_when_it_is_loaded(
     weights = folder / "model.pth"
     weights.write_bytes(weights.read_bytes()[: int(keep * weights.stat().st_size)])
     with pytest.raises(SotaqueError, match="cannot be read as model weights"):
-        speaking.Speaker(folder, "cpu")
+        speaking.FileSpeaker(folder, "cpu")
 
 
 def test_a_damaged_checkpoint_is_told_and_the_next_one_is_spoken(
@@ -170,7 +170,7 @@ def test_a_damaged_checkpoint_is_told_and_the_next_one_is_spoken(
     reference = written(tmp_path / "good.wav", GOOD, 22_050)
     damaged = tmp_path / "checkpoint_epoch_1.pt"
     damaged.write_bytes((base_folder / "model.pth").read_bytes()[:5000])
-    speaker = speaking.Speaker(base_folder, "cpu", keep_weights=False)
+    speaker = speaking.FileSpeaker(base_folder, "cpu", keep_weights=False)
     asked = speaking.SpeakRequest("hello", "en", reference, tmp_path / "out.wav", damaged)
     with pytest.raises(SotaqueError, match="checkpoint_epoch_1"):
         speaker.speak(asked)

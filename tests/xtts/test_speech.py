@@ -10,16 +10,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from xtts import frames, model, synthesis, voice
-from xtts.crowd import Crowd
-from xtts.fading import Fade, faded
+from xtts.crowd import ContinuousBatcher
+from xtts.fading import StreamFade, fade_edges
 from xtts.frames import FrameError
-from xtts.speech import Ask
-from xtts.tempo import Tempo
+from xtts.speech import SynthesisParams
+from xtts.tempo import SpeedChange
 
 TEXT = "hello there. " + "and one more sentence that is rather long, with words in it. " * 12
 
 
-def spoken(crowd: Crowd) -> dict[str, Tensor]:
+def spoken(crowd: ContinuousBatcher) -> dict[str, Tensor]:
     found: dict[str, list[Tensor]] = {}
     while crowd.busy:
         for said in crowd.step():
@@ -31,32 +31,32 @@ def spoken(crowd: Crowd) -> dict[str, Tensor]:
 
 
 def test_a_crowd_says_what_a_stream_says(base_folder) -> None:
-    made = model.load(base_folder)
+    made = model.load_model(base_folder)
     noise = torch.randn(22_050, generator=torch.Generator().manual_seed(1)) * 0.1
-    whose = voice.from_reference(made, noise)
+    whose = voice.voice_from_reference(made, noise)
     assert len(made.tokenizer.split(TEXT, "en")) > 1
-    crowd = Crowd(made, 2)
-    crowd.enter("one", whose, Ask(TEXT, "en", seed=4, max_codes=15))
-    crowd.enter("two", whose, Ask("hello", "en", seed=1, speed=2.0, max_codes=15))
+    crowd = ContinuousBatcher(made, 2)
+    crowd.enter("one", whose, SynthesisParams(TEXT, "en", seed=4, max_codes=15))
+    crowd.enter("two", whose, SynthesisParams("hello", "en", seed=1, speed=2.0, max_codes=15))
     assert crowd.free == 0
     found = spoken(crowd)
     pulled = torch.cat(list(synthesis.stream(made, whose, TEXT, "en", seed=4, max_codes=15)))
     assert found["one"].shape == pulled.shape
     assert torch.allclose(found["one"], pulled, atol=1e-4)
-    usual = synthesis.speak(made, whose, "hello", "en", seed=1, max_codes=15)
+    usual = synthesis.synthesize(made, whose, "hello", "en", seed=1, max_codes=15)
     assert len(found["two"]) == pytest.approx(len(usual) / 2, abs=2048)
 
 
 def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(base_folder) -> None:
     """One slot: a short speech is spoken between two pieces of a long one, which is the same to the
     bit as alone. Pieces that ran to the code limit are counted."""
-    made = model.load(base_folder)
+    made = model.load_model(base_folder)
     noise = torch.randn(22_050, generator=torch.Generator().manual_seed(1)) * 0.1
-    whose = voice.from_reference(made, noise)
-    crowd = Crowd(made, 1)
-    crowd.enter("long", whose, Ask(TEXT, "en", seed=4, max_codes=8))
+    whose = voice.voice_from_reference(made, noise)
+    crowd = ContinuousBatcher(made, 1)
+    crowd.enter("long", whose, SynthesisParams(TEXT, "en", seed=4, max_codes=8))
     alone = spoken(crowd)["long"]
-    crowd.enter("long", whose, Ask(TEXT, "en", seed=4, max_codes=8))
+    crowd.enter("long", whose, SynthesisParams(TEXT, "en", seed=4, max_codes=8))
     chunks: list[Tensor] = []
     order: list[str] = []
     while not crowd.empty:
@@ -70,7 +70,7 @@ def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(base_folde
                 assert 1 < said.cut_pieces <= pieces
             if said.paused and len(order) == 1:
                 assert not crowd.busy and crowd.free == 1 and not crowd.empty
-                crowd.enter("short", whose, Ask("hello", "en", seed=1, max_codes=8))
+                crowd.enter("short", whose, SynthesisParams("hello", "en", seed=1, max_codes=8))
             elif said.paused or (said.name == "short" and said.done):
                 crowd.go_on("long")
     assert order[:3] == ["long", "short", "long"]
@@ -79,12 +79,14 @@ def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(base_folde
 
 
 def test_the_likeliest_code_does_not_depend_on_the_seed(base_folder) -> None:
-    made = model.load(base_folder)
+    made = model.load_model(base_folder)
     noise = torch.randn(22_050, generator=torch.Generator().manual_seed(1)) * 0.1
-    whose = voice.from_reference(made, noise)
-    crowd = Crowd(made, 2)
+    whose = voice.voice_from_reference(made, noise)
+    crowd = ContinuousBatcher(made, 2)
     for name, seed in (("one", 1), ("two", 2)):
-        crowd.enter(name, whose, Ask("hello", "en", seed=seed, temperature=0.0, max_codes=9))
+        crowd.enter(
+            name, whose, SynthesisParams("hello", "en", seed=seed, temperature=0.0, max_codes=9)
+        )
     found = spoken(crowd)
     assert torch.equal(found["one"], found["two"])
 
@@ -93,23 +95,23 @@ def test_the_likeliest_code_does_not_depend_on_the_seed(base_folder) -> None:
 @pytest.mark.parametrize("count", [5, 40])
 def test_speed_is_coquis_interpolation(speed: float, count: int) -> None:
     latents = torch.randn(count, 8, generator=torch.Generator().manual_seed(count))
-    tempo = Tempo(speed)
+    tempo = SpeedChange(speed)
     found = torch.cat([*(tempo.add(latent) for latent in latents), tempo.rest()])
     wanted = F.interpolate(latents.t()[None], scale_factor=1 / speed, mode="linear")[0].t()
     assert torch.allclose(found, wanted, atol=1e-5)
 
 
 def test_speed_one_changes_no_bit() -> None:
-    latent, tempo = torch.randn(8), Tempo(1.0)
+    latent, tempo = torch.randn(8), SpeedChange(1.0)
     assert torch.equal(tempo.add(latent)[0], latent) and len(tempo.rest()) == 0
 
 
 @given(st.lists(st.integers(0, 700), max_size=12))
 def test_a_pushed_fade_is_the_fade_of_the_whole(sizes: list[int]) -> None:
     chunks = [torch.ones(size) for size in sizes]
-    fade = Fade()
+    fade = StreamFade()
     found = torch.cat([*(fade.push(chunk) for chunk in chunks), fade.end()])
-    assert torch.allclose(found, faded(torch.ones(sum(sizes))), atol=1e-6)
+    assert torch.allclose(found, fade_edges(torch.ones(sum(sizes))), atol=1e-6)
 
 
 @given(st.dictionaries(st.text(), st.one_of(st.integers(), st.text(), st.none())), st.binary())

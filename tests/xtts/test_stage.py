@@ -8,8 +8,8 @@ import torch
 
 from tests.models import tiny_base
 from xtts.chunks import vocoder_widths
-from xtts.speech import Ask
-from xtts.stage import Computing, Standing, Wanted, stand
+from xtts.speech import SynthesisParams
+from xtts.stage import ComputeConfig, LoadedVoice, VoiceSpec, load_voice
 from xtts.vocoder import Vocoder
 from xtts.voice import Voice
 
@@ -40,8 +40,10 @@ def test_the_first_request_finds_the_vocoder_warm(
     folder: Path, widths: list[int], low_memory: bool
 ) -> None:
     """Code is made for each width, 1.5 s at full size: not while somebody waits for a word."""
-    standing = stand(Wanted(str(folder)), Computing(low_memory=low_memory, threads=1), {})
-    assert isinstance(standing, Standing) and standing.own is not None
+    standing = load_voice(
+        VoiceSpec(str(folder)), ComputeConfig(low_memory=low_memory, threads=1), {}
+    )
+    assert isinstance(standing, LoadedVoice) and standing.own is not None
     made, model = set(widths), standing.model
     assert set(vocoder_widths(model.vocoder, model.config.vocoder)) < made
     widths.clear()
@@ -49,10 +51,10 @@ def test_the_first_request_finds_the_vocoder_warm(
     assert widths and set(widths) <= made
 
 
-def spoken(standing: Standing, voice: Voice, max_codes: int) -> int:
+def spoken(standing: LoadedVoice, voice: Voice, max_codes: int) -> int:
     """Samples that a crowd of one says."""
     crowd = standing.crowd(1)
-    crowd.enter("one", voice, Ask("hello there", "en", max_codes=max_codes))
+    crowd.enter("one", voice, SynthesisParams("hello there", "en", max_codes=max_codes))
     samples = 0
     while crowd.busy:
         samples += sum(len(chunk) for said in crowd.step() for chunk in said.chunks)

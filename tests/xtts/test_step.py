@@ -8,7 +8,7 @@ from xtts import quantised
 from xtts.cache import KeyValueCache
 from xtts.gpt import GPT, new_gpt
 from xtts.sizes import GPTShape
-from xtts.step import Step
+from xtts.step import DecodeStep
 
 SHAPE = GPTShape(
     text_ids=40, text_start=39, layers=3, width=64, heads=4, audio_ids=66, audio_start=64,
@@ -31,10 +31,10 @@ def test_a_step_says_what_the_modules_say(kind: str, rows: int) -> None:
     for name, linear in list(gpt.gpt.named_modules()):
         if isinstance(linear, nn.Linear):
             parent, _, own = name.rpartition(".")
-            packed = quantised.linear(kind, linear.weight, linear.bias)
+            packed = quantised.quantized_linear(kind, linear.weight, linear.bias)
             setattr(gpt.gpt.get_submodule(parent), own, packed)
     ours, theirs = filled(gpt, rows), filled(gpt, rows)
-    step = Step(gpt)
+    step = DecodeStep(gpt)
     for number in range(1, 6):
         codes = torch.arange(rows) + number
         positions = torch.full_like(codes, number)
@@ -49,7 +49,7 @@ def test_a_step_says_what_the_modules_say(kind: str, rows: int) -> None:
 def test_a_memory_in_bfloat16_is_as_far_off_as_its_bits_allow() -> None:
     gpt = new_gpt(SHAPE, seed=3).eval()
     gpt.mel_head.weight.mul_(8.0)
-    exact, step = filled(gpt, 2), Step(gpt)
+    exact, step = filled(gpt, 2), DecodeStep(gpt)
     gpt.gpt.cache_type = torch.bfloat16
     short = filled(gpt, 2)
     assert short.entries.dtype == torch.bfloat16

@@ -16,7 +16,7 @@ from xtts.download import DownloadError
 from xtts.files import REVISION, FilesError
 from xtts.locks import wait_for
 from xtts.settings import SettingsError, SharedSettings, load
-from xtts.supply import Source, address, caches, provide
+from xtts.supply import ModelSource, address, caches, provide_xtts_v2
 
 NEEDED = set(CONTENTS) - files.WELCOME
 
@@ -30,8 +30,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 @pytest.fixture
-def source(server: Server, tmp_path: Path) -> Source:
-    return Source(tmp_path / "xtts_v2", f"{server.url}/v2")
+def source(server: Server, tmp_path: Path) -> ModelSource:
+    return ModelSource(tmp_path / "xtts_v2", f"{server.url}/v2")
 
 
 def complete(folder: Path) -> bool:
@@ -51,7 +51,7 @@ def test_nothing_is_asked_for_before_the_licence_is_agreed_to(source, server):
 
 
 def test_nothing_is_loaded_before_it_either(source):
-    provide(source)
+    provide_xtts_v2(source)
     with pytest.raises(BundleError, match="COQUI_TOS_AGREED=1"):
         locate_base(str(source.folder))
     assert locate_base(str(source.folder), tos_agreed=True) == source.folder
@@ -68,7 +68,7 @@ def test_it_comes_whole_and_once(source, server, caplog):
     assert complete(source.folder)
     assert len(server.asked) == len(CONTENTS)
     assert any("CPML" in line and "LICENSE.txt" in line for line in caplog.messages)
-    assert provide(source) == source.folder
+    assert provide_xtts_v2(source) == source.folder
     assert len(server.asked) == len(CONTENTS)
     left = {path.name for path in source.folder.iterdir()} - set(CONTENTS)
     assert left == {"verified.json", ".download.lock"}
@@ -77,14 +77,14 @@ def test_it_comes_whole_and_once(source, server, caplog):
 def test_a_stop_in_the_middle_keeps_the_files_that_are_whole(source, server):
     server.bad["/v2/dvae.pth"] = [Bad(status=403)]
     with pytest.raises(DownloadError) as raised:
-        provide(source)
+        provide_xtts_v2(source)
     # What is still to come is what a person has to put there.
     assert "dvae.pth: 700 bytes" in str(raised.value)
     assert "model.pth: 5,000 bytes" in str(raised.value)
     assert "vocab.json:" not in str(raised.value)
     assert f"into {source.folder}" in str(raised.value)
     before = len(server.asked)
-    provide(source)
+    provide_xtts_v2(source)
     assert complete(source.folder)
     assert len(server.asked) == before + 2
 
@@ -92,11 +92,11 @@ def test_a_stop_in_the_middle_keeps_the_files_that_are_whole(source, server):
 def test_half_a_file_is_never_used(source, server):
     server.bad["/v2/model.pth"] = [Bad(cut_after=2_000), Bad(status=403)]
     with pytest.raises(DownloadError, match=r"2,000 of 5,000 bytes are kept in .*model\.pth\.part"):
-        provide(source)
+        provide_xtts_v2(source)
     assert not (source.folder / "model.pth").exists()
     with pytest.raises(FilesError, match=r"model\.pth: 5,000 bytes"):
-        provide(Source(source.folder))
-    provide(source)
+        provide_xtts_v2(ModelSource(source.folder))
+    provide_xtts_v2(source)
     assert server.ranges("/v2/model.pth")[-1] == "bytes=2000-"
 
 
@@ -104,21 +104,21 @@ def test_the_room_for_all_of_it_is_asked_for_first(source, server, monkeypatch):
     usage = type("Usage", (), {"free": 4_000})
     monkeypatch.setattr("xtts.atomic.shutil.disk_usage", lambda _: usage)
     with pytest.raises(DiskFull, match=r"XTTS-v2's files: 10,200 bytes needed, 4,000 free"):
-        provide(source)
+        provide_xtts_v2(source)
     assert server.asked == []
 
 
 def test_a_folder_that_cannot_be_made_is_named(source, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(WriteError, match="XTTS_V2_DIR="):
-        provide(Source(tmp_path / "file" / "v2", source.url))
+        provide_xtts_v2(ModelSource(tmp_path / "file" / "v2", source.url))
 
 
 def test_a_wrong_file_that_lies_there_is_neither_used_nor_overwritten(source, server):
     source.folder.mkdir()
     (source.folder / "model.pth").write_bytes(b"my own")
     with pytest.raises(FilesError, match=r"delete them.*BASE_MODEL"):
-        provide(source)
+        provide_xtts_v2(source)
     assert (source.folder / "model.pth").read_bytes() == b"my own"
     assert server.asked == []
 
@@ -129,7 +129,7 @@ def test_two_starts_at_once_download_it_once(source, server):
 
     def start() -> None:
         try:
-            provide(source)
+            provide_xtts_v2(source)
         except BaseException as error:
             failures.append(error)
 
@@ -147,7 +147,7 @@ def test_the_second_start_says_that_it_waits(source, caplog):
     caplog.set_level("INFO")
     source.folder.mkdir()
     with wait_for(source.folder / ".download.lock", lambda: None):
-        second = threading.Thread(target=provide, args=(source,))
+        second = threading.Thread(target=provide_xtts_v2, args=(source,))
         second.start()
         until = time.monotonic() + 10
         while "waiting" not in caplog.text and time.monotonic() < until:
@@ -165,7 +165,7 @@ def test_a_folder_filled_by_hand_asks_nobody(source, server):
     source.folder.mkdir()
     for name in NEEDED:
         (source.folder / name).write_bytes(CONTENTS[name])
-    assert provide(source) == source.folder
+    assert provide_xtts_v2(source) == source.folder
     assert server.asked == []
 
 
@@ -174,13 +174,13 @@ def test_a_read_only_folder_filled_by_hand_will_do(source, server):
     for name in NEEDED:
         (source.folder / name).write_bytes(CONTENTS[name])
     source.folder.chmod(0o555)
-    assert provide(source) == source.folder
+    assert provide_xtts_v2(source) == source.folder
 
 
 def test_without_an_address_the_files_are_asked_for(tmp_path, monkeypatch):
     publish(monkeypatch)
     with pytest.raises(FilesError, match=r"Put these files of coqui/XTTS-v2"):
-        provide(Source(tmp_path / "none"))
+        provide_xtts_v2(ModelSource(tmp_path / "none"))
 
 
 @pytest.mark.parametrize("links", [True, False])
@@ -194,7 +194,7 @@ def test_a_cache_of_the_hub_is_taken_over(source, server, tmp_path, monkeypatch,
         (snapshot / name).symlink_to(blobs / f"blob-{name}")
     if not links:
         monkeypatch.setattr(supply.os, "link", _no_links)
-    provide(Source(source.folder, source.url, (snapshot,)))
+    provide_xtts_v2(ModelSource(source.folder, source.url, (snapshot,)))
     assert complete(source.folder)
     assert server.asked == []
     assert not (source.folder / "model.pth").is_symlink()
@@ -210,7 +210,7 @@ def test_what_a_cache_lacks_or_has_damaged_is_downloaded(source, server, tmp_pat
     for name in ("config.json", "vocab.json", "model.pth"):
         (coqui / name).write_bytes(CONTENTS[name])
     (coqui / "model.pth").write_bytes(bytes(5_000))
-    provide(Source(source.folder, source.url, (tmp_path / "none", coqui)))
+    provide_xtts_v2(ModelSource(source.folder, source.url, (tmp_path / "none", coqui)))
     assert complete(source.folder)
     asked = {path.removeprefix("/v2/") for path, _ in server.asked}
     assert asked == set(CONTENTS) - {"config.json", "vocab.json"}
@@ -221,8 +221,8 @@ def test_what_a_cache_lacks_or_has_damaged_is_downloaded(source, server, tmp_pat
 
 def test_the_address_is_the_pinned_revision_at_the_hub_or_at_its_mirror():
     at = f"coqui/XTTS-v2/resolve/{REVISION}"
-    assert Source.of(SharedSettings()).url == f"https://huggingface.co/{at}"
-    assert Source.of(SharedSettings()).folder == Path("train/xtts_v2")
+    assert ModelSource.of(SharedSettings()).url == f"https://huggingface.co/{at}"
+    assert ModelSource.of(SharedSettings()).folder == Path("train/xtts_v2")
     assert address(None, "https://hub.example/") == f"https://hub.example/{at}"
     assert address("http://files.example/v2/", "https://h") == "http://files.example/v2"
 
@@ -241,6 +241,6 @@ def test_a_checkpoint_made_from_it_finds_it_and_downloads_nothing(source, server
     with pytest.raises(FilesError, match="Put these files"):
         base_of(Path("checkpoint_epoch_1.pt"), provenance, None, source.folder)
     assert server.asked == []
-    provide(source)
+    provide_xtts_v2(source)
     found = base_of(Path("checkpoint_epoch_1.pt"), provenance, None, source.folder)
     assert found == source.folder

@@ -7,20 +7,20 @@ import pytest
 import torch
 
 from xtts.audio import VOCODER_RATE
-from xtts.fading import faded, faded_stream
-from xtts.model import Model, load
-from xtts.sizes import FADE_SECONDS, Decoding
-from xtts.step import Step
-from xtts.synthesis import speak, speak_pieces, stream
-from xtts.voice import Voice, from_reference
+from xtts.fading import fade_edges, fade_stream_edges
+from xtts.model import Model, load_model
+from xtts.sizes import FADE_SECONDS, SamplingParams
+from xtts.step import DecodeStep
+from xtts.synthesis import stream, synthesize, synthesize_pieces
+from xtts.voice import Voice, voice_from_reference
 
-RULES = Decoding(temperature=0.9, top_k=20, top_p=1.0, repetition_penalty=2.0)
+RULES = SamplingParams(temperature=0.9, top_k=20, top_p=1.0, repetition_penalty=2.0)
 LONG = "the tin hat and the inner thin tent. " * 24
 
 
 @pytest.fixture(scope="module")
 def model(base_folder: Path) -> Model:
-    found = load(base_folder)
+    found = load_model(base_folder)
     # Random weights stop at once or never: these say a few seconds.
     found.gpt.mel_head.bias[found.gpt.shape.audio_stop] -= 1.5
     return found
@@ -28,12 +28,12 @@ def model(base_folder: Path) -> Model:
 
 @pytest.fixture(scope="module")
 def voice(model: Model) -> Voice:
-    return from_reference(model, torch.sin(torch.arange(66_150) / 20))
+    return voice_from_reference(model, torch.sin(torch.arange(66_150) / 20))
 
 
 @pytest.mark.parametrize("text", ["a thin tin", LONG], ids=["one piece", "pieces"])
 def test_a_stream_joined_is_what_speak_says(model: Model, voice: Voice, text: str) -> None:
-    whole = speak(model, voice, text, "en", decoding=RULES, seed=3)
+    whole = synthesize(model, voice, text, "en", decoding=RULES, seed=3)
     chunks = list(stream(model, voice, text, "en", decoding=RULES, seed=3))
     joined = torch.cat(chunks)
     assert len(chunks) > 2 and len(joined) == len(whole)
@@ -44,14 +44,14 @@ def test_a_stream_speaks_before_the_model_has_finished(
     monkeypatch: pytest.MonkeyPatch, model: Model, voice: Voice
 ) -> None:
     steps = 0
-    step = Step.__call__
+    step = DecodeStep.__call__
 
     def counted(*arguments):
         nonlocal steps
         steps += 1
         return step(*arguments)
 
-    monkeypatch.setattr(Step, "__call__", counted)
+    monkeypatch.setattr(DecodeStep, "__call__", counted)
     chunks = stream(model, voice, "a thin tin", "en", decoding=RULES, seed=3)
     first = next(chunks)
     heard_after = steps
@@ -68,7 +68,7 @@ def test_a_chunk_is_not_larger_for_being_late(model: Model, voice: Voice) -> Non
 
 
 def test_pieces_join_at_silence(model: Model, voice: Voice) -> None:
-    pieces = list(speak_pieces(model, voice, LONG, "en", decoding=RULES))
+    pieces = list(synthesize_pieces(model, voice, LONG, "en", decoding=RULES))
     assert len(pieces) > 1
     for piece in pieces:
         assert piece[0] == 0.0 and piece[-1] == 0.0
@@ -77,16 +77,16 @@ def test_pieces_join_at_silence(model: Model, voice: Voice) -> None:
 @pytest.mark.parametrize("cuts", [[5], [100, 101, 3000], [1] * 300, [119, 120, 121, 122]])
 def test_fading_a_stream_is_fading_the_whole(cuts: list[int]) -> None:
     wave = torch.randn(sum(cuts) + 7, generator=torch.Generator().manual_seed(1))
-    joined = torch.cat(list(faded_stream(iter(wave.split([*cuts, 7])))))
+    joined = torch.cat(list(fade_stream_edges(iter(wave.split([*cuts, 7])))))
     if len(wave) > 2 * int(FADE_SECONDS * VOCODER_RATE):
-        torch.testing.assert_close(joined, faded(wave))
+        torch.testing.assert_close(joined, fade_edges(wave))
     assert len(joined) == len(wave) and joined[0] == 0 and joined[-1] == 0
 
 
 def test_no_step_at_a_join_is_larger_than_inside_a_piece(model: Model, voice: Voice) -> None:
     """A click is a step of the waveform that nothing inside it makes."""
-    pieces = list(speak_pieces(model, voice, LONG, "en", decoding=RULES))
-    joined = speak(model, voice, LONG, "en", decoding=RULES)
+    pieces = list(synthesize_pieces(model, voice, LONG, "en", decoding=RULES))
+    joined = synthesize(model, voice, LONG, "en", decoding=RULES)
     steps = joined.diff().abs()
     joins = torch.tensor([len(piece) for piece in pieces]).cumsum(0)[:-1]
     assert len(joins) >= 1
@@ -105,7 +105,7 @@ def test_memory_stays_flat_over_minutes_of_speech(model: Model, voice: Voice) ->
     """`python -m benchmarks speaking --hour` is the same for an hour, on the embedded voice."""
     text = "the tin hat and the inner thin tent. " * 250
     resident, seconds = list[int](), 0.0
-    for piece in speak_pieces(model, voice, text, "en", decoding=RULES):
+    for piece in synthesize_pieces(model, voice, text, "en", decoding=RULES):
         seconds += len(piece) / VOCODER_RATE
         resident.append(_resident_bytes())
     assert len(resident) > 25 and seconds > 30

@@ -10,7 +10,7 @@ import pytest
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
 from xtts.bases import DEMO
 from xtts.config import ModelConfig
-from xtts.text import TextError, Tokenizer, cleaned
+from xtts.text import TextError, Tokenizer, clean_text
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +51,12 @@ def test_an_unknown_language_names_the_known(tokenizer):
 @pytest.mark.parametrize("text", ["", "   ", "...!?", "\u200b\u200e", "🙂", "\x07"])
 def test_nothing_to_speak_is_told(text):
     with pytest.raises(TextError, match="nothing to speak"):
-        cleaned(text)
+        clean_text(text)
 
 
 def test_control_and_zero_width_characters_go():
-    assert cleaned("a\u200bb\x00c\n d") == "abc d"
-    assert cleaned("e\u0301") == "é"
+    assert clean_text("a\u200bb\x00c\n d") == "abc d"
+    assert clean_text("e\u0301") == "é"
 
 
 def texts(tokenizer, text, language="en"):

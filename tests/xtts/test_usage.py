@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from xtts import nvml
-from xtts.gpu_meter import GpuMeter
+from xtts.gpu_meter import GpuUsageReader
 from xtts.nvml import GpuState, Nvml, NvmlError
 from xtts.usage import UsageMeter
 
@@ -169,7 +169,7 @@ def test_nvml_is_read() -> None:
 def test_nvml_says_what_failed() -> None:
     with pytest.raises(NvmlError, match=r"nvmlInit_v2: GPU is lost \(15\)"):
         Nvml(FakeNvml("nvmlInit_v2"))
-    meter = GpuMeter(FakeNvml("nvmlDeviceGetCount_v2"), path="")
+    meter = GpuUsageReader(FakeNvml("nvmlDeviceGetCount_v2"), path="")
     assert (meter.source, meter.read()) == ("", ())
     assert "GPU is lost" in meter.fault and "no nvidia-smi" in meter.fault
 
@@ -185,7 +185,7 @@ def test_a_library_without_some_functions_tells_what_it_can() -> None:
 
 @pytest.mark.parametrize("name", ["nvmlInit_v2", "nvmlDeviceGetCount_v2"])
 def test_a_library_without_what_is_needed_is_none(name: str) -> None:
-    meter = GpuMeter(FakeNvml(lacking=(name,)), path="")
+    meter = GpuUsageReader(FakeNvml(lacking=(name,)), path="")
     assert (meter.source, meter.read()) == ("", ())
     assert f"has no function {name}" in meter.fault
 
@@ -198,7 +198,7 @@ def test_a_failure_without_words_is_told_by_its_number() -> None:
 
 
 def test_the_meter_takes_nvml_first() -> None:
-    meter = GpuMeter(FakeNvml())
+    meter = GpuUsageReader(FakeNvml())
     assert (meter.source, len(meter.read())) == ("NVML", 2)
     meter.close()
 

@@ -9,17 +9,17 @@ from xtts.verdicts import (
     CLEAN_LIBRARY_PATH,
     CUDNN_OFF,
     OPERATIONS,
-    Gpu,
+    GpuHealth,
     OperationVerdict,
     Outcome,
-    Variant,
+    ProbeVariant,
     gpu_from,
 )
 
-GPU = Gpu(0, "RTX 3090", (8, 6), 24 << 30)
+GPU = GpuHealth(0, "RTX 3090", (8, 6), 24 << 30)
 
 
-def degraded(*bad: str, variants: tuple[Variant, ...] = ()) -> Gpu:
+def degraded(*bad: str, variants: tuple[ProbeVariant, ...] = ()) -> GpuHealth:
     """A GPU on which every operation passed but these."""
     return replace(
         GPU,
@@ -57,20 +57,20 @@ def test_every_operation_is_judged_above() -> None:
 
 
 def test_without_cudnn_some_operations_pass() -> None:
-    off = (Variant(CUDNN_OFF, False, passed=("convolution",)),)
+    off = (ProbeVariant(CUDNN_OFF, False, passed=("convolution",)),)
     assert degraded("convolution", variants=off).trains()
     assert degraded("convolution", variants=off).without_cudnn == {"convolution"}
     assert degraded("convolution", "fft", variants=off).speaks()
     assert not degraded("convolution", "matrix_product", variants=off).trains()
-    assert not degraded("convolution", variants=(Variant(CUDNN_OFF, False),)).trains()
+    assert not degraded("convolution", variants=(ProbeVariant(CUDNN_OFF, False),)).trains()
     assert degraded("fft", variants=off).without_cudnn == frozenset()
-    assert degraded("fft", variants=(Variant(CLEAN_LIBRARY_PATH, True),)).with_clean_libraries
+    assert degraded("fft", variants=(ProbeVariant(CLEAN_LIBRARY_PATH, True),)).with_clean_libraries
 
 
 def test_what_cudnn_alone_has_ended_goes_on_without_it() -> None:
     crashed = replace(degraded("convolution"), outcome=Outcome.CRASH)
     assert not crashed.trains()
-    off = (Variant(CUDNN_OFF, True, passed=("convolution", "train_step")),)
+    off = (ProbeVariant(CUDNN_OFF, True, passed=("convolution", "train_step")),)
     assert replace(crashed, variants=off).trains() and replace(crashed, variants=off).speaks()
 
 
@@ -82,7 +82,7 @@ def test_a_check_without_an_end_is_good_for_nothing(outcome: Outcome) -> None:
 
 def test_through_json_and_back() -> None:
     gpu = replace(
-        degraded("fft", variants=(Variant("GPU 1", True, "Set it.", "", ("fft",)),)),
+        degraded("fft", variants=(ProbeVariant("GPU 1", True, "Set it.", "", ("fft",)),)),
         libraries={"libcufft.so.12": "/opt/libcufft.so.12"}, free_bytes=5, exclusive=True,
     )  # fmt: skip
     assert gpu_from(json.loads(json.dumps(gpu.as_dict()))) == gpu

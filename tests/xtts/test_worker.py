@@ -18,11 +18,11 @@ import torch
 from xtts import audio, faults, model, worker_child
 from xtts.atomic import Written, sha256_of
 from xtts.errors import SotaqueError
-from xtts.manifests import Manifest, remember, write_manifest
+from xtts.manifests import Manifest, remember_hash, write_manifest
 from xtts.speaking import SpeakRequest
 from xtts.verdicts import Outcome
 from xtts.worker import Worker
-from xtts.worker_faults import WorkerFailed, answer_of, death, failed
+from xtts.worker_faults import WorkerFailed, answer_of, death, worker_failed
 
 QUICK = (sys.executable, "-m", "tests.xtts.quick_worker")
 
@@ -131,7 +131,7 @@ def test_a_refusal_by_a_dead_gpu_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> 
     for says[0], code in (("", "refused"), ("CUDA error: unspecified launch failure", "gpu_fault")):
         answer = answer_of(error, "cuda:0")
         assert answer is not None and answer["reason_code"] == code
-    told = failed(json.loads(json.dumps(answer)))
+    told = worker_failed(json.loads(json.dumps(answer)))
     assert told.fault is not None and told.fault.sticky and "launch failure" in str(told)
     says[0] = ""
     assert answer_of(KeyError("a mistake of ours"), "cpu") is None
@@ -295,7 +295,7 @@ def test_what_the_parent_has_written_is_not_hashed_again_by_its_child(
     moved = checkpoint(base_folder, tmp_path / "checkpoint_epoch_1.pt", 0.02)
     told = Written("0" * 64, moved.stat().st_size)
     write_manifest(moved.with_suffix(".json"), Manifest(1, 1, {moved.name: told}))
-    remember(moved, told)
+    remember_hash(moved, told)
     asked = SpeakRequest("hello", "en", recording, tmp_path / "out.wav", moved, 1)
     worker = Worker(base_folder, threads=1, keep_weights=False)
     try:

@@ -36,7 +36,7 @@ from train.base import (
 )
 from train.base.recipe import FULL, SHORT, BaseRecipe
 from train.base.targets import Targets
-from train.base.teacher import Speech
+from train.base.teacher import TeacherSpeech
 from xtts.errors import SotaqueError
 
 FILES = ("model.pth", "dvae.pth", "mel_stats.pth", "vocab.json", "config.json", "reference.wav")
@@ -153,8 +153,8 @@ class Making:
         return lessons.Lessons(self._targets, heard, mel_stats, self.recipe)
 
     @property
-    def _speech(self) -> Speech:
-        return Speech(self.work / "clips")
+    def _speech(self) -> TeacherSpeech:
+        return TeacherSpeech(self.work / "clips")
 
     @property
     def _targets(self) -> Targets:

@@ -21,7 +21,7 @@ import soundfile
 import torch
 
 from train.base import articulation
-from train.base.teacher import RATE, Manner, TeacherError
+from train.base.teacher import RATE, SpeakingStyle, TeacherError
 from xtts.audio import resample
 from xtts.phones import to_phones
 
@@ -32,7 +32,7 @@ PACKAGES = (
 )  # fmt: skip
 # Festival's own names of the voices.
 ACCENTS = tuple(
-    Manner(name, voice, Fraction(1))
+    SpeakingStyle(name, voice, Fraction(1))
     for name, voice in (
         ("ked", "ked_diphone"),
         ("lp", "lp_diphone"),
@@ -63,7 +63,7 @@ _ENGLISH_PHONES = {
 }  # fmt: skip
 
 
-def spelled(text: str, manner: Manner) -> str:
+def spelled(text: str, manner: SpeakingStyle) -> str:
     """`text` in letters that are read nearly as English; an English voice needs none."""
     if manner.name == _ENGLISH:
         return text
@@ -71,7 +71,7 @@ def spelled(text: str, manner: Manner) -> str:
     return letters.translate(_CYRILLIC) if manner.name == _RUSSIAN else letters
 
 
-def festival(text: str, manner: Manner) -> np.ndarray:
+def festival(text: str, manner: SpeakingStyle) -> np.ndarray:
     """`text` as int16 samples [n] at 16 kHz; words that the voice has no sounds for are left out.
 
     Raises TeacherError.
@@ -86,7 +86,7 @@ def festival(text: str, manner: Manner) -> np.ndarray:
     return (np.clip(found, -1, 1) * 32767).astype(np.int16)
 
 
-def told(text: str, manner: Manner) -> list[tuple[str, float]]:
+def told(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
     """The phones of a clip with their ends in seconds, as `articulation` names them; none where
     Festival had to leave words out. Raises TeacherError."""
     pairs = _process(manner.voice).phones(spelled(text, manner))
@@ -102,7 +102,7 @@ def _english(phone: str) -> str:
     return plain
 
 
-def plan(sentences: Sequence[str]) -> list[tuple[str, Manner]]:
+def plan(sentences: Sequence[str]) -> list[tuple[str, SpeakingStyle]]:
     """Which voice says what, in turns."""
     return [(text, ACCENTS[number % len(ACCENTS)]) for number, text in enumerate(sentences)]
 

@@ -12,19 +12,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from train.base.teacher import Manner, Speech, TeacherError, flags
+from train.base.teacher import SpeakingStyle, TeacherError, TeacherSpeech, flags
 from xtts.audio import CODE_RATE, MEL_HOP
 from xtts.phones import PHONES
 
 # (phone in flite's letters, second at which it ends)
-Aligner = Callable[[str, Manner], Sequence[tuple[str, float]]]
+Aligner = Callable[[str, SpeakingStyle], Sequence[tuple[str, float]]]
 SILENCE = "pau"
 NAMES = (SILENCE, *(name.lower() for name in PHONES))
 # Of a frame of which nothing is known.
 UNKNOWN = -1
 
 
-def told_by_flite(text: str, manner: Manner) -> list[tuple[str, float]]:
+def told_by_flite(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
     """The phones of a clip with their ends in seconds. Raises TeacherError."""
     command = ["flite", "-voice", manner.voice, *flags(manner), "-psdur", "-t", text, "-o", "none"]
     try:
@@ -45,11 +45,11 @@ def labels(pairs: Sequence[tuple[str, float]], frames: int) -> np.ndarray:
 
 
 def of_clips(
-    speech: Speech,
+    speech: TeacherSpeech,
     indices: Sequence[int],
     path: Path,
     aligner: Aligner,
-    people: Mapping[str, Manner],
+    people: Mapping[str, SpeakingStyle],
 ) -> dict[int, Tensor]:
     """The labels of those clips whose phones are told; written to `path` and read from there."""
     if not path.is_file():

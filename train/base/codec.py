@@ -15,8 +15,8 @@ from torch.nn import functional as F
 from train.base import articulation, excerpts, pace
 from train.base.articulation import Aligner
 from train.base.people import GROUP_OF, GROUPS, PEOPLE
-from train.base.recipe import BaseRecipe, Stage
-from train.base.teacher import Speech
+from train.base.recipe import BaseRecipe, StageSchedule
+from train.base.teacher import TeacherSpeech
 from xtts.audio import CODE_RATE, MEL_BANDS, dvae_mel
 from xtts.vocoder import new_dvae
 
@@ -29,7 +29,7 @@ DEAD_SHARE = 0.05
 SMALLEST_SCALE = 1.0
 
 
-def mel_of(speech: Speech, index: int, mel_stats: Tensor) -> Tensor:
+def mel_of(speech: TeacherSpeech, index: int, mel_stats: Tensor) -> Tensor:
     """The DVAE's mel [80, frames] of a clip."""
     return dvae_mel(speech.at(index, CODE_RATE)[None], mel_stats)[0]
 
@@ -41,7 +41,7 @@ def scales(mels: Sequence[Tensor]) -> Tensor:
 
 
 def learn(
-    recipe: BaseRecipe, speech: Speech, folder: Path, device: torch.device, aligner: Aligner
+    recipe: BaseRecipe, speech: TeacherSpeech, folder: Path, device: torch.device, aligner: Aligner
 ) -> None:
     """Writes `mel_stats.pt` and `codec.pt` (the DVAE with its decoder) into `folder`; goes on with
     those that are there."""
@@ -203,7 +203,7 @@ class PhoneReader(nn.Module):
         return F.cross_entropy(found, said.flatten(), ignore_index=articulation.UNKNOWN)
 
 
-def new_optimizer(dvae: Any, stage: Stage, *others: nn.Module) -> torch.optim.Optimizer:
+def new_optimizer(dvae: Any, stage: StageSchedule, *others: nn.Module) -> torch.optim.Optimizer:
     """With which a codec learns."""
     weights = [weight for module in (dvae, *others) for weight in module.parameters()]
     return torch.optim.AdamW(weights, lr=stage.learning_rate, weight_decay=1e-4)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from xtts.cache import Cache
 from xtts.gpt import GPT
-from xtts.rows import Rows
+from xtts.rows import PackedBatch
 from xtts.transformer import Attention
 
 GUIDED_LAYERS, GUIDED_HEADS = (1, 2), 2
@@ -61,7 +61,7 @@ class Guide:
         for attention in self.watched:
             attention.watched = wanted
 
-    def loss(self, rows: Rows) -> Tensor:
+    def loss(self, rows: PackedBatch) -> Tensor:
         """Minus the log of the attention that lies round the diagonal, mean over audio inputs."""
         ideal = diagonal(rows)
         real = ideal.sum(-1) > 0
@@ -92,7 +92,7 @@ class Calm:
         return self._square.clamp(min=1.0).log()
 
 
-def diagonal(rows: Rows) -> Tensor:
+def diagonal(rows: PackedBatch) -> Tensor:
     """[rows, length, length]: 1 where an audio input should look at the text, down to 0 off it."""
     size, length = rows.rows, rows.length
     place = torch.full((2, size * length), -1.0, device=rows.text.device)

@@ -13,10 +13,10 @@ from torch import Tensor
 from train.base.people import PEOPLE
 from train.base.recipe import BaseRecipe
 from train.base.targets import Targets
-from train.base.teacher import Speech
+from train.base.teacher import TeacherSpeech
 from train.base.timbre import Timbre
 from xtts.audio import CODE_RATE, MEL_HOP, conditioning_mel
-from xtts.rows import Rows, pack
+from xtts.rows import PackedBatch, pack
 
 REFERENCES_PER_MANNER = 40
 REFERENCE_FRAMES = (80, 160)
@@ -33,7 +33,7 @@ class Lesson:
     """A batch: rows, which clips, which reference mel each row is conditioned on, the mel frames of
     its codes in the timbre of that reference, and that timbre."""
 
-    rows: Rows
+    rows: PackedBatch
     clips: tuple[int, ...]
     reference_of: Tensor
     mels: Tensor
@@ -138,7 +138,7 @@ class Lessons:
         return [group for group in groups if len(group) == size or len(groups) == 1]
 
 
-def references(speech: Speech, manners: Sequence[str]) -> dict[str, list[Tensor]]:
+def references(speech: TeacherSpeech, manners: Sequence[str]) -> dict[str, list[Tensor]]:
     """[samples] at 22,050 Hz of some clips of each pseudo-speaker."""
     found: dict[str, list[Tensor]] = {name: [] for name in manners}
     for index, clip in enumerate(speech.clips):

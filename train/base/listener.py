@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from train.base import pace
 from train.base.people import PEOPLE
 from train.base.recipe import BaseRecipe
-from train.base.teacher import Speech
+from train.base.teacher import TeacherSpeech
 from xtts.audio import SPEAKER_RATE, speaker_mel
 from xtts.vocoder import SpeakerEncoder
 
@@ -28,7 +28,7 @@ def new(recipe: BaseRecipe) -> SpeakerEncoder:
     return SpeakerEncoder(shape)
 
 
-def learn(recipe: BaseRecipe, speech: Speech, folder: Path, device: torch.device) -> None:
+def learn(recipe: BaseRecipe, speech: TeacherSpeech, folder: Path, device: torch.device) -> None:
     """Writes `listener.pt` into `folder`."""
     torch.manual_seed(recipe.seed)
     stage = recipe.listener
@@ -69,7 +69,7 @@ def company(
     return holder, torch.optim.AdamW(weights, lr=rate, weight_decay=1e-4)
 
 
-def _by_manner(speech: Speech) -> list[list[int]]:
+def _by_manner(speech: TeacherSpeech) -> list[list[int]]:
     names = list(PEOPLE)
     numbers: list[list[int]] = [[] for _ in names]
     for index, clip in enumerate(speech.clips):
@@ -78,7 +78,7 @@ def _by_manner(speech: Speech) -> list[list[int]]:
 
 
 def _batch(
-    speech: Speech, numbers: list[list[int]], count: int, step: int
+    speech: TeacherSpeech, numbers: list[list[int]], count: int, step: int
 ) -> tuple[Tensor, Tensor]:
     """(waves [count, samples] at 16 kHz, manners [count]), every pseudo-speaker as often."""
     draw = random.Random(f"listener/{step}")

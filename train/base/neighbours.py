@@ -18,24 +18,24 @@ from typing import Any
 import numpy as np
 
 from train.base import articulation
-from train.base.teacher import RATE, Manner, TeacherError, played
+from train.base.teacher import RATE, SpeakingStyle, TeacherError, played
 from xtts.phones import PHONES, to_phones
 
 # Debian has them in its section non-free: trained networks, without what trained them.
 PACKAGES = ("rhvoice", "rhvoice-english", "libttspico-utils")
 NEIGHBOURS = (
-    Manner("bdl", "bdl", Fraction(1), (), 3.0),
-    Manner("bdl-small", "bdl", Fraction(9, 8), (), 1.0),
-    Manner("clb", "clb", Fraction(1), (), 3.0),
-    Manner("clb-low", "clb", Fraction(7, 8), (), 1.0),
-    Manner("pico-us", "en-US", Fraction(1), (), 1.0),
-    Manner("pico-gb", "en-GB", Fraction(1), (), 1.0),
+    SpeakingStyle("bdl", "bdl", Fraction(1), (), 3.0),
+    SpeakingStyle("bdl-small", "bdl", Fraction(9, 8), (), 1.0),
+    SpeakingStyle("clb", "clb", Fraction(1), (), 3.0),
+    SpeakingStyle("clb-low", "clb", Fraction(7, 8), (), 1.0),
+    SpeakingStyle("pico-us", "en-US", Fraction(1), (), 1.0),
+    SpeakingStyle("pico-gb", "en-GB", Fraction(1), (), 1.0),
 )
 _NAMES = {letter: name.lower() for name, letter in PHONES.items()}
 _FRAMES_PER_SECOND = 100
 
 
-def speak(text: str, manner: Manner) -> np.ndarray:
+def speak(text: str, manner: SpeakingStyle) -> np.ndarray:
     """`text` as int16 samples [n] at 16 kHz. Raises TeacherError."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "spoken.wav"
@@ -52,7 +52,7 @@ def speak(text: str, manner: Manner) -> np.ndarray:
         return played(path, manner.shift)
 
 
-def _command(text: str, manner: Manner, path: Path) -> tuple[list[str], str]:
+def _command(text: str, manner: SpeakingStyle, path: Path) -> tuple[list[str], str]:
     """What is run, and what it is told; a voice that is played faster speaks slower before."""
     if manner.voice.startswith("en-"):
         return ["pico2wave", "-l", manner.voice, "-w", str(path), text], ""
@@ -60,7 +60,7 @@ def _command(text: str, manner: Manner, path: Path) -> tuple[list[str], str]:
     return ["RHVoice-test", "-p", manner.voice, "-r", rate, "-o", str(path)], text
 
 
-def told(text: str, manner: Manner) -> list[tuple[str, float]]:
+def told(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
     """The phones of a clip with their ends in seconds, as `articulation` names them; none where the
     recogniser lacks a word or loses its way. Raises TeacherError."""
     words = re.findall(r"[a-z']+", text.lower())

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
-from train.base.recipe import Stage
+from train.base.recipe import StageSchedule
 
 SECONDS_BETWEEN_SNAPSHOTS = 60.0
 # A stranger's fine-tune takes as long as so many steps of the vocoder, or less.
@@ -32,7 +32,7 @@ def low_precision(device: torch.device) -> AbstractContextManager[None]:
     return torch.autocast(device.type, dtype=torch.bfloat16)
 
 
-def rate(step: int, stage: Stage, warmup: int = 200) -> float:
+def rate(step: int, stage: StageSchedule, warmup: int = 200) -> float:
     """Linear rise, then a cosine down to 2 % of the peak at the last step."""
     rise = min(1.0, (step + 1) / max(1, min(warmup, stage.steps // 4)))
     fall = 0.5 + 0.5 * float(torch.cos(torch.tensor(torch.pi * step / stage.steps)))
@@ -41,7 +41,7 @@ def rate(step: int, stage: Stage, warmup: int = 200) -> float:
 
 def steps(
     path: Path,
-    stage: Stage,
+    stage: StageSchedule,
     parts: dict[str, Stateful],
     optimizers: list[torch.optim.Optimizer],
     report: Callable[[int], str],

@@ -21,10 +21,10 @@ from train.base.guidance import Calm, Guide
 from train.base.lessons import Lesson, Lessons, references
 from train.base.recipe import BaseRecipe
 from train.base.targets import MEL_PER_CODE, Targets
-from train.base.teacher import Speech
+from train.base.teacher import TeacherSpeech
 from xtts.audio import MEL_BANDS
 from xtts.gpt import GPT, new_gpt
-from xtts.rows import Rows
+from xtts.rows import PackedBatch
 
 GUIDE_WEIGHT, MEL_WEIGHT, TEXT_WEIGHT, CALM_WEIGHT = 0.3, 0.5, 0.02, 0.05
 VOICE_WEIGHT = 1.0
@@ -90,7 +90,7 @@ class Pupil(nn.Module):
         }
 
 
-def mean_spectra(rows: Rows) -> Tensor:
+def mean_spectra(rows: PackedBatch) -> Tensor:
     """[references, 80]: the mean frame of each reference's mel."""
     mels, lengths = rows.conditioning, rows.conditioning_lengths
     real = torch.arange(mels.shape[2], device=mels.device) < lengths[:, None]
@@ -99,7 +99,7 @@ def mean_spectra(rows: Rows) -> Tensor:
 
 def learn(
     recipe: BaseRecipe,
-    speech: Speech,
+    speech: TeacherSpeech,
     targets: Targets,
     mel_stats: Tensor,
     folder: Path,

@@ -25,7 +25,7 @@ ADVICE = TrainingAdvice(
 
 
 @dataclass(frozen=True)
-class Stage:
+class StageSchedule:
     """One training: optimizer steps, rows a step, peak learning rate."""
 
     steps: int
@@ -43,17 +43,17 @@ class BaseRecipe:
     accented: int
     neighbouring: int
     codec_clips: int
-    autoencoder: Stage
-    codec: Stage
-    listener: Stage
-    pretraining: Stage
+    autoencoder: StageSchedule
+    codec: StageSchedule
+    listener: StageSchedule
+    pretraining: StageSchedule
     guided_steps: int
     timbred_from: int
     pretrained: tuple[str, ...]
-    vocoder: Stage
-    tuning: Stage
+    vocoder: StageSchedule
+    tuning: StageSchedule
     # For a voice that was packed before (`--from`): how much more codec, GPT and vocoder learn.
-    again: tuple[Stage, Stage, Stage]
+    again: tuple[StageSchedule, StageSchedule, StageSchedule]
     steps_with_one: int
     gpt: GPTShape
     dvae: DVAEShape
@@ -87,10 +87,10 @@ FULL = BaseRecipe(
     accented=3_300,
     neighbouring=5_000,
     codec_clips=6_000,
-    autoencoder=Stage(1500, 24, 1e-3),
-    codec=Stage(10_000, 32, 5e-4),
-    listener=Stage(500, 16, 1e-3),
-    pretraining=Stage(11_000, 16, 1e-3),
+    autoencoder=StageSchedule(1500, 24, 1e-3),
+    codec=StageSchedule(10_000, 32, 5e-4),
+    listener=StageSchedule(500, 16, 1e-3),
+    pretraining=StageSchedule(11_000, 16, 1e-3),
     guided_steps=800,
     timbred_from=8_500,
     pretrained=(
@@ -112,9 +112,13 @@ FULL = BaseRecipe(
         "clb",
         "clb-low",
     ),
-    vocoder=Stage(2_000, 4, 1e-3),
-    tuning=Stage(9_500, 4, 6e-4),
-    again=(Stage(6_000, 32, 4e-4), Stage(6_000, 16, 6e-4), Stage(7_500, 4, 5e-4)),
+    vocoder=StageSchedule(2_000, 4, 1e-3),
+    tuning=StageSchedule(9_500, 4, 6e-4),
+    again=(
+        StageSchedule(6_000, 32, 4e-4),
+        StageSchedule(6_000, 16, 6e-4),
+        StageSchedule(7_500, 4, 5e-4),
+    ),
     steps_with_one=200,
     gpt=_gpt(layers=4, width=256, heads=4),
     dvae=DVAEShape(
@@ -132,16 +136,16 @@ SHORT = BaseRecipe(
     accented=22,
     neighbouring=12,
     codec_clips=40,
-    autoencoder=Stage(2, 4, 1e-3),
-    codec=Stage(2, 4, 5e-4),
-    listener=Stage(2, 4, 1e-3),
-    pretraining=Stage(2, 4, 1e-3),
+    autoencoder=StageSchedule(2, 4, 1e-3),
+    codec=StageSchedule(2, 4, 5e-4),
+    listener=StageSchedule(2, 4, 1e-3),
+    pretraining=StageSchedule(2, 4, 1e-3),
     guided_steps=1,
     timbred_from=1,
     pretrained=("slt", "rms"),
-    vocoder=Stage(2, 2, 5e-4),
-    tuning=Stage(2, 2, 2e-4),
-    again=(Stage(2, 4, 5e-4), Stage(2, 4, 1e-3), Stage(2, 2, 2e-4)),
+    vocoder=StageSchedule(2, 2, 5e-4),
+    tuning=StageSchedule(2, 2, 2e-4),
+    again=(StageSchedule(2, 4, 5e-4), StageSchedule(2, 4, 1e-3), StageSchedule(2, 2, 2e-4)),
     steps_with_one=1,
     gpt=_gpt(layers=2, width=32, heads=2),
     dvae=DVAEShape(num_codes=1024, codebook_dim=8, hidden_dim=8, num_resnet_blocks=1, num_layers=2),

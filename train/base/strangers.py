@@ -19,7 +19,7 @@ from train.base.lessons import Lessons, references
 from train.base.pretraining import Pupil
 from train.base.recipe import ADVICE, BaseRecipe
 from train.base.targets import Targets, encode
-from train.base.teacher import RATE, Clip, Speech
+from train.base.teacher import RATE, TeacherClip, TeacherSpeech
 from train.base.timbre import Timbre
 
 CLIPS, SPLIT = 60, 6
@@ -30,17 +30,19 @@ FROZEN = freezing.patterns(ADVICE.freeze or "")
 SLOWEST, FASTEST = 0.85, 1.18
 
 
-class StrangeSpeech(Speech):
+class StrangeSpeech(TeacherSpeech):
     """Some clips of a pseudo-speaker, played faster or slower through a filter."""
 
-    def __init__(self, speech: Speech, indices: Sequence[int], factor: float, timbre: Timbre):
+    def __init__(
+        self, speech: TeacherSpeech, indices: Sequence[int], factor: float, timbre: Timbre
+    ):
         self.speech = speech
         self.indices = tuple(indices)
         self.factor = factor
         self.timbre = timbre
         self.clips = [self._clip(speech.clips[index]) for index in indices]
 
-    def _clip(self, clip: Clip) -> Clip:
+    def _clip(self, clip: TeacherClip) -> TeacherClip:
         return replace(clip, length=int(clip.length / self.factor))
 
     def at(self, index: int, rate: int) -> Tensor:
@@ -61,7 +63,7 @@ class StrangeSpeech(Speech):
 class StrangeTargets(Targets):
     """Their codes and mels, made on the spot."""
 
-    def __init__(self, speech: Speech, dvae: nn.Module, mel_stats: Tensor, known: Targets):
+    def __init__(self, speech: TeacherSpeech, dvae: nn.Module, mel_stats: Tensor, known: Targets):
         found = [
             pair
             for start in range(0, len(speech.clips), 20)
@@ -84,11 +86,16 @@ class Stranger:
 
     pupil: Pupil
     lessons: Lessons
-    speech: Speech
+    speech: TeacherSpeech
 
 
 def meet(
-    number: int, pupil: Pupil, known: Lessons, speech: Speech, dvae: nn.Module, recipe: BaseRecipe
+    number: int,
+    pupil: Pupil,
+    known: Lessons,
+    speech: TeacherSpeech,
+    dvae: nn.Module,
+    recipe: BaseRecipe,
 ) -> Stranger:
     """Stranger `number`, always the same; `pupil` stays as it is."""
     draw = random.Random(f"strangers/{recipe.seed}/{number}")

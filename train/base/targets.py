@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from train.base.recipe import CHARACTERS
-from train.base.teacher import Clip, Speech
+from train.base.teacher import TeacherClip, TeacherSpeech
 from xtts.audio import CODE_RATE, MEL_BANDS, MEL_HOP, SAMPLES_PER_CODE, dvae_mel
 
 FRAMES_PER_CODE = SAMPLES_PER_CODE // MEL_HOP
@@ -21,7 +21,7 @@ MEL_PER_CODE = FRAMES_PER_CODE * MEL_BANDS
 AT_ONCE = 25
 
 
-def compute(speech: Speech, dvae: Any, mel_stats: Tensor, folder: Path) -> None:
+def compute(speech: TeacherSpeech, dvae: Any, mel_stats: Tensor, folder: Path) -> None:
     """Writes `codes_N.npz` for every shard that has none."""
     folder.mkdir(parents=True, exist_ok=True)
     for shard in sorted({clip.shard for clip in speech.clips}):
@@ -48,7 +48,7 @@ def compute(speech: Speech, dvae: Any, mel_stats: Tensor, folder: Path) -> None:
 
 @torch.inference_mode()
 def encode(
-    speech: Speech, indices: Sequence[int], dvae: Any, mel_stats: Tensor
+    speech: TeacherSpeech, indices: Sequence[int], dvae: Any, mel_stats: Tensor
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Clips -> (codes [n] int16, mels [n, 320] float16) each, n = ceil(samples / 1024).
 
@@ -70,9 +70,9 @@ def encode(
 
 
 class Targets:
-    """The targets of all clips, in the order of `Speech.clips`."""
+    """The targets of all clips, in the order of `TeacherSpeech.clips`."""
 
-    def __init__(self, speech: Speech, folder: Path) -> None:
+    def __init__(self, speech: TeacherSpeech, folder: Path) -> None:
         codes, mels, counts = [], [], []
         for path in sorted(folder.glob("codes_*.npz")):
             with np.load(path) as found:
@@ -82,7 +82,7 @@ class Targets:
         self.counts = np.concatenate(counts)
         self._codes, self._mels = np.concatenate(codes), np.concatenate(mels)
         self._starts = np.concatenate([[0], np.cumsum(self.counts)])
-        self.clips: list[Clip] = speech.clips[: len(self.counts)]
+        self.clips: list[TeacherClip] = speech.clips[: len(self.counts)]
         self.tokens = [torch.tensor(_ids(clip.text)) for clip in self.clips]
 
     def codes(self, index: int) -> Tensor:

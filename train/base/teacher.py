@@ -1,8 +1,8 @@
 """The teacher: flite's free voices speak the sentences, some clips shifted in pitch and formants.
 
 Clips lie in shards of int16 samples at 16 kHz with a JSON list beside each. A shard is written
-whole or not at all, so a stopped run goes on. Called by `train.base.__main__`; `Speech` is what
-every later stage reads.
+whole or not at all, so a stopped run goes on. Called by `train.base.__main__`; `TeacherSpeech` is
+what every later stage reads.
 """
 
 import json
@@ -34,7 +34,7 @@ class TeacherError(SotaqueError):
 
 
 @dataclass(frozen=True)
-class Manner:
+class SpeakingStyle:
     """A pseudo-speaker: a voice, `shift` of pitch and formants together (tempo stays), and flite
     settings of its own. `weight` is its share of the clips."""
 
@@ -48,24 +48,24 @@ class Manner:
 # Medians in Hz: slt 172, rms 104, kal16 90, each times its shift and its pitch setting (rms has
 # none). awb, held out, has 128: what lies round it, from above and from below, matters most.
 MANNERS = (
-    Manner("slt", "slt", Fraction(1), (), 24.0),
-    Manner("rms", "rms", Fraction(1), (), 24.0),
-    Manner("kal16", "kal16", Fraction(1), (), 5.0),
-    Manner("slt-low", "slt", Fraction(7, 8), ("f0_shift=0.85",), 9.0),
-    Manner("slt-lower", "slt", Fraction(4, 5), ("f0_shift=0.95",), 7.0),
-    Manner("slt-deep", "slt", Fraction(1), ("f0_shift=0.7",), 4.0),
-    Manner("slt-high", "slt", Fraction(9, 8), ("f0_shift=1.2",), 3.0),
-    Manner("rms-low", "rms", Fraction(7, 8), (), 3.0),
-    Manner("rms-small", "rms", Fraction(9, 8), (), 9.0),
-    Manner("rms-smaller", "rms", Fraction(5, 4), (), 7.0),
-    Manner("rms-tiny", "rms", Fraction(7, 5), (), 2.0),
-    Manner("kal16-small", "kal16", Fraction(9, 8), ("int_f0_target_mean=120",), 3.0),
-    Manner("kal16-tiny", "kal16", Fraction(6, 5), ("int_f0_target_mean=190",), 1.0),
+    SpeakingStyle("slt", "slt", Fraction(1), (), 24.0),
+    SpeakingStyle("rms", "rms", Fraction(1), (), 24.0),
+    SpeakingStyle("kal16", "kal16", Fraction(1), (), 5.0),
+    SpeakingStyle("slt-low", "slt", Fraction(7, 8), ("f0_shift=0.85",), 9.0),
+    SpeakingStyle("slt-lower", "slt", Fraction(4, 5), ("f0_shift=0.95",), 7.0),
+    SpeakingStyle("slt-deep", "slt", Fraction(1), ("f0_shift=0.7",), 4.0),
+    SpeakingStyle("slt-high", "slt", Fraction(9, 8), ("f0_shift=1.2",), 3.0),
+    SpeakingStyle("rms-low", "rms", Fraction(7, 8), (), 3.0),
+    SpeakingStyle("rms-small", "rms", Fraction(9, 8), (), 9.0),
+    SpeakingStyle("rms-smaller", "rms", Fraction(5, 4), (), 7.0),
+    SpeakingStyle("rms-tiny", "rms", Fraction(7, 5), (), 2.0),
+    SpeakingStyle("kal16-small", "kal16", Fraction(9, 8), ("int_f0_target_mean=120",), 3.0),
+    SpeakingStyle("kal16-tiny", "kal16", Fraction(6, 5), ("int_f0_target_mean=190",), 1.0),
 )
 
 
 @dataclass(frozen=True)
-class Clip:
+class TeacherClip:
     """One spoken sentence: samples [start, start + length) of its shard."""
 
     text: str
@@ -80,10 +80,10 @@ class Clip:
         return self.length / RATE
 
 
-Speaker = Callable[[str, Manner], np.ndarray]
+Speaker = Callable[[str, SpeakingStyle], np.ndarray]
 
 
-def flite(text: str, manner: Manner) -> np.ndarray:
+def flite(text: str, manner: SpeakingStyle) -> np.ndarray:
     """`text` as int16 samples [n] at 16 kHz. Raises TeacherError."""
     with tempfile.NamedTemporaryFile(suffix=".wav") as file:
         command = ["flite", "-voice", manner.voice, *flags(manner), "-t", text, "-o", file.name]
@@ -105,15 +105,15 @@ def played(path: Path, shift: Fraction) -> np.ndarray:
     return (np.clip(wave, -1, 1) * 32767).astype(np.int16)
 
 
-def flags(manner: Manner) -> list[str]:
+def flags(manner: SpeakingStyle) -> list[str]:
     """flite's own of a pseudo-speaker."""
     settings = [f"duration_stretch={float(manner.shift)}", *manner.settings]
     return [flag for setting in settings for flag in ("--setf", setting)]
 
 
 def plan(
-    sentences: Sequence[str], seed: int, manners: Sequence[Manner] = MANNERS
-) -> list[tuple[str, Manner]]:
+    sentences: Sequence[str], seed: int, manners: Sequence[SpeakingStyle] = MANNERS
+) -> list[tuple[str, SpeakingStyle]]:
     """Which pseudo-speaker says what: each sentence once, so that no two share a text."""
     draw = random.Random(f"manners/{seed}")
     weights = [manner.weight for manner in manners]
@@ -121,7 +121,7 @@ def plan(
 
 
 def speak_all(
-    planned: Sequence[tuple[str, Manner]],
+    planned: Sequence[tuple[str, SpeakingStyle]],
     folder: Path,
     speaker: Speaker = flite,
     workers: int = 2,
@@ -145,11 +145,11 @@ def shards(clips: int) -> int:
 
 
 def _write_shard(
-    folder: Path, shard: int, part: Sequence[tuple[str, Manner]], spoken: list[np.ndarray]
+    folder: Path, shard: int, part: Sequence[tuple[str, SpeakingStyle]], spoken: list[np.ndarray]
 ) -> None:
     starts = np.cumsum([0, *map(len, spoken)])
     clips = [
-        Clip(text, manner.name, shard, int(start), len(samples))
+        TeacherClip(text, manner.name, shard, int(start), len(samples))
         for (text, manner), start, samples in zip(part, starts, spoken, strict=False)
     ]
     np.save(_samples_path(folder, shard), np.concatenate(spoken))
@@ -159,14 +159,14 @@ def _write_shard(
     waiting.rename(_list_path(folder, shard))
 
 
-class Speech:
+class TeacherSpeech:
     """The clips of a folder, memory-mapped."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.clips: list[Clip] = []
+        self.clips: list[TeacherClip] = []
         for path in sorted(folder.glob("shard_*.json")):
-            self.clips += [Clip(**row) for row in json.loads(path.read_text())]
+            self.clips += [TeacherClip(**row) for row in json.loads(path.read_text())]
         self._shards: dict[int, np.ndarray] = {}
 
     def at(self, index: int, rate: int) -> Tensor:

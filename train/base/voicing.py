@@ -21,10 +21,10 @@ from train.base.draws import Draws
 from train.base.lessons import Lessons
 from train.base.listener import load as load_listener
 from train.base.pretraining import Pupil
-from train.base.recipe import BaseRecipe, Stage
+from train.base.recipe import BaseRecipe, StageSchedule
 from train.base.strangers import Stranger
 from train.base.targets import MEL_PER_CODE, Targets
-from train.base.teacher import Speech
+from train.base.teacher import TeacherSpeech
 from train.base.timbre import Timbre
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, SPEAKER_RATE, VOCODER_RATE
 from xtts.vocoder import SpeakerEncoder, Vocoder
@@ -51,7 +51,7 @@ class MelVocoder(nn.Module):
 
 
 @dataclass(frozen=True)
-class Segments:
+class VocoderSegments:
     """inputs [batch, codes, channels], speaker [batch, 512, 1], wanted [batch, samples] 24 kHz."""
 
     inputs: Tensor
@@ -62,7 +62,9 @@ class Segments:
 class Ear:
     """Speaker embeddings of pseudo-speakers, and the sound of clips."""
 
-    def __init__(self, speech: Speech, encoder: SpeakerEncoder, device: torch.device) -> None:
+    def __init__(
+        self, speech: TeacherSpeech, encoder: SpeakerEncoder, device: torch.device
+    ) -> None:
         self.speech = speech
         self.encoder = encoder
         self.device = device
@@ -91,7 +93,7 @@ class Ear:
 
 def _mel_segments(
     targets: Targets, draws: Draws, mel_stats: Tensor, ear: Ear, count: int, step: int
-) -> Segments:
+) -> VocoderSegments:
     draw = random.Random(f"vocoder/{step}")
     inputs, speakers, wanted = [], [], []
     for index in draws.some(draw, count):
@@ -100,13 +102,13 @@ def _mel_segments(
         inputs.append(timbre.mels(targets.mels(index)[first : first + SEGMENT_CODES], mel_stats))
         speakers.append(ear.speaker(targets.clips[index].manner, draw))
         wanted.append(timbre.heard(ear.sound(index, first, SEGMENT_CODES), VOCODER_RATE))
-    return Segments(torch.stack(inputs), torch.stack(speakers), torch.stack(wanted))
+    return VocoderSegments(torch.stack(inputs), torch.stack(speakers), torch.stack(wanted))
 
 
 @torch.no_grad()
 def _latent_segments(
     pupil: Pupil, lessons: Lessons, draws: Draws, ear: Ear, count: int, step: int
-) -> Segments:
+) -> VocoderSegments:
     """Latents as they are when the GPT reads the true codes."""
     draw = random.Random(f"tuning/{step}")
     clips = draws.some(draw, max(1, count // SEGMENTS_PER_ROW))
@@ -125,12 +127,12 @@ def _latent_segments(
             speakers.append(ear.speaker(lessons.targets.clips[clip].manner, draw))
             sound = ear.sound(clip, first, SEGMENT_CODES)
             wanted.append(lesson.timbres[row].heard(sound, VOCODER_RATE))
-    return Segments(torch.stack(inputs), torch.stack(speakers), torch.stack(wanted))
+    return VocoderSegments(torch.stack(inputs), torch.stack(speakers), torch.stack(wanted))
 
 
 def learn_from_mels(
     recipe: BaseRecipe,
-    speech: Speech,
+    speech: TeacherSpeech,
     targets: Targets,
     mel_stats: Tensor,
     folder: Path,
@@ -149,7 +151,7 @@ def learn_from_mels(
 
 
 def tune(
-    recipe: BaseRecipe, speech: Speech, lessons: Lessons, pupil: Pupil, dvae: nn.Module,
+    recipe: BaseRecipe, speech: TeacherSpeech, lessons: Lessons, pupil: Pupil, dvae: nn.Module,
     folder: Path, device: torch.device,
 ) -> None:  # fmt: skip
     """Writes `tuning.pt` (the vocoder for this GPT's latents) into `folder`."""
@@ -175,7 +177,7 @@ def tune(
         draws = Draws(one.lessons.targets, one.lessons.references, SEGMENT_CODES)
         return one, draws, Ear(one.speech, encoder, device)
 
-    def segments(step: int) -> Segments:
+    def segments(step: int) -> VocoderSegments:
         one, draws, ear = met(step // recipe.steps_with_one)
         return _latent_segments(one.pupil, one.lessons, draws, ear, stage.batch, step)
 
@@ -202,9 +204,9 @@ def read_latents(first: Any, widen: nn.Linear, mel_head: nn.Linear) -> None:
 def _learn(
     net: nn.Module,
     speak: Callable[[Tensor, Tensor], Tensor],
-    stage: Stage,
+    stage: StageSchedule,
     path: Path,
-    segments: Callable[[int], Segments],
+    segments: Callable[[int], VocoderSegments],
     device: torch.device,
 ) -> None:
     mover = optimizer(net, stage)
@@ -227,7 +229,7 @@ def _learn(
         losses.append(float(loss.detach()))
 
 
-def optimizer(net: nn.Module, stage: Stage) -> torch.optim.Optimizer:
+def optimizer(net: nn.Module, stage: StageSchedule) -> torch.optim.Optimizer:
     """Which one a vocoder learns with."""
     return torch.optim.AdamW(net.parameters(), lr=stage.learning_rate, betas=(0.8, 0.99))
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from xtts.doctor.finding import Finding, fail, ok, warn
-from xtts.doctor.machine import Container, Driver, Managed, Nodes, Settings, TorchBuild
+from xtts.doctor.machine import Container, Driver, MachineSettings, Managed, Nodes, TorchBuild
 from xtts.doctor.remedies import (
     CPU_ONLY,
     OLDEST_DRIVER,
@@ -114,7 +114,9 @@ def library_path(
     )
 
 
-def visible_gpus(variables: Mapping[str, str], nodes: Nodes, settings: Settings) -> Finding | None:
+def visible_gpus(
+    variables: Mapping[str, str], nodes: Nodes, settings: MachineSettings
+) -> Finding | None:
     """Whether CUDA_VISIBLE_DEVICES hides what is there."""
     if "CUDA_VISIBLE_DEVICES" not in variables or not nodes.gpus:
         return None

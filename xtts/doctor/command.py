@@ -4,10 +4,10 @@ import sys
 
 from xtts.doctor import report
 from xtts.doctor.judging import exit_code, judge
-from xtts.doctor.looking import Place, look
+from xtts.doctor.looking import ReadingPlace, look
 
 
-def run(place: Place, *, as_json: bool = False, only_fixes: bool = False) -> int:
+def run(place: ReadingPlace, *, as_json: bool = False, only_fixes: bool = False) -> int:
     """0 all well, 1 something to know, 2 something to mend."""
     findings = judge(look(place))
     if as_json:

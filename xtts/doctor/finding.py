@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Status(StrEnum):
+class Severity(StrEnum):
     """How a thing stands.
 
     ok             as it should be, or of no concern here
@@ -25,7 +25,7 @@ class Finding:
     somebody else; seconds: how long the readings behind it took. A check leaves `id` empty: its
     place in the list names it."""
 
-    status: Status
+    status: Severity
     observed: str
     expected: str = ""
     meaning: str = ""
@@ -37,22 +37,22 @@ class Finding:
 
 def ok(observed: str, expected: str = "", meaning: str = "", evidence: str = "") -> Finding:
     """As it should be, or of no concern."""
-    return Finding(Status.OK, observed, expected, meaning, "", evidence)
+    return Finding(Severity.OK, observed, expected, meaning, "", evidence)
 
 
 def warn(observed: str, expected: str, meaning: str, fix: str, evidence: str = "") -> Finding:
     """It works, for now or slowly."""
-    return Finding(Status.WARN, observed, expected, meaning, fix, evidence)
+    return Finding(Severity.WARN, observed, expected, meaning, fix, evidence)
 
 
 def fail(observed: str, expected: str, meaning: str, fix: str, evidence: str = "") -> Finding:
     """It does not work like this."""
-    return Finding(Status.FAIL, observed, expected, meaning, fix, evidence)
+    return Finding(Severity.FAIL, observed, expected, meaning, fix, evidence)
 
 
 def could_not_run(observed: str, meaning: str = "", fix: str = "", evidence: str = "") -> Finding:
     """Nothing is known."""
-    return Finding(Status.COULD_NOT_RUN, observed, "", meaning, fix, evidence)
+    return Finding(Severity.COULD_NOT_RUN, observed, "", meaning, fix, evidence)
 
 
 def gigabytes(num_bytes: float) -> str:

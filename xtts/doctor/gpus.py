@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from xtts.doctor.builds import CLEAN
 from xtts.doctor.finding import Finding, could_not_run, fail, gigabytes, ok, warn
-from xtts.doctor.machine import Container, Driver, Managed, Nodes, Settings
+from xtts.doctor.machine import Container, Driver, MachineSettings, Managed, Nodes
 from xtts.doctor.remedies import CPU_ONLY, REBOOT, fitting_backend, get_driver, use_backend
 from xtts.environment import DeviceError, Environment, choose_device
-from xtts.verdicts import Gpu, Outcome
+from xtts.verdicts import GpuHealth, Outcome
 
 _XID = re.compile(r"NVRM: Xid \(([^)]*)\): (\d+)(.*)")
 # NVIDIA's catalogue, shortened: docs.nvidia.com/deploy/xid-errors
@@ -73,7 +73,7 @@ def gpus(
     )
 
 
-def device(environment: Environment, settings: Settings) -> Finding:
+def device(environment: Environment, settings: MachineSettings) -> Finding:
     """What a run that is started now would compute on, and why."""
     expected = f"DEVICE={settings.device}"
     try:
@@ -88,7 +88,7 @@ def device(environment: Environment, settings: Settings) -> Finding:
 
 
 def _judged(
-    gpu: Gpu, nodes: Nodes, driver: Driver, managed: Managed, container: Container
+    gpu: GpuHealth, nodes: Nodes, driver: Driver, managed: Managed, container: Container
 ) -> Finding:
     size = f", {gigabytes(gpu.total_bytes)}" if gpu.total_bytes else ""
     name = f"{gpu.name}{size}"
@@ -113,7 +113,7 @@ def _judged(
 
 
 def _meant(
-    gpu: Gpu, nodes: Nodes, driver: Driver, managed: Managed, container: Container
+    gpu: GpuHealth, nodes: Nodes, driver: Driver, managed: Managed, container: Container
 ) -> tuple[str, str]:
     """Meaning and fix; a variant of the check that passed knows better than any rule."""
     advice = next((one.advice for one in gpu.variants if one.ok and one.advice), "")
@@ -154,7 +154,7 @@ def _meant(
     return meanings.get(outcome, ""), advice or last.get(outcome, CPU_ONLY)
 
 
-def _evidence(gpu: Gpu) -> str:
+def _evidence(gpu: GpuHealth) -> str:
     if not gpu.failed:
         return ""
     told = [one.reason for one in gpu.operations if not one.ok]

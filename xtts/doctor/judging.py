@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from xtts.doctor import builds, drivers, gpus, onnx, surroundings
-from xtts.doctor.finding import Finding, Status, could_not_run
+from xtts.doctor.finding import Finding, Severity, could_not_run
 from xtts.doctor.machine import Machine
 
 Judge = Callable[..., Finding | tuple[Finding, ...] | None]
 
 
 @dataclass(frozen=True)
-class Check:
+class DoctorCheck:
     """judge takes the readings `needs` by name; None from it = of no concern on this machine."""
 
     id: str
@@ -26,29 +26,29 @@ class Check:
 
 
 CHECKS = (
-    Check("settings", ("settings", "refused"), surroundings.settings),
-    Check("disk", ("settings", "storage"), surroundings.disk),
-    Check("memory", ("settings", "environment"), surroundings.memory),
-    Check("graphics", ("graphics", "nodes", "programs", "variables"), drivers.graphics),
-    Check("kernel_log", ("kernel_log", "driver", "managed"), gpus.kernel_log),
-    Check("driver", ("driver", "graphics", "nodes", "managed", "container"), drivers.driver),
-    Check(
+    DoctorCheck("settings", ("settings", "refused"), surroundings.settings),
+    DoctorCheck("disk", ("settings", "storage"), surroundings.disk),
+    DoctorCheck("memory", ("settings", "environment"), surroundings.memory),
+    DoctorCheck("graphics", ("graphics", "nodes", "programs", "variables"), drivers.graphics),
+    DoctorCheck("kernel_log", ("kernel_log", "driver", "managed"), gpus.kernel_log),
+    DoctorCheck("driver", ("driver", "graphics", "nodes", "managed", "container"), drivers.driver),
+    DoctorCheck(
         "container", ("container", "driver", "graphics", "nodes", "variables"), drivers.container
     ),
-    Check("device_nodes", ("driver", "nodes", "container"), drivers.device_nodes),
-    Check("torch", ("torch", "nodes", "managed", "driver", "container"), builds.torch_build),
-    Check("driver_age", ("torch", "driver", "managed", "container"), builds.driver_age),
-    Check("architecture", ("torch", "managed", "driver", "container"), builds.architecture),
-    Check("library_path", ("torch", "variables", "environment"), builds.library_path),
-    Check("visible_gpus", ("variables", "nodes", "settings"), builds.visible_gpus),
-    Check("compute_mode", ("managed",), builds.compute_mode),
-    Check("after_suspend", ("environment", "nodes"), gpus.after_suspend),
-    Check("gpu", ("environment", "nodes", "driver", "managed", "container"), gpus.gpus),
-    Check("shared_memory", ("shared_memory", "container"), surroundings.shared_memory),
-    Check("onnx_runtime", ("onnx", "torch", "nodes", "container"), onnx.onnx_runtime),
-    Check("ffmpeg", ("programs",), surroundings.ffmpeg),
-    Check("speech", ("spoken",), surroundings.speech),
-    Check("device", ("environment", "settings"), gpus.device),
+    DoctorCheck("device_nodes", ("driver", "nodes", "container"), drivers.device_nodes),
+    DoctorCheck("torch", ("torch", "nodes", "managed", "driver", "container"), builds.torch_build),
+    DoctorCheck("driver_age", ("torch", "driver", "managed", "container"), builds.driver_age),
+    DoctorCheck("architecture", ("torch", "managed", "driver", "container"), builds.architecture),
+    DoctorCheck("library_path", ("torch", "variables", "environment"), builds.library_path),
+    DoctorCheck("visible_gpus", ("variables", "nodes", "settings"), builds.visible_gpus),
+    DoctorCheck("compute_mode", ("managed",), builds.compute_mode),
+    DoctorCheck("after_suspend", ("environment", "nodes"), gpus.after_suspend),
+    DoctorCheck("gpu", ("environment", "nodes", "driver", "managed", "container"), gpus.gpus),
+    DoctorCheck("shared_memory", ("shared_memory", "container"), surroundings.shared_memory),
+    DoctorCheck("onnx_runtime", ("onnx", "torch", "nodes", "container"), onnx.onnx_runtime),
+    DoctorCheck("ffmpeg", ("programs",), surroundings.ffmpeg),
+    DoctorCheck("speech", ("spoken",), surroundings.speech),
+    DoctorCheck("device", ("environment", "settings"), gpus.device),
 )
 
 # What makes a GPU fail that is itself well.
@@ -68,14 +68,14 @@ def judge(machine: Machine) -> tuple[Finding, ...]:
 def exit_code(findings: tuple[Finding, ...]) -> int:
     """0 all well, 1 something to know (a warning, or a look that failed), 2 something to mend."""
     states = {finding.status for finding in findings}
-    if Status.FAIL in states:
+    if Severity.FAIL in states:
         return 2
-    return 1 if states & {Status.WARN, Status.COULD_NOT_RUN} else 0
+    return 1 if states & {Severity.WARN, Severity.COULD_NOT_RUN} else 0
 
 
 def _with_one_cause(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """A GPU that fails behind a failing cause is mended with it: nothing else is advised."""
-    causes = [one for one in findings if one.id in CAUSES and one.status is Status.FAIL]
+    causes = [one for one in findings if one.id in CAUSES and one.status is Severity.FAIL]
     if not causes:
         return findings
     return tuple(
@@ -84,7 +84,7 @@ def _with_one_cause(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     )
 
 
-def _findings(check: Check, machine: Machine) -> tuple[Finding, ...]:
+def _findings(check: DoctorCheck, machine: Machine) -> tuple[Finding, ...]:
     readings: dict[str, Any] = {name: getattr(machine, name) for name in check.needs}
     missing = [name for name, value in readings.items() if value is None]
     seconds = round(sum(machine.seconds.get(name, 0.0) for name in check.needs), 3)
@@ -101,5 +101,5 @@ def _findings(check: Check, machine: Machine) -> tuple[Finding, ...]:
     return tuple(_placed(finding, check, seconds) for finding in many)
 
 
-def _placed(finding: Finding, check: Check, seconds: float) -> Finding:
+def _placed(finding: Finding, check: DoctorCheck, seconds: float) -> Finding:
     return replace(finding, id=finding.id or check.id, seconds=seconds)

@@ -16,8 +16,8 @@ from typing import Any
 
 from xtts import environment
 from xtts.doctor import programs, system
-from xtts.doctor.machine import Driver, Machine, Settings
-from xtts.doctor.remembered import Remembered
+from xtts.doctor.machine import Driver, Machine, MachineSettings
+from xtts.doctor.remembered import DoctorCache
 from xtts.environment import Environment
 from xtts.errors import SotaqueError
 
@@ -31,20 +31,20 @@ _CONCERNING = (
 
 
 @dataclass(frozen=True)
-class Place:
+class ReadingPlace:
     """Where to look. root, dotenv, environ, gpus: what tests replace; remembers: whether answers of
     an earlier call count; deep: whether to speak."""
 
     root: Path = Path("/")
     dotenv: Path = Path(".env")
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    gpus: Callable[..., Environment] = environment.look
+    gpus: Callable[..., Environment] = environment.look_at_machine
     remembers: bool = True
     deep: bool = False
     managed_seconds: float = 8.0
 
 
-def look(place: Place) -> Machine:
+def look(place: ReadingPlace) -> Machine:
     """The whole machine. First the files, which are quick, then whatever needs a child."""
     found: dict[str, Any] = {}
     troubles: dict[str, str] = {}
@@ -58,18 +58,18 @@ def look(place: Place) -> Machine:
     return Machine(**found, troubles=troubles, seconds=seconds)
 
 
-def settings(environ: Mapping[str, str], dotenv: Path) -> Settings:
+def settings(environ: Mapping[str, str], dotenv: Path) -> MachineSettings:
     """The settings that concern the machine; a fault is told and the defaults stand."""
     from xtts.settings import SharedSettings, load
 
     try:
         found, _ = load(SharedSettings, (), environ, dotenv)
     except SotaqueError as error:
-        return Settings(model_bytes=_size(_DEMO_WEIGHTS), fault=str(error))
+        return MachineSettings(model_bytes=_size(_DEMO_WEIGHTS), fault=str(error))
     weights = {"demo": _DEMO_WEIGHTS}.get(
         found.base_model, Path(found.base_model).expanduser() / "model.pth"
     )
-    return Settings(found.output_dir, found.device, found.base_model, _size(weights))
+    return MachineSettings(found.output_dir, found.device, found.base_model, _size(weights))
 
 
 def cache_file(environ: Mapping[str, str]) -> Path:
@@ -78,7 +78,7 @@ def cache_file(environ: Mapping[str, str]) -> Path:
     return Path(base) / "sotaque" / "doctor.json"
 
 
-def _files(place: Place) -> dict[str, Callable[[], Any]]:
+def _files(place: ReadingPlace) -> dict[str, Callable[[], Any]]:
     root = place.root
     kept = {name: value for name, value in place.environ.items() if name.startswith(_CONCERNING)}
 
@@ -87,7 +87,7 @@ def _files(place: Place) -> dict[str, Callable[[], Any]]:
         return programs.on_path(place.environ)
 
     @cache
-    def read_settings() -> Settings:
+    def read_settings() -> MachineSettings:
         return settings(place.environ, place.dotenv)
 
     return {
@@ -102,12 +102,12 @@ def _files(place: Place) -> dict[str, Callable[[], Any]]:
     }
 
 
-def _children(place: Place, found: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
+def _children(place: ReadingPlace, found: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
     version = system.driver_version(place.root)
     on_path = found.get("programs") or {}
     nodes = found.get("nodes")
     loaded = bool(version or (nodes and nodes.names))
-    remembered = Remembered(cache_file(place.environ) if place.remembers else None)
+    remembered = DoctorCache(cache_file(place.environ) if place.remembers else None)
 
     def driver() -> Driver:
         nouveau = (place.root / "sys/module/nouveau").is_dir()

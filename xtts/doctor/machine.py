@@ -11,7 +11,7 @@ NVIDIA, AMD, INTEL = "10de", "1002", "8086"
 
 
 @dataclass(frozen=True)
-class Settings:
+class MachineSettings:
     """The settings that concern the machine. fault: why they could not be read; these are the
     defaults then. model_bytes: of the base model's weights, 0 where they are not there yet."""
 
@@ -149,7 +149,7 @@ class SharedMemory:
 
 
 @dataclass(frozen=True)
-class Spoken:
+class TrialSpeech:
     """`--deep`: one sentence on a device. distance: relative L2 to the CPU's waveform, None where
     the two are of different length, or on the CPU itself; fault: why nothing was spoken."""
 
@@ -169,7 +169,7 @@ class Machine:
     and graphics, and nothing else of it. programs: name -> path of those on PATH.
     """
 
-    settings: Settings | None = None
+    settings: MachineSettings | None = None
     refused: tuple[Refused, ...] | None = None
     driver: Driver | None = None
     nodes: Nodes | None = None
@@ -184,6 +184,6 @@ class Machine:
     shared_memory: SharedMemory | None = None
     kernel_log: tuple[str, ...] | None = None
     environment: Environment | None = None
-    spoken: tuple[Spoken, ...] = ()
+    spoken: tuple[TrialSpeech, ...] = ()
     troubles: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)

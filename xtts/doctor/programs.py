@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from xtts import nvidia_smi
-from xtts.children import ask
-from xtts.doctor.machine import Managed, OnnxRuntime, Refused, Spoken, TorchBuild
-from xtts.doctor.remembered import Remembered, key_of
+from xtts.children import run_with_timeout
+from xtts.doctor.machine import Managed, OnnxRuntime, Refused, TorchBuild, TrialSpeech
+from xtts.doctor.remembered import DoctorCache, key_of
 from xtts.nvml import GpuState
 
 KNOWN = (
@@ -50,7 +50,7 @@ def on_path(variables: Mapping[str, str]) -> dict[str, str]:
 
 def libcuda() -> tuple[str, str]:
     """The path of libcuda.so.1 as the loader finds it, or "" and the loader's sentence."""
-    answer = ask((sys.executable, "-I", "-c", _LIBCUDA), _QUICK_SECONDS)
+    answer = run_with_timeout((sys.executable, "-I", "-c", _LIBCUDA), _QUICK_SECONDS)
     if answer.code == 0:
         return answer.out.strip(), ""
     return "", answer.last_error.removeprefix("OSError: ")
@@ -66,7 +66,7 @@ def managed(
         return Managed(gpus, "nvidia-smi", "" if gpus else told or "it lists no GPU")
     if not loaded:
         return Managed()
-    answer = ask((sys.executable, "-m", "xtts.nvml"), limit_seconds)
+    answer = run_with_timeout((sys.executable, "-m", "xtts.nvml"), limit_seconds)
     if answer.code != 0:
         return Managed((), "NVML", answer.last_error)
     states = [
@@ -81,7 +81,7 @@ def kernel_log(programs: Mapping[str, str]) -> tuple[str, ...]:
     asked = (("dmesg",), ("journalctl", "-k", "-b", "-q", "--no-pager", "-n", "5000"))
     for name, *options in asked:
         if name in programs:
-            answer = ask((programs[name], *options), _QUICK_SECONDS)
+            answer = run_with_timeout((programs[name], *options), _QUICK_SECONDS)
             if answer.code == 0:
                 return tuple(line for line in answer.out.splitlines() if "NVRM: Xid" in line)
     return ()
@@ -94,14 +94,14 @@ def refused(environ: Mapping[str, str], dotenv: Path) -> tuple[Refused, ...]:
         if importlib.util.find_spec(program) is None:
             continue
         command = (sys.executable, "-m", f"{program}.preflight", str(dotenv))
-        answer = ask(command, _SETTINGS_SECONDS, environ)
+        answer = run_with_timeout(command, _SETTINGS_SECONDS, environ)
         if answer.code != 0:
             raise LookFailed(f"{program}.preflight: {answer.last_error}")
         found += [Refused(program, sentence) for sentence in _json(answer.out)]
     return tuple(found)
 
 
-def torch_build(variables: Mapping[str, str], remembered: Remembered) -> TorchBuild:
+def torch_build(variables: Mapping[str, str], remembered: DoctorCache) -> TorchBuild:
     """What a child that imports torch tells. Raises LookFailed when it hangs."""
     files, words = _torch_files(), [variables.get(name, "") for name in
                                     ("LD_LIBRARY_PATH", "LD_PRELOAD")]  # fmt: skip
@@ -109,7 +109,7 @@ def torch_build(variables: Mapping[str, str], remembered: Remembered) -> TorchBu
     key = key_of([*files, *searched, Path("/etc/ld.so.cache")], [sys.executable, *words])
     found = remembered.get("torch", key)
     if found is None:
-        answer = ask((sys.executable, "-m", "xtts.doctor.torch_child"), _TORCH_SECONDS)
+        answer = run_with_timeout((sys.executable, "-m", "xtts.doctor.torch_child"), _TORCH_SECONDS)
         if answer.code is None:
             raise LookFailed(f"importing torch gave {answer.fault}")
         if answer.code != 0:
@@ -135,7 +135,7 @@ def onnx_runtime() -> OnnxRuntime:
     if not library.is_file():
         return OnnxRuntime(packages)
     command = (sys.executable, "-m", "xtts.doctor.onnx_child", str(library))
-    answer = ask(command, _ONNX_SECONDS)
+    answer = run_with_timeout(command, _ONNX_SECONDS)
     if answer.code != 0:
         told = answer.last_error
         return OnnxRuntime(packages, cuda or "unknown", told, told)
@@ -164,7 +164,7 @@ def build_word(path: Path, name: str) -> str:
     return ""
 
 
-def speech(devices: Sequence[str]) -> tuple[Spoken, ...]:
+def speech(devices: Sequence[str]) -> tuple[TrialSpeech, ...]:
     """One sentence on each device, the CPU first; the others are compared with it."""
     from xtts.doctor.waveforms import distance
 
@@ -173,12 +173,12 @@ def speech(devices: Sequence[str]) -> tuple[Spoken, ...]:
         for number, device in enumerate(devices):
             out = Path(folder) / f"{number}.f32"
             command = (sys.executable, "-m", "xtts.doctor.speech_child", device, str(out))
-            answer = ask(command, _SPEECH_SECONDS)
+            answer = run_with_timeout(command, _SPEECH_SECONDS)
             if answer.code != 0:
-                found.append(Spoken(device, answer.seconds, fault=answer.last_error))
+                found.append(TrialSpeech(device, answer.seconds, fault=answer.last_error))
                 continue
             apart = distance(out, Path(folder) / "0.f32") if number else None
-            found.append(Spoken(device, distance=apart, **_json(answer.out)))
+            found.append(TrialSpeech(device, distance=apart, **_json(answer.out)))
     return tuple(found)
 
 

@@ -16,7 +16,7 @@ from xtts.atomic import WriteError, write_json
 _SCHEMA = 1
 
 
-class Remembered:
+class DoctorCache:
     """path: the JSON file; None remembers nothing."""
 
     def __init__(self, path: Path | None) -> None:

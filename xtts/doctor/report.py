@@ -5,13 +5,13 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from xtts.doctor.finding import Finding, Status
+from xtts.doctor.finding import Finding, Severity
 from xtts.doctor.judging import exit_code
 
 SCHEMA = 1
 _WIDTH = 100
-_ORDER = {Status.FAIL: 0, Status.WARN: 1, Status.COULD_NOT_RUN: 2, Status.OK: 3}
-_LABELS = {Status.COULD_NOT_RUN: "?"}
+_ORDER = {Severity.FAIL: 0, Severity.WARN: 1, Severity.COULD_NOT_RUN: 2, Severity.OK: 3}
+_LABELS = {Severity.COULD_NOT_RUN: "?"}
 _WORDS = {0: "nothing to mend", 1: "works, with something to know", 2: "something to mend"}
 
 
@@ -45,7 +45,7 @@ def as_json(findings: tuple[Finding, ...]) -> str:
 
 def fixes(findings: Iterable[Finding]) -> list[str]:
     """The lines that mend, each once: failures first, both in the order of the checks."""
-    wanting = [one for one in findings if one.fix and one.status is not Status.OK]
+    wanting = [one for one in findings if one.fix and one.status is not Severity.OK]
     wanting.sort(key=lambda finding: _ORDER[finding.status])
     return list(dict.fromkeys(finding.fix for finding in wanting))
 
@@ -53,9 +53,9 @@ def fixes(findings: Iterable[Finding]) -> list[str]:
 def _chosen(findings: Iterable[Finding]) -> str:
     """What most people came for: where a run would compute."""
     device = next((one for one in findings if one.id == "device"), None)
-    if device is None or device.status is Status.COULD_NOT_RUN:
+    if device is None or device.status is Severity.COULD_NOT_RUN:
         return "Where a run would compute is not known."
-    if device.status is Status.FAIL:
+    if device.status is Severity.FAIL:
         return f"A run would not start now. {device.meaning}"
     return f"A run that is started now computes on {device.observed}: {device.meaning}"
 
@@ -64,13 +64,13 @@ def _told(finding: Finding, width: int) -> list[str]:
     label = _LABELS.get(finding.status, finding.status.value)
     indent = " " * (width + 8)
     lines = _wrapped(finding.observed, indent, f"{label:<4}  {finding.id:<{width}}  ")
-    if finding.status is not Status.OK and finding.expected:
+    if finding.status is not Severity.OK and finding.expected:
         lines += _wrapped(f"wanted: {finding.expected}", indent)
     if finding.id != "device":  # told at the top
         lines += _wrapped(finding.meaning, indent)
     if finding.fix:
         lines.append(f"{indent}-> {finding.fix}")
-    if finding.evidence and finding.status is not Status.OK:
+    if finding.evidence and finding.status is not Severity.OK:
         lines += _wrapped(f"seen in: {finding.evidence}", indent)
     return lines
 

@@ -23,7 +23,7 @@ def main() -> int:
     import torch
 
     from xtts import audio, bundle, synthesis, voice
-    from xtts.sizes import Decoding
+    from xtts.sizes import SamplingParams
 
     device, out = sys.argv[1], Path(sys.argv[2])
     # TensorFloat-32 would be off by more than what is asked here.
@@ -31,8 +31,10 @@ def main() -> int:
     torch.backends.cudnn.allow_tf32 = False
     model = bundle.open_voice("demo", device=device).model
     started = time.perf_counter()
-    speaker = voice.from_reference(model, vowel(audio.CODE_RATE))
-    waveform = synthesis.speak(model, speaker, TEXT, "en", decoding=Decoding(greedy=True))
+    speaker = voice.voice_from_reference(model, vowel(audio.CODE_RATE))
+    waveform = synthesis.synthesize(
+        model, speaker, TEXT, "en", decoding=SamplingParams(greedy=True)
+    )
     seconds = time.perf_counter() - started
     out.write_bytes(waveform.float().contiguous().numpy().tobytes())
     found = {

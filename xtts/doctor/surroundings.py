@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from xtts.doctor.finding import Finding, fail, gigabytes, ok, warn
-from xtts.doctor.machine import Container, Refused, Settings, SharedMemory, Spoken, Storage
+from xtts.doctor.machine import (
+    Container,
+    MachineSettings,
+    Refused,
+    SharedMemory,
+    Storage,
+    TrialSpeech,
+)
 from xtts.environment import Environment
 
 XTTS_V2_BYTES = 1_867_929_118
@@ -19,7 +26,7 @@ _SHM_BYTES = 1_000_000_000
 _SAME_SPEECH = 0.05
 
 
-def settings(settings: Settings, refused: tuple[Refused, ...]) -> Finding:
+def settings(settings: MachineSettings, refused: tuple[Refused, ...]) -> Finding:
     """Whether the programs would start with their settings, in the programs' own sentences."""
     faults = [one.sentence for one in refused] or [settings.fault]
     if any(faults):
@@ -34,7 +41,7 @@ def settings(settings: Settings, refused: tuple[Refused, ...]) -> Finding:
     return ok(f"BASE_MODEL={settings.base_model} OUTPUT_DIR={settings.output_dir}")
 
 
-def disk(settings: Settings, storage: Storage) -> Finding:
+def disk(settings: MachineSettings, storage: Storage) -> Finding:
     """Whether a run's checkpoints find room where they are written."""
     weights = settings.model_bytes or (XTTS_V2_BYTES if settings.base_model == "xtts_v2" else 0)
     save, run = (times * weights + _SMALL_BYTES for times in (_SAVE_TIMES, _RUN_TIMES))
@@ -61,7 +68,7 @@ def disk(settings: Settings, storage: Storage) -> Finding:
     return ok(seen, expected, evidence=evidence)
 
 
-def memory(settings: Settings, environment: Environment) -> Finding:
+def memory(settings: MachineSettings, environment: Environment) -> Finding:
     """Whether a run's peak fits into what this process may use."""
     full = settings.base_model == "xtts_v2" or settings.model_bytes >= _FULL_SIZE_BYTES
     needed = _FULL_RUN_BYTES if full else _SMALL_RUN_BYTES
@@ -99,12 +106,12 @@ def ffmpeg(programs: Mapping[str, str]) -> Finding:
     )  # fmt: skip
 
 
-def speech(spoken: tuple[Spoken, ...]) -> tuple[Finding, ...]:
+def speech(spoken: tuple[TrialSpeech, ...]) -> tuple[Finding, ...]:
     """`--deep`: the demo voice on each device. Ids: speech_cpu, speech_cuda:0."""
     return tuple(replace(_heard(one), id=f"speech_{one.device}") for one in spoken)
 
 
-def _heard(one: Spoken) -> Finding:
+def _heard(one: TrialSpeech) -> Finding:
     if one.fault:
         return fail(
             f"the demo voice does not speak on {one.device}", "one sentence",

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from xtts import sessions
-from xtts.children import Answer, ask
+from xtts.children import ProcessResult, run_with_timeout
 from xtts.errors import SotaqueError
 from xtts.explain import inputs, report
-from xtts.explain.explained import Explained, explained
-from xtts.explain.graph import Graph, read
+from xtts.explain.explained import Explanation, explained
+from xtts.explain.graph import ModelGraph, read
 from xtts.explain.refusals import refusal
 from xtts.onnx_sessions import judging, looking
-from xtts.onnx_sessions.evidence import Placing
-from xtts.onnx_sessions.providers import CPU, Wish, wish_of
+from xtts.onnx_sessions.evidence import NodePlacement
+from xtts.onnx_sessions.providers import CPU, ProviderRequest, wish_of
 
 _OPEN_SECONDS, _RUN_SECONDS = 300.0, 900.0
 
@@ -43,15 +43,15 @@ def run(
 
 
 def look(
-    graph: Graph, wish: Wish, plans: list[Any], looks: sessions.Looks | None = None
-) -> Explained:
+    graph: ModelGraph, wish: ProviderRequest, plans: list[Any], looks: sessions.Looks | None = None
+) -> Explanation:
     """Opens the model on what was wished, or on the CPU where that does not work."""
     looks = looks or sessions.Looks()
     got, verdict = sessions.choose(wish, looks)
     provider = CPU if got.kind == "cpu" else looks.trial(got).provider
     told, log = _asked(graph, provider, got, plans)
     if "nodes" not in told and got.kind != "cpu":
-        verdict, got = judging.refused_model(got, told.get("fault", "")), Wish("cpu")
+        verdict, got = judging.refused_model(got, told.get("fault", "")), ProviderRequest("cpu")
         told, log = _asked(graph, CPU, got, plans)
     if "nodes" not in told:
         opset = graph.opsets.get("ai.onnx")
@@ -60,12 +60,12 @@ def look(
         raise ExplainFailed(_not_run(graph, fault))
     if fault := told.get("fault"):
         raise ExplainFailed(f"{graph.path} was opened, and then: {_line(fault)}")
-    placing = Placing(tuple(told["active"]), told["nodes"])
+    placing = NodePlacement(tuple(told["active"]), told["nodes"])
     return explained(graph, judging.status(wish, got, placing, verdict), told, log)
 
 
 def _asked(
-    graph: Graph, provider: str, got: Wish, plans: list[Any]
+    graph: ModelGraph, provider: str, got: ProviderRequest, plans: list[Any]
 ) -> tuple[Mapping[str, Any], str]:
     """The child's answer and what it wrote to file descriptor 2."""
     request = {
@@ -75,7 +75,7 @@ def _asked(
         asked, answered = Path(folder) / "request.json", Path(folder) / "result.json"
         asked.write_text(json.dumps(request), encoding="utf-8")
         command = (sys.executable, "-m", "xtts.explain.running_child", str(asked), str(answered))
-        answer = ask(command, _RUN_SECONDS if plans else _OPEN_SECONDS)
+        answer = run_with_timeout(command, _RUN_SECONDS if plans else _OPEN_SECONDS)
         if answer.code == 0 and answered.is_file():
             told = json.loads(answered.read_text(encoding="utf-8"))
         else:
@@ -83,11 +83,11 @@ def _asked(
     return told, looking.plain(answer.errors)
 
 
-def _ended(answer: Answer) -> str:
+def _ended(answer: ProcessResult) -> str:
     return f"its process gave no result ({answer.last_error or 'it said nothing'})"
 
 
-def _not_run(graph: Graph, fault: str) -> str:
+def _not_run(graph: ModelGraph, fault: str) -> str:
     names = ", ".join(
         f"{one.name} {report.shape_of(one.shape)}" for one in graph.inputs if one.shape is not None
     )

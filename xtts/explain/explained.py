@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from xtts.explain.graph import Graph
-from xtts.explain.judging import Judgement, Ran, judge
-from xtts.onnx_sessions.judging import Status
+from xtts.explain.graph import ModelGraph
+from xtts.explain.judging import Judgement, OperatorRun, judge
+from xtts.onnx_sessions.judging import SessionStatus
 from xtts.onnx_sessions.operators import is_copy
 from xtts.onnx_sessions.providers import CPU
 
@@ -16,7 +16,7 @@ _FORCED = re.compile(r"Force fallback to CPU execution for node: (.*?) because")
 
 
 @dataclass(frozen=True)
-class Run:
+class ModelRun:
     """plan: the inputs that were made; cold_seconds: the first time; warm_seconds: the median of
     `runs` more; activity: as `running_child.Activity.told`."""
 
@@ -29,12 +29,12 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Explained:
+class Explanation:
     """nodes: provider -> operator -> number. copies: nodes that ONNX Runtime put in to bring values
     from one memory to the other; forced: nodes that it took back to the CPU as quicker there."""
 
-    graph: Graph
-    status: Status
+    graph: ModelGraph
+    status: SessionStatus
     version: str
     nodes: Mapping[str, Mapping[str, int]] | None
     copies: int
@@ -44,18 +44,20 @@ class Explained:
     import_bytes: int
     loaded_bytes: int
     peak_bytes: int
-    run: Run | None = None
+    run: ModelRun | None = None
     seconds_by_provider: Mapping[str, float] = field(default_factory=dict)
 
 
-def explained(graph: Graph, status: Status, told: Mapping[str, Any], log: str) -> Explained:
+def explained(
+    graph: ModelGraph, status: SessionStatus, told: Mapping[str, Any], log: str
+) -> Explanation:
     """told: the child's answer (`running_child`); log: what it wrote to file descriptor 2."""
     run = _run(told.get("run"))
     executed = run.executed if run else ()
     seconds: dict[str, float] = {}
     for row in executed:
         seconds[row["provider"]] = seconds.get(row["provider"], 0.0) + row["seconds"]
-    return Explained(
+    return Explanation(
         graph, status, told["version"], told["nodes"], copies(log, executed),
         tuple(_FORCED.findall(log)), _judgements(graph, told["nodes"], executed),
         told["load_seconds"], told["import_bytes"], told["loaded_bytes"], told["peak_bytes"],
@@ -70,7 +72,7 @@ def copies(log: str, executed: tuple[Mapping[str, Any], ...]) -> int:
 
 
 def _judgements(
-    graph: Graph,
+    graph: ModelGraph,
     nodes: Mapping[str, Mapping[str, int]] | None,
     executed: tuple[Mapping[str, Any], ...],
 ) -> tuple[Judgement, ...]:
@@ -79,7 +81,7 @@ def _judgements(
         return ()
     domains = {name: domain for domain, name in graph.operators}
     ran = {
-        row["operator"]: Ran(row["times"], row["seconds"], row["largest"])
+        row["operator"]: OperatorRun(row["times"], row["seconds"], row["largest"])
         for row in executed
         if row["provider"] == CPU
     }
@@ -92,10 +94,10 @@ def _judgements(
     return tuple(sorted(judged, key=lambda one: (order[one.normal], -one.nodes, one.operator)))
 
 
-def _run(told: Mapping[str, Any] | None) -> Run | None:
+def _run(told: Mapping[str, Any] | None) -> ModelRun | None:
     if not told:
         return None
-    return Run(
+    return ModelRun(
         tuple(told["plan"]), told["cold_seconds"], told["warm_seconds"], told["runs"],
         told["activity"], tuple(told["executed"]),
     )  # fmt: skip

@@ -20,7 +20,7 @@ class ModelUnreadable(SotaqueError):
 
 
 @dataclass(frozen=True)
-class Value:
+class GraphValue:
     """An input or output. type: "float32", "int64", "string", …, "" for what is no tensor; shape:
     a size, or the name of an axis that may have any ("" where it has none); None: not declared;
     ids: for numbers that choose a row of a table, how many rows there are."""
@@ -32,20 +32,20 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Graph:
+class ModelGraph:
     """A model as its file tells it. operators: (domain, name) -> how often, those inside of If and
     Loop too; file_bytes: with the files beside it."""
 
     path: Path
-    inputs: tuple[Value, ...]
-    outputs: tuple[Value, ...]
+    inputs: tuple[GraphValue, ...]
+    outputs: tuple[GraphValue, ...]
     operators: Counter[tuple[str, str]]
     opsets: dict[str, int]
     producer: str
     file_bytes: int
 
 
-def read(path: Path) -> Graph:
+def read(path: Path) -> ModelGraph:
     """Reads a model. Raises ModelUnreadable."""
     try:
         import onnx
@@ -71,12 +71,12 @@ def read(path: Path) -> Graph:
         ) from error
 
 
-def _graph(onnx: Any, path: Path, model: Any, file_bytes: int) -> Graph:
+def _graph(onnx: Any, path: Path, model: Any, file_bytes: int) -> ModelGraph:
     """Raises ModelUnreadable, and ValueError for bytes that are no words or no type."""
     beside = _beside(path, model.graph)
     tables = _tables(model)
     constant = {one.name for one in model.graph.initializer}
-    return Graph(
+    return ModelGraph(
         path,
         tuple(_value(onnx, one, tables) for one in model.graph.input if one.name not in constant),
         tuple(_value(onnx, one, {}) for one in model.graph.output),
@@ -171,11 +171,11 @@ def _nodes(graph: Any) -> Iterator[Any]:
                     yield from _nodes(inner)
 
 
-def _value(onnx: Any, value: Any, tables: dict[str, int]) -> Value:
+def _value(onnx: Any, value: Any, tables: dict[str, int]) -> GraphValue:
     kind = value.type.WhichOneof("value")
     tensor = value.type.tensor_type
     if kind != "tensor_type":
-        return Value(_word(value.name), "", None)
+        return GraphValue(_word(value.name), "", None)
     shape = None
     if tensor.HasField("shape"):
         shape = tuple(
@@ -184,7 +184,9 @@ def _value(onnx: Any, value: Any, tables: dict[str, int]) -> Value:
             else _word(one.dim_param)
             for one in tensor.shape.dim
         )
-    return Value(_word(value.name), _type(onnx, tensor.elem_type), shape, tables.get(value.name))
+    return GraphValue(
+        _word(value.name), _type(onnx, tensor.elem_type), shape, tables.get(value.name)
+    )
 
 
 def _type(onnx: Any, number: int) -> str:

@@ -12,7 +12,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from xtts.errors import SotaqueError
-from xtts.explain.graph import Value
+from xtts.explain.graph import GraphValue
 
 _TYPES = frozenset(
     "float32 float64 float16 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool".split()
@@ -65,7 +65,7 @@ class Filling:
 
 
 def plans(
-    inputs: Sequence[Value], wanted: Mapping[str, tuple[int, ...]]
+    inputs: Sequence[GraphValue], wanted: Mapping[str, tuple[int, ...]]
 ) -> list[tuple[Filling, ...]]:
     """What to try, each once. wanted: shapes said by hand. Raises InputRefused."""
     for name in wanted.keys() - {one.name for one in inputs}:
@@ -104,7 +104,7 @@ def arrays(filling: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _check(one: Value, said: tuple[int, ...] | None) -> None:
+def _check(one: GraphValue, said: tuple[int, ...] | None) -> None:
     if one.type not in _TYPES:
         what = {"string": "text", "": "a list or a map"}.get(one.type, one.type)
         raise InputRefused(
@@ -123,7 +123,7 @@ def _check(one: Value, said: tuple[int, ...] | None) -> None:
 
 
 def _plan(
-    inputs: Sequence[Value], sizes: Sizes, wanted: Mapping[str, tuple[int, ...]]
+    inputs: Sequence[GraphValue], sizes: Sizes, wanted: Mapping[str, tuple[int, ...]]
 ) -> tuple[Filling, ...]:
     if any(_STATE.search(one.name) for one in inputs):
         sizes = sizes._replace(samples=min(sizes.samples, _PIECE))
@@ -154,7 +154,7 @@ def _known(size: int | str, named: Mapping[str, int]) -> int:
     return sum(int(part) if part.isdigit() else named[part] for part in parts)
 
 
-def _size(one: Value, axis: int, sizes: Sizes) -> int:
+def _size(one: GraphValue, axis: int, sizes: Sizes) -> int:
     """How long an axis without a size is made."""
     shape = one.shape or ()
     name, rank = str(shape[axis]).lower(), len(shape)
@@ -173,7 +173,7 @@ def _size(one: Value, axis: int, sizes: Sizes) -> int:
     return sizes.frames if rank == 3 else (sizes.samples if rank == 1 else _PAST)
 
 
-def _open(one: Value, shape: Sequence[int]) -> list[int]:
+def _open(one: GraphValue, shape: Sequence[int]) -> list[int]:
     """The sizes that were chosen, past the batch: a length means one of them."""
     return [
         size for axis, size in enumerate(shape)
@@ -181,7 +181,7 @@ def _open(one: Value, shape: Sequence[int]) -> list[int]:
     ]  # fmt: skip
 
 
-def _filling(one: Value, shape: tuple[int, ...], longest: int) -> Filling:
+def _filling(one: GraphValue, shape: tuple[int, ...], longest: int) -> Filling:
     whole = not one.type.startswith("float")
     made = partial(Filling, one.name, one.type, shape)
     if _RATE.search(one.name):

@@ -7,18 +7,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from xtts.explain.explained import Explained, Run
-from xtts.explain.graph import Value
-from xtts.explain.judging import Judgement, Normal, answer, forecast
+from xtts.explain.explained import Explanation, ModelRun
+from xtts.explain.graph import GraphValue
+from xtts.explain.judging import Judgement, Normality, answer, forecast
 from xtts.onnx_sessions.operators import is_heavy
 from xtts.onnx_sessions.providers import CPU
 
 SCHEMA = 1
 _WIDTH = 100
-_LABELS = {Normal.YES: "ok", Normal.NO: "NO", Normal.UNCLEAR: "?"}
+_LABELS = {Normality.YES: "ok", Normality.NO: "NO", Normality.UNCLEAR: "?"}
 
 
-def as_text(found: Explained) -> str:
+def as_text(found: Explanation) -> str:
     """Where it runs and whether that is normal, first; then what was seen."""
     graph = found.graph
     opset = graph.opsets.get("ai.onnx")
@@ -32,7 +32,7 @@ def as_text(found: Explained) -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_json(found: Explained) -> str:
+def as_json(found: Explanation) -> str:
     """Names stay, texts may get better."""
     graph = found.graph
     told: dict[str, Any] = {
@@ -60,7 +60,7 @@ def as_json(found: Explained) -> str:
     return json.dumps(told, indent=2, ensure_ascii=False) + "\n"
 
 
-def normal(found: Explained) -> str:
+def normal(found: Explanation) -> str:
     """The answer to "is it normal that nodes are on the CPU?", in a sentence."""
     taken = found.status.accelerator_nodes
     if taken:
@@ -72,7 +72,7 @@ def normal(found: Explained) -> str:
     return "Yes: the CPU was asked for, and all of it runs there."
 
 
-def _where(found: Explained) -> list[str]:
+def _where(found: Explanation) -> list[str]:
     status = found.status
     lines = _wrapped(f"Runs on {status.device} ({status.execution_provider}).", "")
     # The last sentence of some sends whoever serves the model here.
@@ -82,7 +82,7 @@ def _where(found: Explained) -> list[str]:
     return lines
 
 
-def _nodes(found: Explained) -> list[str]:
+def _nodes(found: Explanation) -> list[str]:
     if found.nodes is None:
         return [
             f"ONNX Runtime {found.version} tells where its nodes are only with --run; 1.24 and "
@@ -112,7 +112,7 @@ def _judged(judgements: Sequence[Judgement]) -> Iterator[str]:
         yield from _wrapped(one.why, " " * len(first), first)
 
 
-def _forecast(found: Explained) -> list[str]:
+def _forecast(found: Explanation) -> list[str]:
     operators = _all_nodes(found)
     usual = forecast(operators)
     heavy = sorted(((n, name) for name, n in operators.items() if is_heavy(name)), reverse=True)
@@ -125,7 +125,7 @@ def _forecast(found: Explained) -> list[str]:
     return _wrapped(told, "") + (_wrapped(f"The work is carried by {carry}.", "") if carry else [])
 
 
-def _all_nodes(found: Explained) -> Counter[str]:
+def _all_nodes(found: Explanation) -> Counter[str]:
     """Operators as they were placed, wherever; as the file has them where that is not told."""
     if found.nodes is None:
         every: Counter[str] = Counter()
@@ -135,7 +135,7 @@ def _all_nodes(found: Explained) -> Counter[str]:
     return sum((Counter(one) for one in found.nodes.values()), Counter())
 
 
-def _table(title: str, values: Sequence[Value], run: Run | None) -> Iterator[str]:
+def _table(title: str, values: Sequence[GraphValue], run: ModelRun | None) -> Iterator[str]:
     made = {one["name"]: one for one in run.plan} if run else {}
     width = max((len(one.name) for one in values), default=0)
     for number, one in enumerate(values):
@@ -145,7 +145,7 @@ def _table(title: str, values: Sequence[Value], run: Run | None) -> Iterator[str
         yield f"{title if not number else '':<11}{one.name:<{width}}  {kind} {shape}{run_with}"
 
 
-def _costs(found: Explained) -> Iterator[str]:
+def _costs(found: Explanation) -> Iterator[str]:
     yield f"Loaded in {_seconds(found.load_seconds)} by ONNX Runtime {found.version}."
     if run := found.run:
         yield (
@@ -166,7 +166,7 @@ def _costs(found: Explained) -> Iterator[str]:
     )
 
 
-def _activity(run: Run) -> str:
+def _activity(run: ModelRun) -> str:
     cpu = run.activity["cpu_percent"]
     told = ["CPU not measured" if cpu is None else f"CPU {cpu:.0f} % (100 is one core)"]
     for name, gpu in run.activity["gpus"].items():

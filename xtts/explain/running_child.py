@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from xtts.explain.inputs import arrays
-from xtts.gpu_meter import GpuMeter
+from xtts.gpu_meter import GpuUsageReader
 from xtts.onnx_sessions.trial_child import load_libraries, placed, recording
 
 _CPU = "CPUExecutionProvider"
@@ -105,7 +105,7 @@ class Activity:
     """What was busy while something ran; the GPUs are looked at ten times a second in a thread."""
 
     def __init__(self) -> None:
-        self._gpus = GpuMeter()
+        self._gpus = GpuUsageReader()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._busy: dict[str, list[float]] = {}

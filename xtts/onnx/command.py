@@ -9,9 +9,9 @@ from xtts.environment import cpu_count
 from xtts.onnx import folder as folders
 from xtts.onnx import model, speech
 from xtts.onnx.folder import OnnxError, OnnxVoice
-from xtts.onnx.model import Computing
-from xtts.onnx.speech import Manner, OnnxLatents
-from xtts.sessions import Options
+from xtts.onnx.model import OnnxComputeConfig
+from xtts.onnx.speech import OnnxLatents, OnnxSynthesisParams
+from xtts.sessions import OnnxSessionOptions
 from xtts.sizes import SMALLEST_ROUNDED_WIDTH, VOCODER_RATE
 
 
@@ -36,11 +36,11 @@ def speak(
     how = computing(said, config, precision=precision, device=device, low=low_memory)
     folders.verified(folder, how.kind)
     whose = _whose(folder, config, how, voice, reference)
-    loaded = model.load(folder, how, verify=False)
+    loaded = model.load_onnx_model(folder, how, verify=False)
     if loaded.status.message:
         yield loaded.status.message
     for text, out in lines:
-        waveform = speech.speak(loaded, whose, text, language, Manner(seed=seed))
+        waveform = speech.speak(loaded, whose, text, language, OnnxSynthesisParams(seed=seed))
         wav.write(out, waveform, VOCODER_RATE)
         yield f"{out}: {len(waveform) / VOCODER_RATE:.2f} s"
 
@@ -48,16 +48,16 @@ def speak(
 def computing(
     said: OnnxVoice, config: ModelConfig, *, precision: str, device: str, low: bool,
     threads: int | None = None,
-) -> Computing:  # fmt: skip
+) -> OnnxComputeConfig:  # fmt: skip
     """How to compute. threads: None is as many as this process may use, one with `low`.
 
     Raises OnnxError for a precision that this export has not.
     """
     kind = kind_of(precision, config.gpt.width, low=low, kinds=said.kinds)
     wish = "cpu" if device == "cpu" or (device == "auto" and kind == "int8") else device
-    base = model.low_memory(threads or 1) if low else Computing()
-    options = base.options if low else Options(threads=threads or cpu_count())
-    return Computing(kind, wish, options, base.most_samples)
+    base = model.low_memory_config(threads or 1) if low else OnnxComputeConfig()
+    options = base.options if low else OnnxSessionOptions(threads=threads or cpu_count())
+    return OnnxComputeConfig(kind, wish, options, base.most_samples)
 
 
 def kind_of(
@@ -77,12 +77,16 @@ def kind_of(
 
 
 def _whose(
-    folder: Path, config: ModelConfig, how: Computing, voice: Path | None, reference: Path | None
+    folder: Path,
+    config: ModelConfig,
+    how: OnnxComputeConfig,
+    voice: Path | None,
+    reference: Path | None,
 ) -> OnnxLatents:
     if reference is not None:
         from xtts.onnx import hearing
 
-        return hearing.of_recording(folder, config, how, reference)
+        return hearing.onnx_latents_of_recording(folder, config, how, reference)
     path = voice or folder / folders.VOICE
     if voice is None and not path.is_file():
         raise OnnxError(

@@ -1,4 +1,4 @@
-"""Many speeches through one ONNX voice; the same to its caller as `xtts.crowd.Crowd`.
+"""Many speeches through one ONNX voice; the same to its caller as `xtts.crowd.ContinuousBatcher`.
 
 They take turns, a code each: with 8-bit weights one scale is taken of all that goes into a product,
 so rows of a batch would change each other's sound. What a turn costs is told in docs/onnx.md.
@@ -6,22 +6,22 @@ so rows of a batch would change each other's sound. What a turn costs is told in
 
 import torch
 
-from xtts.crowd import Said
+from xtts.crowd import StepOutput
 from xtts.decoding import DecodingError
 from xtts.faults import NotFinite
 from xtts.onnx.model import OnnxModel
-from xtts.onnx.speech import Manner, OnnxLatents, OnnxSpeech
+from xtts.onnx.speech import OnnxLatents, OnnxSynthesisParams, OnnxSynthesisRequest
 from xtts.slots import NoFreeSlotError
-from xtts.speech import Ask
+from xtts.speech import SynthesisParams
 
 
-class OnnxCrowd:
+class OnnxContinuousBatcher:
     """The speeches of one model, at most `count` at once; used by one thread."""
 
     def __init__(self, model: OnnxModel, count: int) -> None:
         self.model = model
         self._count = count
-        self._speeches: dict[str, OnnxSpeech] = {}
+        self._speeches: dict[str, OnnxSynthesisRequest] = {}
         self._paused: set[str] = set()
 
     @property
@@ -39,7 +39,7 @@ class OnnxCrowd:
         """How many more may speak now."""
         return self._count - len(self._speeches) + len(self._paused)
 
-    def enter(self, name: str, voice: OnnxLatents, ask: Ask) -> None:
+    def enter(self, name: str, voice: OnnxLatents, ask: SynthesisParams) -> None:
         """Begins a speech; its first sound comes with the steps.
 
         Raises NoFreeSlotError and TextError.
@@ -47,8 +47,10 @@ class OnnxCrowd:
         if not self.free:
             raise NoFreeSlotError(f"All {self._count} slots speak. Try again later.")
         rules = ask.rules(self.model.config.decoding)
-        manner = Manner(rules, ask.seed, ask.speed, ask.max_codes, pieces=ask.pieces)
-        self._speeches[name] = OnnxSpeech(self.model, voice, ask.text, ask.language, manner)
+        manner = OnnxSynthesisParams(rules, ask.seed, ask.speed, ask.max_codes, pieces=ask.pieces)
+        self._speeches[name] = OnnxSynthesisRequest(
+            self.model, voice, ask.text, ask.language, manner
+        )
 
     def go_on(self, name: str) -> bool:
         """Begins the next piece of a paused speech; whether there was one.
@@ -67,22 +69,22 @@ class OnnxCrowd:
         self._paused.discard(name)
         return self._speeches.pop(name, None) is not None
 
-    def step(self) -> list[Said]:
+    def step(self) -> list[StepOutput]:
         """One more code for everybody, and what is settled by it."""
         return [self._took(name) for name in list(self._speeches) if name not in self._paused]
 
-    def _took(self, name: str) -> Said:
+    def _took(self, name: str) -> StepOutput:
         speech = self._speeches[name]
         try:
             chunks = tuple(torch.from_numpy(chunk) for chunk in speech.step())
         except NotFinite as error:
             del self._speeches[name]
-            return Said(name, done=True, codes=speech.codes, error=DecodingError(str(error)))
+            return StepOutput(name, done=True, codes=speech.codes, error=DecodingError(str(error)))
         if speech.done:
             del self._speeches[name]
         elif speech.paused:
             self._paused.add(name)
-        return Said(
+        return StepOutput(
             name, chunks, speech.done, speech.codes, paused=speech.paused,
             cut_pieces=speech.cut_pieces,
         )  # fmt: skip

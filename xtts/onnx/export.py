@@ -32,7 +32,7 @@ from xtts.vocoder import load_speaker_encoder, load_vocoder
 
 
 @dataclass(frozen=True)
-class Source:
+class ExportSource:
     """What is exported. learned: a checkpoint's tensors in Coqui's names, None for the folder's
     own; weights: the SHA-256 of the file that they are from; licence: None is the model's."""
 
@@ -43,15 +43,15 @@ class Source:
     licence: str | None = None
 
 
-def source_of_folder(folder: Path) -> Source:
+def source_of_folder(folder: Path) -> ExportSource:
     """A base model's or a bundle's folder, with the recording beside it."""
     ModelConfig.read(folder)  # what is no model folder is told as that
     reference = folder / "reference.wav"
     sha256 = sha256_of(folder / "model.pth")
-    return Source(folder, sha256, reference=reference if reference.is_file() else None)
+    return ExportSource(folder, sha256, reference=reference if reference.is_file() else None)
 
 
-def export(source: Source, to: Path, kinds: Sequence[str] = weights.KINDS) -> OnnxVoice:
+def export(source: ExportSource, to: Path, kinds: Sequence[str] = weights.KINDS) -> OnnxVoice:
     """Writes the folder beside `to` and gives it its name when it is whole.
 
     Raises OnnxError for a folder with other things in it, ConfigError, and WriteError or DiskFull.
@@ -111,14 +111,14 @@ def mapped(folder: Path, learned: Mapping[str, Tensor] | None = None) -> model.M
 
 
 def _files(
-    part: Path, spoken: model.Model, source: Source, kinds: Sequence[str]
+    part: Path, spoken: model.Model, source: ExportSource, kinds: Sequence[str]
 ) -> dict[str, Written]:
     width, speaker_width = spoken.config.gpt.width, spoken.config.speaker_encoder.embedding_width
     files = _step(part, spoken.gpt, kinds)
     for name, graph in (
-        (folders.VOCODER, graphs.sound(spoken.vocoder, width, speaker_width)),
-        (folders.CONDITIONING, graphs.conditioning(spoken.gpt)),
-        (folders.SPEAKER, graphs.speaker(spoken.speaker_encoder)),
+        (folders.VOCODER, graphs.vocoder_graph(spoken.vocoder, width, speaker_width)),
+        (folders.CONDITIONING, graphs.conditioning_graph(spoken.gpt)),
+        (folders.SPEAKER, graphs.speaker_graph(spoken.speaker_encoder)),
     ):
         files |= weights.write(traced(graph, folded=True), part / name)
     for name in [name for name in files if name.endswith(".onnx")]:
@@ -130,7 +130,7 @@ def _files(
     if source.reference is not None:
         recording = audio.read(source.reference, audio.CODE_RATE, max_seconds=60.0)
         path = part / folders.VOICE
-        latents.write(path, voice.from_reference(spoken, recording))
+        latents.write(path, voice.voice_from_reference(spoken, recording))
         files[folders.VOICE] = Written(sha256_of(path), path.stat().st_size)
     return files
 
@@ -138,7 +138,7 @@ def _files(
 def _step(part: Path, gpt: GPT, kinds: Sequence[str]) -> dict[str, Written]:
     """The GPT in each kind; its rounded numbers, 0.4 GB, are let go before the others' turn."""
     files: dict[str, Written] = {}
-    found = traced(graphs.step(gpt), folded=False)
+    found = traced(graphs.step_graph(gpt), folded=False)
     for kind in kinds:
         files |= weights.write(found, part / folders.GPT[kind], kind)
     return files

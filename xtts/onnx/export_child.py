@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             learned = read_checkpoint(asked.checkpoint).model
             sha256, reference = sha256_of(asked.checkpoint), reference_beside(asked.checkpoint)
-            source = export.Source(asked.folder, sha256, learned, reference)
+            source = export.ExportSource(asked.folder, sha256, learned, reference)
         export.export(source, asked.to, asked.kinds)
     except SotaqueError as error:
         sys.stderr.write(f"{error}\n")

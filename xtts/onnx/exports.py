@@ -39,7 +39,7 @@ class Needed:
     checkpoint: Path | None = None
 
 
-def kept(exports: Path, needed: Needed, run: Callable[..., Any] = subprocess.run) -> Path:
+def kept_export(exports: Path, needed: Needed, run: Callable[..., Any] = subprocess.run) -> Path:
     """The export, made where it is missing or damaged. Raises OnnxError or WriteError."""
     to = exports / f"{needed.sha256[:16]}-{needed.kind}"
     make_folder(exports)

@@ -55,7 +55,7 @@ class GraphCache:
         """Whoever runs the graph counts."""
 
 
-class Step(nn.Module):
+class StepGraph(nn.Module):
     """Any number of positions behind a past of any length: reading the text and each code alike."""
 
     def __init__(self, gpt: GPT) -> None:
@@ -74,7 +74,7 @@ class Step(nn.Module):
         return latent, self.mel_head(latent), torch.stack(cache.keys), torch.stack(cache.values)
 
 
-class Conditioning(nn.Module):
+class ConditioningGraph(nn.Module):
     """Encoder and perceiver."""
 
     def __init__(self, gpt: GPT) -> None:
@@ -87,7 +87,7 @@ class Conditioning(nn.Module):
         return self.perceiver(self.encoder(mel).transpose(1, 2))
 
 
-class Sound(nn.Module):
+class VocoderGraph(nn.Module):
     """The vocoder behind its interpolation."""
 
     def __init__(self, vocoder: Vocoder) -> None:
@@ -99,7 +99,7 @@ class Sound(nn.Module):
         return self.decoder(steps, g=speaker)[:, 0]
 
 
-class Speaker(nn.Module):
+class SpeakerGraph(nn.Module):
     """The speaker encoder behind its mel."""
 
     def __init__(self, encoder: SpeakerEncoder) -> None:
@@ -112,7 +112,7 @@ class Speaker(nn.Module):
 
 
 @dataclass(frozen=True)
-class Graph:
+class ExportGraph:
     """A module with what a trace of it needs. axes: the sizes that may change, of each tensor."""
 
     module: nn.Module
@@ -122,7 +122,7 @@ class Graph:
     axes: Mapping[str, Mapping[int, str]]
 
 
-def step(gpt: GPT) -> Graph:
+def step_graph(gpt: GPT) -> ExportGraph:
     """Inputs `embedded`, `bias`, `past_keys_0`, `past_values_0`, …; outputs `latent`, `logits`,
     `keys`, `values`."""
     shape = gpt.shape
@@ -137,31 +137,35 @@ def step(gpt: GPT) -> Graph:
         "keys": {1: "batch", 4: "time"}, "values": {1: "batch", 3: "time"},
     }  # fmt: skip
     axes |= {name: turned if "keys" in name else {0: "batch", 2: "places"} for name in names}
-    return Graph(
-        Step(gpt),
+    return ExportGraph(
+        StepGraph(gpt),
         (torch.zeros(batch, time, shape.width), torch.zeros(batch, places),
          *(keys, values) * shape.layers),
         ("embedded", "bias", *names), ("latent", "logits", "keys", "values"), axes,
     )  # fmt: skip
 
 
-def conditioning(gpt: GPT) -> Graph:
+def conditioning_graph(gpt: GPT) -> ExportGraph:
     """Input `mel`; output `latents`."""
     axes = {"mel": {0: "batch", 2: "frames"}, "latents": {0: "batch"}}
-    return Graph(Conditioning(gpt), (torch.randn(2, 80, 40),), ("mel",), ("latents",), axes)
+    return ExportGraph(
+        ConditioningGraph(gpt), (torch.randn(2, 80, 40),), ("mel",), ("latents",), axes
+    )
 
 
-def sound(vocoder: Vocoder, width: int, speaker_width: int) -> Graph:
+def vocoder_graph(vocoder: Vocoder, width: int, speaker_width: int) -> ExportGraph:
     """Inputs `steps` and `speaker`; output `samples`."""
     axes = {
         "steps": {0: "batch", 2: "steps"}, "speaker": {0: "batch"},
         "samples": {0: "batch", 1: "samples"},
     }  # fmt: skip
     given = (torch.randn(2, width, 20), torch.randn(2, speaker_width, 1))
-    return Graph(Sound(vocoder), given, ("steps", "speaker"), ("samples",), axes)
+    return ExportGraph(VocoderGraph(vocoder), given, ("steps", "speaker"), ("samples",), axes)
 
 
-def speaker(encoder: SpeakerEncoder) -> Graph:
+def speaker_graph(encoder: SpeakerEncoder) -> ExportGraph:
     """Input `mel`; output `speaker`."""
     axes = {"mel": {0: "batch", 2: "frames"}, "speaker": {0: "batch"}}
-    return Graph(Speaker(encoder), (torch.rand(2, 64, 60),), ("mel",), ("speaker",), axes)
+    return ExportGraph(
+        SpeakerGraph(encoder), (torch.rand(2, 64, 60),), ("mel",), ("speaker",), axes
+    )

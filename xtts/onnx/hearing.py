@@ -18,16 +18,16 @@ from xtts.audio import speaker_mel
 from xtts.config import ModelConfig
 from xtts.model import Model
 from xtts.onnx import folder as folders
-from xtts.onnx.model import Computing
+from xtts.onnx.model import OnnxComputeConfig
 from xtts.onnx.speech import OnnxLatents
 
 
-class Ears:
+class OnnxVoiceEncoder:
     """Stands for `xtts.model.Model` where a voice is taken from a recording (`xtts.voice`)."""
 
     device = torch.device("cpu")
 
-    def __init__(self, folder: Path, config: ModelConfig, how: Computing) -> None:
+    def __init__(self, folder: Path, config: ModelConfig, how: OnnxComputeConfig) -> None:
         self.config = config
         self.mel_stats = torch.from_numpy(np.load(folder / folders.MEL_STATS))
         self.gpt = self
@@ -35,7 +35,7 @@ class Ears:
         self._sessions: dict[str, Any] = {}
 
     @contextmanager
-    def ears(self) -> Iterator["Ears"]:
+    def voice_encoder(self) -> Iterator["OnnxVoiceEncoder"]:
         """It listens itself."""
         yield self
 
@@ -55,11 +55,15 @@ class Ears:
         return torch.from_numpy(found)
 
 
-def of_recording(
-    folder: Path, config: ModelConfig, how: Computing, recording: Path, kept: Path | None = None
+def onnx_latents_of_recording(
+    folder: Path,
+    config: ModelConfig,
+    how: OnnxComputeConfig,
+    recording: Path,
+    kept: Path | None = None,
 ) -> OnnxLatents:
     """The voice of a recording; kept: a folder of latents that were taken before, by weights and
     recording. Raises AudioError or VoiceError."""
-    ears = cast(Model, Ears(folder, config, how))
-    found = latents.of_recording(ears, folders.read(folder).weights, recording, kept)
+    ears = cast(Model, OnnxVoiceEncoder(folder, config, how))
+    found = latents.latents_of_recording(ears, folders.read(folder).weights, recording, kept)
     return OnnxLatents(found.latents.numpy(), found.speaker.numpy())

@@ -13,7 +13,7 @@ from xtts.onnx.folder import OnnxError, OnnxVoice
 from xtts.onnx.gpt import OnnxGPT
 from xtts.onnx.speech import OnnxLatents
 from xtts.onnx.vocoder import MOST_SAMPLES, OnnxVocoder
-from xtts.sessions import Optimisation, Options, Status
+from xtts.sessions import OnnxSessionOptions, Optimisation, SessionStatus
 from xtts.text import Tokenizer
 
 # Under LOW_MEMORY: a piece of the vocoder's this long takes 90 MB at XTTS-v2's size.
@@ -21,20 +21,22 @@ SHORT_SAMPLES = 48_000
 
 
 @dataclass(frozen=True)
-class Computing:
+class OnnxComputeConfig:
     """How a voice computes. kind: of the GPT, fp32 or int8; wish: where, as `xtts.sessions`;
     most_samples: what the vocoder speaks at once."""
 
     kind: str = "int8"
     wish: str = "cpu"
-    options: Options = field(default_factory=Options)
+    options: OnnxSessionOptions = field(default_factory=OnnxSessionOptions)
     most_samples: int = MOST_SAMPLES
 
 
-def low_memory(threads: int = 1) -> Computing:
+def low_memory_config(threads: int = 1) -> OnnxComputeConfig:
     """What LOW_MEMORY=on means here; docs/onnx.md says what each part saves and costs."""
-    options = Options(threads=threads, arena=False, pattern=False, optimisation=Optimisation.BASIC)
-    return Computing("int8", "cpu", options, SHORT_SAMPLES)
+    options = OnnxSessionOptions(
+        threads=threads, arena=False, pattern=False, optimisation=Optimisation.BASIC
+    )
+    return OnnxComputeConfig("int8", "cpu", options, SHORT_SAMPLES)
 
 
 @dataclass
@@ -47,11 +49,13 @@ class OnnxModel:
     gpt: OnnxGPT
     vocoder: OnnxVocoder
     kind: str
-    status: Status
+    status: SessionStatus
     most_samples: int = MOST_SAMPLES
 
 
-def load(folder: Path, how: Computing = Computing(), *, verify: bool = True) -> OnnxModel:
+def load_onnx_model(
+    folder: Path, how: OnnxComputeConfig = OnnxComputeConfig(), *, verify: bool = True
+) -> OnnxModel:
     """Opens an ONNX voice. verify: compares every file that it uses with its hash before.
 
     Raises OnnxError, ConfigError and the errors of `xtts.sessions`.

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from xtts.faults import NotFinite
-from xtts.sizes import Decoding
+from xtts.sizes import SamplingParams
 
 Array = np.ndarray[Any, Any]
 
 
-def choose(logits: Array, seen: Array, decoding: Decoding, random: np.random.Generator) -> int:
+def sample(
+    logits: Array, seen: Array, decoding: SamplingParams, random: np.random.Generator
+) -> int:
     """The next code from logits `[audio_ids]`; `seen` [audio_ids] marks what was said.
 
     Raises NotFinite for logits that are no numbers.
@@ -24,14 +26,14 @@ def choose(logits: Array, seen: Array, decoding: Decoding, random: np.random.Gen
             "The model's output is not a number (NaN or infinite): its weights are damaged, or "
             "this device computes wrongly. Export the voice again, or use BACKEND=torch."
         )
-    logits = penalised(logits.astype(np.float32), seen, decoding.repetition_penalty)
+    logits = repetition_penalty(logits.astype(np.float32), seen, decoding.repetition_penalty)
     if decoding.greedy:
         return int(logits.argmax())
-    chances = softmax(filtered(logits, decoding)).astype(np.float64)
+    chances = softmax(top_k_top_p(logits, decoding)).astype(np.float64)
     return int(random.choice(len(chances), p=chances / chances.sum()))
 
 
-def penalised(logits: Array, seen: Array, penalty: float) -> Array:
+def repetition_penalty(logits: Array, seen: Array, penalty: float) -> Array:
     """CTRL's repetition penalty (https://arxiv.org/abs/1909.05858): said codes get less likely."""
     if penalty == 1.0:
         return logits
@@ -39,7 +41,7 @@ def penalised(logits: Array, seen: Array, penalty: float) -> Array:
     return np.where(seen, lowered, logits)
 
 
-def filtered(logits: Array, decoding: Decoding) -> Array:
+def top_k_top_p(logits: Array, decoding: SamplingParams) -> Array:
     """Temperature, then the top-k, then the smallest set that holds `top_p` of the chances."""
     logits = logits / np.float32(max(decoding.temperature, 1e-5))
     if 0 < decoding.top_k < len(logits):

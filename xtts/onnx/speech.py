@@ -10,9 +10,9 @@ import numpy as np
 
 from xtts.chunk_sizes import chunk_codes
 from xtts.faults import NotFinite
-from xtts.onnx.sampling import choose
+from xtts.onnx.sampling import sample
 from xtts.onnx.vocoder import OnnxChunks
-from xtts.sizes import FADE_SECONDS, PLACEHOLDER_ID, VOCODER_RATE, Decoding
+from xtts.sizes import FADE_SECONDS, PLACEHOLDER_ID, VOCODER_RATE, SamplingParams
 
 if TYPE_CHECKING:
     from xtts.onnx.model import OnnxModel
@@ -29,12 +29,12 @@ class OnnxLatents:
 
 
 @dataclass(frozen=True)
-class Manner:
+class OnnxSynthesisParams:
     """How it is spoken. rules: None is the model's own; max_codes: the most that a piece may take;
     chunked: in chunks as soon as they can be, else piece by piece; pieces: the text's ids, where it
     was read already."""
 
-    rules: Decoding | None = None
+    rules: SamplingParams | None = None
     seed: int = 0
     speed: float = 1.0
     max_codes: int | None = None
@@ -42,11 +42,16 @@ class Manner:
     pieces: Sequence[Sequence[int]] | None = None
 
 
-class OnnxSpeech:
+class OnnxSynthesisRequest:
     """Raises TextError when it is made from text that cannot be spoken."""
 
     def __init__(
-        self, model: "OnnxModel", voice: OnnxLatents, text: str, language: str, manner: Manner
+        self,
+        model: "OnnxModel",
+        voice: OnnxLatents,
+        text: str,
+        language: str,
+        manner: OnnxSynthesisParams,
     ) -> None:
         self._model, self._voice, self._manner = model, voice, manner
         self._rules = manner.rules or model.config.decoding
@@ -97,7 +102,11 @@ class _Piece:
     """One piece of text: its decoding, its tempo, its chunks, its fades."""
 
     def __init__(
-        self, model: "OnnxModel", voice: OnnxLatents, rules: Decoding, manner: Manner
+        self,
+        model: "OnnxModel",
+        voice: OnnxLatents,
+        rules: SamplingParams,
+        manner: OnnxSynthesisParams,
     ) -> None:
         shape = model.config.gpt
         self._model, self._voice, self._rules = model, voice, rules
@@ -106,18 +115,18 @@ class _Piece:
         self._seen[[PLACEHOLDER_ID, shape.audio_start]] = True
         self.stopped = False
         self.said: list[int] = []
-        self._tempo = Tempo(manner.speed)
+        self._tempo = OnnxSpeedChange(manner.speed)
         self._vocoder = OnnxChunks(model.vocoder, voice.speaker, model.most_samples)
         self._sizes = chunk_codes() if manner.chunked else iter(lambda: float("inf"), None)
         self._wanted = next(self._sizes)
-        self._fade: Fade | None = None
+        self._fade: OnnxStreamFade | None = None
 
     @property
     def done(self) -> bool:
         return self.stopped or len(self.said) >= self._limit
 
     def begin(self, ids: list[int], random: np.random.Generator, several: bool) -> list[Array]:
-        self._fade = Fade() if several else None
+        self._fade = OnnxStreamFade() if several else None
         self._past, latent, logits = self._model.gpt.begin(self._voice.latents, ids)
         return self._take(latent, logits, random)
 
@@ -126,7 +135,7 @@ class _Piece:
         return self._take(latent, logits, random)
 
     def _take(self, latent: Array, logits: Array, random: np.random.Generator) -> list[Array]:
-        code = choose(logits, self._seen, self._rules, random)
+        code = sample(logits, self._seen, self._rules, random)
         self.stopped = code == self._model.config.gpt.audio_stop
         if not self.stopped:
             self.said.append(code)
@@ -153,8 +162,8 @@ class _Piece:
         return chunk if self._fade is None else self._fade.push(chunk)
 
 
-class Tempo:
-    """As `xtts.tempo.Tempo`: the latents of an utterance at another speed, as they come."""
+class OnnxSpeedChange:
+    """As `xtts.tempo.SpeedChange`: the latents of an utterance at another speed, as they come."""
 
     def __init__(self, speed: float) -> None:
         self.speed = speed
@@ -191,8 +200,8 @@ class Tempo:
         return np.stack(found) if found else np.zeros((0, len(self._kept[0])), np.float32)
 
 
-class Fade:
-    """As `xtts.fading.Fade`: 5 ms at both ends of a piece, of chunks that are pushed."""
+class OnnxStreamFade:
+    """As `xtts.fading.StreamFade`: 5 ms at both ends of a piece, of chunks that are pushed."""
 
     def __init__(self) -> None:
         self._length = int(FADE_SECONDS * VOCODER_RATE)
@@ -226,15 +235,24 @@ def _ramp(length: int) -> Array:
 
 
 def speak(
-    model: "OnnxModel", voice: OnnxLatents, text: str, language: str, manner: Manner = Manner()
+    model: "OnnxModel",
+    voice: OnnxLatents,
+    text: str,
+    language: str,
+    manner: OnnxSynthesisParams = OnnxSynthesisParams(),
 ) -> Array:
-    """Speaks `text`: a waveform `[samples]` in float32 at 24,000 Hz, as `xtts.synthesis.speak`."""
+    """Speaks `text`: a waveform `[samples]` in float32 at 24,000 Hz, as
+    `xtts.synthesis.synthesize`."""
     whole = replace(manner, chunked=False)
-    return np.concatenate(list(OnnxSpeech(model, voice, text, language, whole).chunks()))
+    return np.concatenate(list(OnnxSynthesisRequest(model, voice, text, language, whole).chunks()))
 
 
 def stream(
-    model: "OnnxModel", voice: OnnxLatents, text: str, language: str, manner: Manner = Manner()
+    model: "OnnxModel",
+    voice: OnnxLatents,
+    text: str,
+    language: str,
+    manner: OnnxSynthesisParams = OnnxSynthesisParams(),
 ) -> Iterator[Array]:
     """As `speak`, in chunks as soon as they can be spoken."""
-    yield from OnnxSpeech(model, voice, text, language, manner).chunks()
+    yield from OnnxSynthesisRequest(model, voice, text, language, manner).chunks()

@@ -16,20 +16,20 @@ from xtts.conditioning import NUM_LATENTS
 from xtts.config import ModelConfig
 from xtts.onnx import command, exports, hearing, model
 from xtts.onnx import folder as folders
-from xtts.onnx.crowd import OnnxCrowd
+from xtts.onnx.crowd import OnnxContinuousBatcher
 from xtts.onnx.folder import OnnxError
-from xtts.onnx.model import Computing, OnnxModel
+from xtts.onnx.model import OnnxComputeConfig, OnnxModel
 from xtts.onnx.speech import OnnxLatents
 
 
 @dataclass(frozen=True)
-class OnnxStanding:
-    """A voice that can speak; as `xtts.stage.Standing`."""
+class LoadedOnnxVoice:
+    """A voice that can speak; as `xtts.stage.LoadedVoice`."""
 
     model: OnnxModel
     own: OnnxLatents | None
     folder: Path
-    how: Computing
+    how: OnnxComputeConfig
 
     @property
     def weights(self) -> str:
@@ -52,12 +52,12 @@ class OnnxStanding:
             "placed": self.model.status.as_dict(),
         }
 
-    def crowd(self, count: int) -> OnnxCrowd:
+    def crowd(self, count: int) -> OnnxContinuousBatcher:
         """A place for so many to speak at once."""
-        return OnnxCrowd(self.model, count)
+        return OnnxContinuousBatcher(self.model, count)
 
     def nobody(self) -> OnnxLatents:
-        """As `xtts.stage.Standing.nobody`."""
+        """As `xtts.stage.LoadedVoice.nobody`."""
         config = self.model.config
         latents = np.zeros((1, NUM_LATENTS, config.gpt.width), np.float32)
         speaker = np.zeros((1, config.speaker_encoder.embedding_width, 1), np.float32)
@@ -65,11 +65,13 @@ class OnnxStanding:
 
     def voice_of(self, recording: Path, kept: Path | None) -> OnnxLatents:
         """The voice of an uploaded recording. Raises AudioError or VoiceError."""
-        return hearing.of_recording(self.folder, self.model.config, self.how, recording, kept)
+        return hearing.onnx_latents_of_recording(
+            self.folder, self.model.config, self.how, recording, kept
+        )
 
 
 @dataclass(frozen=True)
-class Asked:
+class OnnxVoiceSpec:
     """What is wanted of a voice: how to compute, and where exports may be kept."""
 
     precision: str = "auto"
@@ -79,12 +81,12 @@ class Asked:
     exports: Path | None = None
 
 
-def stand(
-    name: str, base: str | None, asked: Asked, *, xtts_v2: str, tos_agreed: bool
-) -> OnnxStanding:
+def load_onnx_voice(
+    name: str, base: str | None, asked: OnnxVoiceSpec, *, xtts_v2: str, tos_agreed: bool
+) -> LoadedOnnxVoice:
     """Opens a voice: an ONNX folder, or what has to be exported first.
 
-    Raises what `xtts.stage.stand` does, OnnxError, and the errors of `xtts.sessions`.
+    Raises what `xtts.stage.load_voice` does, OnnxError, and the errors of `xtts.sessions`.
     """
     path = DEMO if name == "demo" else Path(name).expanduser()
     folder = path if folders.is_one(path) else _exported(path, base, asked, xtts_v2, tos_agreed)
@@ -93,13 +95,15 @@ def stand(
         folders.read(folder), config, precision=asked.precision, device=asked.device,
         low=asked.low_memory, threads=asked.threads,
     )  # fmt: skip
-    loaded = model.load(folder, how)
+    loaded = model.load_onnx_model(folder, how)
     stored = folder / folders.VOICE
     own = model.read_voice(stored, config) if stored.is_file() else None
-    return OnnxStanding(loaded, own, folder, how)
+    return LoadedOnnxVoice(loaded, own, folder, how)
 
 
-def _exported(path: Path, base: str | None, asked: Asked, xtts_v2: str, tos_agreed: bool) -> Path:
+def _exported(
+    path: Path, base: str | None, asked: OnnxVoiceSpec, xtts_v2: str, tos_agreed: bool
+) -> Path:
     """The ONNX folder of a voice in Coqui's layout or of a checkpoint, made where it is missing."""
     if asked.exports is None:
         raise OnnxError(f"{path} is no ONNX voice, and there is nowhere to keep an export of it.")
@@ -118,7 +122,7 @@ def _exported(path: Path, base: str | None, asked: Asked, xtts_v2: str, tos_agre
         )
     width = ModelConfig.read(source).gpt.width
     kind = command.kind_of(asked.precision, width, low=asked.low_memory)
-    return exports.kept(asked.exports, exports.Needed(source, sha256, kind, weights))
+    return exports.kept_export(asked.exports, exports.Needed(source, sha256, kind, weights))
 
 
 def _checked_folder(path: Path, xtts_v2: str, tos_agreed: bool) -> str:

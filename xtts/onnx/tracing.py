@@ -17,7 +17,7 @@ import torch
 from onnx import ModelProto, NodeProto, numpy_helper
 from torch import Tensor, nn
 
-from xtts.onnx.graphs import Graph
+from xtts.onnx.graphs import ExportGraph
 
 # LayerNormalization is one operator since 17; newer ones bring nothing that these graphs need.
 OPSET = 17
@@ -31,7 +31,7 @@ class Traced:
     weights: dict[str, Tensor]
 
 
-def traced(graph: Graph, *, folded: bool) -> Traced:
+def traced(graph: ExportGraph, *, folded: bool) -> Traced:
     """folded: constants are computed while tracing, which copies the weights."""
     # The exporter puts a module back as it was; a new wrapper learns, and its parts with it.
     graph.module.eval()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xtts.chunk_sizes import STEPS_PER_FRAME, reach, settled_steps
+from xtts.chunk_sizes import STEPS_PER_FRAME, receptive_field, settled_steps
 from xtts.sizes import VocoderShape
 
 Array = np.ndarray[Any, Any]
@@ -40,7 +40,7 @@ class OnnxChunks:
         self._shape = vocoder.shape
         self._speaker = speaker.astype(np.float32)
         self._most_steps = max(1, most_samples // self._shape.hop)
-        self._reach = reach(self._shape)
+        self._reach = receptive_field(self._shape)
         self._latents: list[Array] = []
         self._spoken_steps = 0
 

@@ -13,7 +13,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from torch import Tensor
 
 from xtts.atomic import Written, replace_file
-from xtts.memory import MappedFiles, give_back_freed
+from xtts.memory import MappedFiles, trim_heap
 from xtts.onnx.tracing import Traced
 
 KINDS = ("fp32", "int8")
@@ -90,7 +90,7 @@ def _quantise(model: ModelProto, weights: dict[str, Tensor], files: MappedFiles)
         add = after[node.output[0]]
         parts = _rounded(node.input[1], weights)
         files.forget(weights[node.input[1]].data_ptr(), weights[node.input[1]].nbytes)
-        give_back_freed()  # between the matrices that stay, 1.5 GB of holes at XTTS-v2's size
+        trim_heap()  # between the matrices that stay, 1.5 GB of holes at XTTS-v2's size
         nodes.append(helper.make_node(
             "DynamicQuantizeMatMul", [node.input[0], *parts, add.input[0]], [add.output[0]],
             name=node.name, domain=_CONTRIB,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class OnnxSurroundings:
     """packages: builds that are installed -> version; build: which of them answers; cuda,
     torch_cuda: "13.0", what it and torch are built for; libraries: the providers' files that the
     build brings; gpus: kinds of GPU that the system shows ("nvidia", "amd", "intel"); driver:
@@ -51,7 +51,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Placing:
+class NodePlacement:
     """Where a session's nodes really are. nodes: provider -> operators with their number, None
     where this ONNX Runtime does not tell (before 1.24)."""
 

@@ -5,15 +5,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from xtts.onnx_sessions import operators, reasons
-from xtts.onnx_sessions.evidence import Placing, Surroundings, Trial
-from xtts.onnx_sessions.providers import CALLED, CPU, PROVIDERS, Wish
+from xtts.onnx_sessions.evidence import NodePlacement, OnnxSurroundings, Trial
+from xtts.onnx_sessions.providers import CALLED, CPU, PROVIDERS, ProviderRequest
 
 # A product of 36 numbers and one of 8, in fp32: 1e-3 also lets tensor cores (TF32) pass.
 MOST_DISTANCE = 1e-2
 
 
 @dataclass(frozen=True)
-class Status:
+class SessionStatus:
     """Where a session computes. message: "" only when that is what was wished.
 
     cpu_nodes, accelerator_nodes: None where this ONNX Runtime does not tell.
@@ -33,7 +33,7 @@ class Status:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ProviderVerdict:
     """usable: whether a session may be opened on it; else why not and what to do."""
 
     usable: bool
@@ -41,7 +41,7 @@ class Verdict:
     message: str = ""
 
 
-def judge_trial(wish: Wish, seen: Surroundings, trial: Trial) -> Verdict:
+def judge_trial(wish: ProviderRequest, seen: OnnxSurroundings, trial: Trial) -> ProviderVerdict:
     """Whether a provider computes, and computes right."""
     if trial.ending:
         return _unusable(wish, reasons.ended(wish, trial))
@@ -60,25 +60,31 @@ def judge_trial(wish: Wish, seen: Surroundings, trial: Trial) -> Verdict:
         return _unusable(wish, (
             "nothing_placed", "It takes not even a convolution and a matrix product",
             "Update this build."))  # fmt: skip
-    return Verdict(True)
+    return ProviderVerdict(True)
 
 
-def judge_auto(seen: Surroundings, refused: Mapping[Wish, Verdict]) -> Verdict:
+def judge_auto(
+    seen: OnnxSurroundings, refused: Mapping[ProviderRequest, ProviderVerdict]
+) -> ProviderVerdict:
     """Why `auto` came to the CPU: what was tried, or that there was nothing to try."""
     if refused:
         told = " ".join(one.message for one in refused.values())
-        return Verdict(False, next(iter(refused.values())).reason_code, told)
+        return ProviderVerdict(False, next(iter(refused.values())).reason_code, told)
     for kind, gpu in (("cuda", "nvidia"), ("rocm", "amd")):
         if gpu in seen.gpus:
-            verdict = _unusable(Wish(kind), reasons.not_in_build(Wish(kind), seen))
-            return Verdict(False, verdict.reason_code, verdict.message)
+            verdict = _unusable(
+                ProviderRequest(kind), reasons.not_in_build(ProviderRequest(kind), seen)
+            )
+            return ProviderVerdict(False, verdict.reason_code, verdict.message)
     hint = f" {seen.hint}" if seen.hint else ""
-    return Verdict(
+    return ProviderVerdict(
         False, "no_gpu", f"Computes on the CPU: no GPU that could be used is on this machine.{hint}"
     )
 
 
-def status(wish: Wish, got: Wish, placing: Placing, verdict: Verdict) -> Status:
+def status(
+    wish: ProviderRequest, got: ProviderRequest, placing: NodePlacement, verdict: ProviderVerdict
+) -> SessionStatus:
     """got: what the session was opened for, the CPU where the wish could not be had."""
     active = placing.active[0] if placing.active else CPU
     total = None if placing.nodes is None else sum(map(_total, placing.nodes.values()))
@@ -102,10 +108,10 @@ def status(wish: Wish, got: Wish, placing: Placing, verdict: Verdict) -> Status:
         )
     asked = active if active in PROVIDERS.get(wish.kind, ()) else wish.provider
     device = "cpu" if active == CPU else got.device
-    return Status(device, active, asked, told, code, on_cpu, taken)
+    return SessionStatus(device, active, asked, told, code, on_cpu, taken)
 
 
-def refused_model(wish: Wish, fault: str) -> Verdict:
+def refused_model(wish: ProviderRequest, fault: str) -> ProviderVerdict:
     """A provider that works refused this very model."""
     told = reasons.last_words(fault) or fault[:300]
     return _unusable(wish, (
@@ -113,18 +119,18 @@ def refused_model(wish: Wish, fault: str) -> Verdict:
         "A model with fixed shapes, or another build, may do."))  # fmt: skip
 
 
-def _heavy_on_cpu(placing: Placing) -> str:
+def _heavy_on_cpu(placing: NodePlacement) -> str:
     on_cpu = (placing.nodes or {}).get(CPU, {})
     heavy = {name: number for name, number in on_cpu.items() if operators.is_heavy(name)}
     return ", ".join(f"{name} ({number})" for name, number in sorted(heavy.items()))
 
 
-def _unusable(wish: Wish, reason: reasons.Reason) -> Verdict:
+def _unusable(wish: ProviderRequest, reason: reasons.Reason) -> ProviderVerdict:
     code, told, mend = reason
-    return Verdict(False, code, f"{_starts(wish)}. {told}. To mend: {mend}")
+    return ProviderVerdict(False, code, f"{_starts(wish)}. {told}. To mend: {mend}")
 
 
-def _starts(wish: Wish) -> str:
+def _starts(wish: ProviderRequest) -> str:
     return f"Computes on the CPU, not with {CALLED[wish.kind]}"
 
 

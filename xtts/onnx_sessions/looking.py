@@ -9,11 +9,11 @@ from functools import cache
 from pathlib import Path
 
 from xtts import environment
-from xtts.children import ask
+from xtts.children import run_with_timeout
 from xtts.doctor import programs, system
 from xtts.doctor.machine import AMD, INTEL
-from xtts.onnx_sessions.evidence import Surroundings, Trial
-from xtts.onnx_sessions.providers import LIBRARIES, PROVIDERS, Wish
+from xtts.onnx_sessions.evidence import OnnxSurroundings, Trial
+from xtts.onnx_sessions.providers import LIBRARIES, PROVIDERS, ProviderRequest
 
 _LIMIT_SECONDS = 90.0
 _KEPT_CHARACTERS = 8000
@@ -22,7 +22,7 @@ _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
 @cache
-def surroundings(root: Path = Path("/")) -> Surroundings:
+def surroundings(root: Path = Path("/")) -> OnnxSurroundings:
     """What needs no attempt: packages, files, devices. Once per process."""
     folder = runtime_folder()
     build = folder / "build_and_package_info.py" if folder else Path()
@@ -36,7 +36,7 @@ def surroundings(root: Path = Path("/")) -> Surroundings:
         "amd": AMD in cards and (root / "dev/kfd").exists(),
         "intel": INTEL in cards,
     }
-    return Surroundings(
+    return OnnxSurroundings(
         packages=programs.onnx_packages(),
         build=programs.build_word(build, "package_name"),
         cuda=programs.build_word(build, "cuda_version"),
@@ -57,7 +57,7 @@ def runtime_folder() -> Path | None:
     return Path(spec.origin).parent / "capi" if spec and spec.origin else None
 
 
-def present(seen: Surroundings) -> tuple[str, ...]:
+def present(seen: OnnxSurroundings) -> tuple[str, ...]:
     """The kinds that `auto` tries: those for which this build brings a library, or that the whole
     build is for."""
     found = []
@@ -69,7 +69,7 @@ def present(seen: Surroundings) -> tuple[str, ...]:
 
 
 @cache
-def trial(wish: Wish) -> Trial:
+def trial(wish: ProviderRequest) -> Trial:
     """What came of trying a wish: of AMD's two names the first that this build knows. Once per
     process: a driver does not get well beside a program that runs, and a child costs a second."""
     attempts = [tried(PROVIDERS[wish.kind][0], wish.options())]
@@ -85,7 +85,7 @@ def tried(provider: str, options: dict[str, str]) -> Trial:
         result = Path(folder) / "trial.json"
         command = (sys.executable, "-m", "xtts.onnx_sessions.trial_child", provider,
                    json.dumps(options), str(result))  # fmt: skip
-        answer = ask(command, _LIMIT_SECONDS)
+        answer = run_with_timeout(command, _LIMIT_SECONDS)
         log = plain(f"{answer.out}\n{answer.errors}")[-_KEPT_CHARACTERS:]
         if answer.code != 0 or not result.is_file():
             return Trial(provider, log=log, ending=answer.last_error or "it gave no answer")

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class OperatorKind(StrEnum):
     """heavy: the sums that a GPU is for; quantised: the same on whole numbers; shape: reckons with
     sizes and moves pieces; control: chooses or repeats; few: few values, or of an unknown number;
     random: draws numbers; text: words and trees; plain: one sum for each value."""
@@ -51,24 +51,24 @@ _RANDOM = frozenset(
 _COPIES = frozenset({"MemcpyToHost", "MemcpyFromHost"})
 _TEXT_DOMAINS = ("ai.onnx.ml", "ai.onnx.contrib")
 _KINDS = {
-    Kind.HEAVY: _HEAVY,
-    Kind.QUANTISED: _QUANTISED,
-    Kind.SHAPE: _SHAPE,
-    Kind.CONTROL: _CONTROL,
-    Kind.FEW: _FEW,
-    Kind.RANDOM: _RANDOM,
+    OperatorKind.HEAVY: _HEAVY,
+    OperatorKind.QUANTISED: _QUANTISED,
+    OperatorKind.SHAPE: _SHAPE,
+    OperatorKind.CONTROL: _CONTROL,
+    OperatorKind.FEW: _FEW,
+    OperatorKind.RANDOM: _RANDOM,
 }
 # Of the quantised, those that are products.
 _PRODUCTS = ("Conv", "MatMul", "Gemm", "Attention", "LSTM", "MoE")
 
 
-def kind_of(operator: str, domain: str = "") -> Kind:
+def kind_of(operator: str, domain: str = "") -> OperatorKind:
     """What kind of work it is; what nobody listed is one sum for each value."""
     if domain in _TEXT_DOMAINS or operator.startswith(
         ("String", "RegexFull", "TfIdf", "Tokenizer")
     ):
-        return Kind.TEXT
-    return next((kind for kind, names in _KINDS.items() if operator in names), Kind.PLAIN)
+        return OperatorKind.TEXT
+    return next((kind for kind, names in _KINDS.items() if operator in names), OperatorKind.PLAIN)
 
 
 def is_heavy(operator: str) -> bool:

@@ -21,7 +21,7 @@ _LEVELS = {
 
 
 @dataclass(frozen=True)
-class Options:
+class OnnxSessionOptions:
     """threads: that one node computes with, 0 = as many as cores of the machine; it does not see a
     container's limit. spinning: whether threads wait awake, which costs a core. arena: whether
     memory that was used is kept; pattern: whether it is planned ahead by the first inputs' sizes.
@@ -38,7 +38,7 @@ class Options:
     optimisation: Optimisation = Optimisation.ALL
 
 
-def session_options(onnxruntime: Any, wanted: Options) -> Any:
+def session_options(onnxruntime: Any, wanted: OnnxSessionOptions) -> Any:
     """`onnxruntime.SessionOptions` for these."""
     made = onnxruntime.SessionOptions()
     made.intra_op_num_threads = wanted.threads

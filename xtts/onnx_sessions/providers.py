@@ -48,12 +48,12 @@ CALLED: Mapping[str, str] = {
 }
 
 
-class WishError(SotaqueError):
+class ProviderRequestError(SotaqueError):
     """No such place to compute; the sentence says which there are."""
 
 
 @dataclass(frozen=True)
-class Wish:
+class ProviderRequest:
     """Where to compute: kind is one of WISHES; index: the second GPU is 1; part: which of
     OpenVINO's devices, "CPU" unless it is said ("openvino:GPU")."""
 
@@ -83,15 +83,15 @@ class Wish:
         return {"device_id": str(self.index)} if self.kind in ("rocm", "directml") else {}
 
 
-def wish_of(text: str) -> Wish:
-    """ "cuda", "cuda:1", "openvino:GPU", "auto", …. Raises WishError."""
+def wish_of(text: str) -> ProviderRequest:
+    """ "cuda", "cuda:1", "openvino:GPU", "auto", …. Raises ProviderRequestError."""
     kind, _, rest = text.strip().partition(":")
     kind = kind.lower()
     if kind == "openvino":
-        return Wish(kind, part=rest.upper() or "CPU")
+        return ProviderRequest(kind, part=rest.upper() or "CPU")
     if kind in WISHES and (not rest or (rest.isdigit() and kind not in ("auto", "cpu"))):
-        return Wish(kind, int(rest or 0))
-    raise WishError(
+        return ProviderRequest(kind, int(rest or 0))
+    raise ProviderRequestError(
         f"{text!r} is no place where ONNX Runtime computes; allowed are {', '.join(WISHES)}, a "
         "second GPU as cuda:1, and OpenVINO's devices as openvino:GPU."
     )

@@ -8,8 +8,8 @@ import re
 
 from xtts.doctor.onnx import INSTALL_LIBRARIES, missing_library, replace_builds
 from xtts.doctor.remedies import OLDEST_DRIVER, get_driver, major_of, use_backend
-from xtts.onnx_sessions.evidence import Surroundings, Trial
-from xtts.onnx_sessions.providers import BUILDS, CALLED, Wish
+from xtts.onnx_sessions.evidence import OnnxSurroundings, Trial
+from xtts.onnx_sessions.providers import BUILDS, CALLED, ProviderRequest
 
 Reason = tuple[str, str, str]
 _MOST_CHARACTERS = 300
@@ -37,7 +37,7 @@ _FAILURES: dict[int, Reason] = {
 }  # fmt: skip
 
 
-def not_in_build(wish: Wish, seen: Surroundings) -> Reason:
+def not_in_build(wish: ProviderRequest, seen: OnnxSurroundings) -> Reason:
     """This ONNX Runtime was not built for what is wished."""
     if wish.kind == "directml" and seen.system != "win32":
         return (
@@ -58,7 +58,7 @@ def not_in_build(wish: Wish, seen: Surroundings) -> Reason:
     return "not_in_build", told, _install(wish, installed, wanted)
 
 
-def inactive(wish: Wish, seen: Surroundings, trial: Trial) -> Reason:
+def inactive(wish: ProviderRequest, seen: OnnxSurroundings, trial: Trial) -> Reason:
     """The build knows the provider, and the session did not get it."""
     said = f"{trial.fault}\n{trial.log}"
     for look in (_library, _failure, _symbol, _openvino):
@@ -70,7 +70,7 @@ def inactive(wish: Wish, seen: Surroundings, trial: Trial) -> Reason:
     return "unknown", f"{what}: {told}", "Run: make doctor"
 
 
-def ended(wish: Wish, trial: Trial) -> Reason:
+def ended(wish: ProviderRequest, trial: Trial) -> Reason:
     """The child did not come back."""
     code = "hung" if "no answer" in trial.ending else "crashed"
     return (
@@ -86,7 +86,7 @@ def last_words(said: str) -> str:
     return re.sub(r"^\S+ \S+ \[\w:[^\]]*\] ?", "", told)[:_MOST_CHARACTERS]
 
 
-def _library(wish: Wish, seen: Surroundings, said: str) -> Reason | None:
+def _library(wish: ProviderRequest, seen: OnnxSurroundings, said: str) -> Reason | None:
     library = missing_library(said)
     if not library:
         return None
@@ -106,7 +106,7 @@ def _library(wish: Wish, seen: Surroundings, said: str) -> Reason | None:
     return _cuda_library(seen, library)
 
 
-def _cuda_library(seen: Surroundings, library: str) -> Reason:
+def _cuda_library(seen: OnnxSurroundings, library: str) -> Reason:
     ours, theirs = major_of(seen.cuda), major_of(seen.torch_cuda)
     if ours and theirs and ours != theirs:
         backend = "cu130" if ours == 13 else "cu126"
@@ -128,7 +128,7 @@ def _cuda_library(seen: Surroundings, library: str) -> Reason:
     )  # fmt: skip
 
 
-def _failure(wish: Wish, seen: Surroundings, said: str) -> Reason | None:
+def _failure(wish: ProviderRequest, seen: OnnxSurroundings, said: str) -> Reason | None:
     found = re.search(r"CUDA failure (\d+): ([^;\n]*)", said)
     if not found:
         return _cudnn(said)
@@ -154,7 +154,7 @@ def _cudnn(said: str) -> Reason | None:
     return None
 
 
-def _symbol(wish: Wish, seen: Surroundings, said: str) -> Reason | None:
+def _symbol(wish: ProviderRequest, seen: OnnxSurroundings, said: str) -> Reason | None:
     if found := re.search(r"undefined symbol: \w+|version `[^']+' not found", said):
         return (
             "mixed_libraries",
@@ -164,7 +164,7 @@ def _symbol(wish: Wish, seen: Surroundings, said: str) -> Reason | None:
     return None
 
 
-def _openvino(wish: Wish, seen: Surroundings, said: str) -> Reason | None:
+def _openvino(wish: ProviderRequest, seen: OnnxSurroundings, said: str) -> Reason | None:
     if found := re.search(r"Device (\w+) is not available", said):
         return (
             "no_gpu", f"OpenVINO finds no {found[1]} on this machine",
@@ -173,12 +173,12 @@ def _openvino(wish: Wish, seen: Surroundings, said: str) -> Reason | None:
     return None
 
 
-def _answering(seen: Surroundings) -> str:
+def _answering(seen: OnnxSurroundings) -> str:
     name = seen.build or next(iter(seen.packages), "onnxruntime")
     return f"{name} {seen.packages.get(name, '')}".strip()
 
 
-def _install(wish: Wish, installed: str, wanted: str) -> str:
+def _install(wish: ProviderRequest, installed: str, wanted: str) -> str:
     if wish.kind == "rocm":
         return f"Install AMD's build, {wanted}, in the place of {installed}: it comes with ROCm."
     return replace_builds(installed, wanted)

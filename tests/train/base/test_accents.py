@@ -11,10 +11,10 @@ import pytest
 from train.base import accents, articulation
 from train.base.accents import ACCENTS
 from train.base.draws import SHARES, Draws
-from train.base.teacher import RATE, Manner, TeacherError
+from train.base.teacher import RATE, SpeakingStyle, TeacherError
 
 
-def named(name: str) -> Manner:
+def named(name: str) -> SpeakingStyle:
     return next(manner for manner in ACCENTS if manner.name == name)
 
 

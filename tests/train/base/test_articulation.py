@@ -10,7 +10,7 @@ import torch
 from train.base import articulation, codec, excerpts, teacher
 from train.base.articulation import NAMES, UNKNOWN, labels
 from train.base.people import PEOPLE
-from train.base.teacher import Manner, Speech
+from train.base.teacher import SpeakingStyle, TeacherSpeech
 from xtts.audio import CODE_RATE, MEL_HOP
 
 
@@ -49,16 +49,16 @@ def test_what_is_unknown_asks_nothing() -> None:
 
 def test_phones_are_asked_for_once_and_nobody_needs_to_tell(tmp_path: Path) -> None:
     slt = teacher.MANNERS[0]
-    stranger = Manner("lp", "lp_diphone", slt.shift)
+    stranger = SpeakingStyle("lp", "lp_diphone", slt.shift)
     planned = [("One.", slt), ("Two.", stranger)]
     teacher.speak_all(planned, tmp_path, lambda text, manner: np.zeros(16_000, np.int16))
     asked = []
 
-    def told(text: str, manner: Manner) -> list[tuple[str, float]]:
+    def told(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
         asked.append(text)
         return [("w", 0.3), ("ah", 2.0)] if manner == slt else []
 
-    speech = Speech(tmp_path)
+    speech = TeacherSpeech(tmp_path)
     path = tmp_path / "phones.npz"
     people = {slt.name: slt, stranger.name: stranger}
     first = articulation.of_clips(speech, [0, 1], path, told, people)

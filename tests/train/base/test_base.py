@@ -12,12 +12,12 @@ import torch
 from train.base import codec, excerpts, lexicon, pace, targets, teacher, text
 from train.base.__main__ import STAGES, Making
 from train.base.lexicon import Lexicon, WordNetMissingError
-from train.base.recipe import CHARACTERS, SHORT, Stage
-from train.base.teacher import Manner
+from train.base.recipe import CHARACTERS, SHORT, StageSchedule
+from train.base.teacher import SpeakingStyle
 from train.data import make_demo
-from xtts.model import load
-from xtts.synthesis import speak
-from xtts.voice import from_reference
+from xtts.model import load_model
+from xtts.synthesis import synthesize
+from xtts.voice import voice_from_reference
 
 FEW_WORDS = Lexicon(
     nouns=("table", "door", "garden"),
@@ -29,7 +29,7 @@ FEW_WORDS = Lexicon(
 )
 
 
-def humming(text: str, manner: Manner) -> np.ndarray:
+def humming(text: str, manner: SpeakingStyle) -> np.ndarray:
     """A teacher for machines without flite: a hum whose pitch is the voice's."""
     seconds = 1.2 + 0.02 * len(text)
     time = np.arange(int(seconds * teacher.RATE)) / teacher.RATE
@@ -38,7 +38,7 @@ def humming(text: str, manner: Manner) -> np.ndarray:
     return (wave * np.sin(7 * time) * 3000).astype(np.int16)
 
 
-def nothing(text: str, manner: Manner) -> list[tuple[str, float]]:
+def nothing(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
     """What a hum says."""
     return [("pau", 0.3), ("hum", 0.8), ("ow", 9.0)]
 
@@ -57,17 +57,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Making:
 
 
 def test_the_folder_speaks(made: Making) -> None:
-    model = load(made.to)
+    model = load_model(made.to)
     assert model.config.weights == "trained"
     assert model.config.text_frontend == "cmu_phones"
     hum = torch.from_numpy(humming("x", teacher.MANNERS[0]).astype(np.float32) / 32768)
-    voice = from_reference(model, hum)
-    assert len(speak(model, voice, "Hello there.", "en")) > 0
+    voice = voice_from_reference(model, hum)
+    assert len(synthesize(model, voice, "Hello there.", "en")) > 0
 
 
 def test_the_learned_weights_are_those_packed(made: Making) -> None:
     learned = torch.load(made.work / "pretraining.pt", weights_only=True)["pupil"]
-    packed = load(made.to).gpt.text_embedding.weight
+    packed = load_model(made.to).gpt.text_embedding.weight
     torch.testing.assert_close(packed, learned["gpt.text_embedding.weight"].half().float())
 
 
@@ -78,8 +78,8 @@ def test_finished_stages_are_skipped(made: Making) -> None:
 
 
 def test_ids_are_the_tokenizer_s(made: Making) -> None:
-    tokenizer = load(made.to).tokenizer
-    speech = teacher.Speech(made.work / "clips")
+    tokenizer = load_model(made.to).tokenizer
+    speech = teacher.TeacherSpeech(made.work / "clips")
     found = targets.Targets(speech, made.work / "targets")
     for clip, ids in zip(found.clips, found.tokens, strict=True):
         assert tokenizer.encode(clip.text, "en") == ids.tolist()
@@ -89,9 +89,9 @@ def test_ids_are_the_tokenizer_s(made: Making) -> None:
 def test_codes_are_those_of_the_packed_codec(made: Making) -> None:
     from xtts.vocoder import load_dvae
 
-    speech = teacher.Speech(made.work / "clips")
+    speech = teacher.TeacherSpeech(made.work / "clips")
     dvae, stats = codec.load(made.work, made.recipe)
-    packed = load_dvae(made.to, load(made.to).config)
+    packed = load_dvae(made.to, load_model(made.to).config)
     mel = codec.mel_of(speech, 0, stats)[None]
     same = dvae.get_codebook_indices(mel) == packed.get_codebook_indices(mel)
     assert same.float().mean() > 0.9
@@ -120,11 +120,11 @@ def test_a_stopped_teacher_goes_on(tmp_path: Path) -> None:
     planned = teacher.plan([f"Sentence {n}." for n in range(3)], 1)
     teacher.speak_all(planned, tmp_path, humming)
 
-    def refuses(text: str, manner: Manner) -> np.ndarray:
+    def refuses(text: str, manner: SpeakingStyle) -> np.ndarray:
         raise AssertionError("already spoken")
 
     teacher.speak_all(planned, tmp_path, refuses)
-    speech = teacher.Speech(tmp_path)
+    speech = teacher.TeacherSpeech(tmp_path)
     assert [clip.text for clip in speech.clips] == [line for line, _ in planned]
     wanted = humming(*planned[1]).astype(np.float32) / 32768
     np.testing.assert_allclose(speech.samples(1).numpy(), wanted)
@@ -192,7 +192,7 @@ def test_dead_codes_are_revived() -> None:
 
 
 def test_the_rate_rises_and_falls() -> None:
-    stage = Stage(1000, 1, 1.0)
+    stage = StageSchedule(1000, 1, 1.0)
     rates = [pace.rate(step, stage) for step in (0, 199, 600, 999)]
     assert rates[0] < 0.01 and rates[1] > 0.85 and rates[1] > rates[2] > rates[3]
     assert rates[3] == pytest.approx(0.02)
@@ -207,7 +207,7 @@ def test_goes_on_from_a_packed_voice(
     )
     (tmp_path / "clips").symlink_to(made.work / "clips")
     again.run()
-    first, second = load(made.to), load(again.to)
+    first, second = load_model(made.to), load_model(again.to)
     torch.testing.assert_close(second.mel_stats, first.mel_stats)
     for file, stage in zip(("codec", "pretraining", "tuning"), SHORT.again, strict=True):
         assert torch.load(tmp_path / f"{file}.pt")["step"] == stage.steps

@@ -6,7 +6,7 @@ from train.base.guidance import Calm
 from train.base.recipe import SHORT
 from xtts.bases import DEMO
 from xtts.gpt import new_gpt
-from xtts.model import load
+from xtts.model import load_model
 
 MEL = torch.randn(1, 80, 120, generator=torch.Generator().manual_seed(1)) - 2
 
@@ -38,7 +38,7 @@ def test_what_grows_is_held_back() -> None:
 
 def test_the_embedded_voice_hears_who_speaks() -> None:
     """It did not once: see `Calm`."""
-    gpt = load(DEMO).gpt
+    gpt = load_model(DEMO).gpt
     with torch.no_grad():
         low, high = gpt.conditioning_latents(MEL), gpt.conditioning_latents(MEL + 1)
     assert (low - high).norm() > 0.01 * low.norm() > 0

@@ -22,10 +22,10 @@ from xtts.doctor.machine import (
     Graphics,
     GraphicsCard,
     Machine,
+    MachineSettings,
     Managed,
     Nodes,
     OnnxRuntime,
-    Settings,
     SharedMemory,
     Storage,
     TorchBuild,
@@ -35,10 +35,10 @@ from xtts.nvml import GpuState
 from xtts.verdicts import (
     CLEAN_LIBRARY_PATH,
     OPERATIONS,
-    Gpu,
+    GpuHealth,
     OperationVerdict,
     Outcome,
-    Variant,
+    ProbeVariant,
 )
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -63,8 +63,8 @@ def passed(*failing: OperationVerdict) -> tuple[OperationVerdict, ...]:
 
 
 def gpu(name: str = "NVIDIA GeForce RTX 3090", capability: tuple[int, int] = (8, 6),
-        **more: Any) -> Gpu:  # fmt: skip
-    return Gpu(
+        **more: Any) -> GpuHealth:  # fmt: skip
+    return GpuHealth(
         0, name, capability, **{"total_bytes": 25_300_000_000, "operations": passed(), **more}
     )
 
@@ -75,7 +75,7 @@ def managed(name: str = "NVIDIA GeForce RTX 3090", capability: tuple[int, int] =
     return Managed((state,), "nvidia-smi")
 
 
-def computer(*gpus: Gpu, inside: bool = False, hint: str = "") -> Environment:
+def computer(*gpus: GpuHealth, inside: bool = False, hint: str = "") -> Environment:
     return Environment(16, True, 64_000_000_000, inside, gpus, hint)
 
 
@@ -94,7 +94,7 @@ def torch_build(**more: Any) -> TorchBuild:
 def healthy() -> Machine:
     """An RTX 3090 where all is well."""
     return Machine(
-        settings=Settings(model_bytes=DEMO_BYTES),
+        settings=MachineSettings(model_bytes=DEMO_BYTES),
         refused=(),
         driver=Driver("580.95.05", libcuda="/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05",
                       system=("ubuntu", "debian")),
@@ -189,7 +189,7 @@ def wrong_libcufft() -> Machine:
         environment=computer(gpu(
             outcome=Outcome.DEGRADED, operations=passed(bad), reason=f"fft: {bad.reason} {advice}",
             libraries={"libcufft.so.12": f"{other}/libcufft.so.12"},
-            variants=(Variant(CLEAN_LIBRARY_PATH, True, advice),),
+            variants=(ProbeVariant(CLEAN_LIBRARY_PATH, True, advice),),
         )),
     )  # fmt: skip
 
@@ -223,7 +223,9 @@ def no_ffmpeg() -> Machine:
 def disk_full() -> Machine:
     return replace(
         healthy(),
-        settings=Settings(Path("/data/run"), base_model="xtts_v2", model_bytes=1_867_929_118),
+        settings=MachineSettings(
+            Path("/data/run"), base_model="xtts_v2", model_bytes=1_867_929_118
+        ),
         storage=Storage(Path("/data"), 3_100_000_000, 500_000_000_000),
     )
 

@@ -21,19 +21,19 @@ from xtts.doctor import judging
 from xtts.doctor.builds import compute_mode, library_path, visible_gpus
 from xtts.doctor.builds import torch_build as judge_torch
 from xtts.doctor.drivers import device_nodes, driver
-from xtts.doctor.finding import Finding, Status
+from xtts.doctor.finding import Finding, Severity
 from xtts.doctor.gpus import kernel_log
-from xtts.doctor.judging import Check, judge
+from xtts.doctor.judging import DoctorCheck, judge
 from xtts.doctor.machine import (
     Container,
     Driver,
     Graphics,
+    MachineSettings,
     Managed,
     Nodes,
     OnnxRuntime,
-    Settings,
-    Spoken,
     Storage,
+    TrialSpeech,
 )
 from xtts.doctor.onnx import onnx_runtime
 from xtts.doctor.remedies import branch_of, fitting_backend, get_driver, has_code_for
@@ -96,22 +96,22 @@ def test_everybody_gets_the_line_of_their_own_system() -> None:
 @pytest.mark.parametrize(
     ("value", "device", "status"),
     [
-        ("0", "auto", Status.OK),
-        ("GPU-5ac1", "auto", Status.OK),
-        ("", "auto", Status.WARN),
-        ("-1", "auto", Status.WARN),
-        ("7,0", "auto", Status.WARN),  # CUDA stops at the first that is not there
-        ("-1", "cuda", Status.FAIL),
+        ("0", "auto", Severity.OK),
+        ("GPU-5ac1", "auto", Severity.OK),
+        ("", "auto", Severity.WARN),
+        ("-1", "auto", Severity.WARN),
+        ("7,0", "auto", Severity.WARN),  # CUDA stops at the first that is not there
+        ("-1", "cuda", Severity.FAIL),
     ],
 )
-def test_hidden_gpus(value: str, device: str, status: Status) -> None:
-    found = visible_gpus({"CUDA_VISIBLE_DEVICES": value}, ALL_NODES, Settings(device=device))
+def test_hidden_gpus(value: str, device: str, status: Severity) -> None:
+    found = visible_gpus({"CUDA_VISIBLE_DEVICES": value}, ALL_NODES, MachineSettings(device=device))
     assert found and found.status is status
 
 
 def test_a_variable_that_is_not_set_hides_nothing() -> None:
-    assert visible_gpus({}, ALL_NODES, Settings()) is None
-    assert visible_gpus({"CUDA_VISIBLE_DEVICES": ""}, Nodes(), Settings()) is None
+    assert visible_gpus({}, ALL_NODES, MachineSettings()) is None
+    assert visible_gpus({"CUDA_VISIBLE_DEVICES": ""}, Nodes(), MachineSettings()) is None
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_variable_that_is_not_set_hides_nothing() -> None:
 def test_a_driver_that_does_not_answer(fault: str, inside: bool, words: str) -> None:
     told = Managed((), "nvidia-smi", fault)
     found = driver(LOADED, Graphics(), ALL_NODES, told, Container(inside))
-    assert found and found.status is Status.FAIL
+    assert found and found.status is Severity.FAIL
     assert words in found.fix and fault in found.evidence
 
 
@@ -140,43 +140,43 @@ def test_half_a_driver() -> None:
 def test_nodes_that_are_not_ours_to_open() -> None:
     shut = replace(ALL_NODES, closed=("nvidia0",))
     found = device_nodes(LOADED, shut, Container())
-    assert found and found.status is Status.FAIL and "usermod" in found.fix
+    assert found and found.status is Severity.FAIL and "usermod" in found.fix
 
 
 def test_a_build_without_cuda_beside_a_gpu() -> None:
     plain = torch_build(version="2.11.0+cpu", cuda="", architectures=(), libraries={})
     found = judge_torch(plain, ALL_NODES, managed(), LOADED, Container())
-    assert found.status is Status.WARN and "TORCH_BACKEND=cu130" in found.fix
-    assert judge_torch(plain, Nodes(), Managed(), Driver(), Container()).status is Status.OK
+    assert found.status is Severity.WARN and "TORCH_BACKEND=cu130" in found.fix
+    assert judge_torch(plain, Nodes(), Managed(), Driver(), Container()).status is Severity.OK
 
 
 def test_foreign_libraries_are_a_warning_until_something_fails() -> None:
     build = torch_build(libraries={"libcufft.so.12": ("/opt/cuda/lib64/libcufft.so.12",)})
     found = library_path(build, {"LD_PRELOAD": "/opt/x.so"}, computer(gpu()))
-    assert found and found.status is Status.WARN
+    assert found and found.status is Severity.WARN
     assert "LD_PRELOAD=/opt/x.so" in found.evidence and "env -u LD_LIBRARY_PATH" in found.fix
     same_beginning = torch_build(
         libraries={"libcufft.so.12": ("/own-other/libcufft.so.12",)}, folders=("/own",)
     )
     found = library_path(same_beginning, {}, computer())
-    assert found and found.status is Status.WARN
+    assert found and found.status is Severity.WARN
 
 
 def test_prohibited_is_worse_than_exclusive() -> None:
     found = compute_mode(managed(mode="Prohibited"))
-    assert found and found.status is Status.FAIL and "-c DEFAULT" in found.fix
+    assert found and found.status is Severity.FAIL and "-c DEFAULT" in found.fix
 
 
 @pytest.mark.parametrize(
     ("line", "status", "words"),
     [
-        ("NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.", Status.WARN, "power"),
-        ("NVRM: Xid (PCI:0000:01:00): 13, Graphics Exception", Status.OK, "program"),
-        ("NVRM: Xid (PCI:0000:01:00): 9999, something new", Status.WARN, "fault"),
-        ("nothing of the kind", Status.OK, "no fault"),
+        ("NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.", Severity.WARN, "power"),
+        ("NVRM: Xid (PCI:0000:01:00): 13, Graphics Exception", Severity.OK, "program"),
+        ("NVRM: Xid (PCI:0000:01:00): 9999, something new", Severity.WARN, "fault"),
+        ("nothing of the kind", Severity.OK, "no fault"),
     ],
 )
-def test_the_kernels_last_word(line: str, status: Status, words: str) -> None:
+def test_the_kernels_last_word(line: str, status: Severity, words: str) -> None:
     found = kernel_log((line,), LOADED, managed())
     assert found and found.status is status
     assert words in found.observed + found.meaning
@@ -185,18 +185,20 @@ def test_the_kernels_last_word(line: str, status: Status, words: str) -> None:
 @pytest.mark.parametrize(
     ("packages", "cuda", "alone", "beside", "status", "words"),
     [
-        ({}, "", "", "", Status.OK, "not installed"),
-        ({"onnxruntime-gpu": "1"}, "13.0", "", "", Status.OK, "CUDA 13.0"),
-        ({"onnxruntime-gpu": "1"}, "13.0", "libcudnn.so.9: cannot open", "", Status.OK, "imported"),
-        ({"onnxruntime-gpu": "1"}, "13.0", "x", "libcuda.so.1: cannot open", Status.WARN, "driver"),
-        ({"onnxruntime-gpu": "1"}, "13.0", "x", "libcudnn.so.9: cannot open", Status.WARN,
+        ({}, "", "", "", Severity.OK, "not installed"),
+        ({"onnxruntime-gpu": "1"}, "13.0", "", "", Severity.OK, "CUDA 13.0"),
+        ({"onnxruntime-gpu": "1"}, "13.0", "libcudnn.so.9: cannot open", "", Severity.OK,
+         "imported"),
+        ({"onnxruntime-gpu": "1"}, "13.0", "x", "libcuda.so.1: cannot open", Severity.WARN,
+         "driver"),
+        ({"onnxruntime-gpu": "1"}, "13.0", "x", "libcudnn.so.9: cannot open", Severity.WARN,
          "without a word"),
-        ({"onnxruntime-gpu": "1"}, "12.8", "", "", Status.WARN, "lists CUDA"),
-        ({"onnxruntime": "1", "onnxruntime-gpu": "1"}, "13.0", "", "", Status.WARN, "chance"),
+        ({"onnxruntime-gpu": "1"}, "12.8", "", "", Severity.WARN, "lists CUDA"),
+        ({"onnxruntime": "1", "onnxruntime-gpu": "1"}, "13.0", "", "", Severity.WARN, "chance"),
     ],
 )  # fmt: skip
 def test_onnx_runtime_beside_a_gpu(
-    packages: dict[str, str], cuda: str, alone: str, beside: str, status: Status, words: str
+    packages: dict[str, str], cuda: str, alone: str, beside: str, status: Severity, words: str
 ) -> None:
     found = onnx_runtime(
         OnnxRuntime(packages, cuda, alone, beside), torch_build(), ALL_NODES, Container()
@@ -208,48 +210,48 @@ def test_onnx_runtime_beside_a_gpu(
 @pytest.mark.parametrize(
     ("free_bytes", "model_bytes", "status"),
     [
-        (1_000_000_000, DEMO_BYTES, Status.OK),
-        (200_000_000, DEMO_BYTES, Status.WARN),
-        (100_000_000, DEMO_BYTES, Status.FAIL),
-        (1_000_000_000, 1_867_929_118, Status.FAIL),
-        (10_000_000_000, 1_867_929_118, Status.WARN),
-        (20_000_000_000, 1_867_929_118, Status.OK),
+        (1_000_000_000, DEMO_BYTES, Severity.OK),
+        (200_000_000, DEMO_BYTES, Severity.WARN),
+        (100_000_000, DEMO_BYTES, Severity.FAIL),
+        (1_000_000_000, 1_867_929_118, Severity.FAIL),
+        (10_000_000_000, 1_867_929_118, Severity.WARN),
+        (20_000_000_000, 1_867_929_118, Severity.OK),
     ],
 )
 def test_the_disk_is_measured_by_the_model(
-    free_bytes: int, model_bytes: int, status: Status
+    free_bytes: int, model_bytes: int, status: Severity
 ) -> None:
     place = Storage(Path("/data"), free_bytes, 10**12)
-    assert disk(Settings(model_bytes=model_bytes), place).status is status
+    assert disk(MachineSettings(model_bytes=model_bytes), place).status is status
 
 
 def test_a_folder_that_cannot_be_written_is_worse_than_a_full_one() -> None:
     place = Storage(Path("/data"), 10**12, 10**12, False, "read-only file system")
-    found = disk(Settings(), place)
-    assert found.status is Status.FAIL and "read-only" in found.evidence
+    found = disk(MachineSettings(), place)
+    assert found.status is Severity.FAIL and "read-only" in found.evidence
 
 
 def test_memory_counts_for_the_cpu_only() -> None:
     small = replace(computer(), memory_bytes=8_000_000_000)
-    full_size = Settings(base_model="xtts_v2")
-    assert memory(full_size, small).status is Status.WARN
-    assert memory(full_size, replace(small, gpus=(gpu(),))).status is Status.OK
-    assert memory(Settings(), small).status is Status.OK
+    full_size = MachineSettings(base_model="xtts_v2")
+    assert memory(full_size, small).status is Severity.WARN
+    assert memory(full_size, replace(small, gpus=(gpu(),))).status is Severity.OK
+    assert memory(MachineSettings(), small).status is Severity.OK
 
 
 @pytest.mark.parametrize(
     ("spoken", "status"),
     [
-        (Spoken("cpu", 1.0, 2.5, 0.1), Status.OK),
-        (Spoken("cpu", 1.0, 2.5, 0.0), Status.FAIL),
-        (Spoken("cpu", 1.0, 0.1, 0.1), Status.FAIL),
-        (Spoken("cpu", fault="ended by Segmentation fault"), Status.FAIL),
-        (Spoken("cuda:0", 1.0, 2.5, 0.1, 1e-5), Status.OK),
-        (Spoken("cuda:0", 1.0, 2.5, 0.1, 1.3), Status.WARN),
-        (Spoken("cuda:0", 1.0, 2.6, 0.1, None), Status.WARN),
+        (TrialSpeech("cpu", 1.0, 2.5, 0.1), Severity.OK),
+        (TrialSpeech("cpu", 1.0, 2.5, 0.0), Severity.FAIL),
+        (TrialSpeech("cpu", 1.0, 0.1, 0.1), Severity.FAIL),
+        (TrialSpeech("cpu", fault="ended by Segmentation fault"), Severity.FAIL),
+        (TrialSpeech("cuda:0", 1.0, 2.5, 0.1, 1e-5), Severity.OK),
+        (TrialSpeech("cuda:0", 1.0, 2.5, 0.1, 1.3), Severity.WARN),
+        (TrialSpeech("cuda:0", 1.0, 2.6, 0.1, None), Severity.WARN),
     ],
 )
-def test_speech(spoken: Spoken, status: Status) -> None:
+def test_speech(spoken: TrialSpeech, status: Severity) -> None:
     (found,) = speech((spoken,))
     assert (found.id, found.status) == (f"speech_{spoken.device}", status)
 
@@ -258,9 +260,9 @@ def test_a_check_that_fails_itself_ends_nothing(monkeypatch: pytest.MonkeyPatch)
     def broken(settings: Any) -> Finding:
         raise ZeroDivisionError("of all things")
 
-    monkeypatch.setattr(judging, "CHECKS", (Check("one", ("settings",), broken),))
+    monkeypatch.setattr(judging, "CHECKS", (DoctorCheck("one", ("settings",), broken),))
     (found,) = judge(healthy())
-    assert found.status is Status.COULD_NOT_RUN and "of all things" in found.evidence
+    assert found.status is Severity.COULD_NOT_RUN and "of all things" in found.evidence
 
 
 def test_the_time_of_a_finding_is_that_of_its_readings() -> None:

@@ -14,18 +14,18 @@ from tests.xtts.doctor import simulated
 from tests.xtts.doctor.test_looking import program
 from xtts.__main__ import main
 from xtts.doctor import command
-from xtts.doctor.looking import Place
+from xtts.doctor.looking import ReadingPlace
 from xtts.doctor.machine import Machine
 
 CLEAN = {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture
-def laptop(monkeypatch: pytest.MonkeyPatch) -> list[Place]:
+def laptop(monkeypatch: pytest.MonkeyPatch) -> list[ReadingPlace]:
     """Whatever is looked at is the hybrid laptop; how it was asked for."""
-    asked: list[Place] = []
+    asked: list[ReadingPlace] = []
 
-    def look(place: Place) -> Machine:
+    def look(place: ReadingPlace) -> Machine:
         asked.append(place)
         return simulated.hybrid_laptop()
 
@@ -33,7 +33,7 @@ def laptop(monkeypatch: pytest.MonkeyPatch) -> list[Place]:
     return asked
 
 
-def test_the_options(laptop: list[Place], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_options(laptop: list[ReadingPlace], capsys: pytest.CaptureFixture[str]) -> None:
     golden = simulated.GOLDEN / "hybrid_laptop.txt"
     assert main(["doctor"]) == 2
     assert capsys.readouterr().out == golden.read_text()
@@ -42,7 +42,9 @@ def test_the_options(laptop: list[Place], capsys: pytest.CaptureFixture[str]) ->
     assert [(place.deep, place.remembers) for place in laptop] == [(False, True), (True, False)]
 
 
-def test_only_the_lines_that_mend(laptop: list[Place], capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_the_lines_that_mend(
+    laptop: list[ReadingPlace], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["doctor", "--fix-hints"]) == 2
     assert capsys.readouterr().out == "echo TORCH_BACKEND=cu126 >> .env && make install\n"
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.xtts.doctor.simulated import EXIT_CODES, GOLDEN, MACHINES, healthy, told
 from xtts.doctor import report
-from xtts.doctor.finding import Status
+from xtts.doctor.finding import Severity
 from xtts.doctor.judging import CHECKS, exit_code, judge
 
 ASKED_FOR = {
@@ -39,9 +39,9 @@ def test_whoever_is_told_of_a_fault_is_told_what_to_do(name: str) -> None:
     assert len({one.id for one in findings}) == len(findings)
     for one in findings:
         assert one.observed and "\n" not in one.fix, one.id
-        if one.status in (Status.WARN, Status.FAIL):
+        if one.status in (Severity.WARN, Severity.FAIL):
             assert one.fix and one.meaning and one.expected, one.id
-        if one.status is Status.OK:
+        if one.status is Severity.OK:
             assert not one.fix, one.id
 
 
@@ -58,7 +58,7 @@ def test_failures_come_before_warnings_and_no_line_twice() -> None:
     findings = judge(MACHINES["hanging_child"]())
     steps = report.fixes(findings)
     assert len(steps) == len(set(steps)) > 1
-    firsts = [one.fix for one in findings if one.status is Status.FAIL]
+    firsts = [one.fix for one in findings if one.status is Severity.FAIL]
     assert steps[: len(set(firsts))] == list(dict.fromkeys(firsts))
 
 

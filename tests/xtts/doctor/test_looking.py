@@ -20,11 +20,11 @@ import train.__main__
 from tests.xtts.doctor.simulated import computer
 from xtts import children
 from xtts.doctor import looking, onnx_child, programs, surroundings, system, torch_child
-from xtts.doctor.finding import Status
+from xtts.doctor.finding import Severity
 from xtts.doctor.judging import exit_code, judge
-from xtts.doctor.looking import Place, look
-from xtts.doctor.machine import AMD, NVIDIA, Machine, Settings, TorchBuild
-from xtts.doctor.remembered import Remembered, key_of
+from xtts.doctor.looking import ReadingPlace, look
+from xtts.doctor.machine import AMD, NVIDIA, Machine, MachineSettings, TorchBuild
+from xtts.doctor.remembered import DoctorCache, key_of
 from xtts.doctor.waveforms import distance
 
 REAL_TORCH_BUILD = programs.torch_build
@@ -63,7 +63,7 @@ def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def seen(root: Path, environ: Mapping[str, str] | None = None, **more: Any) -> Machine:
     known = {"HOME": str(root), "PATH": ""} | dict(environ or {})
-    place = Place(root, root / ".env", known, gpus=lambda **_: computer(), **more)
+    place = ReadingPlace(root, root / ".env", known, gpus=lambda **_: computer(), **more)
     return look(place)
 
 
@@ -144,7 +144,7 @@ def test_an_empty_machine(tmp_path: Path) -> None:
     found = seen(tmp_path / "nowhere")
     assert found.troubles == {} and found.programs == {}
     assert found.shared_memory and found.shared_memory.total_bytes == 0
-    assert {one.status for one in judge(found)} == {Status.OK}
+    assert {one.status for one in judge(found)} == {Severity.OK}
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_what_a_program_would_refuse_is_told_in_its_own_words(
     dotenv = write(tmp_path, {".env": lines}) / ".env"
     refused = REAL_REFUSED({"PATH": os.defpath, "HOME": str(tmp_path)}, dotenv)
     assert {one.program for one in refused} == {program}
-    finding = surroundings.settings(Settings(), refused)
-    assert finding.status is Status.FAIL
+    finding = surroundings.settings(MachineSettings(), refused)
+    assert finding.status is Severity.FAIL
     # The program itself, in the folder of that .env; the demo's clips are at their default place.
     (tmp_path / "train").symlink_to(Path(train.__file__).parent)
     monkeypatch.chdir(tmp_path)
@@ -183,14 +183,14 @@ def test_settings_that_both_programs_accept_are_no_finding(tmp_path: Path) -> No
 def test_settings_that_are_wrong_are_a_finding(tmp_path: Path) -> None:
     found = {one.id: one for one in judge(seen(tmp_path, {"DEVICE": "tpu"}))}
     assert (
-        found["settings"].status is Status.FAIL and "DEVICE is 'tpu'" in found["settings"].meaning
+        found["settings"].status is Severity.FAIL and "DEVICE is 'tpu'" in found["settings"].meaning
     )
-    assert found["disk"].status is not Status.COULD_NOT_RUN
+    assert found["disk"].status is not Severity.COULD_NOT_RUN
 
 
 def test_a_gpu_asked_for_by_name_that_is_not_there(tmp_path: Path) -> None:
     found = {one.id: one for one in judge(seen(tmp_path, {"DEVICE": "cuda"}))}
-    assert found["device"].status is Status.FAIL
+    assert found["device"].status is Severity.FAIL
 
 
 def test_nvidia_smi_that_hangs_is_left_behind_with_what_it_started(tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_a_disk_is_asked_about_before_the_folder_exists(tmp_path: Path) -> None:
 
 
 def test_what_is_remembered_holds_until_a_file_changes(tmp_path: Path) -> None:
-    file, remembered = tmp_path / "lib.so", Remembered(tmp_path / "cache" / "doctor.json")
+    file, remembered = tmp_path / "lib.so", DoctorCache(tmp_path / "cache" / "doctor.json")
     file.write_text("one")
     key = key_of([file], ["3.11"])
     remembered.put("torch", key, {"version": "2.11"})
@@ -299,7 +299,7 @@ def test_what_is_remembered_holds_until_a_file_changes(tmp_path: Path) -> None:
 def test_a_damaged_cache_is_no_cache(tmp_path: Path, text: str) -> None:
     path = tmp_path / "doctor.json"
     path.write_text(text)
-    remembered = Remembered(path)
+    remembered = DoctorCache(path)
     assert remembered.get("torch", "k") is None
     remembered.put("torch", "k", {"a": 1})
     assert remembered.get("torch", "k") == {"a": 1}
@@ -307,8 +307,8 @@ def test_a_damaged_cache_is_no_cache(tmp_path: Path, text: str) -> None:
 
 def test_a_cache_that_cannot_be_written_is_no_fault(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    Remembered(tmp_path / "file" / "doctor.json").put("torch", "k", {"a": 1})
-    Remembered(None).put("torch", "k", {"a": 1})
+    DoctorCache(tmp_path / "file" / "doctor.json").put("torch", "k", {"a": 1})
+    DoctorCache(None).put("torch", "k", {"a": 1})
 
 
 ANSWER = {
@@ -317,49 +317,54 @@ ANSWER = {
 }  # fmt: skip
 
 
-def answering(monkeypatch: pytest.MonkeyPatch, answer: children.Answer) -> list[Any]:
+def answering(monkeypatch: pytest.MonkeyPatch, answer: children.ProcessResult) -> list[Any]:
     """Replaces every child by one that says `answer`; the commands that were asked."""
     calls: list[Any] = []
 
-    def ask(command: Any, *_: Any) -> children.Answer:
+    def ask(command: Any, *_: Any) -> children.ProcessResult:
         calls.append(command)
         return answer
 
-    monkeypatch.setattr(programs, "ask", ask)
+    monkeypatch.setattr(programs, "run_with_timeout", ask)
     return calls
 
 
 def test_torch_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     greeting = "a library's greeting\n"
-    asked = answering(monkeypatch, children.Answer(0, greeting + json.dumps(ANSWER), "", 0.1))
-    remembered = Remembered(tmp_path / "doctor.json")
+    asked = answering(
+        monkeypatch, children.ProcessResult(0, greeting + json.dumps(ANSWER), "", 0.1)
+    )
+    remembered = DoctorCache(tmp_path / "doctor.json")
     first = REAL_TORCH_BUILD({}, remembered)
     assert REAL_TORCH_BUILD({}, remembered) == first and len(asked) == 1
     assert first.libraries == {"libcufft.so.12": ("/own/libcufft.so.12",)}
     REAL_TORCH_BUILD({"LD_LIBRARY_PATH": str(tmp_path)}, remembered)
-    REAL_TORCH_BUILD({}, Remembered(None))
+    REAL_TORCH_BUILD({}, DoctorCache(None))
     assert len(asked) == 3
 
 
 def test_torch_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     fault = "ImportError: libcudart.so.13: cannot open"
-    answering(monkeypatch, children.Answer(1, "", f"Traceback\n{fault}", 1.0))
-    assert REAL_TORCH_BUILD({}, Remembered(None)).fault == fault
+    answering(monkeypatch, children.ProcessResult(1, "", f"Traceback\n{fault}", 1.0))
+    assert REAL_TORCH_BUILD({}, DoctorCache(None)).fault == fault
 
 
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (children.Answer(None, "", "", 90.0, "no answer within 90 s"), "no answer within 90 s"),
-        (children.Answer(0, "", "", 1.0), "no JSON"),
+        (
+            children.ProcessResult(None, "", "", 90.0, "no answer within 90 s"),
+            "no answer within 90 s",
+        ),
+        (children.ProcessResult(0, "", "", 1.0), "no JSON"),
     ],
 )
 def test_torch_that_gives_no_answer(
-    monkeypatch: pytest.MonkeyPatch, answer: children.Answer, words: str
+    monkeypatch: pytest.MonkeyPatch, answer: children.ProcessResult, words: str
 ) -> None:
     answering(monkeypatch, answer)
     with pytest.raises(programs.LookFailed, match=words):
-        REAL_TORCH_BUILD({}, Remembered(None))
+        REAL_TORCH_BUILD({}, DoctorCache(None))
 
 
 def an_onnx_runtime(site: Path, name: str = "onnxruntime_gpu") -> Path:
@@ -380,7 +385,7 @@ def test_onnx_runtime_is_read_and_not_imported(
     monkeypatch.setattr(sys, "path", [str(site)])  # alone: the real one is installed for tests
     monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)
     told = json.dumps({"alone": "libcublasLt.so.13: cannot open", "with_torch": ""})
-    (asked,) = [answering(monkeypatch, children.Answer(0, told, "", 0.1))]
+    (asked,) = [answering(monkeypatch, children.ProcessResult(0, told, "", 0.1))]
     found = programs.onnx_runtime()
     assert (found.packages, found.cuda) == ({"onnxruntime-gpu": "1.31.1"}, "13.0")
     assert found.provider_fault == "libcublasLt.so.13: cannot open"

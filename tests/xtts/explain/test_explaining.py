@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 from tests.xtts import onnx_evidence as seen
 from tests.xtts.explain.kinds import Sketch, arcface, piper, written
 from xtts.__main__ import main
-from xtts.children import Answer
+from xtts.children import ProcessResult
 from xtts.explain import command, inputs
 from xtts.explain.graph import ModelUnreadable, read
 from xtts.explain.refusals import refusal
@@ -206,8 +206,8 @@ def test_inputs_that_no_guess_fits_are_told_with_their_names(tmp_path, capsys) -
 
 def test_a_model_that_ends_its_process_ends_nothing_else(tmp_path, monkeypatch) -> None:
     graph = read(written("ECAPA", tmp_path))
-    died = Answer(-11, "", "", 0.1)
-    monkeypatch.setattr(command, "ask", lambda *_: died)
+    died = ProcessResult(-11, "", "", 0.1)
+    monkeypatch.setattr(command, "run_with_timeout", lambda *_: died)
     with pytest.raises(command.ExplainFailed, match="Segmentation fault"):
         command.look(graph, wish_of("cpu"), [])
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from xtts.explain.explained import copies, explained
-from xtts.explain.graph import Graph
-from xtts.explain.judging import Normal, Ran, answer, forecast, judge
+from xtts.explain.graph import ModelGraph
+from xtts.explain.judging import Normality, OperatorRun, answer, forecast, judge
 from xtts.explain.report import as_json, as_text
 from xtts.explain.running_child import executed
-from xtts.onnx_sessions.evidence import Placing
-from xtts.onnx_sessions.judging import Verdict, status
-from xtts.onnx_sessions.providers import CPU, CUDA, Wish
+from xtts.onnx_sessions.evidence import NodePlacement
+from xtts.onnx_sessions.judging import ProviderVerdict, status
+from xtts.onnx_sessions.providers import CPU, CUDA, ProviderRequest
 
-SMALL, LARGE = Ran(2, 1e-5, 12), Ran(2, 1e-2, 1_000_000)
+SMALL, LARGE = OperatorRun(2, 1e-5, 12), OperatorRun(2, 1e-2, 1_000_000)
 
 
 @pytest.mark.parametrize(
@@ -43,13 +43,13 @@ SMALL, LARGE = Ran(2, 1e-5, 12), Ran(2, 1e-2, 1_000_000)
 )
 def test_normal_or_not(operator, ran, normal, told) -> None:
     found = judge(operator, 3, ran)
-    assert (found.normal, found.nodes) == (Normal(normal), 3)
+    assert (found.normal, found.nodes) == (Normality(normal), 3)
     assert told in found.why
 
 
 def test_trees_are_computed_on_the_cpu_only() -> None:
     found = judge("TreeEnsembleClassifier", 1, LARGE, "ai.onnx.ml")
-    assert found.normal is Normal.YES
+    assert found.normal is Normality.YES
 
 
 # As Piper on CUDA: document 000's figures for copies, its lines of the log.
@@ -69,7 +69,9 @@ def on_cuda(on_cpu: dict[str, int], rows: list[dict] | None = None):
     operators = Counter(
         {("", name): number for one in nodes.values() for name, number in one.items()}
     )
-    graph = Graph(Path("piper.onnx"), (), (), operators, {"ai.onnx": 15}, "pytorch", 63_000_000)
+    graph = ModelGraph(
+        Path("piper.onnx"), (), (), operators, {"ai.onnx": 15}, "pytorch", 63_000_000
+    )
     run = rows and {
         "plan": [], "cold_seconds": 3.9, "warm_seconds": 0.05, "runs": 30, "executed": rows,
         "activity": {"cpu_percent": 96.0, "fault": "", "gpus": {
@@ -77,8 +79,10 @@ def on_cuda(on_cpu: dict[str, int], rows: list[dict] | None = None):
     }  # fmt: skip
     told = {"version": "1.31.1", "nodes": nodes, "load_seconds": 1.2, "import_bytes": 60_000_000,
             "loaded_bytes": 400_000_000, "peak_bytes": 700_000_000, "run": run}  # fmt: skip
-    placing = Placing((CUDA, CPU), nodes)
-    placed = status(Wish("cuda"), Wish("cuda"), placing, Verdict(True))
+    placing = NodePlacement((CUDA, CPU), nodes)
+    placed = status(
+        ProviderRequest("cuda"), ProviderRequest("cuda"), placing, ProviderVerdict(True)
+    )
     return explained(graph, placed, told, LOG)
 
 

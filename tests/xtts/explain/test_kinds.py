@@ -10,13 +10,13 @@ import pytest
 from tests.xtts.explain.kinds import KINDS, written
 from xtts.explain import inputs, running_child
 from xtts.explain.explained import explained
-from xtts.explain.graph import Graph, read
+from xtts.explain.graph import ModelGraph, read
 from xtts.explain.report import as_text
 from xtts.onnx import export
-from xtts.onnx_sessions.evidence import Placing
-from xtts.onnx_sessions.judging import Verdict, status
+from xtts.onnx_sessions.evidence import NodePlacement
+from xtts.onnx_sessions.judging import ProviderVerdict, status
 from xtts.onnx_sessions.operators import is_heavy
-from xtts.onnx_sessions.providers import CPU, Wish
+from xtts.onnx_sessions.providers import CPU, ProviderRequest
 
 # What each is run with, and operators that it is known for.
 EXPECTED = {
@@ -37,7 +37,7 @@ EXPECTED = {
 }
 
 
-def run_here(graph: Graph, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict:
+def run_here(graph: ModelGraph, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict:
     """The child's work in this process, which has everything imported."""
     plans = [[asdict(one) for one in plan] for plan in inputs.plans(graph.inputs, {})]
     asked, answered = folder / "request.json", folder / "result.json"
@@ -65,7 +65,12 @@ def test_it_is_read_and_run_with_sensible_inputs(kind, tmp_path, monkeypatch) ->
     assert any(is_heavy(name) for name in ran) and all(
         row["seconds"] >= 0 and row["times"] > 0 for row in told["run"]["executed"]
     )
-    placed = status(Wish("cpu"), Wish("cpu"), Placing((CPU,), told["nodes"]), Verdict(True))
+    placed = status(
+        ProviderRequest("cpu"),
+        ProviderRequest("cpu"),
+        NodePlacement((CPU,), told["nodes"]),
+        ProviderVerdict(True),
+    )
     text = as_text(explained(graph, placed, told, ""))
     assert "Yes: the CPU was asked for" in text and "With a GPU " in text
     assert all(f"run with {shape}" in text for shape in shapes.values())

@@ -8,7 +8,7 @@ import torch
 from xtts import model
 from xtts.model import Model
 from xtts.onnx import export
-from xtts.onnx.model import Computing, OnnxModel, load
+from xtts.onnx.model import OnnxComputeConfig, OnnxModel, load_onnx_model
 from xtts.onnx.speech import OnnxLatents
 from xtts.voice import Voice
 
@@ -22,12 +22,12 @@ def onnx_folder(base_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="session")
 def onnx_model(onnx_folder: Path) -> OnnxModel:
-    return load(onnx_folder, Computing("fp32"))
+    return load_onnx_model(onnx_folder, OnnxComputeConfig("fp32"))
 
 
 @pytest.fixture(scope="session")
 def torch_model(base_folder: Path) -> Model:
-    return model.load(base_folder)
+    return model.load_model(base_folder)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from xtts import audio, latents, voice
 from xtts.__main__ import main
 from xtts.model import Model
 from xtts.onnx import command, hearing, model
-from xtts.onnx.model import Computing, OnnxModel
+from xtts.onnx.model import OnnxComputeConfig, OnnxModel
 from xtts.voice import Voice
 
 
@@ -53,11 +53,11 @@ def test_a_recording_is_heard_as_torch_hears_it(
     recording = tmp_path / "who.wav"
     sound = 0.1 * torch.randn(60_000, generator=torch.Generator().manual_seed(0))
     audio.write_wav(recording, sound, 22_050)
-    wanted = voice.from_reference(torch_model, audio.read(recording, 22_050))
+    wanted = voice.voice_from_reference(torch_model, audio.read(recording, 22_050))
     kept = tmp_path / "kept"
     for _ in range(2):  # heard, then read
-        found = hearing.of_recording(
-            onnx_folder, onnx_model.config, Computing("fp32"), recording, kept
+        found = hearing.onnx_latents_of_recording(
+            onnx_folder, onnx_model.config, OnnxComputeConfig("fp32"), recording, kept
         )
         assert np.abs(found.latents - wanted.latents.numpy()).max() < 1e-4
         assert np.abs(found.speaker - wanted.speaker.numpy()).max() < 1e-5
@@ -66,11 +66,11 @@ def test_a_recording_is_heard_as_torch_hears_it(
 
 
 def test_low_memory_rounds_bounds_threads_and_keeps_nothing() -> None:
-    how = model.low_memory(1)
+    how = model.low_memory_config(1)
     assert (how.kind, how.options.threads, how.options.arena, how.options.spinning) == (
         "int8", 1, False, False,
     )  # fmt: skip
-    assert how.most_samples < Computing().most_samples
+    assert how.most_samples < OnnxComputeConfig().most_samples
 
 
 def test_threads_are_those_that_this_process_may_use(

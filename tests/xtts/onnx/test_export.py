@@ -18,7 +18,7 @@ from xtts.config import ConfigError
 from xtts.model import Model
 from xtts.onnx import export, folder, graphs, model
 from xtts.onnx.folder import OnnxError
-from xtts.onnx.model import Computing
+from xtts.onnx.model import OnnxComputeConfig
 from xtts.onnx.tracing import traced
 
 
@@ -66,7 +66,7 @@ def test_the_voice_of_its_own_recording_is_in_it(tmp_path: Path, torch_model: Mo
     audio.write_wav(base / "reference.wav", sound, 22_050)
     export.export(export.source_of_folder(base), tmp_path / "to", ["int8"])
     found = model.read_voice(tmp_path / "to" / folder.VOICE, torch_model.config)
-    wanted = voice.from_reference(torch_model, audio.read(base / "reference.wav", 22_050))
+    wanted = voice.voice_from_reference(torch_model, audio.read(base / "reference.wav", 22_050))
     assert np.abs(found.latents - wanted.latents.numpy()).max() < 1e-5
     assert latents.read(tmp_path / "to" / folder.VOICE, torch_model) is not None
     with pytest.raises(OnnxError, match="holds the GPT in int8, not in fp32"):
@@ -89,7 +89,7 @@ def test_a_trace_leaves_the_weights_where_they_are(base_folder: Path) -> None:
     """It sees others in their place, so that 1.5 GB at full size are not read for it."""
     gpt = export.mapped(base_folder).gpt
     before = {name: value.data_ptr() for name, value in gpt.state_dict().items()}
-    found = traced(graphs.step(gpt), folded=False)
+    found = traced(graphs.step_graph(gpt), folded=False)
     assert {name: value.data_ptr() for name, value in gpt.state_dict().items()} == before
     lying = set(before.values())
     assert {value.data_ptr() for value in found.weights.values()} <= lying
@@ -111,7 +111,9 @@ def test_an_earlier_export_is_replaced_and_other_things_are_not(
 def test_weights_of_another_model_are_refused(base_folder: Path, tmp_path: Path) -> None:
     other = tiny_base(tmp_path / "other", layers=3)
     learned = export.mapped(base_folder).gpt.state_dict()
-    source = export.Source(other, "", {f"gpt.{name}": value for name, value in learned.items()})
+    source = export.ExportSource(
+        other, "", {f"gpt.{name}": value for name, value in learned.items()}
+    )
     with pytest.raises(ConfigError, match="Take files that belong together"):
         export.export(source, tmp_path / "to")
     assert not (tmp_path / "to").exists()
@@ -135,15 +137,15 @@ def test_a_folder_that_is_not_whole_is_refused(
     copy = shutil.copytree(onnx_folder, tmp_path / "copy")
     harm(copy)
     with pytest.raises(OnnxError, match=re.escape(told)):
-        model.load(copy)
+        model.load_onnx_model(copy)
 
 
 def test_of_the_gpt_only_what_is_used_is_read(onnx_folder: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(onnx_folder, tmp_path / "copy")
     flip(copy / "gpt.onnx.data")
-    assert model.load(copy, Computing("int8")).kind == "int8"
+    assert model.load_onnx_model(copy, OnnxComputeConfig("int8")).kind == "int8"
     with pytest.raises(OnnxError, match=r"gpt\.onnx\.data"):
-        model.load(copy, Computing("fp32"))
+        model.load_onnx_model(copy, OnnxComputeConfig("fp32"))
 
 
 def flip(path: Path) -> None:

@@ -62,9 +62,9 @@ def test_rows_of_one_batch_may_have_pasts_of_any_length(onnx_model: OnnxModel) -
 
 
 def test_int8_is_near(onnx_model: OnnxModel, onnx_folder, onnx_voice: OnnxLatents) -> None:  # type: ignore[no-untyped-def]
-    from xtts.onnx.model import Computing, load
+    from xtts.onnx.model import OnnxComputeConfig, load_onnx_model
 
-    rounded = load(onnx_folder, Computing("int8"))
+    rounded = load_onnx_model(onnx_folder, OnnxComputeConfig("int8"))
     _, exact, _ = onnx_model.gpt.begin(onnx_voice.latents, IDS)
     _, near, _ = rounded.gpt.begin(onnx_voice.latents, IDS)
     distance = np.linalg.norm(near - exact) / np.linalg.norm(exact)

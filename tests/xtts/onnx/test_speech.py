@@ -12,13 +12,13 @@ import torch
 from xtts import model as torchs
 from xtts import synthesis
 from xtts.bases import DEMO
-from xtts.decoding import Utterance, codes_one_by_one, penalised
+from xtts.decoding import DecodingState, iterate_codes, repetition_penalty
 from xtts.model import Model
 from xtts.onnx import export, folder, speech
-from xtts.onnx.model import Computing, OnnxModel, load, read_voice
-from xtts.onnx.speech import Manner, OnnxLatents
-from xtts.sizes import PLACEHOLDER_ID, Decoding
-from xtts.tempo import Tempo
+from xtts.onnx.model import OnnxComputeConfig, OnnxModel, load_onnx_model, read_voice
+from xtts.onnx.speech import OnnxLatents, OnnxSynthesisParams
+from xtts.sizes import PLACEHOLDER_ID, SamplingParams
+from xtts.tempo import SpeedChange
 from xtts.text import TextError
 from xtts.voice import Voice
 
@@ -37,7 +37,7 @@ def test_greedy_codes_are_torchs_up_to_a_tie(
     onnx_model: OnnxModel,
     onnx_voice: OnnxLatents,
 ) -> None:
-    rules = Decoding(greedy=True, repetition_penalty=penalty)
+    rules = SamplingParams(greedy=True, repetition_penalty=penalty)
     wanted, tied = torchs_codes(torch_model, torch_voice, text, rules, 60)
     found = codes_of(onnx_model, onnx_voice, text, rules, 60)
     assert len(wanted) > 0 and found[: len(wanted)] == wanted
@@ -48,7 +48,10 @@ def test_greedy_codes_are_torchs_up_to_a_tie(
 def test_the_embedded_voice_says_what_it_says_with_torch(tmp_path: Path) -> None:
     """Learned weights, at the sizes that are in the package: codes up to a tie, and the sound."""
     export.export(export.source_of_folder(DEMO), tmp_path / "demo", ["fp32"])
-    ours, theirs = load(tmp_path / "demo", Computing("fp32")), torchs.load(DEMO)
+    ours, theirs = (
+        load_onnx_model(tmp_path / "demo", OnnxComputeConfig("fp32")),
+        torchs.load_model(DEMO),
+    )
     whose = read_voice(tmp_path / "demo" / folder.VOICE, ours.config)
     voice = Voice(torch.from_numpy(whose.latents), torch.from_numpy(whose.speaker))
     rules = replace(ours.config.decoding, greedy=True)
@@ -56,24 +59,26 @@ def test_the_embedded_voice_says_what_it_says_with_torch(tmp_path: Path) -> None
         wanted, tied = torchs_codes(theirs, voice, text, rules, 200)
         codes, most = codes_of(ours, whose, text, rules, 200), len(wanted)
         assert most > 10 and codes[:most] == wanted and (tied or len(codes) == most)
-        sound = synthesis.speak(theirs, voice, text, "en", decoding=rules, max_codes=most).numpy()
-        found = speech.speak(ours, whose, text, "en", Manner(rules, max_codes=most))
+        sound = synthesis.synthesize(
+            theirs, voice, text, "en", decoding=rules, max_codes=most
+        ).numpy()
+        found = speech.speak(ours, whose, text, "en", OnnxSynthesisParams(rules, max_codes=most))
         assert np.linalg.norm(found - sound) < 1e-3 * np.linalg.norm(sound)
 
 
 def torchs_codes(
-    model: Model, voice: Voice, text: str, rules: Decoding, most: int
+    model: Model, voice: Voice, text: str, rules: SamplingParams, most: int
 ) -> tuple[list[int], bool]:
     """What torch says, up to the first tie, and whether there was one: another order of sums may
     choose otherwise there."""
     ids = model.tokenizer.encode(text, "en")
-    utterance = Utterance(model.gpt, rules, torch.Generator(), most)
+    utterance = DecodingState(model.gpt, rules, torch.Generator(), most)
     codes: list[int] = []
-    for said in codes_one_by_one(model.gpt, voice.latents, torch.tensor(ids), utterance):
+    for said in iterate_codes(model.gpt, voice.latents, torch.tensor(ids), utterance):
         seen = torch.zeros(model.gpt.shape.audio_ids, dtype=torch.bool)
         seen[[PLACEHOLDER_ID, model.gpt.shape.audio_start, *codes]] = True
         logits = model.gpt.mel_head(said.latents[-1])
-        best = penalised(logits, seen, rules.repetition_penalty).topk(2).values
+        best = repetition_penalty(logits, seen, rules.repetition_penalty).topk(2).values
         if float(best[0] - best[1]) < TIE:
             return codes, True
         if not said.stopped:
@@ -82,9 +87,11 @@ def torchs_codes(
 
 
 def codes_of(
-    model: OnnxModel, voice: OnnxLatents, text: str, rules: Decoding, most: int
+    model: OnnxModel, voice: OnnxLatents, text: str, rules: SamplingParams, most: int
 ) -> list[int]:
-    made = speech.OnnxSpeech(model, voice, text, "en", Manner(rules, max_codes=most))
+    made = speech.OnnxSynthesisRequest(
+        model, voice, text, "en", OnnxSynthesisParams(rules, max_codes=most)
+    )
     made.step()
     piece = made._piece
     assert piece is not None
@@ -98,10 +105,12 @@ def test_the_waveform_is_torchs_within_a_thousandth(
 ) -> None:
     rules = replace(onnx_model.config.decoding, greedy=True)
     for text in (TEXT, LONG):
-        wanted = synthesis.speak(
+        wanted = synthesis.synthesize(
             torch_model, torch_voice, text, "en", decoding=rules, max_codes=30
         ).numpy()
-        found = speech.speak(onnx_model, onnx_voice, text, "en", Manner(rules, max_codes=30))
+        found = speech.speak(
+            onnx_model, onnx_voice, text, "en", OnnxSynthesisParams(rules, max_codes=30)
+        )
         assert found.shape == wanted.shape
         assert np.linalg.norm(found - wanted) < 1e-3 * np.linalg.norm(wanted)
 
@@ -111,7 +120,7 @@ def test_the_waveform_is_torchs_within_a_thousandth(
 def test_a_stream_joined_is_the_whole(
     text: str, speed: float, onnx_model: OnnxModel, onnx_voice: OnnxLatents
 ) -> None:
-    manner = Manner(seed=5, speed=speed, max_codes=70)
+    manner = OnnxSynthesisParams(seed=5, speed=speed, max_codes=70)
     whole = speech.speak(onnx_model, onnx_voice, text, "en", manner)
     chunks = list(speech.stream(onnx_model, onnx_voice, text, "en", manner))
     joined = np.concatenate(chunks)
@@ -122,7 +131,9 @@ def test_a_stream_joined_is_the_whole(
 
 def test_a_seed_speaks_the_same_again(onnx_model: OnnxModel, onnx_voice: OnnxLatents) -> None:
     one, same, other = (
-        speech.speak(onnx_model, onnx_voice, TEXT, "en", Manner(seed=seed, max_codes=20))
+        speech.speak(
+            onnx_model, onnx_voice, TEXT, "en", OnnxSynthesisParams(seed=seed, max_codes=20)
+        )
         for seed in (-1, -1, 2)
     )
     assert np.array_equal(one, same) and not np.array_equal(one, other)
@@ -131,7 +142,7 @@ def test_a_seed_speaks_the_same_again(onnx_model: OnnxModel, onnx_voice: OnnxLat
 @pytest.mark.parametrize("speed", [0.5, 0.8, 1.0, 1.7, 4.0])
 def test_the_tempo_is_torchs(speed: float) -> None:
     latents = torch.randn(23, 6, generator=torch.Generator().manual_seed(0))
-    ours, theirs = speech.Tempo(speed), Tempo(speed)
+    ours, theirs = speech.OnnxSpeedChange(speed), SpeedChange(speed)
     for latent in latents:
         found, wanted = ours.add(latent.numpy()), theirs.add(latent)
         assert found.shape == tuple(wanted.shape)
@@ -141,9 +152,9 @@ def test_the_tempo_is_torchs(speed: float) -> None:
 
 @pytest.mark.parametrize("lengths", [(10,), (100, 100), (500,), (119, 2, 200, 1), (240, 0)])
 def test_the_fade_is_torchs(lengths: tuple[int, ...]) -> None:
-    from xtts.fading import Fade
+    from xtts.fading import StreamFade
 
-    ours, theirs, random = speech.Fade(), Fade(), np.random.default_rng(0)
+    ours, theirs, random = speech.OnnxStreamFade(), StreamFade(), np.random.default_rng(0)
     for length in lengths:
         chunk = random.standard_normal(length).astype(np.float32)
         assert np.allclose(ours.push(chunk), theirs.push(torch.from_numpy(chunk)), atol=1e-6)

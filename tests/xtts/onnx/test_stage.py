@@ -13,7 +13,7 @@ from xtts.bases import BundleError
 from xtts.onnx import folder as folders
 from xtts.onnx import stage
 from xtts.onnx.folder import OnnxError
-from xtts.speech import Ask
+from xtts.speech import SynthesisParams
 
 
 @pytest.fixture(scope="module")
@@ -87,27 +87,31 @@ def test_text_that_cannot_be_spoken_is_refused_and_the_rest_go_on(talk: Talk) ->
 
 
 def test_a_voice_that_is_not_there_is_refused(tmp_path: Path, base: Path) -> None:
-    asked = stage.Asked(exports=tmp_path / "exports")
+    asked = stage.OnnxVoiceSpec(exports=tmp_path / "exports")
     with pytest.raises(BundleError, match="There is no voice at"):
-        stage.stand(str(tmp_path / "none"), None, asked, xtts_v2="", tos_agreed=False)
+        stage.load_onnx_voice(str(tmp_path / "none"), None, asked, xtts_v2="", tos_agreed=False)
     with pytest.raises(OnnxError, match="nowhere to keep"):
-        stage.stand(str(base), None, stage.Asked(), xtts_v2="", tos_agreed=False)
+        stage.load_onnx_voice(str(base), None, stage.OnnxVoiceSpec(), xtts_v2="", tos_agreed=False)
 
 
 def test_without_a_recording_nobody_speaks(onnx_folder: Path) -> None:
     """The service tries itself so (`xtts.ensemble`)."""
-    standing = stage.stand(str(onnx_folder), None, stage.Asked(), xtts_v2="", tos_agreed=False)
+    standing = stage.load_onnx_voice(
+        str(onnx_folder), None, stage.OnnxVoiceSpec(), xtts_v2="", tos_agreed=False
+    )
     assert standing.own is None and len(standing.weights) == 64
     crowd = standing.crowd(1)
-    crowd.enter("micro", standing.nobody(), Ask("a", "en", max_codes=4))
+    crowd.enter("micro", standing.nobody(), SynthesisParams("a", "en", max_codes=4))
     said = [part for _ in range(5) if crowd.busy for part in crowd.step()]
     assert said[-1].done and said[-1].error is None and sum(len(p.chunks) for p in said) > 0
 
 
 def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(onnx_folder: Path) -> None:
-    standing = stage.stand(str(onnx_folder), None, stage.Asked(), xtts_v2="", tos_agreed=False)
+    standing = stage.load_onnx_voice(
+        str(onnx_folder), None, stage.OnnxVoiceSpec(), xtts_v2="", tos_agreed=False
+    )
     crowd, long = standing.crowd(1), "one two three four five six seven eight nine ten. " * 14
-    asked = Ask(long, "en", seed=3, max_codes=4)
+    asked = SynthesisParams(long, "en", seed=3, max_codes=4)
 
     def spoken(*, between: bool) -> list[float]:
         found: list[float] = []
@@ -120,7 +124,7 @@ def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(onnx_folde
                     assert said.cut_pieces > 1
                 if said.paused and between:
                     assert not crowd.busy and crowd.free == 1
-                    crowd.enter("short", standing.nobody(), Ask("a", "en", max_codes=4))
+                    crowd.enter("short", standing.nobody(), SynthesisParams("a", "en", max_codes=4))
                 elif said.paused or (said.name == "short" and said.done):
                     assert crowd.go_on("long")
         return found
@@ -130,7 +134,7 @@ def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(onnx_folde
 
 
 def test_torch_says_who_speaks_an_onnx_voice(onnx_folder: Path) -> None:
-    from xtts.stage import Computing, Wanted, stand
+    from xtts.stage import ComputeConfig, VoiceSpec, load_voice
 
     with pytest.raises(BundleError, match="BACKEND=onnx speaks with it"):
-        stand(Wanted(str(onnx_folder)), Computing(), {})
+        load_voice(VoiceSpec(str(onnx_folder)), ComputeConfig(), {})
