@@ -12,6 +12,7 @@ COPY .ci/install .ci/
 COPY requirements.lock ./
 RUN --mount=type=cache,target=/root/.cache sh .ci/install lock
 COPY pyproject.toml README.md LICENSE ./
+COPY machine machine
 COPY xtts xtts
 COPY train train
 COPY api api

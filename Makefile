@@ -18,8 +18,8 @@ test-system: $(DEVELOP); $(RUN) pytest -q -m system --timeout 1800
 check: $(DEVELOP); $(RUN) ruff format --check . && $(RUN) ruff check . && $(RUN) mypy && $(RUN) pytest -q
 serve: $(INSTALLED); @$(RUN) api
 doctor: $(INSTALLED); @$(RUN) xtts doctor
-tensorboard: $(INSTALLED); @$(RUN) train.tensorboard
-demo-voice: $(DEVELOP); $(RUN) train.base
+tensorboard: $(INSTALLED); @$(RUN) train.metrics.tensorboard_server
+demo-voice: $(DEVELOP); $(RUN) demo_voice
 bench: $(DEVELOP); $(RUN) benchmarks voice
 env-example: $(DEVELOP); $(RUN) tests.test_env_example
 install: $(INSTALLED)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from api.settings import ApiSettings, load
-from xtts.errors import SotaqueError
+from machine.errors import SotaqueError
 
 if TYPE_CHECKING:
-    from api.wishes import ChildOptions, EngineLimits
+    from api.engine.options import ChildOptions, EngineLimits
 
 log = logging.getLogger("api")
 
@@ -37,8 +37,8 @@ def serve(
     how, limits: others in tests.
     """
     from api.app import build
-    from api.listening import listening
-    from api.server import server_of
+    from api.http.listening_socket import listening
+    from api.http.server import server_of
 
     sockets = listening(settings.api_host, settings.api_port)
     server = server_of(build(settings, how, limits))

@@ -12,13 +12,16 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
-from api import errors, openapi, run_routes, speech_routes, status_routes, voice_routes
+from api import errors
 from api.encoding import RATE
-from api.engine import Engine
+from api.engine.engine import Engine
+from api.engine.options import ChildOptions, EngineLimits
+from api.engine.supervisor import Supervisor
 from api.events import Events
-from api.following import VoiceFollower
-from api.head_requests import HeadAsGet
-from api.limits import (
+from api.http import openapi
+from api.http.head_requests import HeadAsGet
+from api.metrics import ServiceMetrics
+from api.middleware import (
     AccessGate,
     BodyLimit,
     ConnectionLimit,
@@ -27,12 +30,22 @@ from api.limits import (
     RequestId,
     ShutdownResponse,
 )
-from api.metrics import ServiceMetrics
-from api.parts import PAGE, AppState
+from api.routes import (
+    runs as run_routes,
+)
+from api.routes import (
+    speech as speech_routes,
+)
+from api.routes import (
+    status as status_routes,
+)
+from api.routes import (
+    voices as voice_routes,
+)
+from api.runs.following import VoiceFollower
 from api.settings import ApiSettings
-from api.supervisor import Supervisor
-from api.voices import Voices
-from api.wishes import ChildOptions, EngineLimits
+from api.state import PAGE, AppState
+from api.voices.store import Voices
 
 log = logging.getLogger("api")
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Match
 
-from api.wording import sentence
+from api.validation_messages import sentence
 
 log = logging.getLogger("api")
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from api.settings import load
-from xtts.errors import SotaqueError
+from machine.errors import SotaqueError
 
 
 def refusals(dotenv: Path = Path(".env")) -> list[str]:

@@ -12,8 +12,9 @@ from typing import Annotated, Literal
 from pydantic import SecretStr, model_validator
 from pydantic.dataclasses import dataclass as settings_class
 
-from xtts import settings as shared
-from xtts.setting_types import (
+from machine.settings import loading as shared
+from machine.settings.loading import SettingsReport, SharedSettings
+from machine.settings.types import (
     CONFIG,
     AutoCount,
     Count,
@@ -25,7 +26,6 @@ from xtts.setting_types import (
     Switch,
     Text,
 )
-from xtts.settings import SettingsReport, SharedSettings
 
 
 @settings_class(frozen=True, kw_only=True, config=CONFIG)

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from xtts.errors import SotaqueError
+from machine.errors import SotaqueError
 
 
 def names() -> list[str]:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 
-from xtts.gpt import new_gpt, to_coqui
-from xtts.sizes import DVAEShape, GPTShape
-from xtts.vocoder import new_dvae
+from xtts.model.gpt import new_gpt, to_coqui
+from xtts.model.shapes import DVAEShape, GPTShape
+from xtts.model.vocoder import new_dvae
 
 TEXT_IDS = 6681
 LANGUAGES = ("en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl", "cs", "ar", "zh-cn", "ja")

@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass
 import torch
 
 from benchmarks.allocations import Allocations
-from train.batches import Batch
+from train.dataset.batches import Batch
 from train.learner import Learner, OptimizationConfig
-from train.lora import LoraShape
-from train.weights import TrainableParts
-from xtts.gpt import GPT, new_gpt
-from xtts.rows import pack
-from xtts.sizes import CODE_RATE, SAMPLES_PER_CODE, GPTShape
+from train.optim.lora import LoraShape
+from train.optim.trainable import TrainableParts
+from xtts.model.gpt import GPT, new_gpt
+from xtts.model.packed_batch import pack
+from xtts.model.shapes import CODE_RATE, SAMPLES_PER_CODE, GPTShape
 
 CLIP_SECONDS = 11.6
 TEXT_IDS = 160
@@ -140,6 +140,6 @@ def _drop(gpt: GPT, share: float) -> None:
 
 
 def _bytes(value: object) -> int:
-    from train.optimizer import state_bytes
+    from train.optim.optimizer import state_bytes
 
     return state_bytes(value)

@@ -13,7 +13,7 @@ import soundfile
 import torch
 from torch import Tensor
 
-from xtts.config import ModelConfig
+from xtts.model.config import ModelConfig
 
 
 class CoquiTrainingRecipe:

@@ -23,11 +23,11 @@ from typing import Any
 import torch
 
 from benchmarks import bases, coqui_training, memory, scale
-from train import dataset, features
-from train.batches import Batches, ConditioningChoice
+from train.dataset import dataset, features
+from train.dataset.batches import Batches, ConditioningChoice
 from train.settings import TrainSettings
-from xtts.config import ModelConfig
-from xtts.text import Tokenizer
+from xtts.model.config import ModelConfig
+from xtts.text.tokenizer import Tokenizer
 
 CLIPS_IN_A_BATCH = 4
 

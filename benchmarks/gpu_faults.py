@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import memory
-from xtts import faults, probe
-from xtts.errors import SotaqueError
-from xtts.verdicts import GpuHealth
+from machine.devices import cuda_errors
+from machine.devices.health import GpuHealth
+from machine.devices.probe import runner as probe
+from machine.errors import SotaqueError
 
 SHIM = Path(__file__).with_name("cufft_shim.c")
 LEFT_BYTES = 64 << 20
@@ -33,7 +34,7 @@ def provoked(name: str, device: str) -> dict[str, Any]:
         "fault": name,
         "exit_code": done.returncode,
         **found,
-        "we_still_compute": not faults.poisoned(device),
+        "we_still_compute": not cuda_errors.poisoned(device),
     }
 
 
@@ -41,7 +42,9 @@ def provoke(name: str, device: str) -> int:
     """The child's side: fails, tells how the error is classified, and leaves as a worker would."""
     found = assertion(device) if name == "assertion" else low_memory(device)
     print(json.dumps(found), flush=True)
-    faults.exit_after_fault(faults.GpuLost.exit_code if found["outcome"] == "sticky" else 0)
+    cuda_errors.exit_after_fault(
+        cuda_errors.GpuLost.exit_code if found["outcome"] == "sticky" else 0
+    )
     return 0
 
 
@@ -78,7 +81,7 @@ def low_memory(device: str) -> dict[str, Any]:
     except Exception as error:
         found = {**_told(error, device), "free_bytes": free}
     kept.clear()
-    faults.free_after_fault(device)
+    cuda_errors.free_after_fault(device)
     speaker_mel(sound).sum().item()
     return {**found, "passes_after_clearing": True}
 
@@ -138,13 +141,13 @@ def sound_run(device: str) -> dict[str, Any]:
 
 
 def _told(error: Exception, device: str) -> dict[str, Any]:
-    found = faults.classify(error, faults.free_bytes(device))
+    found = cuda_errors.classify(error, cuda_errors.free_bytes(device))
     return {
         "kind": type(error).__name__,
         "code": getattr(error, "error_code", None),
         "text": (str(error).splitlines() or [""])[0],
         "outcome": found.outcome if found else "not known",
-        "poisoned": faults.poisoned(device),
+        "poisoned": cuda_errors.poisoned(device),
     }
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.voice import SENTENCES
-from xtts.bundle import open_voice
-from xtts.errors import SotaqueError
-from xtts.synthesis import synthesize_pieces
-from xtts.voice import read_reference, voice_from_reference
+from machine.errors import SotaqueError
+from xtts.hub.bundle import open_voice
+from xtts.inference.synthesis import synthesize_pieces
+from xtts.inference.voice import read_reference, voice_from_reference
 
 
 def spoken(seconds: float) -> dict[str, Any]:

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from machine.errors import SotaqueError
 from xtts.audio import SPEAKER_RATE as RATE
 from xtts.audio import read
-from xtts.errors import SotaqueError
 
 VOICES = ("awb", "rms", "kal16", "slt")
 LOWEST_HZ, HIGHEST_HZ = 60.0, 400.0

@@ -7,7 +7,8 @@ from pathlib import Path
 def ours(folder: Path, codes: int, precision: str) -> None:
     """Loads and speaks the first chunk, as a stream does."""
     from benchmarks.speaking import TEXT, whose
-    from xtts import model, synthesis, voice
+    from xtts.inference import synthesis, voice
+    from xtts.model import loading as model
 
     print("imported", flush=True)
     loaded = model.load_model(folder, precision=precision)

@@ -76,9 +76,10 @@ def _torch(
     import torch
 
     from benchmarks.speaking import whose
-    from xtts import lean as leanly
-    from xtts import model, synthesis
-    from xtts.voice import Voice
+    from xtts.inference import synthesis
+    from xtts.inference.voice import Voice
+    from xtts.model import loading as model
+    from xtts.model import low_memory as leanly
 
     torch.set_num_threads(threads)
     if ears:
@@ -91,9 +92,10 @@ def _torch(
 
 def _onnx(name: str, folder: Path, codes: int, threads: int) -> Callable[[], int]:
     from benchmarks import onnx_voice
-    from xtts.onnx import model, speech
-    from xtts.onnx.model import SHORT_SAMPLES, OnnxComputeConfig
-    from xtts.sessions import OnnxSessionOptions, Optimisation
+    from machine.onnxruntime.sessions import OnnxSessionOptions, Optimisation
+    from xtts.onnx.speech import loading as model
+    from xtts.onnx.speech import request as speech
+    from xtts.onnx.speech.loading import SHORT_SAMPLES, OnnxComputeConfig
 
     if name in _ONNX:
         kind, levers, short = _ONNX[name]

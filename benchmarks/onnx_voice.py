@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xtts.onnx import model, speech
-from xtts.onnx.model import OnnxComputeConfig, OnnxModel
-from xtts.onnx.speech import OnnxLatents, OnnxSynthesisParams
-from xtts.sessions import OnnxSessionOptions
+from machine.onnxruntime.sessions import OnnxSessionOptions
+from xtts.onnx.speech import loading as model
+from xtts.onnx.speech import request as speech
+from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxModel
+from xtts.onnx.speech.request import OnnxLatents, OnnxSynthesisParams
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from xtts.voice import Voice
+    from xtts.inference.voice import Voice
 
 PREFIX = "onnx-"
 
@@ -33,7 +34,7 @@ def folder_of(base: Path, to: Path | None = None) -> Path:
     is beside it."""
     to = to or base.with_name(f"{base.name}-onnx")
     if not (to / "onnx.json").is_file():
-        words = [sys.executable, "-m", "xtts.onnx.export_child", str(base), str(to)]
+        words = [sys.executable, "-m", "xtts.onnx.export.exporter_child", str(base), str(to)]
         subprocess.run(words, check=True)
     return to
 
@@ -59,11 +60,11 @@ def sayer(
     """`say(text, language, seed=…)` with a voice that torch has heard; low: as LOW_MEMORY=on."""
     import torch
 
-    from xtts.onnx import export
+    from xtts.onnx.export import exporter
 
     with tempfile.TemporaryDirectory() as name:
         kind = precision.removeprefix(PREFIX)
-        export.export(export.source_of_folder(base), Path(name) / "voice", [kind])
+        exporter.export(exporter.source_of_folder(base), Path(name) / "voice", [kind])
         how = replace(model.low_memory_config(), kind=kind) if low else plainly(kind)
         loaded = model.load_onnx_model(Path(name) / "voice", how)
     voice = OnnxLatents(heard.latents.numpy(), heard.speaker.numpy())

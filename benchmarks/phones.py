@@ -2,7 +2,7 @@
 
 A reader (one convolution over three codes) is taught anew for each of flite's voices, with the
 phones that flite tells, and asked about sentences that it has not seen: what it cannot read, no
-GPT can say with these codes. The sentences are drawn as those of `train.base` are, anew.
+GPT can say with these codes. The sentences are drawn as those of `demo_voice` are, anew.
 """
 
 import argparse
@@ -19,21 +19,22 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks import judges
-from train.base import articulation, lexicon, text
-from train.base.excerpts import FRAMES_PER_CODE, HALVES
-from train.base.teacher import SpeakingStyle
+from demo_voice.codec.excerpts import FRAMES_PER_CODE, HALVES
+from demo_voice.teachers import phone_timing
+from demo_voice.teachers.flite import SpeakingStyle
+from demo_voice.text import lexicon, sentences
 from xtts.audio import CODE_RATE, SPEAKER_RATE, dvae_mel, resample
-from xtts.bases import DEMO
-from xtts.config import ModelConfig
-from xtts.vocoder import load_dvae
+from xtts.hub.base_models import DEMO
+from xtts.model.config import ModelConfig
+from xtts.model.vocoder import load_dvae
 
 # Of every six sentences one is asked about.
 ASKED = 6
 EPOCHS = 12
 LEARNING_RATE, WEIGHT_DECAY = 3e-3, 1e-2
-# No stage of `train.base` draws its sentences from here.
+# No stage of `demo_voice` draws its sentences from here.
 STREAM = "text/77"
-_KINDS = len(articulation.NAMES)
+_KINDS = len(phone_timing.NAMES)
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--sentences", type=int, default=180)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args(argv)
-    drawn = text.sentences(lexicon.read(), STREAM, set())
+    drawn = sentences.sentences(lexicon.read(), STREAM, set())
     said = list(itertools.islice(drawn, arguments.sentences))
     found = [read(arguments.bundle, voice, said) for voice in arguments.voices.split(",")]
     if arguments.json:
@@ -86,8 +87,8 @@ def heard(dvae: Any, stats: Tensor, voice: str, sentence: str) -> tuple[Tensor, 
     samples = resample(judges.teacher(voice, sentence), SPEAKER_RATE, CODE_RATE)
     codes = dvae.get_codebook_indices(dvae_mel(samples[None], stats))
     latents = dvae.codebook.embed_code(codes)[0]
-    told = articulation.told_by_flite(sentence, SpeakingStyle(voice, voice, Fraction(1)))
-    frames = articulation.labels(told, len(latents) * FRAMES_PER_CODE).astype("int64")
+    told = phone_timing.told_by_flite(sentence, SpeakingStyle(voice, voice, Fraction(1)))
+    frames = phone_timing.labels(told, len(latents) * FRAMES_PER_CODE).astype("int64")
     per_half = FRAMES_PER_CODE // HALVES
     return codes[0], latents, torch.from_numpy(frames).view(-1, per_half)[:, per_half // 2]
 
@@ -112,7 +113,7 @@ def taught(clips: Sequence[tuple[Tensor, Tensor]]) -> tuple[float, float]:
     with torch.inference_mode():
         right = sum(int((_told(reader, one).argmax(1) == phones).sum()) for one, phones in asked)
         nats = sum(float(_loss(reader, one, phones, "sum")) for one, phones in asked)
-    known = sum(int((phones != articulation.UNKNOWN).sum()) for _, phones in asked)
+    known = sum(int((phones != phone_timing.UNKNOWN).sum()) for _, phones in asked)
     return right / known, nats / known
 
 
@@ -123,4 +124,4 @@ def _told(reader: nn.Module, latents: Tensor) -> Tensor:
 
 def _loss(reader: nn.Module, latents: Tensor, phones: Tensor, reduction: str) -> Tensor:
     told = _told(reader, latents)
-    return F.cross_entropy(told, phones, ignore_index=articulation.UNKNOWN, reduction=reduction)
+    return F.cross_entropy(told, phones, ignore_index=phone_timing.UNKNOWN, reduction=reduction)

@@ -1,9 +1,9 @@
 """`python -m benchmarks probe`: the check of a GPU, held against a real one.
 
-Runs every operation of `xtts.probe_operations` many times, each time with other numbers, and prints
-how far from the CPU it came beside what is allowed: the tolerances are to be set by this. Then
-provokes an error 710, an FFT without memory and a libcufft that refuses every plan, each in a
-process of its own, and a run without a fault to compare with. --quick leaves the two runs out.
+Runs every operation of `machine.devices.probe.operations` many times, each time with other numbers,
+and prints how far from the CPU it came beside what is allowed: the tolerances are to be set by
+this. Then provokes an error 710, an FFT without memory and a libcufft that refuses every plan, each
+in a process of its own, and a run without a fault to compare with. --quick leaves the two runs out.
 """
 
 import argparse
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import gpu_faults
-from xtts import environment
-from xtts.errors import SotaqueError
+from machine.devices import selection
+from machine.errors import SotaqueError
 
 TIMES = 50
 # A limit should lie so far above the largest distance that was seen.
@@ -48,7 +48,7 @@ def require_gpu(device: str) -> None:
     devices = any(Path("/dev").glob("nvidia[0-9]*"))
     if not device.startswith("cuda") or not devices:
         driver = Path("/proc/driver/nvidia/version").exists()
-        hint = environment.gpu_hint(driver, devices, in_container=Path("/.dockerenv").exists())
+        hint = selection.gpu_hint(driver, devices, in_container=Path("/.dockerenv").exists())
         raise SotaqueError(
             f"This benchmark measures an NVIDIA GPU, and {device} is none on this machine. "
             + (hint or "Run it on a machine that has one.")
@@ -75,7 +75,7 @@ def distances(device: str, times: int) -> list[dict[str, Any]]:
     """Every part of every operation: the largest distance to the CPU, and between two runs."""
     import torch
 
-    from xtts.probe_operations import TOLERANCES, ProbePlace, distance, operations
+    from machine.devices.probe.operations import TOLERANCES, ProbePlace, distance, operations
 
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
@@ -158,7 +158,7 @@ def told(found: dict[str, Any]) -> str:
 def _check(folder: Path) -> dict[str, Any]:
     import torch
 
-    from xtts.probe import probe
+    from machine.devices.probe.runner import probe
 
     seconds = []
     for _ in range(2):

@@ -19,16 +19,16 @@ from torch import Tensor, nn
 
 from benchmarks import judges
 from benchmarks.voice import SENTENCES
-from train import dataset, features
-from train.batches import Batches, ConditioningChoice
+from train.dataset import dataset, features
+from train.dataset.batches import Batches, ConditioningChoice
 from train.settings import TrainSettings
-from xtts import model
 from xtts.audio import SPEAKER_RATE
-from xtts.bases import DEMO
-from xtts.config import ModelConfig
-from xtts.gpt import GPT
-from xtts.quantised import KINDS, Int8Linear
-from xtts.text import Tokenizer
+from xtts.hub.base_models import DEMO
+from xtts.model import loading as model
+from xtts.model.config import ModelConfig
+from xtts.model.gpt import GPT
+from xtts.model.quantization import KINDS, Int8Linear
+from xtts.text.tokenizer import Tokenizer
 
 BATCH_SECONDS = 40.0
 

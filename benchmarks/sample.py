@@ -19,10 +19,13 @@ import torch
 
 from benchmarks import bases
 from benchmarks.speaking import TEXT
-from xtts import atomic, audio, model, synthesis
-from xtts.bases import DEMO
-from xtts.manifests import Manifest, remember_hash, write_manifest
-from xtts.speaking import FileSpeaker, SpeakRequest
+from machine.storage import atomic
+from machine.storage.checksums import Manifest, remember_hash, write_manifest
+from xtts import audio
+from xtts.hub.base_models import DEMO
+from xtts.inference import synthesis
+from xtts.model import loading as model
+from xtts.workers.file_synthesis import FileSpeaker, SpeakRequest
 
 
 def main(argv: Sequence[str]) -> int:

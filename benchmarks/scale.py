@@ -38,14 +38,14 @@ def started(count: int) -> dict[str, float]:
 
 def measured(count: int) -> dict[str, float]:
     """Seconds of a second start's data, of a plan and a batch, and the memory they take."""
-    from train import dataset, features
-    from train.batches import Batches, ConditioningChoice
+    from train.dataset import dataset, features
+    from train.dataset.batches import Batches, ConditioningChoice
     from train.settings import TrainSettings
-    from xtts import bases
-    from xtts.config import ModelConfig
-    from xtts.text import Tokenizer
+    from xtts.hub import base_models
+    from xtts.model.config import ModelConfig
+    from xtts.text.tokenizer import Tokenizer
 
-    base = bases.DEMO
+    base = base_models.DEMO
     config = ModelConfig.read(base)
     tokenizer = Tokenizer(config, base)
     with tempfile.TemporaryDirectory() as name:
@@ -80,7 +80,7 @@ def write(folder: Path, base: Path, count: int) -> None:
     """A dataset of `count` clips, each its own file, and a whole cache for it."""
     import soundfile
 
-    from train.features import folder_of
+    from train.dataset.features import folder_of
 
     (folder / "data" / "wavs").mkdir(parents=True)
     generator = np.random.default_rng(0)
@@ -111,8 +111,8 @@ def write(folder: Path, base: Path, count: int) -> None:
 
 
 def _remember(cache: Path, known: dict[str, Any]) -> None:
-    from train.clips import SOUNDS_VERSION
-    from train.remembered import FileCache
+    from train.dataset.clips import SOUNDS_VERSION
+    from train.dataset.file_cache import FileCache
 
     sounds = FileCache(cache / f"sounds-{SOUNDS_VERSION}.json")
     for key, value in known.items():

@@ -19,9 +19,10 @@ from typing import Any
 import torch
 
 from benchmarks import bases, coqui, hour, onnx_voice
-from xtts import model, voice
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
-from xtts.synthesis import stream, synthesize
+from xtts.inference import voice
+from xtts.inference.synthesis import stream, synthesize
+from xtts.model import loading as model
 
 TEXT = "the old man walked slowly along the river and thought about the long day."
 

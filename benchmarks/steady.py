@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks import bases, onnx_voice
 from benchmarks.steady_child import ROWS
-from xtts.bases import DEMO
+from xtts.hub.base_models import DEMO
 from xtts.onnx.folder import VOICE
 
 
@@ -55,13 +55,13 @@ def voice_of(base: Path, to: Path) -> Path:
     if not stored.is_file():
         import torch
 
-        from xtts import latents
-        from xtts.config import ModelConfig
-        from xtts.voice import Voice
+        from xtts.inference import latents_file
+        from xtts.inference.voice import Voice
+        from xtts.model.config import ModelConfig
 
         drawn = onnx_voice.whose(ModelConfig.read(base).gpt.width)
         whose = Voice(torch.from_numpy(drawn.latents), torch.from_numpy(drawn.speaker))
-        latents.write(stored, whose)
+        latents_file.write(stored, whose)
     return stored
 
 

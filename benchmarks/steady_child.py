@@ -45,11 +45,13 @@ def sentence(number: int) -> tuple[str, int, int]:
 def _torch(base: Path, voice: Path, threads: int, low: bool) -> Says:
     import torch
 
-    from xtts import latents, lean, model, synthesis
+    from xtts.inference import latents_file, synthesis
+    from xtts.model import loading as model
+    from xtts.model import low_memory
 
     torch.set_num_threads(threads)
-    loaded = (lean if low else model).load(base, precision="auto")
-    whose = latents.read(voice, loaded)
+    loaded = (low_memory if low else model).load(base, precision="auto")
+    whose = latents_file.read(voice, loaded)
     if whose is None:
         raise ValueError(f"{voice} holds no voice of this model")
     return lambda text, seed, codes: len(
@@ -58,8 +60,11 @@ def _torch(base: Path, voice: Path, threads: int, low: bool) -> Says:
 
 
 def _onnx(base: Path, voice: Path, threads: int, low: bool) -> Says:
-    from xtts.config import ModelConfig
-    from xtts.onnx import command, folder, model, speech
+    from xtts.model.config import ModelConfig
+    from xtts.onnx import folder
+    from xtts.onnx.speech import command
+    from xtts.onnx.speech import loading as model
+    from xtts.onnx.speech import request as speech
 
     export, config = voice.parent, ModelConfig.read(base)
     how = command.computing(

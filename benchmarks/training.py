@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from benchmarks import bases, memory
-from train import flops
+from train.metrics import flops
 
 SIDES = ("coqui", "ours")
 Measured = dict[str, float]

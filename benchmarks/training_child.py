@@ -13,13 +13,14 @@ from typing import Any
 import torch
 
 from benchmarks import coqui_training
-from train import dataset, features, flops
-from train.batches import Batches, ConditioningChoice
+from train.dataset import dataset, features
+from train.dataset.batches import Batches, ConditioningChoice
 from train.learner import Learner, OptimizationConfig
+from train.metrics import flops
 from train.settings import TrainSettings
-from xtts.config import ModelConfig
-from xtts.model import load_gpt, read_tensors
-from xtts.text import Tokenizer
+from xtts.model.config import ModelConfig
+from xtts.model.loading import load_gpt, read_tensors
+from xtts.text.tokenizer import Tokenizer
 
 # Coqui's recipe: recipes/ljspeech/xtts_v2/train_gpt_xtts.py.
 LEARNING_RATE = 5e-6

@@ -158,10 +158,10 @@ def _spoken(
     if bundle == "source":
         yield [judges.teacher(voice, text) for text in sentences]
         return
-    from xtts.bases import DEMO
-    from xtts.bundle import open_voice
-    from xtts.synthesis import synthesize
-    from xtts.voice import voice_from_reference
+    from xtts.hub.base_models import DEMO
+    from xtts.hub.bundle import open_voice
+    from xtts.inference.synthesis import synthesize
+    from xtts.inference.voice import voice_from_reference
 
     with_onnx = precision.startswith(onnx_voice.PREFIX)
     own = "fp32" if with_onnx else precision

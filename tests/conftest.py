@@ -5,7 +5,7 @@ import os
 import hypothesis
 import pytest
 
-from xtts.setting_names import NAMES
+from machine.settings.names import NAMES
 
 # A busy machine is no fault of what is tested.
 hypothesis.settings.register_profile(

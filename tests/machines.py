@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from xtts.environment import Environment
-from xtts.verdicts import (
+from machine.devices.health import (
     CLEAN_LIBRARY_PATH,
     CUDNN_OFF,
     OPERATIONS,
@@ -12,6 +11,7 @@ from xtts.verdicts import (
     Outcome,
     ProbeVariant,
 )
+from machine.devices.selection import Environment
 
 SOUND = GpuHealth(
     0, "RTX 3090", (8, 6), 24 << 30,

@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from xtts.config import ModelConfig
-from xtts.gpt import new_gpt, to_coqui
-from xtts.sizes import DVAEShape, SpeakerEncoderShape, VocoderShape
-from xtts.vocoder import SpeakerEncoder, Vocoder, new_dvae
+from xtts.model.config import ModelConfig
+from xtts.model.gpt import new_gpt, to_coqui
+from xtts.model.shapes import DVAEShape, SpeakerEncoderShape, VocoderShape
+from xtts.model.vocoder import SpeakerEncoder, Vocoder, new_dvae
 
 LANGUAGES = ("en", "pt")
 CHARACTERS = "!'(),-./:;?abcdefghijklmnopqrstuvwxyzàáâãçéêíóôõúü"

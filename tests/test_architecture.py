@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("xtts", "train", "api", "benchmarks")
+PACKAGES = ("machine", "xtts", "train", "api", "demo_voice", "benchmarks")
 MODULES = sorted(path.relative_to(ROOT) for one in PACKAGES for path in (ROOT / one).rglob("*.py"))
 MOST_LINES = 600
 MOST_FUNCTION_LINES = 60
@@ -38,15 +38,15 @@ PEERS_ONLY = (
 VAGUE = {"utils", "util", "helpers", "helper", "core", "manager", "service", "common", "misc"}
 # The settings read the environment. The others, and why:
 READS_ENVIRONMENT = {
-    "xtts/settings.py": "command line, environment, .env",
-    "xtts/atomic.py": "SOTAQUE_CRASH_AT: tests kill a writer at a named point",
+    "machine/settings/loading.py": "command line, environment, .env",
+    "machine/storage/atomic.py": "SOTAQUE_CRASH_AT: tests kill a writer at a named point",
     "train/distributed.py": "RANK, WORLD_SIZE and their like: torchrun's, not a person's",
-    "xtts/probe.py": "what its children inherit; where a user's caches are",
-    "xtts/probe_child.py": "SOTAQUE_PROBE_FAULT: tests make the check fail",
-    "xtts/doctor/looking.py": "what libraries and GPUs it chooses: that is what is judged",
-    "xtts/worker_child.py": "SOTAQUE_WORKER_FAULT: tests make the worker fail",
-    "xtts/threads.py": "sets how OpenMP waits, before torch starts it",
-    "xtts/memory.py": "sets how much oneDNN keeps, before torch computes",
+    "machine/devices/probe/runner.py": "what its children inherit; where a user's caches are",
+    "machine/devices/probe/child.py": "SOTAQUE_PROBE_FAULT: tests make the check fail",
+    "machine/doctor/readings/collection.py": "what libraries and GPUs it chooses: that is what is judged",
+    "xtts/workers/file_worker_main.py": "SOTAQUE_WORKER_FAULT: tests make the worker fail",
+    "machine/threads.py": "sets how OpenMP waits, before torch starts it",
+    "machine/memory.py": "sets how much oneDNN keeps, before torch computes",
 }
 
 
@@ -136,7 +136,7 @@ def length(node: ast.stmt) -> int:
 
 def test_the_loop_is_read_from_top_to_bottom() -> None:
     functions = [
-        one for one in tree(Path("train/loop.py")).body if isinstance(one, ast.FunctionDef)
+        one for one in tree(Path("train/trainer.py")).body if isinstance(one, ast.FunctionDef)
     ]
     assert all(length(one) <= MOST_LOOP_LINES for one in functions)
     assert any(isinstance(inner, ast.For) for one in functions for inner in ast.walk(one))
@@ -204,7 +204,7 @@ def test_importing_a_package_does_no_work() -> None:
     """Not even torch: `--help` and a mistyped setting answer at once."""
     code = (
         "import sys; before = set(sys.modules); import xtts, train, api, benchmarks;"
-        "import xtts.settings, train.settings, api.settings, train.__main__, xtts.__main__;"
+        "import machine.settings.loading, train.settings, api.settings, train.__main__, xtts.__main__;"
         "print(*sorted({name.split('.')[0] for name in set(sys.modules) - before}))"
     )
     done = subprocess.run(

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from api import settings as api
+from machine.settings.help import HOUSE, Section, env_example, markdown
+from machine.settings.loading import SharedSettings
+from machine.settings.names import API_NAMES, NAMES, SHARED_NAMES, TRAIN_NAMES
 from train import settings as train
-from xtts.setting_names import API_NAMES, NAMES, SHARED_NAMES, TRAIN_NAMES
-from xtts.settings import SharedSettings
-from xtts.settings_text import HOUSE, Section, env_example, markdown
 
 ROOT = Path(__file__).parents[1]
 SECTIONS = (

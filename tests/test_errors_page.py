@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from train.lost_gpu import gone, out_of_memory
-from xtts import faults
-from xtts.doctor import report
-from xtts.doctor.finding import fail, ok
-from xtts.verdicts import Outcome
+from machine.devices import cuda_errors
+from machine.devices.health import Outcome
+from machine.doctor import report
+from machine.doctor.finding import fail, ok
+from train.resilience.lost_gpu import gone, out_of_memory
 
 PAGE = (Path(__file__).parents[1] / "docs/errors.md").read_text(encoding="utf-8")
 INDEX, *_ENTRIES = re.split(r"^## ", PAGE, flags=re.MULTILINE)
@@ -46,7 +46,7 @@ def test_an_entry_quotes_the_error_and_says_cause_conduct_and_command(name: str)
 )
 def test_a_quoted_error_is_known_to_the_programs(name: str, outcome: Outcome) -> None:
     for line in ENTRIES[name].partition("```\n")[2].partition("```")[0].splitlines():
-        found = faults.classify(RuntimeError(line))
+        found = cuda_errors.classify(RuntimeError(line))
         assert found is not None and found.outcome is outcome, line
 
 

@@ -214,7 +214,8 @@ def test_the_image_holds_our_packages_and_nothing_of_the_users(
     assert found.pop("/etc/pip.conf", "0") == "0"
     top = {path.split("/")[2] for path in found if path.startswith("/app/")}
     assert top - {"sotaque.egg-info"} == {
-        ".ci", ".venv", "LICENSE", "README.md", "api", "pyproject.toml", "requirements.lock",
+        ".ci", ".venv", "LICENSE", "README.md", "api", "machine", "pyproject.toml",
+        "requirements.lock",
         "train", "xtts",
     }  # fmt: skip
     mine = ("mine", "model.pth", ".env", ".pyc", "my-clips", ".git/")

@@ -1,1 +1,1 @@
-"""Makes a voice. May import xtts, never api. `loop.py` is the table of contents."""
+"""Makes a voice. May import xtts, never api. `trainer.py` is the table of contents."""

@@ -16,10 +16,10 @@ import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from machine.devices.cuda_errors import exit_after_fault
+from machine.errors import SotaqueError
+from machine.threads import set_omp_passive
 from train.settings import TrainSettings, load
-from xtts.errors import SotaqueError
-from xtts.faults import exit_after_fault
-from xtts.threads import set_omp_passive
 
 log = logging.getLogger("train")
 
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(settings: TrainSettings, _own: argparse.Namespace) -> int:
-    from train.run import run
+    from train.setup import run
 
     if not faulthandler.is_enabled():
         faulthandler.enable()  # a crash in C tells its place too
@@ -71,13 +71,13 @@ def _check(settings: TrainSettings, own: argparse.Namespace) -> int:
 
 
 def _prepare(settings: TrainSettings, _own: argparse.Namespace) -> int:
-    from train.run import prepare
+    from train.setup import prepare
 
     return prepare(settings)
 
 
 def _sample(settings: TrainSettings, own: argparse.Namespace) -> int:
-    from train import listening
+    from train.sampling import command as listening
 
     return listening.run(settings, epoch=own.epoch)
 

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from train import features
-from train.dataset import Dataset
+from train.dataset import features
+from train.dataset.dataset import Dataset
 from train.settings import TrainSettings
 
 log = logging.getLogger("train")
@@ -19,7 +19,7 @@ def run(settings: TrainSettings, *, verify: bool = False, repair: bool = False) 
     verify: reads every record of the feature cache against its hash, 2 when one is damaged.
     repair: computes damaged records again.
     """
-    from train.run import look
+    from train.setup import look
 
     looked = look(settings)
     log.info(looked.data.report())

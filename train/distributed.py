@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xtts.errors import SotaqueError
-from xtts.gpt import GPT, Losses
-from xtts.rows import PackedBatch
+from machine.errors import SotaqueError
+from xtts.model.gpt import GPT, Losses
+from xtts.model.packed_batch import PackedBatch
 
 # Rank 0 may speak a sample or write to a slow disk while the others wait for it.
 LONGEST_WAIT = timedelta(hours=2)

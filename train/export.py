@@ -18,9 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from train.settings import TrainSettings
-from xtts import audio, bundle
-from xtts.atomic import (
+from machine.errors import SotaqueError
+from machine.storage.atomic import (
     WriteError,
     Written,
     replace_file,
@@ -28,12 +27,14 @@ from xtts.atomic import (
     sha256_of,
     sync_folder,
 )
-from xtts.bases import base_of
-from xtts.config import ConfigError, ModelConfig
-from xtts.errors import SotaqueError
-from xtts.gpt import PREFIX, from_coqui
-from xtts.model import mel_stats, read_tensors
-from xtts.runs import Checkpoint, read_checkpoint, reference_beside
+from train.settings import TrainSettings
+from xtts import audio
+from xtts.hub import bundle
+from xtts.hub.base_models import base_of
+from xtts.hub.run_folder import Checkpoint, read_checkpoint, reference_beside
+from xtts.model.config import ConfigError, ModelConfig
+from xtts.model.gpt import PREFIX, from_coqui
+from xtts.model.loading import mel_stats, read_tensors
 
 log = logging.getLogger("train")
 

@@ -14,11 +14,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from train.batches import Batch
+from machine.devices import cuda_errors
+from train.dataset.batches import Batch
 from train.distributed import ALONE, Totals, World, totals
-from train.optimizer import Schedule, load_state, mix_seed, new_optimizer, set_rate, weight_groups
-from train.outcome import NonFiniteTally, StepResult, Validation
-from train.stepping import (
+from train.optim.optimizer import (
+    Schedule,
+    load_state,
+    mix_seed,
+    new_optimizer,
+    set_rate,
+    weight_groups,
+)
+from train.optim.optimizer_step import (
     DeferredStepResult,
     clip_gradients,
     compile_blocks,
@@ -26,9 +33,9 @@ from train.stepping import (
     gradient_norm,
     step_unless_non_finite,
 )
-from train.weights import TrainableParts, TrainableWeights
-from xtts import faults
-from xtts.gpt import GPT, Losses
+from train.optim.step_outcome import NonFiniteTally, StepResult, Validation
+from train.optim.trainable import TrainableParts, TrainableWeights
+from xtts.model.gpt import GPT, Losses
 
 log = logging.getLogger("train")
 
@@ -214,13 +221,13 @@ class Learner:
         try:
             return self._backward(batch)
         except Exception as error:
-            found = faults.classify(error)
+            found = cuda_errors.classify(error)
             if found is None or not found.transient:
                 raise
         # Behind the `except`: the error held the tensors that are to go.
         log.warning("Step %d once more, after: %s", self.step, found.words)
         self.optimizer.zero_grad(set_to_none=True)
-        faults.free_after_fault(str(self.device))
+        cuda_errors.free_after_fault(str(self.device))
         return self._backward(batch)
 
     def _backward(self, batch: Batch) -> tuple[Losses, Tensor]:

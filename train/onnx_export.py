@@ -4,13 +4,13 @@
 import logging
 from pathlib import Path
 
+from machine.errors import SotaqueError
+from machine.storage.atomic import sha256_of
 from train.export import refuse_earlier
 from train.settings import TrainSettings
-from xtts.atomic import sha256_of
-from xtts.bases import base_of
-from xtts.errors import SotaqueError
+from xtts.hub.base_models import base_of
+from xtts.hub.run_folder import read_checkpoint, reference_beside
 from xtts.onnx.folder import NAME as ONNX_NAME
-from xtts.runs import read_checkpoint, reference_beside
 
 log = logging.getLogger("train")
 
@@ -26,11 +26,11 @@ def run(
     base: Path | None,
     force: bool = False,
 ) -> int:
-    """Finds base model and reference, exports, tells where. Raises what `xtts.onnx.export` does,
-    and ExportError where `to` holds a voice already and `force` is not said."""
+    """Finds base model and reference, exports, tells where. Raises what `xtts.onnx.export.exporter`
+    does, and ExportError where `to` holds a voice already and `force` is not said."""
     refuse_earlier(to, ONNX_NAME, force=force)
     try:
-        from xtts.onnx import export
+        from xtts.onnx.export import exporter
     except ImportError as error:
         raise SotaqueError(
             f"An export as ONNX needs the package {error.name}, which is not installed: "
@@ -38,10 +38,10 @@ def run(
         ) from error
     found = read_checkpoint(checkpoint)
     folder = base_of(checkpoint, found.provenance, base, settings.xtts_v2_dir)
-    source = export.ExportSource(
+    source = exporter.ExportSource(
         folder, sha256_of(checkpoint), found.model, reference_beside(checkpoint)
     )
-    voice = export.export(source, to, KINDS[kinds])
+    voice = exporter.export(source, to, KINDS[kinds])
     log.info(
         "%s holds the ONNX voice (%s, opset %d; licence: %s). It speaks with:\n"
         "  python -m xtts speak --voice %s --text … --out FILE.wav",

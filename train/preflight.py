@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from machine.errors import SotaqueError
 from train.settings import TrainSettings, load
-from xtts.errors import SotaqueError
 
 
 def refusals(dotenv: Path = Path(".env")) -> list[str]:
@@ -32,15 +32,15 @@ def _refused(look: Callable[[TrainSettings], None], settings: TrainSettings) -> 
 
 
 def _base(settings: TrainSettings) -> None:
-    from xtts import bases
+    from xtts.hub import base_models
 
-    bases.check_choice(settings.base_model, tos_agreed=settings.coqui_tos_agreed)
+    base_models.check_choice(settings.base_model, tos_agreed=settings.coqui_tos_agreed)
     if settings.base_model not in ("demo", "xtts_v2"):
-        bases.check_base(Path(settings.base_model).expanduser())
+        base_models.check_base(Path(settings.base_model).expanduser())
 
 
 def _dataset(settings: TrainSettings) -> None:
-    from train.metadata import read_entries
+    from train.dataset.metadata import read_entries
 
     read_entries(settings.dataset_dir, settings.dataset_format, settings.language)
 

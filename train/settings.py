@@ -11,8 +11,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass as settings_class
 
-from xtts import settings as shared
-from xtts.setting_types import (
+from machine.settings import loading as shared
+from machine.settings.loading import SettingsReport, SharedSettings
+from machine.settings.types import (
     CONFIG,
     AutoCount,
     Count,
@@ -24,7 +25,6 @@ from xtts.setting_types import (
     Switch,
     Text,
 )
-from xtts.settings import SettingsReport, SharedSettings
 
 Share = Annotated[float, Field(ge=0, lt=1), Means("a number from 0 to below 1, such as 0.1")]
 Weight = Annotated[float, Field(ge=0), Means("a number from 0, such as 0.01")]

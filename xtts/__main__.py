@@ -8,9 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from xtts.errors import SotaqueError
-from xtts.memory import limit_onednn_cache
-from xtts.threads import set_omp_passive
+from machine.errors import SotaqueError
+from machine.memory import limit_onednn_cache
+from machine.threads import set_omp_passive
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -85,23 +85,23 @@ def _seconds(text: str) -> float:
 
 
 def _monitor(arguments: argparse.Namespace) -> int:
-    from xtts import monitor
-    from xtts.settings import SharedSettings, load
+    from machine.devices import monitor
+    from machine.settings.loading import SharedSettings, load
 
     settings, _ = load(SharedSettings)
     return monitor.run(arguments.log, arguments.duration, arguments.interval, settings.output_dir)
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from xtts.doctor import command
-    from xtts.doctor.looking import ReadingPlace
+    from machine.doctor import command
+    from machine.doctor.readings.collection import ReadingPlace
 
     place = ReadingPlace(remembers=not arguments.no_cache, deep=arguments.deep)
     return command.run(place, as_json=arguments.json, only_fixes=arguments.fix_hints)
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    from xtts.explain import command
+    from machine.explain import command
 
     return command.run(
         arguments.model, arguments.provider, runs=arguments.run, shapes=arguments.shape,
@@ -112,7 +112,7 @@ def _explain(arguments: argparse.Namespace) -> int:
 def _speak(arguments: argparse.Namespace) -> int:
     lines = _lines(arguments)
     if (Path(arguments.voice) / "onnx.json").is_file():
-        from xtts.onnx import command
+        from xtts.onnx.speech import command
 
         for said in command.speak(
             Path(arguments.voice), lines, language=arguments.language, seed=arguments.seed,
@@ -122,7 +122,9 @@ def _speak(arguments: argparse.Namespace) -> int:
             print(said)
         return 0
     # Imported here: `--help` and a mistyped option need not wait seconds for torch.
-    from xtts import audio, bundle, synthesis, voice
+    from xtts import audio
+    from xtts.hub import bundle
+    from xtts.inference import synthesis, voice
 
     opened = bundle.open_voice(
         arguments.voice, base=arguments.base, device=arguments.device,

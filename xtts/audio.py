@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from machine.errors import SotaqueError
 from xtts import wav
-from xtts.errors import SotaqueError
-from xtts.sizes import CODE_RATE as CODE_RATE
-from xtts.sizes import SAMPLES_PER_CODE as SAMPLES_PER_CODE
-from xtts.sizes import VOCODER_RATE as VOCODER_RATE
+from xtts.model.shapes import CODE_RATE as CODE_RATE
+from xtts.model.shapes import SAMPLES_PER_CODE as SAMPLES_PER_CODE
+from xtts.model.shapes import VOCODER_RATE as VOCODER_RATE
 
 SPEAKER_RATE = 16_000
 MEL_BANDS = 80

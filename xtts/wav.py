@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xtts.atomic import make_folder, replace_file
+from machine.storage.atomic import make_folder, replace_file
 
 
 def write(path: Path, samples: "np.ndarray[Any, Any]", rate: int) -> None:

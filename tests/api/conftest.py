@@ -14,12 +14,12 @@ import httpx
 import pytest
 
 from api.app import build, how_of
-from api.connections import ConnectionLimits
-from api.parts import AppState
-from api.server import server_of
+from api.engine.options import ChildOptions, EngineLimits
+from api.http.connections import ConnectionLimits
+from api.http.server import server_of
 from api.settings import ApiSettings
-from api.wishes import ChildOptions, EngineLimits
-from xtts.environment import Environment
+from api.state import AppState
+from machine.devices.selection import Environment
 
 FAKE = (sys.executable, "-m", "tests.api.fake_child")
 NO_GPU = Environment(2, False, 8 << 30, False)

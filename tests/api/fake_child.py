@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from xtts import serving_child
-from xtts.frames import packed
+from xtts.workers import server_main
+from xtts.workers.protocol import packed
 
 CHUNK = 480
 # What a step takes, in seconds.
@@ -169,4 +169,4 @@ def is_deadly(voice: str) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(serving_child.main(FakeEnsemble))
+    sys.exit(server_main.main(FakeEnsemble))

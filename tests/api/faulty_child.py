@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.api.fake_child import CUFFT, AcceleratorError, OutOfMemoryError
-from xtts import serving_child
-from xtts.ensemble import SpeechServer
-from xtts.stage import ComputeConfig
+from xtts.workers import server_main
+from xtts.workers.server import SpeechServer
+from xtts.workers.voice_registry import ComputeConfig
 
 FAULTS = {
     "!cufft": RuntimeError(CUFFT),
@@ -38,4 +38,4 @@ class FaultyEnsemble(SpeechServer):
 
 
 if __name__ == "__main__":
-    sys.exit(serving_child.main(FaultyEnsemble))
+    sys.exit(server_main.main(FaultyEnsemble))

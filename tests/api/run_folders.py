@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from xtts.atomic import replace_file
-from xtts.manifests import Manifest, write_manifest
-from xtts.runs import RunFolder
+from machine.storage.atomic import replace_file
+from machine.storage.checksums import Manifest, write_manifest
+from xtts.hub.run_folder import RunFolder
 
 
 def write_epoch(folder: Path, epoch: int, *, loss: float = 2.0, content: bytes = b"") -> None:

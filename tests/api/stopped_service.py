@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from api.__main__ import serve
-from api.wishes import ChildOptions
+from api.engine.options import ChildOptions
 from tests.api.conftest import FAKE, NO_GPU, QUICK, settings_in
 
 

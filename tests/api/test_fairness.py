@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from api.app import how_of
-from api.wishes import ChildOptions
+from api.engine.options import ChildOptions
 from tests.api.conftest import FAKE, NO_GPU, QUICK, Running, running, settings_in
-from tests.api.test_speech_routes import wanted
+from tests.api.routes.test_speech_routes import wanted
 
 
 def test_a_short_text_is_spoken_between_the_pieces_of_long_ones(

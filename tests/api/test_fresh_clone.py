@@ -23,7 +23,7 @@ TORN_DOWN_SECONDS = 60
 
 def clone(folder: Path) -> Path:
     """What `make serve` needs of a clone, beside what has been installed."""
-    for name in ("api", "xtts", ".ci"):
+    for name in ("api", "machine", "xtts", ".ci"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     for name in ("Makefile", "requirements.lock", "pyproject.toml"):
@@ -81,7 +81,7 @@ def test_make_serve_speaks_without_a_key_and_on_loopback_only(tmp_path: Path) ->
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(TORN_DOWN_SECONDS)
     assert sorted(path.name for path in folder.iterdir() if path.name[0] != ".") == [
-        "Makefile", "api", "pyproject.toml", "requirements.lock", "voices", "xtts",
+        "Makefile", "api", "machine", "pyproject.toml", "requirements.lock", "voices", "xtts",
     ]  # fmt: skip
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from starlette.datastructures import Headers
 
-from api.limits import _MOST_UPLOADS, AccessGate, BodyLimit, refuse_foreign_origin
+from api.middleware import _MOST_UPLOADS, AccessGate, BodyLimit, refuse_foreign_origin
 from api.settings import load
-from xtts.settings import SettingsError
+from machine.settings.loading import SettingsError
 
 KEY = "correct horse"
 SCALE_OUT = Path(__file__).parents[2] / "docs" / "scale-out.md"

@@ -151,7 +151,7 @@ def _resident() -> int:
 
 def test_http_adds_little_to_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """First sound and all of it, through HTTP and from the engine in its own event loop."""
-    from api.speaking import SpeechParams
+    from api.engine.speech_stream import SpeechParams
 
     monkeypatch.setenv("FAKE_STEP", "0.01")
     text = "t" * 50

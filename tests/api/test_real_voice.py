@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from api.app import how_of
-from api.speaking import SpeechParams
+from api.engine.speech_stream import SpeechParams
+from machine.devices.health import Outcome
+from machine.devices.selection import Environment
 from tests.api.conftest import NO_GPU, QUICK, Running, running, settings_in
-from tests.api.test_supervisor import GPU
-from xtts.environment import Environment
-from xtts.verdicts import Outcome
+from tests.api.engine.test_supervisor import GPU
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from tests.api.run_folders import write_epoch
 
 @pytest.fixture
 def replicas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Running, Running]]:
-    monkeypatch.setattr("api.following.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("api.runs.following.LOOK_SECONDS", 0.1)
     for epoch in (1, 2):
         write_epoch(tmp_path / "output", epoch)
     with running(settings_in(tmp_path)) as one, running(settings_in(tmp_path)) as two:

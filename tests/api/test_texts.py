@@ -16,10 +16,10 @@ import pytest
 import soundfile
 
 from api.app import how_of
-from api.speaking import SpeechParams, digest_of
+from api.engine.speech_stream import SpeechParams, digest_of
 from tests.api.conftest import NO_GPU, QUICK, Running, running, settings_in
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
-from tests.xtts.test_text_worker import NUMBERED
+from tests.xtts.workers.test_text_worker import NUMBERED
 
 pytestmark = pytest.mark.slow
 

@@ -43,7 +43,7 @@ def test_each_way_takes_less_than_the_one_it_is_for(measured):
 
 
 def test_the_states_are_what_the_footprint_says(measured):
-    from train.footprint import STATE_BYTES
+    from train.memory.estimate import STATE_BYTES
 
     assert measured[0].states_bytes == pytest.approx(8 * measured[0].learning, rel=0.001)
     # So small a model has many tensors of under 4,096 values, which stay in float32.

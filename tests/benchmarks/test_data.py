@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import data, scale
-from xtts import bases
+from xtts.hub import base_models
 
 
 def test_a_synthetic_dataset_is_read_like_any_other():
@@ -18,5 +18,5 @@ def test_a_synthetic_dataset_is_read_like_any_other():
 @pytest.mark.slow  # two processes that import torch, and learn
 @pytest.mark.timeout(900)
 def test_two_starts_are_told_by_the_runs(tmp_path: Path):
-    first, second = data.started(bases.DEMO, tmp_path)
+    first, second = data.started(base_models.DEMO, tmp_path)
     assert 0 < second < first + 5

@@ -4,8 +4,8 @@ import pytest
 
 from benchmarks import bases, low_memory, onnx_voice
 from benchmarks.low_memory_child import _ONNX, _PLAIN
-from xtts.onnx import model
-from xtts.sessions import OnnxSessionOptions
+from machine.onnxruntime.sessions import OnnxSessionOptions
+from xtts.onnx.speech import loading as model
 
 
 def test_each_row_pulls_one_lever_and_all_of_low_memory_have_their_row() -> None:

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from benchmarks import bases, onnx_voice
-from xtts.sizes import VOCODER_RATE
-from xtts.voice import Voice
+from xtts.inference.voice import Voice
+from xtts.model.shapes import VOCODER_RATE
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks import phones
-from train.base import articulation
+from demo_voice.teachers import phone_timing
 
 PHONES = 5
 
@@ -35,7 +35,7 @@ def test_what_is_not_known_is_not_asked() -> None:
     known = clips(told=True)
     unknown = [(one, said.clone()) for one, said in known]
     for _, said in unknown:
-        said[::2] = articulation.UNKNOWN
+        said[::2] = phone_timing.UNKNOWN
     assert phones.taught(unknown)[0] > 0.98
 
 

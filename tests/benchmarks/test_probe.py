@@ -13,7 +13,7 @@ import pytest
 from benchmarks import gpu_faults
 from benchmarks import probe as benchmark
 from benchmarks.__main__ import main
-from xtts.errors import SotaqueError
+from machine.errors import SotaqueError
 
 without_a_gpu = pytest.mark.skipif(
     any(Path("/dev").glob("nvidia[0-9]*")), reason="this machine has a GPU"

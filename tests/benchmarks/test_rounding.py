@@ -7,8 +7,8 @@ import torch
 
 from benchmarks import rounding
 from tests.models import tiny_base
-from xtts.config import ModelConfig
-from xtts.quantised import Int8Linear
+from xtts.model.config import ModelConfig
+from xtts.model.quantization import Int8Linear
 
 TEXTS = ("the tin hat", "a thin tent in the inner", "another thin hat", "ten tents")
 

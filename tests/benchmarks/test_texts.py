@@ -8,10 +8,10 @@ import pytest
 from train.base.long_text import long_sentences
 
 from benchmarks import texts, voice
-from tests.train.base.test_base import FEW_WORDS
-from train.base import __main__ as making
-from train.base.text import plain
-from train.base.text import sentences as short_sentences
+from demo_voice import __main__ as making
+from demo_voice.text.sentences import plain
+from demo_voice.text.sentences import sentences as short_sentences
+from tests.demo_voice.test_demo_voice import FEW_WORDS
 from train.data import make_demo
 
 LENGTHS = ((1, 1), (2, 2), (3, 3), (4, 5), (6, 8), (9, 12), (13, 18), (19, 25), (26, 35), (36, 40))

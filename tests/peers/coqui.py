@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 
-from xtts.gpt import GPT, from_coqui, new_gpt
-from xtts.sizes import GPTShape
+from xtts.model.gpt import GPT, from_coqui, new_gpt
+from xtts.model.shapes import GPTShape
 
 SMALL = GPTShape(
     text_ids=90, text_start=88, layers=3, width=64, heads=4, audio_ids=66, audio_start=64,

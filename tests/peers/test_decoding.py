@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from tests.peers.coqui import SMALL, coqui_gpt, ours_from
-from xtts.decoding import decode
-from xtts.sizes import SamplingParams
+from xtts.inference.decoding import decode
+from xtts.model.shapes import SamplingParams
 
 COUNT = 40
 # Where Coqui's own two best logits are closer than this, rounding decides.

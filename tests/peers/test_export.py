@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from tests.models import tiny_base, write_vocabulary
-from train.checkpoints import Checkpoints
+from train.checkpointing.checkpoints import Checkpoints
+from train.checkpointing.fingerprint import Fingerprint
 from train.export import export
-from train.fingerprint import Fingerprint
-from xtts import bundle
-from xtts.config import ModelConfig
-from xtts.model import read_tensors
-from xtts.runs import RunFolder
+from xtts.hub import bundle
+from xtts.hub.run_folder import RunFolder
+from xtts.model.config import ModelConfig
+from xtts.model.loading import read_tensors
 
 # XTTS-v2's learning part in small; its vocoder and speaker encoder have no other size at Coqui.
 SMALL = {

@@ -5,10 +5,10 @@ import torch
 from torch.nn import functional as F
 
 from tests.peers.coqui import FULL, SMALL, coqui_gpt, ours_from
-from xtts.cache import KeyValueCache
-from xtts.gpt import to_coqui
-from xtts.rows import PackedBatch, pack
-from xtts.sizes import GPTShape
+from xtts.model.gpt import to_coqui
+from xtts.model.kv_cache import KeyValueCache
+from xtts.model.packed_batch import PackedBatch, pack
+from xtts.model.shapes import GPTShape
 
 
 def a_batch(shape: GPTShape, seconds: list[float], seed: int = 3) -> dict:
@@ -75,7 +75,7 @@ def test_losses_and_gradients_equal_coquis(padded: bool):
 def test_losses_and_gradients_equal_coquis_however_few_logits_are_held(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr("xtts.gpt.LOGITS_CHUNK", 7)
+    monkeypatch.setattr("xtts.model.gpt.LOGITS_CHUNK", 7)
     check_losses_and_gradients(SMALL, [1.7, 0.6, 2.9])
 
 

@@ -11,9 +11,9 @@ import torch
 
 from tests.peers.coqui import SMALL, coqui_gpt, ours_from
 from tests.peers.test_gpt import a_batch, coqui_losses, our_rows
-from train.batches import Batch
+from train.dataset.batches import Batch
 from train.learner import Learner, OptimizationConfig
-from xtts.gpt import GPT
+from xtts.model.gpt import GPT
 
 RATE = 1e-3
 BATCHES = 8

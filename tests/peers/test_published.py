@@ -13,7 +13,7 @@ import pytest
 import torch
 
 OPEN = (
-    "import sys; from pathlib import Path; from xtts.model import read_tensors;"
+    "import sys; from pathlib import Path; from xtts.model.loading import read_tensors;"
     "print(sorted(read_tensors(Path(sys.argv[1])))); assert 'TTS' not in sys.modules"
 )
 

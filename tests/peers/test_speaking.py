@@ -8,9 +8,11 @@ import torch
 from tests.datasets import a_sound
 from tests.models import tiny_base
 from tests.peers.test_export import loaded_by_coqui
-from xtts import audio, model, voice
-from xtts.decoding import decode
-from xtts.sizes import SamplingParams
+from xtts import audio
+from xtts.inference import voice
+from xtts.inference.decoding import decode
+from xtts.model import loading as model
+from xtts.model.shapes import SamplingParams
 
 
 @pytest.fixture(scope="module")

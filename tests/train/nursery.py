@@ -21,7 +21,7 @@ from tests.models import tiny_base
 EPOCHS, STEPS_PER_EPOCH = 2, 3
 # What a run imports when it comes to it.
 _LATER = (
-    "train.run", "torch.utils.tensorboard", "soundfile", "torchaudio.functional", "tqdm",
+    "train.setup", "torch.utils.tensorboard", "soundfile", "torchaudio.functional", "tqdm",
     "TTS.tts.layers.xtts.dvae", "TTS.tts.layers.xtts.tokenizer", "torch._weights_only_unpickler",
     "torch._dynamo",  # by AdamW; with what it imports in turn, seconds
 )  # fmt: skip

@@ -22,7 +22,7 @@ def around(owner: Any, name: str, new: Callable[..., Any]) -> None:
 
 def hanging_loader(epoch: str) -> None:
     """The thread that makes batches gets no answer from the disk."""
-    from train.batches import Batches
+    from train.dataset.batches import Batches
 
     def batch(old: Any, self: Any, number: int, group: Any) -> Any:
         if number == int(epoch) and not self.fixed:
@@ -34,7 +34,7 @@ def hanging_loader(epoch: str) -> None:
 
 def dying_loader(epoch: str) -> None:
     """The disk of the cache is gone."""
-    from train.batches import Batches
+    from train.dataset.batches import Batches
 
     def batch(old: Any, self: Any, number: int, group: Any) -> Any:
         if number == int(epoch) and not self.fixed:
@@ -46,7 +46,7 @@ def dying_loader(epoch: str) -> None:
 
 def no_numbers(clip: str, first_epoch: str, value: str) -> None:
     """Batches with this clip (`all`: every batch) have a loss of `value`, from an epoch on."""
-    from train.batches import Batches
+    from train.dataset.batches import Batches
 
     def batch(old: Any, self: Any, number: int, group: Any) -> Any:
         found = old(self, number, group)
@@ -61,7 +61,7 @@ def no_numbers(clip: str, first_epoch: str, value: str) -> None:
 
 def validation_without_numbers() -> None:
     """The validation clips have a loss that is no number."""
-    from train.batches import Batches
+    from train.dataset.batches import Batches
 
     def batch(old: Any, self: Any, number: int, group: Any) -> Any:
         found = old(self, number, group)
@@ -79,7 +79,7 @@ def slow_disk(seconds: str) -> None:
 
 def signals_while_saving(number: str, count: str) -> None:
     """As many signals, one after the other, in the middle of the second epoch's weights."""
-    from xtts import atomic
+    from machine.storage import atomic
 
     def point(old: Any, name: str, path: Any = None) -> None:
         if name == "half written" and path.name == "checkpoint_epoch_2.pt" and not sent:
@@ -95,7 +95,7 @@ def signals_while_saving(number: str, count: str) -> None:
 
 def signal_while_sampling(number: str) -> None:
     """In the middle of the first sample."""
-    from train.sampling import Sampler
+    from train.sampling.sampler import Sampler
 
     def speak(old: Any, self: Any, *arguments: Any) -> Any:
         threading.Timer(0.3, os.kill, (os.getpid(), int(number))).start()
@@ -106,7 +106,7 @@ def signal_while_sampling(number: str) -> None:
 
 def signal_before_the_first_step(number: str) -> None:
     """While features are computed."""
-    from train import features
+    from train.dataset import features
 
     def build(old: Any, *arguments: Any) -> Any:
         os.kill(os.getpid(), int(number))
@@ -139,7 +139,7 @@ def small_files(num_bytes: str) -> None:
 
 def space_unasked() -> None:
     """Nobody looks ahead: the disk itself says that it is full."""
-    from train import checkpoints
+    from train.checkpointing import checkpoints
 
     around(checkpoints, "require_space", lambda old, *arguments: None)
 
@@ -158,7 +158,7 @@ def undeletable() -> None:
 
 def held_gil(step: str) -> None:
     """C code that waits for ever with the GIL, inside a step."""
-    from tests.train.hanging import deadlock_with_the_gil
+    from tests.train.resilience.hanging import deadlock_with_the_gil
     from train.learner import Learner
 
     def learn(old: Any, self: Any, batch: Any) -> Any:

@@ -10,10 +10,10 @@ import torch
 
 from tests.train import together
 from tests.train.test_learner import SHAPE, a_batch, a_learner, weights
-from train.batches import Batch
+from train.dataset.batches import Batch
 from train.distributed import ALONE, DistributedError, World, device_of, totals, world_of
 from train.learner import Learner
-from xtts.rows import pack
+from xtts.model.packed_batch import pack
 
 
 def a_small_learner(world: World = ALONE, **changes) -> Learner:

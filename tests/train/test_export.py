@@ -10,17 +10,17 @@ import pytest
 import soundfile
 import torch
 
+from machine.storage.atomic import DiskFull, sha256_of
 from tests.models import tiny_base
 from train.__main__ import main
-from train.checkpoints import Checkpoints
+from train.checkpointing.checkpoints import Checkpoints
+from train.checkpointing.fingerprint import Fingerprint
 from train.export import ExportError, export
-from train.fingerprint import Fingerprint
-from xtts import bundle
-from xtts.atomic import DiskFull, sha256_of
-from xtts.bases import BundleError
-from xtts.config import ConfigError, ModelConfig
-from xtts.model import read_tensors
-from xtts.runs import RunFolder
+from xtts.hub import bundle
+from xtts.hub.base_models import BundleError
+from xtts.hub.run_folder import RunFolder
+from xtts.model.config import ConfigError, ModelConfig
+from xtts.model.loading import read_tensors
 
 
 @pytest.fixture

@@ -5,13 +5,13 @@ import dataclasses
 import pytest
 import torch
 
-from train.batches import Batch
+from train.dataset.batches import Batch
 from train.learner import Learner, OptimizationConfig
-from train.optimizer import schedule
-from train.outcome import NonFiniteError
-from xtts.gpt import new_gpt
-from xtts.rows import pack
-from xtts.sizes import GPTShape
+from train.optim.optimizer import schedule
+from train.optim.step_outcome import NonFiniteError
+from xtts.model.gpt import new_gpt
+from xtts.model.packed_batch import pack
+from xtts.model.shapes import GPTShape
 
 SHAPE = GPTShape(
     text_ids=30, text_start=28, layers=2, width=32, heads=2, audio_ids=18, audio_start=16,

@@ -8,10 +8,12 @@ import pytest
 from tests.models import tiny_base
 from tests.train.test_export import perturbed
 from train.__main__ import main
-from xtts.model import read_tensors
-from xtts.onnx import folder, model, speech
-from xtts.onnx.model import OnnxComputeConfig
-from xtts.onnx.speech import OnnxSynthesisParams
+from xtts.model.loading import read_tensors
+from xtts.onnx import folder
+from xtts.onnx.speech import loading as model
+from xtts.onnx.speech import request as speech
+from xtts.onnx.speech.loading import OnnxComputeConfig
+from xtts.onnx.speech.request import OnnxSynthesisParams
 
 
 def test_an_epoch_speaks_with_its_own_weights_and_voice(

@@ -9,10 +9,10 @@ import torch
 
 from tests.train.test_run import Workshop, assert_same_end, content, losses
 from train.learner import Learner
-from train.outcome import Validation
-from xtts.config import ModelConfig
-from xtts.gpt import from_coqui
-from xtts.model import load_gpt, read_tensors
+from train.optim.step_outcome import Validation
+from xtts.model.config import ModelConfig
+from xtts.model.gpt import from_coqui
+from xtts.model.loading import load_gpt, read_tensors
 
 OPTIONS = {
     "lora": {"LORA_RANK": "4"},
@@ -36,7 +36,7 @@ def workshop(base_folder, tmp_path_factory):
 
 def in_two_goes(workshop: Workshop, name: str, monkeypatch, **settings: str):
     """Ended behind the first epoch as by a signal."""
-    from train.parts import Parts
+    from train.trainer_context import Parts
 
     with monkeypatch.context() as patched:
 

@@ -14,7 +14,7 @@ import torch
 
 from tests.datasets import make_dataset
 from train.__main__ import main
-from xtts.runs import RunFolder
+from xtts.hub.run_folder import RunFolder
 
 QUIET = {"SAMPLE_DEVICE": "off", "TENSORBOARD": "off"}
 # Small batches: an epoch of 12 clips has 11 steps.
@@ -173,7 +173,7 @@ def test_without_bucketing_the_same_clips_come_in_another_order(workshop, straig
 def test_a_second_start_is_ready_within_seconds(workshop, monkeypatch, caplog):
     """Of one core's time, since others may use the same cores."""
     ready: list[float] = []
-    monkeypatch.setattr("train.run.fine_tune", lambda *_: ready.append(time.process_time()) or 0)
+    monkeypatch.setattr("train.setup.fine_tune", lambda *_: ready.append(time.process_time()) or 0)
     workshop.run("two starts", 1)
     caplog.set_level("INFO")
     began = time.process_time()
@@ -216,7 +216,7 @@ def test_a_signal_while_validating_is_a_stop_inside_the_epoch(
     workshop, straight, monkeypatch, save_every
 ):
     """Nothing is lost that SAVE_EVERY leaves unsaved, and nothing is told twice."""
-    from train.parts import Parts
+    from train.trainer_context import Parts
 
     evaluate = Parts.evaluate
 

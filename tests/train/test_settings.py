@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from machine.settings.loading import SettingsError
+from machine.settings.names import NAMES, SHARED_NAMES, TRAIN_NAMES
 from train.__main__ import main
 from train.settings import TrainSettings, load
-from xtts.setting_names import NAMES, SHARED_NAMES, TRAIN_NAMES
-from xtts.settings import SettingsError
 
 
 def test_the_defaults_of_the_contract() -> None:

@@ -9,11 +9,11 @@ import pytest
 import soundfile
 import torch
 
+from machine.storage.atomic import DiskFull, WriteError
 from tests.bad_audio import encoded
 from tests.datasets import a_sound
-from tests.xtts.test_atomic import full_after
+from tests.machine.storage.test_atomic import full_after
 from xtts import audio
-from xtts.atomic import DiskFull, WriteError
 from xtts.audio import CODE_RATE, VOCODER_RATE, AudioError
 
 RATE = 22_050

@@ -11,16 +11,16 @@ HEAVY = {
     "onnxruntime", "onnx", "gruut", "spacy", "torchcodec", "datasets", "fastapi", "tensorflow",
 }  # fmt: skip
 SPEAKS = """
-from xtts.bundle import open_voice
-from xtts.synthesis import speak
-from xtts.voice import from_reference, read
+from xtts.hub.bundle import open_voice
+from xtts.inference.synthesis import speak
+from xtts.inference.voice import from_reference, read
 opened = open_voice("demo", precision="auto")
 heard = from_reference(opened.model, read(opened.model.config, opened.reference))
 assert len(speak(opened.model, heard, "Yes.", "en", max_codes=4))
 """
 SERVES = """
-import xtts.serving_child, xtts.ensemble, xtts.stage
-from xtts.stage import Computing, Wanted, stand
+import xtts.workers.server_main, xtts.workers.server, xtts.workers.voice_registry
+from xtts.workers.voice_registry import Computing, Wanted, stand
 assert stand(Wanted("demo"), Computing(threads=1), {}).own
 """
 

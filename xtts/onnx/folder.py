@@ -16,9 +16,9 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from xtts.atomic import Written, write_json
-from xtts.errors import SotaqueError
-from xtts.manifests import Manifest, fault_of
+from machine.errors import SotaqueError
+from machine.storage.atomic import Written, write_json
+from machine.storage.checksums import Manifest, fault_of
 
 SCHEMA = 1
 NAME = "onnx.json"

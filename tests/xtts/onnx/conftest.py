@@ -5,18 +5,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from xtts import model
-from xtts.model import Model
-from xtts.onnx import export
-from xtts.onnx.model import OnnxComputeConfig, OnnxModel, load_onnx_model
-from xtts.onnx.speech import OnnxLatents
-from xtts.voice import Voice
+from xtts.inference.voice import Voice
+from xtts.model import loading as model
+from xtts.model.loading import Model
+from xtts.onnx.export import exporter
+from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxModel, load_onnx_model
+from xtts.onnx.speech.request import OnnxLatents
 
 
 @pytest.fixture(scope="session")
 def onnx_folder(base_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("onnx") / "voice"
-    export.export(export.source_of_folder(base_folder), folder)
+    exporter.export(exporter.source_of_folder(base_folder), folder)
     return folder
 
 

@@ -1,0 +1,1 @@
+"""The speaking process and the queue before it."""

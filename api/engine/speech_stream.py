@@ -1,0 +1,108 @@
+"""One request as its route sees it: sound that comes, and how it ends."""
+
+import asyncio
+import hashlib
+import json
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from api.engine.options import EngineLimits
+from api.engine.queue import QueuedRequest, Rejection
+from api.errors import APIError
+
+# What a child says, as it is told to the caller: status and code.
+_REASONS = {
+    "refused": (422, "refused"),
+    "no_reference": (409, "no_reference"),
+    "not_finite": (503, "not_finite"),
+}
+
+
+@dataclass(frozen=True)
+class SpeechParams:
+    """As `xtts.inference.request.SynthesisParams`, without importing torch."""
+
+    text: str
+    language: str
+    seed: int = 0
+    temperature: float | None = None
+    speed: float = 1.0
+    max_codes: int | None = None
+
+
+# The service's own word.
+MICRO = SpeechParams("Yes.", "", max_codes=12)
+
+
+def digest_of(ask: SpeechParams, recording: str) -> str:
+    """A hash by which an input that ends the process is known again, also with another digit, other
+    spaces or signs, another seed or speed.
+
+    What a text does while it is read ends nothing (`xtts.workers.text_worker`); what is left are
+    faults in native code, and those are not of one digit.
+    """
+    words = re.sub(r"\d+", "0", ask.text.casefold())
+    words = " ".join(re.findall(r"\w+", words)) or ask.text
+    text = json.dumps([words, ask.language, recording])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class SpeechStream:
+    """The sound of one request, to be iterated once: PCM16 at 24 kHz, in chunks. cut_pieces: how
+    many pieces ran to the model's code limit without a stop code; known at the end.
+
+    Raises Refusal where it ends otherwise than by being spoken.
+    """
+
+    def __init__(self, job: QueuedRequest, ask: SpeechParams, recording: str | None) -> None:
+        self.job = job
+        self.ask = ask
+        self.recording = recording
+        self.bytes = 0
+        self.seconds: float | None = None
+        self.cut_pieces = 0
+        self._queue: asyncio.Queue[bytes | APIError | None] = asyncio.Queue()
+        self.over = False
+
+    def put(self, chunk: bytes) -> None:
+        """More sound, for a caller who is still there."""
+        if not self.over:
+            self.bytes += len(chunk)
+            self._queue.put_nowait(chunk)
+
+    def end(self, refusal: APIError | None = None) -> None:
+        """No more sound, and why if it is not all."""
+        if not self.over:
+            self.over = True
+            self._queue.put_nowait(refusal)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            found = await self._queue.get()
+            if isinstance(found, APIError):
+                raise found
+            if found is None:
+                return
+            yield found
+
+
+def refusal_of(answer: dict[str, Any]) -> APIError:
+    """What a child's `failed` is to the caller."""
+    code = answer["reason_code"]
+    status, word = _REASONS.get(code, (503, code))
+    retry = 1 if status == 503 else None
+    return APIError(status, word, answer["reason"], retry_after=retry)
+
+
+def no_refusal(no: Rejection, limits: EngineLimits) -> APIError:
+    """Why a request is not taken in."""
+    if no.code == "deadly_input":
+        text = "This input has ended the speaking process twice and is not spoken any more."
+        return APIError(422, no.code, text, param="input")
+    if no.code == "too_late":
+        text = f"There are too many in front for a turn within {limits.deadline:g} s."
+    else:
+        text = f"{limits.queue} requests wait already."
+    return APIError(503, no.code, text, retry_after=no.retry_seconds)

@@ -1,0 +1,168 @@
+"""Where the next child computes, how soon it is started, and what the service says of itself.
+
+Pure: a machine that was looked at, what has happened so far, and the time come in; a decision with
+its reason goes out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from machine.devices.health import GpuHealth
+from machine.devices.selection import DeviceError, Environment, choose_device, gpu_at, uses_cudnn
+
+State = Literal["starting", "ready", "restarting", "degraded"]
+WINDOW_SECONDS = 600.0
+MOST_ON_GPU = 3
+# Before the first, second, … start in a row that came to nothing.
+BACK_OFF_SECONDS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+@dataclass(frozen=True)
+class ComputePlacement:
+    """Where a child computes. reason_code: "" where it is what was asked for."""
+
+    device: str
+    reason: str
+    reason_code: str = ""
+    mel_device: str = "cpu"
+    cudnn: bool = True
+    clean_libraries: bool = False
+
+
+@dataclass(frozen=True)
+class RestartHistory:
+    """What children came to. gpu_deaths: when; in_a_row: deaths since somebody last spoke; last:
+    what the last one died of, and its code."""
+
+    gpu_deaths: tuple[float, ...] = ()
+    in_a_row: int = 0
+    last: str = ""
+    last_code: str = ""
+    restarts: int = 0
+
+    def died(
+        self, device: str, reason: str, code: str, now: float, *, of_device: bool = True
+    ) -> "RestartHistory":
+        """A child has died; deaths on a GPU that are ten minutes old count no more. of_device: the
+        GPU may be the reason; an error of ours in a process that computes there is not its own."""
+        deaths = tuple(at for at in self.gpu_deaths if now - at < WINDOW_SECONDS)
+        if device != "cpu" and of_device:
+            deaths += (now,)
+        return replace(
+            self, gpu_deaths=deaths, in_a_row=self.in_a_row + 1, last=reason, last_code=code,
+            restarts=self.restarts + 1,
+        )  # fmt: skip
+
+    def spoke(self) -> "RestartHistory":
+        """A child has spoken."""
+        return replace(self, in_a_row=0)
+
+
+def back_off(happened: RestartHistory) -> float:
+    """Seconds to wait before the next start."""
+    return BACK_OFF_SECONDS[min(happened.in_a_row, len(BACK_OFF_SECONDS) - 1)]
+
+
+def place(
+    machine: Environment, wish: str, happened: RestartHistory, now: float
+) -> ComputePlacement:
+    """Where the next child computes: the GPU while it is good and has not died there too often."""
+    recent = [at for at in happened.gpu_deaths if now - at < WINDOW_SECONDS]
+    if len(recent) > MOST_ON_GPU and wish != "cpu":
+        minutes = int(WINDOW_SECONDS // 60)
+        return ComputePlacement(
+            "cpu", f"The GPU failed {len(recent)} times in {minutes} minutes; the last time: "
+            f"{happened.last}", happened.last_code or "gpu_fault",
+        )  # fmt: skip
+    try:
+        choice = choose_device(machine, wish, _fit)
+    except DeviceError as error:
+        return ComputePlacement("cpu", str(error), "device_refused")
+    gpu = gpu_at(machine, choice.value)
+    if gpu is None:
+        return ComputePlacement("cpu", choice.reason, _code(machine, wish))
+    clean = not gpu.speaks()
+    return ComputePlacement(
+        choice.value,
+        choice.reason,
+        mel_device="cpu" if "fft" in gpu.failed and not clean else choice.value,
+        cudnn=clean or uses_cudnn(machine, choice.value).value == "on",
+        clean_libraries=clean,
+    )
+
+
+def _fit(gpu: GpuHealth) -> bool:
+    return gpu.speaks() or gpu.with_clean_libraries
+
+
+def _code(machine: Environment, wish: str) -> str:
+    """Why the CPU, as a word; "" where the CPU is all there is, or was asked for."""
+    if wish == "cpu":
+        return ""
+    if machine.gpus:
+        return "gpu_failed_check"
+    return "gpu_out_of_reach" if machine.gpu_hint else ""
+
+
+def requested(wish: str, backend: str, found: ComputePlacement) -> str:
+    """What was asked for, in the words of `provider`. auto asks for the GPU where there is one."""
+    device = "cpu" if wish == "cpu" else "cuda"
+    if wish == "auto" and found.device == "cpu" and not found.reason_code:
+        device = "cpu"
+    return f"{backend}:{device}"
+
+
+def provider(found: ComputePlacement, backend: str = "torch") -> str:
+    """What computes: the library, and on what."""
+    return f"{backend}:" + ("cpu" if found.device == "cpu" else "cuda")
+
+
+def state(
+    *, standing: bool, started_once: bool, found: ComputePlacement | None, problem: str
+) -> State:
+    """standing: a voice stands ready; started_once: one did before; problem: what is not as asked
+    for, although it speaks."""
+    if not standing:
+        return "restarting" if started_once else "starting"
+    return "degraded" if problem or (found is not None and found.reason_code) else "ready"
+
+
+def reason_code(
+    found: ComputePlacement | None,
+    placed: Mapping[str, Any] | None,
+    problem_code: str,
+    happened: RestartHistory,
+) -> str:
+    """Why it is not as asked for, as a word. placed: what ONNX Runtime says, None while no voice
+    stands."""
+    if placed is None:
+        return happened.last_code or "starting"
+    return (
+        problem_code or str(placed.get("reason_code", "")) or (found.reason_code if found else "")
+    )
+
+
+def message(
+    found: ComputePlacement | None,
+    placed: Mapping[str, Any],
+    problem: str,
+    standing: bool,
+    happened: RestartHistory,
+) -> str:
+    """What an operator reads: what runs where and why. placed: what ONNX Runtime says of that."""
+    parts = []
+    if not standing:
+        parts.append("The speaking process is being started.")
+        if happened.last:
+            parts.append(f"The one before ended: {happened.last.rstrip('.')}.")
+    if problem:
+        parts.append(f"{problem.rstrip('.')}.")
+    if standing and placed:
+        # The child is only told where to compute; why that is the CPU is known here.
+        why = str(placed["message"]) or (found.reason if found else "that is what was asked for")
+        parts.append(f"ONNX Runtime computes on {placed['device']}: {why.rstrip('.')}.")
+    elif found is not None:
+        where = "CPU" if found.device == "cpu" else f"GPU ({found.device})"
+        parts.append(f"Speaks on the {where}: {found.reason.rstrip('.')}.")
+    return " ".join(parts)

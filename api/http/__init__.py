@@ -1,0 +1,1 @@
+"""The server below the routes: its socket, its connections, its OpenAPI document."""

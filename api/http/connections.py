@@ -1,0 +1,192 @@
+"""The connections of the server: how long a client may take for a request's head, how many it may
+hold, and who has to go when there are too many.
+
+uvicorn has no time limit for a head: its keep-alive timer ends at the first byte, and a connection
+that never sends one is kept for ever. So its protocol is extended here. As in nginx, the oldest
+idle connection is closed when its place is needed, and nobody is turned away at the door: whether a
+request is one too many is known when its head is read, and probes are never
+(`api.middleware.ConnectionLimit`).
+"""
+
+import asyncio
+import ipaddress
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+# In scope["state"] of a request whose connection is one too many.
+CROWDED = "crowded"
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """head_seconds: for a request's line and headers, from the connection or from their first byte
+    on; stall_seconds: how long a client may take nothing of an answer; most, most_per_address: how
+    many connections may be idle, and as many again may be answered."""
+
+    head_seconds: float = 10.0
+    stall_seconds: float = 60.0
+    most: int = 1_000
+    most_per_address: int = 256
+
+
+@dataclass
+class Connections:
+    """Every open connection by address: idle ones, the oldest first, and how many are answered.
+
+    on_closed: told why one was closed that had not asked for it.
+    """
+
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    on_closed: Callable[[str], None] = lambda _reason: None
+    _idle: dict[str, OrderedDict["BoundedProtocol", None]] = field(default_factory=dict)
+    _answered: dict[str, set["BoundedProtocol"]] = field(default_factory=dict)
+    _num_idle: int = 0
+    _num_answered: int = 0
+
+    def __len__(self) -> int:
+        return self._num_idle + self._num_answered
+
+    def full(self, address: str) -> bool:
+        """Whether no other request is answered now, for this address or for anybody."""
+        own = len(self._answered.get(address, ()))
+        return own >= self.limits.most_per_address or self._num_answered >= self.limits.most
+
+    def rests(self, one: "BoundedProtocol") -> None:
+        """A connection is idle; where there are too many, the one that is so longest is closed."""
+        self.leave(one)
+        held = self._idle.setdefault(one.address, OrderedDict())
+        held[one] = None
+        self._num_idle += 1
+        if len(held) > self.limits.most_per_address:
+            next(iter(held)).drop("too_many")
+        elif self._num_idle > self.limits.most:
+            # Whoever holds the most gives: nobody loses his to another's flood.
+            most = max(self._idle, key=lambda address: len(self._idle[address]))
+            next(iter(self._idle[most])).drop("too_many")
+
+    def works(self, one: "BoundedProtocol") -> None:
+        """A connection has sent a head, and is answered."""
+        self.leave(one)
+        self._answered.setdefault(one.address, set()).add(one)
+        self._num_answered += 1
+
+    def leave(self, one: "BoundedProtocol") -> None:
+        """Forgets a connection."""
+        address = one.address
+        if one in (held := self._idle.get(address, OrderedDict())):
+            del held[one]
+            self._num_idle -= 1
+            if not held:
+                del self._idle[address]
+        if one in (answered := self._answered.get(address, set())):
+            answered.discard(one)
+            self._num_answered -= 1
+            if not answered:
+                del self._answered[address]
+
+    def protocol(self) -> type[asyncio.Protocol]:
+        """The class that uvicorn makes an object of for each connection."""
+        return type("BoundedProtocol", (BoundedProtocol,), {"connections_by_address": self})
+
+
+class BoundedProtocol(H11Protocol):
+    """uvicorn's, with limits."""
+
+    connections_by_address: Connections
+    address = ""
+    _is_idle = True
+    _head_timer: asyncio.TimerHandle | None = None
+    _stall_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """uvicorn's hook of asyncio; so are the others."""
+        super().connection_made(transport)
+        self.address = network_of(self.client[0] if self.client else "")
+        self._usual_state = self.app_state
+        self._wait_for_head()
+        self.connections_by_address.rests(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timers()
+        self.connections_by_address.leave(self)
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        """What has come, or what was kept until the request before it was answered."""
+        crowded = self.connections_by_address.full(self.address)
+        self.app_state = {**self._usual_state, CROWDED: True} if crowded else self._usual_state
+        super().handle_events()
+        self._look()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._look()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        seconds = self.connections_by_address.limits.stall_seconds
+        self._stall_timer = self.loop.call_later(seconds, self.drop, "not_read")
+
+    def resume_writing(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        self.connections_by_address.on_closed("not_http")
+        super().send_400_response(msg)
+
+    def drop(self, reason: str) -> None:
+        """Closes it at once: what is not sent yet is for nobody."""
+        self._stop_timers()
+        self.connections_by_address.leave(self)
+        self.connections_by_address.on_closed(reason)
+        self.transport.abort()
+
+    def _look(self) -> None:
+        if self.transport.is_closing():
+            return
+        idle = self.conn.their_state is h11.IDLE and self.conn.our_state is h11.IDLE
+        if idle != self._is_idle:
+            self._is_idle = idle
+            if idle:
+                self.connections_by_address.rests(self)
+            else:
+                self._stop_head_timer()
+                self.connections_by_address.works(self)
+        # uvicorn's timer of a kept connection ends at the first byte of the next head.
+        if idle and self.timeout_keep_alive_task is None and self._head_timer is None:
+            self._wait_for_head()
+
+    def _wait_for_head(self) -> None:
+        seconds = self.connections_by_address.limits.head_seconds
+        self._head_timer = self.loop.call_later(seconds, self.drop, "slow_head")
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _stop_timers(self) -> None:
+        self._stop_head_timer()
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+
+
+def network_of(address: str) -> str:
+    """Whom an address stands for: IPv6 gives each subscriber a network of 64 bits at least
+    (https://www.rfc-editor.org/rfc/rfc6177), so an address in it is as good as any other."""
+    try:
+        found: Any = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if found.version == 4:
+        return address
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((found, 64), strict=False))

@@ -1,0 +1,70 @@
+"""The port that the service listens on: bound before anything is started, or refused in words."""
+
+import errno
+import socket
+
+from machine.errors import SotaqueError
+
+
+class PortTaken(SotaqueError):
+    """API_HOST and API_PORT cannot be listened on; the sentence says why."""
+
+    exit_code = 2
+
+
+def listening(host: str, port: int) -> list[socket.socket]:
+    """A socket for each address of `host` (localhost has two). Raises PortTaken."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise PortTaken(
+            f"API_HOST={host} is no address of this machine ({error.strerror}). 127.0.0.1 is this "
+            "machine alone, 0.0.0.0 all of its networks."
+        ) from error
+    bound: list[socket.socket] = []
+    refusal: OSError | None = None
+    for family, kind, protocol, _, address in dict.fromkeys(found):
+        try:
+            bound.append(_bound(family, kind, protocol, address))
+        except OSError as error:
+            refusal = error
+    # One address is enough: localhost may stand for ::1 where there is no IPv6. But a port that
+    # another program has is a mistake, whichever address it is on.
+    if refusal is not None and (not bound or _is_taken(refusal)):
+        for one in bound:
+            one.close()
+        raise _refused(host, port, refusal) from refusal
+    return bound
+
+
+def _bound(family: int, kind: int, protocol: int, address: object) -> socket.socket:
+    # With its protocol: asyncio turns Nagle's algorithm off for such sockets only.
+    found = socket.socket(family, kind, protocol)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        found.bind(address)  # type: ignore[arg-type]
+        found.listen()  # without it, two programs may bind the same
+    except OSError:
+        found.close()
+        raise
+    return found
+
+
+def _is_taken(error: OSError) -> bool:
+    return error.errno == errno.EADDRINUSE
+
+
+def _refused(host: str, port: int, error: OSError) -> PortTaken:
+    if _is_taken(error):
+        return PortTaken(
+            f"API_PORT={port} on {host} is taken by another program. Stop it, or set API_PORT to "
+            "another port."
+        )
+    if isinstance(error, PermissionError):
+        return PortTaken(f"API_PORT={port} is for root alone. Set API_PORT to 1024 or more.")
+    return PortTaken(
+        f"{host} port {port} cannot be listened on ({error.strerror}). API_HOST must be an address "
+        "of this machine: 127.0.0.1, or 0.0.0.0 for all of its networks."
+    )

@@ -1,0 +1,85 @@
+"""uvicorn, as the service runs it: bounded connections, and an end within ten seconds.
+
+`docker stop` and Kubernetes' defaults: SIGTERM, and SIGKILL ten or thirty seconds later. Whoever is
+spoken to has FINISH_SECONDS of them; pages that only listen, and requests that wait, are told at
+once.
+"""
+
+import asyncio
+import resource
+import socket
+
+import uvicorn
+from fastapi import FastAPI
+
+from api.http.connections import ConnectionLimits, Connections
+from api.state import AppState
+
+FINISH_SECONDS = 6.0
+# What still runs then is cancelled; the child is ended behind that.
+_CANCEL_SECONDS = 8
+# Longer than a proxy keeps one: whoever closes first must not be the one that is about to be asked.
+_KEEP_ALIVE_SECONDS = 75
+# asyncio accepts as many in one round of its loop, before any of them is seen: at a few rounds'
+# worth below the limit of open files, it is never reached, and nobody waits for a free one.
+_ACCEPTED_AT_ONCE = 64
+_OTHER_FILES = 256
+_MOST_FILES = 1 << 16
+_LISTENING = 2_048
+
+
+class Server(uvicorn.Server):
+    """Stops in its own order. Made by `server_of`."""
+
+    parts: AppState
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's; connections that wait to be accepted are more than are accepted at once."""
+        await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(_LISTENING)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Tells those who wait, lets those who are spoken to finish, ends the rest."""
+        engine = self.parts.engine
+        self.parts.events.close()
+        engine.close()
+        ending = asyncio.get_running_loop().call_later(FINISH_SECONDS, engine.cut_off)
+        await super().shutdown(sockets)
+        ending.cancel()
+
+
+def server_of(app: FastAPI, limits: ConnectionLimits | None = None) -> Server:
+    """A server of the application; `run(sockets)` serves until a signal."""
+    parts: AppState = app.state.parts
+    limits = limits or limits_within(raise_open_files())
+    connections = Connections(
+        limits, lambda reason: parts.metrics.connections_closed.labels(reason).inc()
+    )
+    parts.metrics.connections.set_function(lambda: len(connections))
+    config = uvicorn.Config(
+        app, http=connections.protocol(), log_level="warning", access_log=False,
+        server_header=False, timeout_graceful_shutdown=_CANCEL_SECONDS,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS, ws="none", backlog=_ACCEPTED_AT_ONCE,
+        h11_max_incomplete_event_size=16 << 10,
+    )  # fmt: skip
+    server = Server(config)
+    server.parts = parts
+    return server
+
+
+def raise_open_files() -> int:
+    """Raises the soft limit of open files to the hard one; returns what it is now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return _MOST_FILES if soft == resource.RLIM_INFINITY else soft
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
+
+
+def limits_within(open_files: int) -> ConnectionLimits:
+    """As many connections as there may be files, and no more than is of use."""
+    usual = ConnectionLimits()
+    most = max(8, min(usual.most, (open_files - _OTHER_FILES) // 2))
+    return ConnectionLimits(most=most, most_per_address=min(usual.most_per_address, most))

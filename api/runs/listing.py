@@ -1,0 +1,249 @@
+"""The run folder as the page and programs see it: runs, their epochs, their curves.
+
+Only reads. Ids are looked up in what `scan` found, so that nothing a caller writes becomes a path.
+"""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from machine.storage import locks
+from machine.storage.checksums import Manifest, ManifestError, read_manifest
+from xtts.hub.run_folder import RunFolder
+
+CURRENT = "current"
+# A log older than this is of a run that has ended, where the file system has no locks.
+_WRITING_SECONDS = 30.0
+_MOST_RECORDS = 5_000
+_MOST_BYTES = 8 << 20
+
+
+# What is on disk of a checkpoint: all of it; nothing, since it was deleted to save space; a file
+# whose manifest is yet to be written; or a file that is not what was saved.
+CheckpointState = Literal["whole", "pruned", "unfinished", "damaged"]
+
+
+@dataclass(frozen=True)
+class EpochSummary:
+    """One epoch: what is on disk of it. sample: its sidecar's JSON, None without one; checkpoint:
+    None where its manifest does not fit it at a first look (`state` says why)."""
+
+    number: int
+    manifest: Manifest | None
+    checkpoint: Path | None
+    sample: Mapping[str, Any] | None
+    output: Path | None
+    reference: Path | None
+    state: CheckpointState = "whole"
+
+    @property
+    def sha256(self) -> str:
+        """The checkpoint's SHA-256, as its manifest says; "" without one."""
+        if self.manifest is None or self.checkpoint is None:
+            return ""
+        written = self.manifest.files.get(self.checkpoint.name)
+        return written.sha256 if written else ""
+
+    @property
+    def sampled(self) -> str:
+        """The SHA-256 of the checkpoint that spoke its sample: stays when that is pruned."""
+        return str((self.sample or {}).get("checkpoint_sha256") or "")
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """A run and its epochs, by number."""
+
+    id: str
+    folder: RunFolder
+    created: float
+    epochs: Mapping[int, EpochSummary]
+    training: bool
+
+    @property
+    def best(self) -> int | None:
+        """The epoch with the lowest validation audio loss among those with a checkpoint."""
+        losses = [
+            (loss, number)
+            for number, epoch in self.epochs.items()
+            if epoch.checkpoint and (loss := losses_of(epoch).get("validation_audio_loss"))
+        ]
+        return min(losses)[1] if losses else None
+
+
+def scan(output_dir: Path) -> dict[str, RunSummary]:
+    """Every run under `output_dir`, the current one first; only what has an epoch or a curve."""
+    found: dict[str, RunSummary] = {}
+    folders = [(CURRENT, RunFolder(output_dir))]
+    with contextlib.suppress(OSError):
+        archived = sorted((output_dir / "archive").iterdir(), reverse=True)
+        folders += [(path.name, RunFolder(path)) for path in archived if path.is_dir()]
+    for name, folder in folders:
+        run = _run(name, folder)
+        if run.epochs or folder.metrics.is_file() or name == CURRENT:
+            found[name] = run
+    return found
+
+
+def _run(name: str, folder: RunFolder) -> RunSummary:
+    numbers = set(folder.epochs()) | _sampled(folder)
+    epochs = {number: _epoch(folder, number) for number in sorted(numbers)}
+    return RunSummary(
+        name, folder, _created(folder), epochs, name == CURRENT and is_training(folder)
+    )
+
+
+def _sampled(folder: RunFolder) -> set[int]:
+    found = set()
+    with contextlib.suppress(OSError):
+        for path in os.listdir(folder.samples):
+            words = path.removeprefix("epoch_").partition("_")
+            if words[2] == "output.json" and words[0].isdecimal():
+                found.add(int(words[0]))
+    return found
+
+
+def _epoch(folder: RunFolder, number: int) -> EpochSummary:
+    manifest = None
+    with contextlib.suppress(ManifestError):
+        manifest = read_manifest(folder.manifest_path(number))
+    sample = _json(folder.samples / f"epoch_{number}_output.json")
+    checkpoint = folder.checkpoint_path(number)
+    state = _state(checkpoint, folder.manifest_path(number), manifest)
+    return EpochSummary(
+        number,
+        manifest,
+        checkpoint if state == "whole" else None,
+        sample,
+        _there(folder.samples / f"epoch_{number}_output.wav"),
+        _there(folder.samples / f"epoch_{number}_reference.wav"),
+        state,
+    )
+
+
+def _state(checkpoint: Path, beside: Path, manifest: Manifest | None) -> CheckpointState:
+    """By names and sizes; the content is read later, a checkpoint at a time."""
+    try:
+        size = checkpoint.stat().st_size
+    except OSError:
+        # The trainer renames what it finds damaged, and deletes what it prunes.
+        aside = checkpoint.with_name(f"{checkpoint.name}.corrupt")
+        return "damaged" if aside.is_file() else "pruned"
+    if manifest is None and not beside.exists():
+        return "unfinished"
+    written = manifest.files.get(checkpoint.name) if manifest else None
+    return "whole" if written and written.bytes == size else "damaged"
+
+
+def losses_of(epoch: EpochSummary) -> Mapping[str, float | None]:
+    """The losses that the manifest holds."""
+    return epoch.manifest.losses if epoch.manifest else {}
+
+
+def is_training(folder: RunFolder) -> bool:
+    """Whether a trainer is at work: it holds the lock; where there are no locks, it writes."""
+    found = locks.held(folder)
+    if found is not None:
+        return found
+    with contextlib.suppress(OSError):
+        return time.time() - folder.metrics.stat().st_mtime < _WRITING_SECONDS
+    return False
+
+
+def listed(
+    run: RunSummary,
+    *,
+    served: int | None,
+    verified: Callable[[EpochSummary], bool | None],
+    train_losses: Mapping[int, float],
+) -> dict[str, Any]:
+    """One run as /v1/runs tells it. served: the epoch that speaks, where it is of this run."""
+    created = datetime.fromtimestamp(run.created, UTC).isoformat(timespec="seconds")
+    best = run.best
+    return {
+        "id": run.id,
+        "path_name": run.folder.folder.name,
+        "created": created,
+        "training": run.training,
+        "epochs": [
+            {
+                "epoch": epoch.number,
+                "step": epoch.manifest.step if epoch.manifest else None,
+                "checkpoint": epoch.checkpoint is not None,
+                "checkpoint_state": _told_state(epoch, verified(epoch)),
+                "verified": verified(epoch),
+                "sample": _sample(run, epoch),
+                "validation_loss": losses_of(epoch).get("validation_audio_loss"),
+                "train_loss": train_losses.get(epoch.number),
+                "is_best": epoch.number == best,
+                "is_served": epoch.number == served,
+            }
+            for epoch in run.epochs.values()
+        ],
+    }
+
+
+def _told_state(epoch: EpochSummary, verified: bool | None) -> CheckpointState:
+    return "damaged" if verified is False else epoch.state
+
+
+def _sample(run: RunSummary, epoch: EpochSummary) -> dict[str, Any] | None:
+    if epoch.sample is None:
+        return None
+    where = f"/v1/runs/{run.id}/epochs/{epoch.number}"
+    kept = ("text", "mode", "reason", "device", "seconds", "audio_seconds", "similarity")
+    return {
+        "output": f"{where}/output.wav" if epoch.output else None,
+        "reference": f"{where}/reference.wav" if epoch.reference else None,
+        **{name: epoch.sample.get(name) for name in kept},
+    }
+
+
+def records(path: Path, since: int) -> tuple[list[dict[str, Any]], int]:
+    """The rows of a metrics.jsonl from byte `since`, and where to go on.
+
+    A file that has become shorter (a run that went on from an earlier step) is read anew.
+    """
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            start = since if since <= size else 0
+            file.seek(start)
+            data = file.read(_MOST_BYTES)
+    except OSError:
+        return [], 0
+    found: list[dict[str, Any]] = []
+    end = start
+    for line in data.splitlines(keepends=True):
+        if not line.endswith(b"\n") or len(found) >= _MOST_RECORDS:
+            break
+        end += len(line)
+        with contextlib.suppress(ValueError):
+            row = json.loads(line)
+            if isinstance(row, dict):
+                found.append(row)
+    return found, end
+
+
+def _created(folder: RunFolder) -> float:
+    for path in (folder.metrics, folder.checkpoints, folder.folder):
+        with contextlib.suppress(OSError):
+            return path.stat().st_mtime
+    return 0.0
+
+
+def _json(path: Path) -> Mapping[str, Any] | None:
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return found if isinstance(found, dict) else None
+    return None
+
+
+def _there(path: Path) -> Path | None:
+    return path if path.is_file() else None

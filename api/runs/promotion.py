@@ -1,0 +1,135 @@
+"""Which epoch was promoted, and what it speaks with: kept in VOICES_DIR, so that both outlive this
+process and replicas share them.
+
+    VOICES_DIR/promotion.json           {run, epoch, sha256}; written last
+    VOICES_DIR/promoted/<sha256>/…      its checkpoint, manifest and reference, as in a run folder
+
+The trainer prunes epochs and knows no API (a container lends OUTPUT_DIR for reading only), so what
+is served is kept here: a link where that can be, which costs nothing until the trainer prunes, else
+a copy.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from api.errors import APIError, without_paths
+from machine.storage.atomic import WriteError, make_folder, replace_file, require_space, write_json
+from xtts.hub.run_folder import RunFolder, reference_beside
+
+log = logging.getLogger("api")
+
+# What another replica has just kept is not taken away from it.
+_OTHERS_SECONDS = 3600.0
+_SHA256 = re.compile(r"^[0-9a-f]{64}$")
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """run: where it was; sha256: of its checkpoint, by which it is found when the run has moved."""
+
+    run: str
+    epoch: int
+    sha256: str
+
+
+def read(folder: Path) -> Promotion | None:
+    """None where none was, or the file is damaged."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        found = json.loads(_file(folder).read_text(encoding="utf-8"))
+        if _SHA256.match(sha256 := str(found["sha256"])):
+            return Promotion(str(found["run"]), int(found["epoch"]), sha256)
+    return None
+
+
+def kept(folder: Path, promotion: Promotion) -> Path | None:
+    """The checkpoint that was kept of it."""
+    path = _run(folder, promotion).checkpoint_path(promotion.epoch)
+    return path if path.is_file() else None
+
+
+def keep(folder: Path, promotion: Promotion | None, checkpoint: Path | None = None) -> None:
+    """Keeps a promotion and its checkpoint, or forgets the one before (None).
+
+    Raises Refusal (507) where the folder cannot be written or has no room.
+    """
+    before = read(folder)
+    try:
+        make_folder(folder)
+        if promotion is None:
+            _file(folder).unlink(missing_ok=True)
+        else:
+            write_json(_file(folder), asdict(promotion))
+    except (OSError, WriteError) as error:
+        text = f"It speaks so until a restart, but that is not kept: {without_paths(str(error))}"
+        raise APIError(507, "not_kept", text) from error
+    # First what is not needed any more: there may be no room for both.
+    _forget(folder, before, promotion)
+    if promotion is not None and checkpoint is not None:
+        _keep_files(folder, promotion, checkpoint)
+
+
+def _keep_files(folder: Path, promotion: Promotion, checkpoint: Path) -> None:
+    run = _run(folder, promotion)
+    wanted = run.checkpoint_path(promotion.epoch)
+    if wanted.is_file():
+        return
+    pairs = [(checkpoint.with_suffix(".json"), run.manifest_path(promotion.epoch))]
+    if (reference := reference_beside(checkpoint)) is not None:
+        own_name = f"epoch_{promotion.epoch}_reference.wav"
+        pairs.append((reference, run.samples / own_name))
+    try:
+        for part in (run.checkpoints, run.samples):
+            make_folder(part)
+        for source, target in (*pairs, (checkpoint, wanted)):  # the one that is looked for last
+            _link_or_copy(source, target)
+    except (OSError, WriteError) as error:
+        text = (
+            "It is served, and found again while the trainer has not pruned it; it could not be "
+            f"kept beyond that: {without_paths(str(error))}"
+        )
+        raise APIError(507, "not_kept", text) from error
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    """The trainer replaces files and never writes into one, so a link's content stays."""
+    with contextlib.suppress(OSError):  # another file system or mount, or one without links
+        target.unlink(missing_ok=True)
+        os.link(source, target)
+        return
+    with source.open("rb") as file:
+        require_space(target.parent, source.stat().st_size, target.name)
+        replace_file(target, lambda copy: shutil.copyfileobj(file, copy, 1 << 20))
+
+
+def _forget(folder: Path, before: Promotion | None, now: Promotion | None) -> None:
+    """Removes what was kept of the one before, and what replicas left long ago."""
+    for path in _entries(folder / "promoted"):
+        if now is not None and path.name == now.sha256:
+            continue
+        with contextlib.suppress(OSError):
+            old = time.time() - path.stat().st_mtime > _OTHERS_SECONDS
+            if old or (before is not None and path.name == before.sha256):
+                shutil.rmtree(path)
+                log.info("Removed %s, which is promoted no more.", path.name[:12])
+
+
+def _entries(folder: Path) -> Iterable[Path]:
+    with contextlib.suppress(OSError):
+        return list(folder.iterdir())
+    return ()
+
+
+def _run(folder: Path, promotion: Promotion) -> RunFolder:
+    return RunFolder(folder / "promoted" / promotion.sha256)
+
+
+def _file(folder: Path) -> Path:
+    return folder / "promotion.json"

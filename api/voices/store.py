@@ -1,0 +1,116 @@
+"""Uploaded voices on disk, shared between replicas: a recording and what is known of it.
+
+    VOICES_DIR/<id>.wav       16-bit PCM, mono, as `api.voices.recordings` made it
+    VOICES_DIR/<id>.json      name, when, how long, SHA-256; written last: without it there is none
+    VOICES_DIR/latents/…      as `xtts.inference.latents_folder` says
+
+Ids are made here and looked up in what is on disk: what a caller writes never becomes a path.
+"""
+
+import contextlib
+import json
+import os
+import re
+import secrets
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from api.errors import APIError, without_paths
+from machine.storage.atomic import WriteError, make_folder, remove_stale, replace_file, write_json
+from xtts.inference import latents_folder
+
+MOST_VOICES = 1_000
+_ID = re.compile(r"[a-z0-9]{12}")
+
+
+@dataclass(frozen=True)
+class UploadedVoice:
+    """duration_seconds: of the recording; sha256: of its file."""
+
+    id: str
+    name: str
+    created: str
+    duration_seconds: float
+    sha256: str
+
+    def row(self) -> dict[str, Any]:
+        """As /v1/voices tells it."""
+        found = asdict(self)
+        del found["sha256"]
+        return {**found, "origin": "upload"}
+
+
+class Voices:
+    """The folder; read again for each question, since replicas write into it too."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def latents(self) -> Path:
+        """Where the child keeps latents."""
+        return self.folder / "latents"
+
+    def all(self) -> list[UploadedVoice]:
+        """Every voice, the oldest first."""
+        found = []
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self.folder):
+                identity = name.removesuffix(".json")
+                if name.endswith(".json") and _ID.fullmatch(identity):
+                    voice = self._read(identity)
+                    if voice is not None:
+                        found.append(voice)
+        return sorted(found, key=lambda voice: (voice.created, voice.id))
+
+    def find(self, identity: str) -> UploadedVoice:
+        """Raises Refusal (404), the same for an id that cannot be one."""
+        voice = self._read(identity) if _ID.fullmatch(identity) else None
+        if voice is None:
+            text = "There is no voice of that id; /v1/voices lists them."
+            raise APIError(404, "no_voice", text, param="voice")
+        return voice
+
+    def recording(self, voice: UploadedVoice) -> Path:
+        """The voice's file."""
+        return self.folder / f"{voice.id}.wav"
+
+    def add(self, name: str, wav: bytes, duration_seconds: float) -> UploadedVoice:
+        """Keeps a recording. Raises Refusal where the folder is full or cannot be written."""
+        if len(self.all()) >= MOST_VOICES:
+            text = f"There are {MOST_VOICES} voices already. Delete one."
+            raise APIError(409, "too_many_voices", text)
+        identity = secrets.token_hex(6)
+        try:
+            make_folder(self.folder)
+            remove_stale(self.folder, older_than_seconds=3600.0)
+            written = replace_file(self.folder / f"{identity}.wav", lambda file: file.write(wav))
+            voice = UploadedVoice(
+                identity, name, datetime.now(UTC).isoformat(timespec="milliseconds"),
+                round(duration_seconds, 3), written.sha256,
+            )  # fmt: skip
+            write_json(self.folder / f"{identity}.json", asdict(voice))
+        except WriteError as error:
+            raise APIError(507, "not_kept", without_paths(str(error))) from error
+        return voice
+
+    def remove(self, voice: UploadedVoice) -> None:
+        """Deletes a voice and what was made of it. Raises Refusal where the folder cannot be
+        written."""
+        try:
+            # Latents last: a process that is listening to the recording looks for it afterwards.
+            (self.folder / f"{voice.id}.json").unlink(missing_ok=True)
+            (self.folder / f"{voice.id}.wav").unlink(missing_ok=True)
+            latents_folder.delete(self.latents, voice.sha256)
+        except OSError as error:
+            raise APIError(507, "not_kept", f"It cannot be deleted ({error.strerror}).") from error
+
+    def _read(self, identity: str) -> UploadedVoice | None:
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            found = json.loads((self.folder / f"{identity}.json").read_text(encoding="utf-8"))
+            voice = UploadedVoice(**found)
+            if voice.id == identity and (self.folder / f"{identity}.wav").is_file():
+                return voice
+        return None

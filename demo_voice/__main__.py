@@ -1,0 +1,182 @@
+"""`make demo-voice`: every stage of the embedded voice in order, from sentences to files.
+
+Each stage goes on where it was stopped, and a finished one is skipped; `--only` runs one. On a GPU
+the whole takes minutes, on 2 cores hours.
+"""
+
+import argparse
+import hashlib
+import itertools
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import soundfile
+import torch
+from torch import Tensor
+
+from demo_voice import packaging as package
+from demo_voice import speaker_encoder as listener
+from demo_voice import unpacking
+from demo_voice.codec import dvae as codec
+from demo_voice.gpt import batches, pretraining, targets
+from demo_voice.gpt.targets import Targets
+from demo_voice.recipe import FULL, SHORT, BaseRecipe
+from demo_voice.teachers import accents, flite, neighbours, people, phone_timing
+from demo_voice.teachers.flite import TeacherSpeech
+from demo_voice.text import lexicon, sentences
+from demo_voice.vocoder import training
+from machine.errors import SotaqueError
+
+FILES = ("model.pth", "dvae.pth", "mel_stats.pth", "vocab.json", "config.json", "reference.wav")
+# Whose voice the embedded model has unasked: the one that it speaks best.
+REFERENCE_TEXT = (
+    "He could not find his keys, so he waited outside. I usually walk to work, but today I took "
+    "the bus."
+)
+JUDGED = Path(__file__).parents[1] / "benchmarks" / "sentences.txt"
+STAGES = ("clips", "codec", "listener", "targets", "vocoder", "pretraining", "tuning", "package")
+
+
+@dataclass(frozen=True)
+class Making:
+    """One making: its recipe, its work folder, where the voice is written, and the device."""
+
+    recipe: BaseRecipe
+    work: Path
+    to: Path
+    device: torch.device
+    speaker: flite.Speaker = flite.flite
+    foreigner: flite.Speaker = accents.festival
+    neighbour: flite.Speaker = neighbours.speak
+    aligner: phone_timing.Aligner = people.told
+    begin: Path | None = None
+
+    def run(self, stages: Sequence[str] = STAGES) -> None:
+        """Runs the stages in their order."""
+        self.work.mkdir(parents=True, exist_ok=True)
+        if self.begin:
+            unpacking.stages(self.begin, self.recipe, self.work)
+            stages = [stage for stage in stages if stage not in unpacking.DONE]
+        for stage in STAGES:
+            if stage in stages:
+                started = time.monotonic()
+                getattr(self, stage)()
+                minutes = (time.monotonic() - started) / 60
+                print(f"{stage}: done after {minutes:.1f} minutes", flush=True)
+
+    def clips(self) -> None:
+        """Sentences, spoken by the teacher."""
+        judged = {sentences.plain(line) for line in JUDGED.read_text(encoding="utf-8").splitlines()}
+        endless = sentences.sentences(lexicon.read(), f"text/{self.recipe.seed}", judged)
+        found = list(itertools.islice(endless, self.recipe.sentences))
+        more = list(itertools.islice(endless, self.recipe.accented))
+        planned = flite.plan(found, self.recipe.seed)
+        flite.speak_all(planned, self.work / "clips", self.speaker)
+        behind = flite.shards(len(planned))
+        flite.speak_all(accents.plan(more), self.work / "clips", self.foreigner, first=behind)
+        last = list(itertools.islice(endless, self.recipe.neighbouring))
+        near = flite.plan(last, self.recipe.seed, neighbours.NEIGHBOURS)
+        behind += flite.shards(len(more))
+        flite.speak_all(near, self.work / "clips", self.neighbour, first=behind)
+
+    def codec(self) -> None:
+        """The DVAE and the scales of the mels."""
+        codec.learn(self.recipe, self._speech, self.work, self.device, self.aligner)
+
+    def listener(self) -> None:
+        """The speaker encoder."""
+        listener.learn(self.recipe, self._speech, self.work, self.device)
+
+    def targets(self) -> None:
+        """Codes and mels of all clips."""
+        dvae, mel_stats = codec.load(self.work, self.recipe)
+        targets.compute(self._speech, dvae.to(self.device), mel_stats, self.work / "targets")
+
+    def vocoder(self) -> None:
+        """The vocoder from mels; needs no GPT."""
+        mel_stats = codec.load(self.work, self.recipe)[1]
+        training.learn_from_mels(
+            self.recipe, self._speech, self._targets, mel_stats, self.work, self.device
+        )
+
+    def pretraining(self) -> None:
+        """The GPT."""
+        mel_stats = codec.load(self.work, self.recipe)[1]
+        if self.begin:
+            unpacking.gpt(self.begin, self.recipe, self._lessons(mel_stats), self.work)
+        pretraining.learn(
+            self.recipe, self._speech, self._targets, mel_stats, self.work, self.device
+        )
+
+    def tuning(self) -> None:
+        """The vocoder for the GPT's latents."""
+        dvae, mel_stats = codec.load(self.work, self.recipe)
+        pupil = pretraining.load(self.work, self.recipe).to(self.device)
+        taught = self._lessons(mel_stats)
+        training.tune(
+            self.recipe, self._speech, taught, pupil, dvae.to(self.device), self.work, self.device
+        )
+
+    def package(self) -> None:
+        """The files of the voice, a recording to speak as, and what they hash to."""
+        dvae, mel_stats = codec.load(self.work, self.recipe)
+        package.write(
+            self.to,
+            self.recipe,
+            gpt=pretraining.load(self.work, self.recipe).gpt,
+            vocoder=training.load(self.work, self.recipe).waveform_decoder,
+            speaker_encoder=listener.load(self.work, self.recipe).net,
+            dvae=dvae,
+            mel_stats=mel_stats,
+            weights="trained",
+        )
+        said = self.speaker(REFERENCE_TEXT, next(m for m in flite.MANNERS if m.name == "rms"))
+        soundfile.write(self.to / "reference.wav", said, flite.RATE, subtype="PCM_16")
+        for name in FILES:
+            digest = hashlib.sha256((self.to / name).read_bytes()).hexdigest()
+            print(f"{digest}  {name}")
+
+    def _lessons(self, mel_stats: Tensor) -> batches.Lessons:
+        heard = batches.references(self._speech, list(people.PEOPLE))
+        return batches.Lessons(self._targets, heard, mel_stats, self.recipe)
+
+    @property
+    def _speech(self) -> TeacherSpeech:
+        return TeacherSpeech(self.work / "clips")
+
+    @property
+    def _targets(self) -> Targets:
+        return Targets(self._speech, self.work / "targets")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Makes the voice; prints the sentence of a fault and returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m demo_voice", description=__doc__)
+    parser.add_argument("--work", type=Path, default=Path("train/output/base"))
+    parser.add_argument("--to", type=Path, default=Path("train/output/demo"))
+    parser.add_argument("--from", dest="begin", type=Path, help="go on from this packed voice")
+    parser.add_argument("--only", choices=STAGES, action="append", help="may be given again")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--threads", type=int, help="fewer than cores where others work too")
+    parser.add_argument("--short", action="store_true", help="tiny sizes: does every stage run?")
+    arguments = parser.parse_args(argv)
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    recipe = SHORT if arguments.short else FULL
+    device = torch.device(arguments.device)
+    if arguments.begin:
+        recipe = recipe.continued()
+    making = Making(recipe, arguments.work, arguments.to, device, begin=arguments.begin)
+    try:
+        making.run(arguments.only or STAGES)
+    except SotaqueError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""Batches for the GPT's pretraining: clips of like length and of few pseudo-speakers together.
+
+Called by `demo_voice.gpt.pretraining` and `demo_voice.vocoder.training`.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from demo_voice.gpt.targets import Targets
+from demo_voice.recipe import BaseRecipe
+from demo_voice.teachers.flite import TeacherSpeech
+from demo_voice.teachers.people import PEOPLE
+from demo_voice.teachers.timbre import Timbre
+from xtts.audio import CODE_RATE, MEL_HOP, conditioning_mel
+from xtts.model.packed_batch import PackedBatch, pack
+
+REFERENCES_PER_MANNER = 40
+REFERENCE_FRAMES = (80, 160)
+# Longer clips are left out: a step costs as much as its longest rows.
+MOST_CODES = 80
+# Batches are drawn from within a quarter of the pseudo-speakers, and sorted in such windows.
+FAMILIES = 4
+WINDOW_BATCHES = 24
+VALIDATION_CLIPS = 96
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A batch: rows, which clips, which reference mel each row is conditioned on, the mel frames of
+    its codes in the timbre of that reference, and that timbre."""
+
+    rows: PackedBatch
+    clips: tuple[int, ...]
+    reference_of: Tensor
+    mels: Tensor
+    timbres: tuple[Timbre, ...]
+
+
+class Lessons:
+    """Batches of clips of like length. One reference of each pseudo-speaker serves all its rows of
+    a batch: reading references would cost more than reading rows."""
+
+    def __init__(
+        self,
+        targets: Targets,
+        references: dict[str, list[Tensor]],
+        mel_stats: Tensor,
+        recipe: BaseRecipe,
+    ) -> None:
+        self.targets = targets
+        self.references = references
+        self.mel_stats = mel_stats
+        self.recipe = recipe
+        self.heard = [
+            index
+            for index, clip in enumerate(targets.clips)
+            if clip.manner in recipe.pretrained and targets.counts[index] <= MOST_CODES
+        ]
+        self.kept_back = tuple(self.heard[: min(VALIDATION_CLIPS, len(self.heard) // 8)])
+
+    def short(self, manner: str) -> list[int]:
+        """Clips of one pseudo-speaker, be it one that the GPT learns from or not."""
+        return [
+            index
+            for index, clip in enumerate(self.targets.clips)
+            if clip.manner == manner and self.targets.counts[index] <= MOST_CODES
+        ]
+
+    def batch(self, clips: Sequence[int], seed: str, timbred: bool = False) -> Lesson:
+        """The lesson of these clips; `timbred` = some in another timbre than the teacher's."""
+        draw = random.Random(seed)
+        manners = sorted({self.targets.clips[clip].manner for clip in clips})
+        timbres = [Timbre.drawn(draw) if timbred else Timbre() for _ in manners]
+        heard = [self._reference(draw, *pair) for pair in zip(manners, timbres, strict=True)]
+        rows = pack(
+            [self.targets.tokens[clip] for clip in clips],
+            [self.targets.codes(clip) for clip in clips],
+            heard,
+            self.recipe.gpt,
+            stop_input=True,
+        )
+        which = [manners.index(self.targets.clips[clip].manner) for clip in clips]
+        own = tuple(timbres[number] for number in which)
+        mels = torch.cat(
+            [
+                timbre.mels(self.targets.mels(clip), self.mel_stats)
+                for clip, timbre in zip(clips, own, strict=True)
+            ]
+        )
+        return Lesson(rows, tuple(clips), torch.tensor(which), mels, own)
+
+    def _reference(self, draw: random.Random, manner: str, timbre: Timbre) -> Tensor:
+        wave = draw.choice(self.references[manner])
+        length = min(len(wave), MEL_HOP * draw.randint(*REFERENCE_FRAMES))
+        start = draw.randint(0, len(wave) - length)
+        part = timbre.heard(wave[start : start + length].float(), CODE_RATE)
+        return conditioning_mel(part[None], self.mel_stats)[0]
+
+    def training(self, first: int) -> Iterator[Lesson]:
+        """The lessons from number `first` on, endless; the order depends on the seed alone."""
+        number, epoch = 0, 0
+        while True:
+            for group in self._epoch(epoch):
+                if number >= first:
+                    timbred = number >= self.recipe.timbred_from
+                    yield self.batch(group, f"lesson/{self.recipe.seed}/{number}", timbred)
+                number += 1
+            epoch += 1
+
+    def _epoch(self, epoch: int) -> list[list[int]]:
+        """Clips of like length and of few pseudo-speakers together: fewer references to read."""
+        draw = random.Random(f"epoch/{self.recipe.seed}/{epoch}")
+        names = [name for name in PEOPLE if name in self.recipe.pretrained]
+        order = self.heard[len(self.kept_back) :]
+        draw.shuffle(order)
+        groups = []
+        for family in range(FAMILIES):
+            part = [
+                clip
+                for clip in order
+                if names.index(self.targets.clips[clip].manner) % FAMILIES == family
+            ]
+            groups += self._cut(part)
+        draw.shuffle(groups)
+        return groups
+
+    def _cut(self, order: Sequence[int]) -> list[list[int]]:
+        size = self.recipe.pretraining.batch
+        length = self.targets.row_length
+        groups = []
+        for start in range(0, len(order), size * WINDOW_BATCHES):
+            part = sorted(order[start : start + size * WINDOW_BATCHES], key=length)
+            groups += [part[first : first + size] for first in range(0, len(part), size)]
+        return [group for group in groups if len(group) == size or len(groups) == 1]
+
+
+def references(speech: TeacherSpeech, manners: Sequence[str]) -> dict[str, list[Tensor]]:
+    """[samples] at 22,050 Hz of some clips of each pseudo-speaker."""
+    found: dict[str, list[Tensor]] = {name: [] for name in manners}
+    for index, clip in enumerate(speech.clips):
+        kept = found.get(clip.manner)
+        if kept is not None and len(kept) < REFERENCES_PER_MANNER and clip.seconds > 1.5:
+            kept.append(speech.at(index, CODE_RATE).half())
+    return found

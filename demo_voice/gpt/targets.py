@@ -1,0 +1,114 @@
+"""What the GPT learns from each clip: phones, codes and, beside every code, its four mel frames.
+
+Computed once per shard. Called by `demo_voice.__main__`; read by `pretraining` and `voicing`.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from demo_voice.recipe import CHARACTERS
+from demo_voice.teachers.flite import TeacherClip, TeacherSpeech
+from xtts.audio import CODE_RATE, MEL_BANDS, MEL_HOP, SAMPLES_PER_CODE, dvae_mel
+
+FRAMES_PER_CODE = SAMPLES_PER_CODE // MEL_HOP
+MEL_PER_CODE = FRAMES_PER_CODE * MEL_BANDS
+AT_ONCE = 25
+
+
+def compute(speech: TeacherSpeech, dvae: Any, mel_stats: Tensor, folder: Path) -> None:
+    """Writes `codes_N.npz` for every shard that has none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for shard in sorted({clip.shard for clip in speech.clips}):
+        path = folder / f"codes_{shard:04d}.npz"
+        if path.is_file():
+            continue
+        indices = [index for index, clip in enumerate(speech.clips) if clip.shard == shard]
+        found = [
+            pair
+            for start in range(0, len(indices), AT_ONCE)
+            for pair in encode(speech, indices[start : start + AT_ONCE], dvae, mel_stats)
+        ]
+        waiting = path.with_suffix(".part")
+        with waiting.open("wb") as file:
+            np.savez(
+                file,
+                codes=np.concatenate([codes for codes, _ in found]),
+                mels=np.concatenate([mel for _, mel in found]),
+                counts=np.array([len(codes) for codes, _ in found]),
+            )
+        waiting.rename(path)
+        print(f"codes of shard {shard}", flush=True)
+
+
+@torch.inference_mode()
+def encode(
+    speech: TeacherSpeech, indices: Sequence[int], dvae: Any, mel_stats: Tensor
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Clips -> (codes [n] int16, mels [n, 320] float16) each, n = ceil(samples / 1024).
+
+    Frame `f` of code `c` stands at 80 f of row c. Silence is appended, as in training.
+    """
+    waves = [speech.at(index, CODE_RATE) for index in indices]
+    counts = [-(-len(wave) // SAMPLES_PER_CODE) for wave in waves]
+    longest = max(counts) * SAMPLES_PER_CODE
+    padded = torch.stack([F.pad(wave, (0, longest - len(wave))) for wave in waves])
+    device = next(dvae.parameters()).device
+    mels = dvae_mel(padded, mel_stats)
+    codes = dvae.get_codebook_indices(mels.to(device)).cpu()
+    framed = mels[:, :, : max(counts) * FRAMES_PER_CODE].transpose(1, 2)
+    rows = framed.reshape(len(waves), -1, MEL_PER_CODE)
+    return [
+        (code[:count].numpy().astype(np.int16), row[:count].numpy().astype(np.float16))
+        for code, row, count in zip(codes, rows, counts, strict=True)
+    ]
+
+
+class Targets:
+    """The targets of all clips, in the order of `TeacherSpeech.clips`."""
+
+    def __init__(self, speech: TeacherSpeech, folder: Path) -> None:
+        codes, mels, counts = [], [], []
+        for path in sorted(folder.glob("codes_*.npz")):
+            with np.load(path) as found:
+                codes.append(found["codes"])
+                mels.append(found["mels"])
+                counts.append(found["counts"])
+        self.counts = np.concatenate(counts)
+        self._codes, self._mels = np.concatenate(codes), np.concatenate(mels)
+        self._starts = np.concatenate([[0], np.cumsum(self.counts)])
+        self.clips: list[TeacherClip] = speech.clips[: len(self.counts)]
+        self.tokens = [torch.tensor(_ids(clip.text)) for clip in self.clips]
+
+    def codes(self, index: int) -> Tensor:
+        """The codes [n] of a clip."""
+        return torch.from_numpy(self._codes[self._span(index)].astype(np.int64))
+
+    def mels(self, index: int) -> Tensor:
+        """The mel frames [n, 320] of its codes."""
+        return torch.from_numpy(self._mels[self._span(index)].astype(np.float32))
+
+    def row_length(self, index: int) -> int:
+        """Phones and codes of a clip."""
+        return len(self.tokens[index]) + int(self.counts[index])
+
+    def _span(self, index: int) -> slice:
+        return slice(int(self._starts[index]), int(self._starts[index + 1]))
+
+
+def _ids(text: str) -> list[int]:
+    """The ids that `xtts.text.tokenizer.Tokenizer` makes of a sentence without numbers, much
+    faster.
+
+    A test holds the two together.
+    """
+    from xtts.text.phonemes import to_phones
+
+    ids = {token: number for number, token in enumerate(CHARACTERS)}
+    ids[" "] = ids["[SPACE]"]
+    return [ids["[en]"], *(ids[phone] for phone in to_phones(text))]

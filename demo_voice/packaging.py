@@ -1,0 +1,137 @@
+"""The embedded voice's files, in Coqui's layout: config.json, vocab.json, model.pth (fp16),
+dvae.pth without its decoder, mel_stats.pth. Called by `demo_voice.__main__`."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from demo_voice.recipe import CHARACTERS, BaseRecipe
+from xtts.model.config import PIECE_TOKENS
+from xtts.model.gpt import GPT, to_coqui
+
+# Training never touches the decoder, and the running sums are for learning the codebook.
+_LEFT_OUT = ("decoder.", "discrete_loss.", "codebook.embed_avg", "codebook.cluster_size")
+LICENCE = (
+    "MIT, like Sotaque; learned from what flite's voices slt, rms and kal16 and RHVoice's bdl and "
+    "clb said and, for codec and vocoder, two voices of SVOX Pico and eleven of Festival "
+    "(CARD.md), from WordNet and the CMU Pronouncing Dictionary"
+)
+
+
+def write(
+    folder: Path,
+    recipe: BaseRecipe,
+    *,
+    gpt: GPT,
+    vocoder: nn.Module,
+    speaker_encoder: nn.Module,
+    dvae: Any,
+    mel_stats: Tensor,
+    weights: str,
+) -> None:
+    """Writes the five files. `weights` is "trained" or "random": the log of a run says which."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_json(folder / "config.json", config(recipe, weights))
+    vocabulary(folder / "vocab.json")
+    state = {
+        **to_coqui(gpt.state_dict()),
+        **_named("hifigan_decoder.waveform_decoder.", vocoder.state_dict()),
+        **_named("hifigan_decoder.speaker_encoder.", speaker_encoder.state_dict()),
+        "mel_stats": mel_stats,
+    }
+    torch.save({"model": _halved(state)}, folder / "model.pth")
+    kept = {
+        name: tensor for name, tensor in dvae.state_dict().items() if not name.startswith(_LEFT_OUT)
+    }
+    torch.save(_halved(kept), folder / "dvae.pth")
+    torch.save(mel_stats.cpu(), folder / "mel_stats.pth")
+
+
+def config(recipe: BaseRecipe, weights: str) -> dict[str, Any]:
+    """config.json: Coqui's keys, and ours under "sotaque"."""
+    gpt = recipe.gpt
+    return {
+        "model": "xtts",
+        "model_args": {
+            "gpt_layers": gpt.layers,
+            "gpt_n_model_channels": gpt.width,
+            "gpt_n_heads": gpt.heads,
+            "gpt_number_text_tokens": gpt.text_ids,
+            "gpt_num_audio_tokens": gpt.audio_ids,
+            "gpt_start_audio_token": gpt.audio_start,
+            "gpt_stop_audio_token": gpt.audio_stop,
+            "gpt_max_text_tokens": gpt.max_text_tokens,
+            "gpt_max_audio_tokens": gpt.max_audio_tokens,
+            "gpt_use_perceiver_resampler": True,
+            "decoder_input_dim": gpt.width,
+            "output_hop_length": recipe.vocoder_shape.hop,
+            "d_vector_dim": recipe.speaker_encoder.embedding_width,
+        },
+        "languages": ["en"],
+        "temperature": 0.2,
+        "top_k": 50,
+        "top_p": 0.85,
+        "repetition_penalty": 1.0,
+        "gpt_cond_len": 12,
+        "gpt_cond_chunk_len": 2,
+        "max_ref_len": 10,
+        "sotaque": {
+            "dvae": asdict(recipe.dvae),
+            "vocoder": asdict(recipe.vocoder_shape),
+            "speaker_encoder": asdict(recipe.speaker_encoder),
+            "text_frontend": "cmu_phones",
+            "piece_tokens": PIECE_TOKENS["cmu_phones"],
+            "stop_input_trained": True,
+            "training": asdict(recipe.advice),
+            "licence": LICENCE,
+            "weights": weights,
+        },
+    }
+
+
+def vocabulary(path: Path) -> None:
+    """One token for each phone and stop; the special ones stand as in XTTS-v2's."""
+    special = [(token, CHARACTERS.index(token)) for token in CHARACTERS if len(token) > 1]
+    added = [
+        {
+            "id": number, "special": True, "content": token, "single_word": False,
+            "lstrip": False, "rstrip": False, "normalized": False,
+        }
+        for token, number in special
+    ]  # fmt: skip
+    model: dict[str, Any] = {
+        "type": "BPE", "dropout": None, "unk_token": "[UNK]", "continuing_subword_prefix": None,
+        "end_of_word_suffix": None, "fuse_unk": False,
+        "vocab": {token: number for number, token in enumerate(CHARACTERS)}, "merges": [],
+    }  # fmt: skip
+    _write_json(
+        path,
+        {
+            "version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
+            "normalizer": None, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None,
+            "decoder": None, "model": model,
+        },
+    )  # fmt: skip
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _named(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {prefix + name: tensor for name, tensor in state.items()}
+
+
+def _halved(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights in fp16; the 80 scales of the mels stay as they are."""
+    return {
+        name: tensor.detach().cpu().half()
+        if tensor.is_floating_point() and name != "mel_stats"
+        else tensor.detach().cpu()
+        for name, tensor in state.items()
+    }

@@ -1,0 +1,154 @@
+"""Sizes, seeds and lengths of the embedded voice's making; `FULL` made what is shipped, `SHORT` is
+the test's.
+
+Steps, not minutes: the same recipe gives the same voice, on a GPU in minutes, on 2 cores in hours.
+"""
+
+from dataclasses import dataclass, replace
+
+from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, TrainingAdvice, VocoderShape
+from xtts.text.phonemes import PAUSES, PHONES
+
+# The vocabulary in the order of its ids; the special tokens stand as in XTTS-v2's.
+CHARACTERS = ("[STOP]", "[UNK]", "[SPACE]", *PHONES.values(), *PAUSES, "[en]", "[START]")
+
+# For who fine-tunes the voice. A few clips of one person teach nobody to listen, and what the GPT
+# makes of a recording is what the vocoder knows: moved, it made another person of awb
+# (docs/benchmarks.md).
+ADVICE = TrainingAdvice(
+    num_epochs=4,
+    learning_rate=3e-4,
+    batch_seconds=10.0,
+    freeze="conditioning_*,text_*,mel_pos_embedding",
+    ema_decay=0.98,
+)
+
+
+@dataclass(frozen=True)
+class StageSchedule:
+    """One training: optimizer steps, rows a step, peak learning rate."""
+
+    steps: int
+    batch: int
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class BaseRecipe:
+    """Everything that `python -m demo_voice` does."""
+
+    seed: int
+    sentences: int
+    # Sentences of `accents`, for the parts that a fine-tune never moves, and of `neighbours`.
+    accented: int
+    neighbouring: int
+    codec_clips: int
+    autoencoder: StageSchedule
+    codec: StageSchedule
+    listener: StageSchedule
+    pretraining: StageSchedule
+    guided_steps: int
+    timbred_from: int
+    pretrained: tuple[str, ...]
+    vocoder: StageSchedule
+    tuning: StageSchedule
+    # For a voice that was packed before (`--from`): how much more codec, GPT and vocoder learn.
+    again: tuple[StageSchedule, StageSchedule, StageSchedule]
+    steps_with_one: int
+    gpt: GPTShape
+    dvae: DVAEShape
+    speaker_encoder: SpeakerEncoderShape
+    vocoder_shape: VocoderShape
+    advice: TrainingAdvice = ADVICE
+    # Steps of the codec in which its decoder learns alone: it is not packed.
+    decoder_alone: int = 0
+
+    def continued(self) -> "BaseRecipe":
+        """For a packed voice, whose attention is guided already: other timbres from the start."""
+        codec, pretraining, tuning = self.again
+        return replace(
+            self, codec=codec, pretraining=pretraining, tuning=tuning, timbred_from=0,
+            guided_steps=1, decoder_alone=codec.steps // 8,
+        )  # fmt: skip
+
+
+def _gpt(layers: int, width: int, heads: int) -> GPTShape:
+    return GPTShape(
+        text_ids=len(CHARACTERS), text_start=len(CHARACTERS) - 1, text_stop=0,
+        layers=layers, width=width, heads=heads,
+        audio_ids=1026, audio_start=1024, audio_stop=1025, max_text_tokens=202,
+        max_audio_tokens=325,
+    )  # fmt: skip
+
+
+FULL = BaseRecipe(
+    seed=1,
+    sentences=30_000,
+    accented=3_300,
+    neighbouring=5_000,
+    codec_clips=6_000,
+    autoencoder=StageSchedule(1500, 24, 1e-3),
+    codec=StageSchedule(10_000, 32, 5e-4),
+    listener=StageSchedule(500, 16, 1e-3),
+    pretraining=StageSchedule(11_000, 16, 1e-3),
+    guided_steps=800,
+    timbred_from=8_500,
+    pretrained=(
+        "slt",
+        "rms",
+        "kal16",
+        "slt-low",
+        "slt-lower",
+        "slt-deep",
+        "slt-high",
+        "rms-low",
+        "rms-small",
+        "rms-smaller",
+        "rms-tiny",
+        "kal16-small",
+        "kal16-tiny",
+        "bdl",
+        "bdl-small",
+        "clb",
+        "clb-low",
+    ),
+    vocoder=StageSchedule(2_000, 4, 1e-3),
+    tuning=StageSchedule(9_500, 4, 6e-4),
+    again=(
+        StageSchedule(6_000, 32, 4e-4),
+        StageSchedule(6_000, 16, 6e-4),
+        StageSchedule(7_500, 4, 5e-4),
+    ),
+    steps_with_one=200,
+    gpt=_gpt(layers=4, width=256, heads=4),
+    dvae=DVAEShape(
+        num_codes=1024, codebook_dim=128, hidden_dim=128, num_resnet_blocks=3, num_layers=2
+    ),
+    speaker_encoder=SpeakerEncoderShape(512, (1, 1, 1, 1), (16, 32, 48, 64)),
+    vocoder_shape=VocoderShape(
+        256, (8, 8, 4, 4), (16, 16, 8, 8), "2", (3, 5, 7), ((1, 2), (2, 6), (3, 12))
+    ),
+)
+
+SHORT = BaseRecipe(
+    seed=1,
+    sentences=24,
+    accented=22,
+    neighbouring=12,
+    codec_clips=40,
+    autoencoder=StageSchedule(2, 4, 1e-3),
+    codec=StageSchedule(2, 4, 5e-4),
+    listener=StageSchedule(2, 4, 1e-3),
+    pretraining=StageSchedule(2, 4, 1e-3),
+    guided_steps=1,
+    timbred_from=1,
+    pretrained=("slt", "rms"),
+    vocoder=StageSchedule(2, 2, 5e-4),
+    tuning=StageSchedule(2, 2, 2e-4),
+    again=(StageSchedule(2, 4, 5e-4), StageSchedule(2, 4, 1e-3), StageSchedule(2, 2, 2e-4)),
+    steps_with_one=1,
+    gpt=_gpt(layers=2, width=32, heads=2),
+    dvae=DVAEShape(num_codes=1024, codebook_dim=8, hidden_dim=8, num_resnet_blocks=1, num_layers=2),
+    speaker_encoder=SpeakerEncoderShape(512, (1, 1, 1, 1), (8, 8, 16, 16)),
+    vocoder_shape=VocoderShape(32, (8, 8, 4, 4), (16, 16, 8, 8), "2", (3,), ((1, 2),)),
+)

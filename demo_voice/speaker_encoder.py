@@ -1,0 +1,105 @@
+"""The speaker encoder: learns to tell the pseudo-speakers apart, so that voices of any pitch find a
+place in its space. Called by `demo_voice.__main__`."""
+
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from demo_voice import stages
+from demo_voice.recipe import BaseRecipe
+from demo_voice.teachers.flite import TeacherSpeech
+from demo_voice.teachers.people import PEOPLE
+from xtts.audio import SPEAKER_RATE, speaker_mel
+from xtts.model.vocoder import SpeakerEncoder
+
+SECONDS = 1.6
+# Cosines are turned into logits by this factor (AM-softmax, https://arxiv.org/abs/1801.05599).
+SHARPNESS = 16.0
+
+
+def new(recipe: BaseRecipe) -> SpeakerEncoder:
+    """A speaker encoder with random weights."""
+    shape: Any = SimpleNamespace(speaker_encoder=recipe.speaker_encoder)
+    return SpeakerEncoder(shape)
+
+
+def learn(recipe: BaseRecipe, speech: TeacherSpeech, folder: Path, device: torch.device) -> None:
+    """Writes `listener.pt` into `folder`."""
+    torch.manual_seed(recipe.seed)
+    stage = recipe.listener
+    encoder = new(recipe).to(device)
+    holder, optimizer = company(encoder, recipe)
+    parts: dict[str, stages.Stateful] = {
+        "encoder": encoder, "speakers": holder, "optimizer": optimizer,
+    }  # fmt: skip
+    right: list[float] = []
+    counter = stages.steps(
+        folder / "listener.pt", stage, parts, [optimizer],
+        lambda _: f"{sum(right[-50:]) / max(1, len(right[-50:])):.1%} right",
+    )  # fmt: skip
+    numbers = _by_manner(speech)
+    encoder.train()
+    for step in counter:
+        waves, labels = _batch(speech, numbers, stage.batch, step)
+        mel = speaker_mel(waves).to(device)
+        with stages.low_precision(device):
+            found = encoder.net(mel, l2_norm=True).float()
+        logits = SHARPNESS * found @ F.normalize(holder[0], dim=1).T
+        loss = F.cross_entropy(logits, labels.to(device))
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        right.append(float((logits.argmax(1).cpu() == labels).float().mean()))
+
+
+def company(
+    encoder: SpeakerEncoder, recipe: BaseRecipe
+) -> tuple[nn.ParameterList, torch.optim.Optimizer]:
+    """What only learning needs: a direction for every speaker, and the optimizer."""
+    first = next(encoder.parameters())
+    width = recipe.speaker_encoder.embedding_width
+    holder = nn.ParameterList([nn.Parameter(torch.randn(len(PEOPLE), width))]).to(first.device)
+    weights = [*encoder.parameters(), *holder.parameters()]
+    rate = recipe.listener.learning_rate
+    return holder, torch.optim.AdamW(weights, lr=rate, weight_decay=1e-4)
+
+
+def _by_manner(speech: TeacherSpeech) -> list[list[int]]:
+    names = list(PEOPLE)
+    numbers: list[list[int]] = [[] for _ in names]
+    for index, clip in enumerate(speech.clips):
+        numbers[names.index(clip.manner)].append(index)
+    return numbers
+
+
+def _batch(
+    speech: TeacherSpeech, numbers: list[list[int]], count: int, step: int
+) -> tuple[Tensor, Tensor]:
+    """(waves [count, samples] at 16 kHz, manners [count]), every pseudo-speaker as often."""
+    draw = random.Random(f"listener/{step}")
+    heard = [number for number, clips in enumerate(numbers) if clips]
+    labels = draw.choices(heard, k=count)
+    length = int(SECONDS * SPEAKER_RATE)
+    waves = []
+    for label in labels:
+        wave = speech.samples(draw.choice(numbers[label]))
+        start = draw.randint(0, max(0, len(wave) - length))
+        part = wave[start : start + length]
+        # Loudness and a little noise say nothing of who speaks.
+        loud = 10 ** draw.uniform(-0.5, 0.2)
+        noise = torch.randn(length) * 10 ** draw.uniform(-5.0, -3.0)
+        waves.append(F.pad(part, (0, length - len(part))) * loud + noise)
+    return torch.stack(waves), torch.tensor(labels)
+
+
+def load(folder: Path, recipe: BaseRecipe) -> SpeakerEncoder:
+    """The learned speaker encoder."""
+    encoder = new(recipe)
+    found = torch.load(folder / "listener.pt", map_location="cpu", weights_only=True)
+    encoder.load_state_dict(found["encoder"])
+    return encoder.eval().requires_grad_(False)

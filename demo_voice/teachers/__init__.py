@@ -1,0 +1,1 @@
+"""Speech synthesizers that speak the training data, and their timings."""

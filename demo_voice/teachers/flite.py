@@ -1,0 +1,200 @@
+"""The teacher: flite's free voices speak the sentences, some clips shifted in pitch and formants.
+
+Clips lie in shards of int16 samples at 16 kHz with a JSON list beside each. A shard is written
+whole or not at all, so a stopped run goes on. Called by `demo_voice.__main__`; `TeacherSpeech` is
+what every later stage reads.
+"""
+
+import json
+import random
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import soundfile
+import torch
+from torch import Tensor
+
+from machine.errors import SotaqueError
+from xtts.audio import SPEAKER_RATE, resample
+
+RATE = SPEAKER_RATE
+CLIPS_PER_SHARD = 500
+HELD_OUT_VOICE = "awb"
+
+
+class TeacherError(SotaqueError):
+    """flite is missing or did not speak."""
+
+
+@dataclass(frozen=True)
+class SpeakingStyle:
+    """A pseudo-speaker: a voice, `shift` of pitch and formants together (tempo stays), and flite
+    settings of its own. `weight` is its share of the clips."""
+
+    name: str
+    voice: str
+    shift: Fraction
+    settings: tuple[str, ...] = ()
+    weight: float = 1.0
+
+
+# Medians in Hz: slt 172, rms 104, kal16 90, each times its shift and its pitch setting (rms has
+# none). awb, held out, has 128: what lies round it, from above and from below, matters most.
+MANNERS = (
+    SpeakingStyle("slt", "slt", Fraction(1), (), 24.0),
+    SpeakingStyle("rms", "rms", Fraction(1), (), 24.0),
+    SpeakingStyle("kal16", "kal16", Fraction(1), (), 5.0),
+    SpeakingStyle("slt-low", "slt", Fraction(7, 8), ("f0_shift=0.85",), 9.0),
+    SpeakingStyle("slt-lower", "slt", Fraction(4, 5), ("f0_shift=0.95",), 7.0),
+    SpeakingStyle("slt-deep", "slt", Fraction(1), ("f0_shift=0.7",), 4.0),
+    SpeakingStyle("slt-high", "slt", Fraction(9, 8), ("f0_shift=1.2",), 3.0),
+    SpeakingStyle("rms-low", "rms", Fraction(7, 8), (), 3.0),
+    SpeakingStyle("rms-small", "rms", Fraction(9, 8), (), 9.0),
+    SpeakingStyle("rms-smaller", "rms", Fraction(5, 4), (), 7.0),
+    SpeakingStyle("rms-tiny", "rms", Fraction(7, 5), (), 2.0),
+    SpeakingStyle("kal16-small", "kal16", Fraction(9, 8), ("int_f0_target_mean=120",), 3.0),
+    SpeakingStyle("kal16-tiny", "kal16", Fraction(6, 5), ("int_f0_target_mean=190",), 1.0),
+)
+
+
+@dataclass(frozen=True)
+class TeacherClip:
+    """One spoken sentence: samples [start, start + length) of its shard."""
+
+    text: str
+    manner: str
+    shard: int
+    start: int
+    length: int
+
+    @property
+    def seconds(self) -> float:
+        """How long it is."""
+        return self.length / RATE
+
+
+Speaker = Callable[[str, SpeakingStyle], np.ndarray]
+
+
+def flite(text: str, manner: SpeakingStyle) -> np.ndarray:
+    """`text` as int16 samples [n] at 16 kHz. Raises TeacherError."""
+    with tempfile.NamedTemporaryFile(suffix=".wav") as file:
+        command = ["flite", "-voice", manner.voice, *flags(manner), "-t", text, "-o", file.name]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            raise TeacherError(
+                "flite is not installed; it is the teacher. Install it with: apt-get install flite"
+            ) from None
+        if done.returncode:
+            raise TeacherError(f"flite did not speak {text!r}: {done.stderr.strip()}")
+        return played(Path(file.name), manner.shift)
+
+
+def played(path: Path, shift: Fraction) -> np.ndarray:
+    """A recording as int16 samples [n] at 16 kHz, played faster by `shift`."""
+    samples, rate = soundfile.read(path, dtype="float32")
+    wave = np.asarray(resample(torch.from_numpy(samples), int(rate * shift), RATE))
+    return (np.clip(wave, -1, 1) * 32767).astype(np.int16)
+
+
+def flags(manner: SpeakingStyle) -> list[str]:
+    """flite's own of a pseudo-speaker."""
+    settings = [f"duration_stretch={float(manner.shift)}", *manner.settings]
+    return [flag for setting in settings for flag in ("--setf", setting)]
+
+
+def plan(
+    sentences: Sequence[str], seed: int, manners: Sequence[SpeakingStyle] = MANNERS
+) -> list[tuple[str, SpeakingStyle]]:
+    """Which pseudo-speaker says what: each sentence once, so that no two share a text."""
+    draw = random.Random(f"manners/{seed}")
+    weights = [manner.weight for manner in manners]
+    return [(text, draw.choices(manners, weights)[0]) for text in sentences]
+
+
+def speak_all(
+    planned: Sequence[tuple[str, SpeakingStyle]],
+    folder: Path,
+    speaker: Speaker = flite,
+    workers: int = 2,
+    first: int = 0,
+) -> None:
+    """Writes every missing shard of `planned` into `folder`; `first` is the first one's number."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(workers) as pool:
+        for shard in range(first, first + shards(len(planned))):
+            if _list_path(folder, shard).is_file():
+                continue
+            start = (shard - first) * CLIPS_PER_SHARD
+            part = planned[start : start + CLIPS_PER_SHARD]
+            spoken = list(pool.map(lambda item: speaker(*item), part))
+            _write_shard(folder, shard, part, spoken)
+
+
+def shards(clips: int) -> int:
+    """How many shards hold so many clips."""
+    return -(-clips // CLIPS_PER_SHARD)
+
+
+def _write_shard(
+    folder: Path, shard: int, part: Sequence[tuple[str, SpeakingStyle]], spoken: list[np.ndarray]
+) -> None:
+    starts = np.cumsum([0, *map(len, spoken)])
+    clips = [
+        TeacherClip(text, manner.name, shard, int(start), len(samples))
+        for (text, manner), start, samples in zip(part, starts, spoken, strict=False)
+    ]
+    np.save(_samples_path(folder, shard), np.concatenate(spoken))
+    # The list comes last: a shard without it is made again.
+    waiting = _list_path(folder, shard).with_suffix(".part")
+    waiting.write_text(json.dumps([asdict(clip) for clip in clips]))
+    waiting.rename(_list_path(folder, shard))
+
+
+class TeacherSpeech:
+    """The clips of a folder, memory-mapped."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clips: list[TeacherClip] = []
+        for path in sorted(folder.glob("shard_*.json")):
+            self.clips += [TeacherClip(**row) for row in json.loads(path.read_text())]
+        self._shards: dict[int, np.ndarray] = {}
+
+    def at(self, index: int, rate: int) -> Tensor:
+        """All samples [n] of clip `index` at another rate."""
+        return _resampler(rate)(self.samples(index))
+
+    def samples(self, index: int, start: int = 0, length: int | None = None) -> Tensor:
+        """Samples [n] of clip `index` at 16 kHz, float32, or `length` of them from `start`."""
+        clip = self.clips[index]
+        if clip.shard not in self._shards:
+            path = _samples_path(self.folder, clip.shard)
+            self._shards[clip.shard] = np.load(path, mmap_mode="r")
+        end = clip.length if length is None else min(clip.length, start + length)
+        part = self._shards[clip.shard][clip.start + start : clip.start + end]
+        return torch.from_numpy(part.astype(np.float32) / 32768)
+
+
+@cache
+def _resampler(rate: int) -> Callable[[Tensor], Tensor]:
+    """Keeps its kernel: making one takes 80 ms, ten times as long as using it."""
+    from torchaudio.transforms import Resample
+
+    return Resample(RATE, rate)
+
+
+def _samples_path(folder: Path, shard: int) -> Path:
+    return folder / f"shard_{shard:04d}.npy"
+
+
+def _list_path(folder: Path, shard: int) -> Path:
+    return folder / f"shard_{shard:04d}.json"

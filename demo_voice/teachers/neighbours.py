@@ -1,0 +1,113 @@
+"""More English people, of whom the GPT learns too where a recogniser reads them as well as the
+teacher: bdl and clb of CMU ARCTIC as RHVoice says them, and SVOX Pico's two women.
+
+The codec knew three English throats by heart and gave a fourth, in a user's hands, codes that say
+half of its phones. RHVoice's `alan` stays out: a Scot like ARCTIC's awb, who is held out, and
+perhaps the same man. Both programs tell no phones; pocketsphinx finds them. Called by
+`demo_voice.__main__`.
+"""
+
+import re
+import subprocess
+import tempfile
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from demo_voice.teachers import phone_timing
+from demo_voice.teachers.flite import RATE, SpeakingStyle, TeacherError, played
+from xtts.text.phonemes import PHONES, to_phones
+
+# Debian has them in its section non-free: trained networks, without what trained them.
+PACKAGES = ("rhvoice", "rhvoice-english", "libttspico-utils")
+NEIGHBOURS = (
+    SpeakingStyle("bdl", "bdl", Fraction(1), (), 3.0),
+    SpeakingStyle("bdl-small", "bdl", Fraction(9, 8), (), 1.0),
+    SpeakingStyle("clb", "clb", Fraction(1), (), 3.0),
+    SpeakingStyle("clb-low", "clb", Fraction(7, 8), (), 1.0),
+    SpeakingStyle("pico-us", "en-US", Fraction(1), (), 1.0),
+    SpeakingStyle("pico-gb", "en-GB", Fraction(1), (), 1.0),
+)
+_NAMES = {letter: name.lower() for name, letter in PHONES.items()}
+_FRAMES_PER_SECOND = 100
+
+
+def speak(text: str, manner: SpeakingStyle) -> np.ndarray:
+    """`text` as int16 samples [n] at 16 kHz. Raises TeacherError."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "spoken.wav"
+        command, given = _command(text, manner, path)
+        try:
+            done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            raise TeacherError(
+                f"{command[0]} is not installed; it teaches more English voices. Install it from "
+                "Debian's section non-free with: apt-get install " + " ".join(PACKAGES)
+            ) from None
+        if done.returncode or not path.is_file():
+            raise TeacherError(f"{command[0]} did not speak {text!r}: {done.stderr.strip()}")
+        return played(path, manner.shift)
+
+
+def _command(text: str, manner: SpeakingStyle, path: Path) -> tuple[list[str], str]:
+    """What is run, and what it is told; a voice that is played faster speaks slower before."""
+    if manner.voice.startswith("en-"):
+        return ["pico2wave", "-l", manner.voice, "-w", str(path), text], ""
+    rate = str(round(100 / manner.shift))
+    return ["RHVoice-test", "-p", manner.voice, "-r", rate, "-o", str(path)], text
+
+
+def told(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
+    """The phones of a clip with their ends in seconds, as `articulation` names them; none where the
+    recogniser lacks a word or loses its way. Raises TeacherError."""
+    words = re.findall(r"[a-z']+", text.lower())
+    decoder = _recogniser()
+    sound = speak(text, manner).tobytes()
+    try:
+        decoder.set_align_text(" ".join(words))
+        _hear(decoder, sound)
+        decoder.set_alignment()
+        _hear(decoder, sound)
+        found = decoder.get_alignment()
+    except RuntimeError:
+        return []
+    return [] if found is None else [pair for word in found for pair in _phones(word)]
+
+
+def _hear(decoder: Any, sound: bytes) -> None:
+    # Every clip is heard afresh: the recogniser would carry its noise estimate along.
+    decoder.reinit_feat()
+    decoder.start_utt()
+    decoder.process_raw(sound, full_utt=True)
+    decoder.end_utt()
+
+
+def _phones(word: Any) -> list[tuple[str, float]]:
+    """The recogniser has one vowel for AH and AX; our dictionary says which it is, where it has as
+    many phones for the word."""
+    heard = list(word)
+    ours = [_NAMES.get(letter, "") for letter in to_phones(re.sub(r"\(\d+\)$", "", word.name))]
+    known = len(ours) == len(heard)
+    pairs = []
+    for place, phone in enumerate(heard):
+        name = phone_timing.SILENCE if phone.name == "SIL" else phone.name.lower()
+        if name == "ah":
+            name = ours[place] if known and ours[place] in ("ah", "ax") else ""
+        pairs.append((name, (phone.start + phone.duration) / _FRAMES_PER_SECOND))
+    return pairs
+
+
+@cache
+def _recogniser() -> Any:
+    try:
+        from pocketsphinx import Decoder
+    except ImportError as error:
+        raise TeacherError(
+            "pocketsphinx is missing, which finds the phones of voices that do not tell them; it "
+            "has wheels for Python 3.11 and 3.13. Install it with: "
+            ".venv/bin/python -m pip install pocketsphinx"
+        ) from error
+    return Decoder(samprate=RATE, loglevel="FATAL")

@@ -1,0 +1,21 @@
+"""Everybody whom a stage may hear, and who tells which phone they say when.
+
+Called by `demo_voice.__main__`, `codec`, `draws`, `lessons` and `listener`.
+"""
+
+from demo_voice.teachers import accents, neighbours, phone_timing
+from demo_voice.teachers.accents import ACCENTS
+from demo_voice.teachers.flite import MANNERS, SpeakingStyle
+from demo_voice.teachers.neighbours import NEIGHBOURS
+
+# Of many clips, of few, and of few.
+GROUPS = (MANNERS, ACCENTS, NEIGHBOURS)
+PEOPLE = {manner.name: manner for group in GROUPS for manner in group}
+GROUP_OF = {manner.name: number for number, group in enumerate(GROUPS) for manner in group}
+
+
+def told(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
+    """The phones of anybody's clip with their ends in seconds, as `articulation` names them; none
+    where they cannot be told. Raises TeacherError."""
+    tellers = (phone_timing.told_by_flite, accents.told, neighbours.told)
+    return tellers[GROUP_OF[manner.name]](text, manner)

@@ -1,0 +1,67 @@
+"""Which phone sounds when, as flite and Festival tell: what the codec's codes are to say.
+
+A codec that is asked for spectra alone spends its codes on whose throat it hears, and words get
+lost in a voice that it never met. Called by `demo_voice.codec.dvae`.
+"""
+
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from demo_voice.teachers.flite import SpeakingStyle, TeacherError, TeacherSpeech, flags
+from xtts.audio import CODE_RATE, MEL_HOP
+from xtts.text.phonemes import PHONES
+
+# (phone in flite's letters, second at which it ends)
+Aligner = Callable[[str, SpeakingStyle], Sequence[tuple[str, float]]]
+SILENCE = "pau"
+NAMES = (SILENCE, *(name.lower() for name in PHONES))
+# Of a frame of which nothing is known.
+UNKNOWN = -1
+
+
+def told_by_flite(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
+    """The phones of a clip with their ends in seconds. Raises TeacherError."""
+    command = ["flite", "-voice", manner.voice, *flags(manner), "-psdur", "-t", text, "-o", "none"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (FileNotFoundError, subprocess.CalledProcessError) as error:
+        raise TeacherError(f"flite did not tell the phones of {text!r}: {error}") from error
+    # What is played faster is over sooner.
+    pairs = (entry.rsplit(":", 1) for entry in done.stdout.split())
+    return [(phone, float(end) / float(manner.shift)) for phone, end in pairs]
+
+
+def labels(pairs: Sequence[tuple[str, float]], frames: int) -> np.ndarray:
+    """int16 `[frames]`: which of NAMES sounds in the middle of each mel frame."""
+    ends = np.array([end for _, end in pairs])
+    numbers = np.array([NAMES.index(name) if name in NAMES else UNKNOWN for name, _ in pairs])
+    middles = np.arange(frames) * MEL_HOP / CODE_RATE  # a frame's window stands round its place
+    return numbers[np.searchsorted(ends, middles).clip(max=len(ends) - 1)].astype(np.int16)
+
+
+def of_clips(
+    speech: TeacherSpeech,
+    indices: Sequence[int],
+    path: Path,
+    aligner: Aligner,
+    people: Mapping[str, SpeakingStyle],
+) -> dict[int, Tensor]:
+    """The labels of those clips whose phones are told; written to `path` and read from there."""
+    if not path.is_file():
+        found = {}
+        for index in indices:
+            clip = speech.clips[index]
+            if pairs := aligner(clip.text, people[clip.manner]):
+                frames = 1 + int(clip.seconds * CODE_RATE) // MEL_HOP
+                found[str(index)] = labels(pairs, frames)
+        waiting = path.with_suffix(".part")
+        with waiting.open("wb") as file:
+            np.savez(file, allow_pickle=False, **found)
+        waiting.rename(path)
+    with np.load(path) as kept:
+        return {int(index): torch.from_numpy(kept[index].astype(np.int64)) for index in kept}

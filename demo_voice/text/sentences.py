@@ -1,0 +1,232 @@
+"""Sentences for the teacher to speak: half from a grammar of ours, half cut out of WordNet.
+
+Deterministic for a seed; another set for each voice; never one of the sentences that judge the
+voice. Called by `demo_voice.teachers.flite`.
+"""
+
+import random
+import re
+from collections.abc import Callable, Iterator
+
+from demo_voice.text import lexicon as words
+from demo_voice.text.lexicon import Lexicon
+from xtts.text.phonemes import is_known
+
+FEWEST_WORDS, MOST_WORDS = 2, 12
+# Rarer words than this in WordNet's phrases teach little: they are heard once or twice.
+LEAST_COUNT = 12
+
+
+class Grammar:
+    """Draws everyday sentences: every word of the lexicon in ever new company."""
+
+    def __init__(self, lexicon: Lexicon, seed: str) -> None:
+        self.lexicon = lexicon
+        self.draw = random.Random(seed)
+
+    def sentence(self) -> str:
+        """One sentence with its stop."""
+        kinds: tuple[tuple[Callable[[], str], int], ...] = (
+            (self._past, 6), (self._present, 4), (self._to_be, 4), (self._modal, 4),
+            (self._question, 4), (self._command, 3), (self._there, 2), (self._two, 3),
+            (self._said, 2), (self._short, 2),
+        )  # fmt: skip
+        made = self.draw.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]()
+        made = re.sub(r"\ba ([aeiou])", r"an \1", made)
+        return made[0].upper() + made[1:]
+
+    def _one(self, options: tuple[str, ...] | list[str]) -> str:
+        return self.draw.choice(options)
+
+    def _maybe(self, chance: float, made: Callable[[], str], before: str = " ") -> str:
+        return before + made() if self.draw.random() < chance else ""
+
+    def _common(self, options: tuple[str, ...]) -> str:
+        """Commoner words more often: the lists are sorted by frequency."""
+        return options[int(len(options) * self.draw.random() ** 1.4)]
+
+    def _noun(self) -> str:
+        own = (words.THINGS, words.PEOPLE, words.PLACES)
+        if self.draw.random() < 0.5:
+            return self._one(self.draw.choice(own))
+        return self._common(self.lexicon.nouns)
+
+    def _subject(self) -> str:
+        chance = self.draw.random()
+        if chance < 0.35:
+            return self._one(words.PRONOUNS)
+        if chance < 0.5:
+            return self._one(words.NAMES)
+        if chance < 0.75:
+            return f"{self._one(words.DETERMINERS)}{self._adjective(0.3)} {self._one(words.PEOPLE)}"
+        return self._thing()
+
+    def _thing(self) -> str:
+        chance = self.draw.random()
+        if chance < 0.15:
+            return f"{self._one(words.NUMBERS)}{self._adjective(0.3)} {plural(self._noun())}"
+        if chance < 0.25:
+            return f"the{self._adjective(0.4)} {plural(self._noun())}"
+        return f"{self._one(words.DETERMINERS)}{self._adjective(0.4)} {self._noun()}"
+
+    def _adjective(self, chance: float) -> str:
+        return self._maybe(chance, lambda: self._common(self.lexicon.adjectives))
+
+    def _object(self) -> str:
+        return self._one(words.OBJECTS) if self.draw.random() < 0.2 else self._thing()
+
+    def _where(self) -> str:
+        place = self._one(words.PLACES) if self.draw.random() < 0.6 else self._noun()
+        return f"{self._one(words.PREPOSITIONS)} {self._one(words.DETERMINERS)} {place}"
+
+    def _time(self) -> str:
+        return self._one(words.TIMES.split("|"))
+
+    def _rest(self) -> str:
+        """What may stand behind a verb."""
+        return (
+            self._maybe(0.75, self._object)
+            + self._maybe(0.35, self._where)
+            + self._maybe(0.15, lambda: self._common(self.lexicon.adverbs))
+            + self._maybe(0.3, self._time)
+        )
+
+    def _verb(self) -> str:
+        return self._common(self.lexicon.verbs)
+
+    def _past(self) -> str:
+        return f"{self._subject()} {past(self._verb(), self.lexicon)}{self._rest()}."
+
+    def _present(self) -> str:
+        subject = self._subject()
+        many = subject in ("I", "you", "we", "they")
+        verb = self._verb() if many else plural(self._verb())
+        way = self._maybe(0.15, lambda: self._one(words.WAYS))
+        return f"{subject}{way} {verb}{self._rest()}."
+
+    def _to_be(self) -> str:
+        verb = self._one(["is", "was", "is not", "was never", "has been", "will be", "looks"])
+        what = self._one(["adjective", "where", "thing", "doing"])
+        rest = {
+            "adjective": lambda: self._maybe(0.3, lambda: self._one(["very", "so", "too", "quite"]),
+                                             "") + self._adjective(1.0),
+            "where": self._where,
+            "thing": self._thing,
+            "doing": lambda: f"{doing(self._verb())}{self._maybe(0.6, self._object)}",
+        }[what]()  # fmt: skip
+        subject = self._one(words.NAMES) if self.draw.random() < 0.3 else self._thing()
+        return f"{subject} {verb} {rest.strip()}{self._maybe(0.3, self._time)}."
+
+    def _modal(self) -> str:
+        modal = self._one(
+            ["can", "cannot", "could", "will", "would", "should", "must", "may", "might", "did not",
+             "will not", "would like to", "want to", "have to", "had to", "used to", "tried to",
+             "forgot to", "decided to", "need to", "could not"]
+        )  # fmt: skip
+        return f"{self._subject()} {modal} {self._verb()}{self._rest()}."
+
+    def _question(self) -> str:
+        asked = self._maybe(0.5, lambda: self._one(words.QUESTIONS), "")
+        helper = self._one(["did", "do", "can", "will", "would", "could", "should", "must"])
+        return f"{asked} {helper} {self._subject()} {self._verb()}{self._rest()}?".strip()
+
+    def _command(self) -> str:
+        please = self._maybe(0.4, lambda: self._one(["please", "do not", "let us", "never"]), "")
+        return f"{please} {self._verb()} {self._object()}{self._maybe(0.4, self._where)}.".strip()
+
+    def _there(self) -> str:
+        verb = self._one(["is", "was", "are", "were", "will be"])
+        return f"there {verb} {self._thing()} {self._where()}."
+
+    def _two(self) -> str:
+        first, second = self._past().rstrip("."), self._past()
+        join = self._one(
+            [", and ", ", but ", ", so ", " because ", " when ", " while ", " before "]
+        )
+        return first + join + second
+
+    def _said(self) -> str:
+        said = self._one(["said", "thinks", "knew", "told us", "hopes", "was sure", "is afraid"])
+        return f"{self._subject()} {said} that {self._past()}"
+
+    def _short(self) -> str:
+        made = self._one(["thing", "time", "number", "answer"])
+        return {
+            "thing": lambda: f"{self._thing()}.",
+            "time": lambda: f"{self._time()}, {self._past()}",
+            "number": lambda: (
+                f"{self._one(words.NUMBERS)} {self._one(words.NUMBERS)} {self._one(words.NUMBERS)}."
+            ),
+            "answer": lambda: f"{self._one(['yes', 'no', 'well', 'good', 'oh'])}, {self._past()}",
+        }[made]()
+
+
+def past(verb: str, lexicon: Lexicon) -> str:
+    """The past of a verb, irregular where WordNet says so."""
+    irregular = lexicon.irregular.get(verb)
+    if verb in ("be", "have", "do"):
+        return {"be": "was", "have": "had", "do": "did"}[verb]
+    if irregular:
+        return irregular[-1] if len(irregular) == 1 else irregular[0]
+    if verb.endswith("e"):
+        return verb + "d"
+    if verb.endswith("y") and verb[-2] not in "aeiou":
+        return verb[:-1] + "ied"
+    return verb + "ed"
+
+
+def doing(verb: str) -> str:
+    """The -ing form."""
+    return (verb[:-1] if verb.endswith("e") and not verb.endswith("ee") else verb) + "ing"
+
+
+def plural(word: str) -> str:
+    """A noun's plural or a verb's third person."""
+    if word.endswith(("s", "sh", "ch", "x", "z", "o")):
+        return word + "es"
+    if word.endswith("y") and len(word) > 1 and word[-2] not in "aeiou":
+        return word[:-1] + "ies"
+    return word + "s"
+
+
+def phrases(lexicon: Lexicon) -> list[str]:
+    """WordNet's definitions and examples, cut at their stops, made of words heard often enough."""
+    cut = [
+        piece.strip(" \"'")
+        for gloss in lexicon.glosses
+        for piece in re.split(r"[;:()\"]|--", gloss)
+    ]
+    cut = [piece for piece in cut if re.fullmatch(r"[A-Za-z][a-z]*(?:,? [a-z']+)+", piece)]
+    counts: dict[str, int] = {}
+    for piece in cut:
+        for word in _split(piece):
+            counts[word] = counts.get(word, 0) + 1
+    kept = [
+        piece
+        for piece in dict.fromkeys(cut)
+        if FEWEST_WORDS <= len(_split(piece)) <= MOST_WORDS
+        and all(counts[word] >= LEAST_COUNT and is_known(word) for word in _split(piece))
+    ]
+    return [piece[0].upper() + piece[1:] + "." for piece in kept]
+
+
+def sentences(lexicon: Lexicon, seed: str, unseen: set[str]) -> Iterator[str]:
+    """Endless different sentences; `unseen` (as `plain`) are left out."""
+    grammar = Grammar(lexicon, seed)
+    cut = phrases(lexicon)
+    grammar.draw.shuffle(cut)
+    used = set(unseen)
+    while True:
+        found = cut.pop() if cut and grammar.draw.random() < 0.45 else grammar.sentence()
+        if plain(found) not in used and len(_split(found)) <= MOST_WORDS:
+            used.add(plain(found))
+            yield found
+
+
+def plain(sentence: str) -> str:
+    """A sentence for comparing: words alone, lower case."""
+    return " ".join(_split(sentence))
+
+
+def _split(sentence: str) -> list[str]:
+    return re.findall(r"[a-z']+", sentence.lower())

@@ -1,0 +1,126 @@
+"""Goes on from a packed voice: its codec, speaker encoder, GPT and vocoder as stages left them,
+so that what was learned too little of needs not the hours that everything took.
+
+The DVAE's decoder and the mel head are not packed. The first learns anew before the rest of the
+codec goes on; the second is found by least squares. Called by `demo_voice.__main__` for `--from`.
+"""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from demo_voice import speaker_encoder
+from demo_voice import stages as pace
+from demo_voice.codec import dvae as codec
+from demo_voice.gpt.batches import Lessons
+from demo_voice.gpt.pretraining import Pupil, optimizers
+from demo_voice.recipe import BaseRecipe
+from demo_voice.vocoder import training
+from xtts.audio import conditioning_mel
+from xtts.model.gpt import GPT, from_coqui, new_gpt
+from xtts.model.vocoder import new_dvae
+
+# Nothing is left to do here: the vocoder goes on where the tuning does.
+DONE = ("vocoder",)
+BATCHES = 40
+_ENCODER = "hifigan_decoder.speaker_encoder."
+_VOCODER = "hifigan_decoder.waveform_decoder."
+
+
+def stages(voice: Path, recipe: BaseRecipe, folder: Path) -> None:
+    """Writes `codec.pt`, `mel_stats.pt`, `listener.pt` and `tuning.pt` where they are missing.
+
+    The voice must have the recipe's sizes.
+    """
+    if not (folder / "codec.pt").is_file():
+        dvae = new_dvae(recipe.dvae)
+        dvae.load_state_dict(_single(_read(voice / "dvae.pth")), strict=False)
+        torch.save(_read(voice / "mel_stats.pth"), folder / "mel_stats.pt")
+        codec.keep_codebook(dvae.codebook)
+        reader = codec.PhoneReader(dvae.codebook.dim)
+        mover = codec.new_optimizer(dvae, recipe.codec, reader)
+        parts = {"dvae": dvae, "reader": reader, "optimizer": mover}
+        pace.save(folder / "codec.pt", parts, 0)
+    state = _packed(voice)
+    if not (folder / "listener.pt").is_file():
+        encoder = speaker_encoder.new(recipe)
+        encoder.net.load_state_dict(_under(_ENCODER, state))
+        speakers, optimizer = speaker_encoder.company(encoder, recipe)
+        parts = {"encoder": encoder, "speakers": speakers, "optimizer": optimizer}
+        pace.save(folder / "listener.pt", parts, 0)
+    if not (folder / "tuning.pt").is_file():
+        vocoder = training.new(recipe)
+        vocoder.waveform_decoder.load_state_dict(_under(_VOCODER, state))
+        optimizer = training.optimizer(vocoder, recipe.tuning)
+        pace.save(folder / "tuning.pt", {"net": vocoder, "optimizer": optimizer}, 0)
+
+
+def gpt(voice: Path, recipe: BaseRecipe, lessons: Lessons, folder: Path) -> None:
+    """Writes `pretraining.pt` where it is missing. What reads recordings begins anew where it says
+    nothing of them (see `guidance.Calm`)."""
+    path = folder / "pretraining.pt"
+    if path.is_file():
+        return
+    pupil = Pupil(new_gpt(recipe.gpt, recipe.seed))
+    state = from_coqui(_packed(voice))
+    if _deaf(pupil.gpt, state, lessons):
+        state = {name: tensor for name, tensor in state.items() if "conditioning" not in name}
+    pupil.gpt.load_state_dict({**pupil.gpt.state_dict(), **state})
+    _read_mels(pupil.eval(), lessons, recipe)
+    fresh = optimizers(pupil, recipe.pretraining.learning_rate)
+    pace.save(path, {"pupil": pupil, **fresh}, 0)
+
+
+@torch.no_grad()
+def _read_mels(pupil: Pupil, lessons: Lessons, recipe: BaseRecipe) -> None:
+    """The mel head that reads the mels of some batches best, in squares."""
+    products, wanted = [], []
+    size = recipe.pretraining.batch
+    for number in range(min(BATCHES, max(1, len(lessons.heard) // size))):
+        clips = lessons.heard[number * size : (number + 1) * size]
+        lesson = lessons.batch(clips, f"unpacking/{number}")
+        with pace.low_precision(torch.device("cpu")):
+            latents = pupil.latent_pairs(pupil.hidden(lesson), lesson)
+        products.append(latents.float())
+        wanted.append(lesson.mels)
+    read = torch.cat(products)
+    one = read.new_ones(len(read), 1)
+    found = torch.linalg.lstsq(torch.cat((read, one), dim=1), torch.cat(wanted)).solution
+    pupil.mel_head.weight.copy_(found[:-1].T)
+    pupil.mel_head.bias.copy_(found[-1])
+
+
+@torch.no_grad()
+def _deaf(gpt: GPT, state: dict[str, Tensor], lessons: Lessons) -> bool:
+    """Whether two voices are the same to this GPT."""
+    gpt = copy.deepcopy(gpt)
+    gpt.load_state_dict(state)
+    first, second = (
+        gpt.conditioning_latents(conditioning_mel(heard[0][None].float(), lessons.mel_stats))
+        for heard in list(lessons.references.values())[:2]
+    )
+    return not bool((first - second).norm() > 1e-3)
+
+
+def _under(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(prefix): part for name, part in state.items() if name.startswith(prefix)
+    }
+
+
+def _packed(voice: Path) -> dict[str, Tensor]:
+    return _single(_read(voice / "model.pth")["model"])
+
+
+def _read(path: Path) -> Any:
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _single(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {
+        name: tensor.float() if tensor.is_floating_point() else tensor
+        for name, tensor in state.items()
+    }

@@ -1,0 +1,1 @@
+"""This computer: what it can do, and why. Knows no model."""

@@ -1,0 +1,48 @@
+"""How busy the GPUs are now: from NVML in this process, else from `nvidia-smi`, else why not."""
+
+from typing import Any
+
+from machine.devices import nvidia_smi
+from machine.devices.nvml import GpuState, Nvml, NvmlError
+
+
+class GpuUsageReader:
+    """source: NVML, nvidia-smi, or "" when there is nothing to read, and then `fault` says why.
+
+    library: what stands in for NVML in tests; path: as $PATH, where nvidia-smi is looked for.
+    """
+
+    def __init__(self, library: Any = None, path: str | None = None) -> None:
+        self.source, self.fault = "", ""
+        self._nvml: Nvml | None = None
+        self._program: str | None = None
+        try:
+            self._nvml = Nvml(library)
+            self.source = "NVML"
+        except NvmlError as error:
+            self._program = nvidia_smi.found(path)
+            self.source = "nvidia-smi" if self._program else ""
+            self.fault = "" if self._program else f"{error}, and no nvidia-smi on PATH"
+
+    def read(self) -> tuple[GpuState, ...]:
+        """Every GPU; none, and `fault` set, once the source has failed: it is not asked again."""
+        if self._nvml:
+            try:
+                return self._nvml.read()
+            except NvmlError as error:
+                self._lose(str(error))
+        elif self._program:
+            states, answer = nvidia_smi.read(self._program)
+            if states:
+                return states
+            self._lose(" ".join(answer.out.split())[:200] or answer.last_error or "no GPU listed")
+        return ()
+
+    def close(self) -> None:
+        """Lets the driver go."""
+        if self._nvml:
+            self._nvml.close()
+
+    def _lose(self, why: str) -> None:
+        self.fault = f"{self.source} failed: {why}"
+        self._nvml, self._program, self.source = None, None, ""

@@ -1,0 +1,210 @@
+"""`python -m xtts monitor`: GPU, CPU and RAM over time, a line each interval, and a CSV.
+
+GPU busy and data waiting tell a slow run's cause: a GPU that is busy for a tenth of the time waits
+for something, and the summary at the end says so.
+"""
+
+import contextlib
+import csv
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from machine.devices.gpu_meter import GpuUsageReader
+from machine.devices.usage import PROC, Usage, UsageMeter
+from machine.errors import SotaqueError
+from machine.process import printable
+
+_HEADER_EVERY = 20
+# Below this a GPU that trains is waiting for more than half of the time.
+_IDLE_PERCENT = 30.0
+_FIXED = ("time", "seconds", "cpu_percent", "memory_used_bytes", "memory_total_bytes",
+          "trainer_cpu_percent", "trainer_memory_bytes")  # fmt: skip
+_PER_GPU = ("busy_percent", "memory_used_bytes", "memory_total_bytes")
+
+
+class MonitorError(SotaqueError):
+    """The log cannot be written; the sentence says why."""
+
+
+def run(
+    log: Path | None, duration_seconds: float | None, interval_seconds: float, output_dir: Path
+) -> int:
+    """Shows until `duration_seconds` are over, or Ctrl-C. Raises MonitorError."""
+    gpus = GpuUsageReader()
+    meter = UsageMeter(gpus.read, lambda: trainer_of(output_dir))
+    seen: list[Usage] = []
+    told = ""
+    # `timeout 60 python -m xtts monitor` ends with a summary as well; and a shell that starts it in
+    # the background has it ignore SIGINT, which Python leaves as it is.
+    stops = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(stop, signal.default_int_handler) for stop in stops]
+    try:
+        with _log(log) as write:
+            for moment in _ticks(duration_seconds, interval_seconds):
+                now = meter.read()
+                if gpus.fault and gpus.fault != told:
+                    told = gpus.fault
+                    _say(f"No GPU is shown: {told}.")
+                if len(seen) % _HEADER_EVERY == 0:
+                    _say(_header(now))
+                seen.append(now)
+                # Who sees a line and stops it then has that line in the log.
+                write(moment, now)
+                _say(line_of(now))
+    except KeyboardInterrupt:
+        _say("")
+    finally:
+        for stop, handler in zip(stops, before, strict=True):
+            signal.signal(stop, handler)
+        gpus.close()
+    if seen:
+        _say(summary(seen))
+    return 0
+
+
+def trainer_of(output_dir: Path, proc: Path = PROC) -> int | None:
+    """The process that trains in OUTPUT_DIR, by the number in its lock; None when none does."""
+    try:
+        pid = int((output_dir / ".lock").read_text())
+        words = (proc / str(pid) / "cmdline").read_bytes().split(b"\0")
+    except (OSError, ValueError):
+        return None
+    # The number may have been given to somebody else since.
+    trains = b"train" in words or any(word.endswith(b"/train/__main__.py") for word in words)
+    return pid if trains else None
+
+
+def line_of(usage: Usage) -> str:
+    """One reading as a line."""
+    cells = [datetime.now().strftime("%H:%M:%S")]
+    for gpu in usage.gpus:
+        cells.append(f"{_percent(gpu.busy_percent)} {_amount(gpu.used_bytes, gpu.total_bytes)}")
+    cells.append(_percent(usage.cpu_percent))
+    cells.append(_amount(usage.memory_used_bytes, usage.memory_total_bytes))
+    if usage.trainer_memory_bytes is not None:
+        cells.append(
+            f"{_percent(usage.trainer_cpu_percent)} {_gigabytes(usage.trainer_memory_bytes)} GB"
+        )
+    else:
+        cells.append("-")
+    return "  ".join(cells)
+
+
+def summary(seen: list[Usage]) -> str:
+    """Means and peaks of all that was seen, and what a low figure means."""
+    parts: list[str] = []
+    busiest: float | None = None
+    for index, gpu in enumerate(seen[-1].gpus):
+        states = [usage.gpus[index] for usage in seen if index < len(usage.gpus)]
+        busy = _mean([one.busy_percent for one in states])
+        busiest = busy if busiest is None else max(busiest, busy or 0.0)
+        most = max((one.used_bytes or 0 for one in states), default=0)
+        parts.append(f"{gpu.name} busy {_percent(busy).strip()}, at most {_gigabytes(most)} GB")
+    cpu = _mean([usage.cpu_percent for usage in seen])
+    most = max((usage.memory_used_bytes or 0 for usage in seen), default=0)
+    parts.append(f"CPU {_percent(cpu).strip()}, RAM at most {_gigabytes(most)} GB")
+    trained = [usage.trainer_memory_bytes for usage in seen if usage.trainer_memory_bytes]
+    if trained:
+        parts.append(f"the trainer at most {_gigabytes(max(trained))} GB")
+    text = f"On average: {'; '.join(parts)}."
+    if trained and busiest is not None and busiest < _IDLE_PERCENT:
+        text += (
+            "\nThe GPU waits most of the time. train/data_wait_share in TensorBoard says whether "
+            "for data; if that is near 0, raise BATCH_SECONDS."
+        )
+    return text
+
+
+def _header(usage: Usage) -> str:
+    gpus = [f"{f'GPU {gpu.index}: busy, GB':18}" for gpu in usage.gpus]
+    return "  ".join(["time    ", *gpus, "CPU  ", "RAM, GB    ", "trainer (100 % is one core)"])
+
+
+def _ticks(duration: float | None, interval: float) -> Iterator[float]:
+    """Waits to the next whole interval and gives the seconds since the start."""
+    started = time.monotonic()
+    count = 0
+    while duration is None or (count + 1) * interval <= duration + 1e-6:
+        count += 1
+        # A reading that took longer than an interval leaves those out that are past.
+        count = max(count, int((time.monotonic() - started) / interval))
+        time.sleep(max(0.0, started + count * interval - time.monotonic()))
+        yield time.monotonic() - started
+
+
+@contextlib.contextmanager
+def _log(path: Path | None) -> Iterator[Callable[[float, Usage], None]]:
+    """A CSV that is whole up to its last line at any moment; an earlier one is gone on with."""
+    if path is None:
+        yield lambda _seconds, _usage: None
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+", newline="", encoding="utf-8") as file:
+            yield _writer(path, file)
+    except BrokenPipeError:
+        raise  # that is the screen, not the log
+    except OSError as error:
+        raise MonitorError(f"--log {path} cannot be written ({error.strerror}).") from error
+
+
+def _writer(path: Path, file: IO[str]) -> Callable[[float, Usage], None]:
+    columns: list[str] = []
+    rows = csv.writer(file)
+
+    def write(seconds: float, usage: Usage) -> None:
+        if not columns:
+            columns.extend(_columns(len(usage.gpus)))
+            file.seek(0)
+            before = file.readline().strip().split(",")
+            if before == [""]:
+                rows.writerow(columns)
+            elif before != columns:
+                raise MonitorError(f"--log {path} has other columns; name another file.")
+        rows.writerow(_row(seconds, usage, len(columns)))
+        file.flush()
+
+    return write
+
+
+def _columns(num_gpus: int) -> list[str]:
+    return [*_FIXED, *(f"gpu{index}_{name}" for index in range(num_gpus) for name in _PER_GPU)]
+
+
+def _row(seconds: float, usage: Usage, width: int) -> list[object]:
+    fixed = [getattr(usage, name) for name in _FIXED[2:]]
+    gpus = [
+        value for gpu in usage.gpus for value in (gpu.busy_percent, gpu.used_bytes, gpu.total_bytes)
+    ]
+    values = [datetime.now(UTC).isoformat(timespec="milliseconds"), seconds, *fixed, *gpus]
+    plain = ["" if one is None else round(one, 2) if isinstance(one, float) else one
+             for one in values]  # fmt: skip
+    return (plain + [""] * width)[:width]
+
+
+def _say(text: str) -> None:
+    # Names of GPUs and reasons come from drivers.
+    sys.stdout.write(printable(text) + "\n")
+    sys.stdout.flush()
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [one for one in values if one is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _percent(value: float | None) -> str:
+    return "  ? %" if value is None else f"{value:3.0f} %"
+
+
+def _amount(used: int | None, total: int | None) -> str:
+    return f"{_gigabytes(used):>5}/{_gigabytes(total):<5}"
+
+
+def _gigabytes(num_bytes: int | None) -> str:
+    return "?" if num_bytes is None else f"{num_bytes / 1e9:.1f}"

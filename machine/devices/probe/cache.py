@@ -1,0 +1,186 @@
+"""What the last check of the GPUs found, kept for as long as it holds.
+
+Kept under everything that it depends on, as far as that can be read without touching a GPU: torch
+and its build, the driver, the cards, the search path of libraries, the boot. A file that cannot be
+read is no cache. Nothing in it names a card: its UUID goes into a hash.
+"""
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from machine.devices.health import GpuHealth, Outcome, gpu_from
+from machine.storage.atomic import WriteError, write_json
+
+log = logging.getLogger(__name__)
+
+SCHEMA = 1
+DAY_SECONDS = 24 * 3600.0
+# A clock that runs while the machine sleeps, against one that does not.
+_SLEPT_SECONDS = 2.0
+_SOON = frozenset(
+    {Outcome.TRANSIENT, Outcome.HANG, Outcome.CRASH, Outcome.STICKY, Outcome.COULD_NOT_RUN}
+)
+_KEPT = 7
+_SEARCHED = ("LD_LIBRARY_PATH", "LD_PRELOAD")
+_ASKED = (*_SEARCHED, "CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+
+
+@dataclass(frozen=True)
+class ProbeMoment:
+    """When: seconds since 1970, and how long this boot has slept. A laptop's driver may wake up
+    broken (error 999), so a check from before a sleep says nothing."""
+
+    now: float
+    slept: float
+
+    @classmethod
+    def present(cls) -> "ProbeMoment":
+        slept = time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+        return cls(time.time(), slept)
+
+
+def longest_age(gpu: GpuHealth) -> float:
+    """Seconds for which a verdict holds: a week when good, a day when the build or the driver is at
+    fault, ten minutes when it may have been the moment."""
+    if gpu.outcome is Outcome.OK:
+        return 7 * DAY_SECONDS
+    passing = {one.outcome for one in gpu.operations if not one.ok} & _SOON
+    return 600.0 if gpu.outcome in _SOON or passing else DAY_SECONDS
+
+
+def read(path: Path, key: str, moment: ProbeMoment) -> tuple[GpuHealth, ...] | None:
+    """The GPUs that `path` holds for `key` while they are fresh, with what surprised since."""
+    content = _content(path)
+    try:
+        kept = content["checks"][key]
+        gpus = tuple(gpu_from(one) for one in kept["gpus"])
+        age = moment.now - kept["at"]
+        woken = abs(moment.slept - kept["slept"]) > _SLEPT_SECONDS
+        if woken or not 0 <= age < min(map(longest_age, gpus), default=600.0):
+            return None
+        if any(stamp(file) != seen for file, seen in kept["libraries"].items()):
+            return None
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+    return with_surprises(path, gpus, moment)
+
+
+def with_surprises(
+    path: Path, gpus: Iterable[GpuHealth], moment: ProbeMoment
+) -> tuple[GpuHealth, ...]:
+    """`gpus` with what happened on them at run time within a day, although they had passed."""
+    told: dict[int, str] = {}
+    with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
+        for one in _content(path)["surprises"]:
+            if 0 <= moment.now - one["at"] < DAY_SECONDS:
+                told[int(one["index"])] = str(one["words"])
+    return tuple(replace(gpu, surprise=told.get(gpu.index, "")) for gpu in gpus)
+
+
+def known(path: Path, key: str) -> bool:
+    """Whether this machine was checked before, however long ago: the next check is a warm one."""
+    checks = _content(path).get("checks")
+    return isinstance(checks, dict) and key in checks
+
+
+def write(path: Path, key: str, gpus: Sequence[GpuHealth], moment: ProbeMoment) -> None:
+    """Keeps one check; what cannot be written is not kept."""
+    files = {file for gpu in gpus for file in gpu.libraries.values()}
+    kept = {
+        "at": moment.now,
+        "slept": moment.slept,
+        "gpus": [gpu.as_dict() | {"surprise": ""} for gpu in gpus],
+        "libraries": {file: stamp(file) for file in sorted(files)},
+    }
+    before = _content(path)
+    checks = before.get("checks")
+    others = [one for one in (checks if isinstance(checks, dict) else {}).items() if one[0] != key]
+    # Another library path has another key: of so many the checks are kept.
+    content = {"checks": dict([*others[-_KEPT:], (key, kept)])}
+    _write(path, {"schema": SCHEMA, **content, "surprises": before.get("surprises", [])})
+
+
+def surprised(path: Path, index: int, words: str, moment: ProbeMoment) -> None:
+    """Forgets every check and remembers why: a fault at run time that none of them foretold."""
+    before = _content(path).get("surprises", [])
+    kept = [one for one in before if isinstance(one, dict)] if isinstance(before, list) else []
+    fault = {"at": moment.now, "index": index, "words": words[:300]}
+    _write(path, {"schema": SCHEMA, "checks": {}, "surprises": [*kept[-9:], fault]})
+
+
+def key_of(facts: Mapping[str, Any]) -> str:
+    """One hash of everything that a check depends on."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def facts(environ: Mapping[str, str], root: Path = Path("/")) -> dict[str, Any]:
+    """What a check depends on, read without torch and without a GPU. root: another one in tests."""
+    cards = sorted((root / "proc/driver/nvidia/gpus").glob("*/information"))
+    torch = importlib.util.find_spec("torch")
+    build = Path(torch.origin).parent / "version.py" if torch and torch.origin else None
+    searched = [
+        folder
+        for name in _SEARCHED
+        for folder in environ.get(name, "").replace(" ", ":").split(":")
+        if folder
+    ]
+    return {
+        "schema": SCHEMA,
+        "torch": [str(build), _text(build) if build else ""],
+        "driver": _text(root / "proc/driver/nvidia/version"),
+        "cards": [_text(path) for path in cards],
+        "devices": sorted(path.name for path in (root / "dev").glob("nvidia*")),
+        "environment": {name: environ.get(name) for name in _ASKED},
+        "searched": {folder: stamp(folder) for folder in searched},
+        "installed": stamp(str(root / "etc/ld.so.cache")),
+        "boot": _text(root / "proc/sys/kernel/random/boot_id").strip(),
+        "image": _image(_text(root / "proc/self/mountinfo")),
+    }
+
+
+def stamp(path: str) -> list[Any] | None:
+    """Where a file really lies, its size and age; None when it is not there."""
+    with contextlib.suppress(OSError):
+        found = Path(path).resolve()
+        return [str(found), found.stat().st_size, found.stat().st_mtime_ns]
+    return None
+
+
+def _image(mounts: str) -> str:
+    """The layers that a container's root is made of; "" outside of one."""
+    for line in mounts.splitlines():
+        if line.split()[4:5] == ["/"] and " overlay " in line:
+            layers = [part for part in line.replace(" ", ",").split(",") if "lowerdir=" in part]
+            return "".join(layers)
+    return ""
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) and found.get("schema") == SCHEMA else {}
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, content)
+    except (OSError, WriteError, ValueError) as error:
+        log.debug("The check of the GPUs is not kept: %s", error)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

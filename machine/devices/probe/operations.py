@@ -1,0 +1,214 @@
+"""What XTTS asks of a device, at the shapes at which it asks: run by `machine.devices.probe.child`.
+
+Each operation is a few parts, `ProbePlace -> tensor`, with the same numbers everywhere. Where a
+part computes in 16 bits it starts from numbers that 16 bits hold, so that float32 on the CPU gives
+what it should have given. Shapes: XTTS-v2's, from coqui-tts 0.28.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from xtts import audio
+
+# The largest relative L2 distance from the CPU's float32 result, TF32 off, and between two runs.
+# From rounding errors and published comparisons, not yet measured: `python -m benchmarks probe` on
+# a good GPU prints every distance beside its limit. Tighten or widen here, and only here.
+TOLERANCES: Mapping[str, float] = {
+    "allocation": 0.0,
+    "resample": 1e-4,
+    "fft": 1e-5,
+    "convolution": 1e-4,
+    "matrix_product": 1e-5,
+    "attention_fp32": 1e-4,
+    "attention_fp16": 5e-3,
+    "attention_bf16": 2e-2,
+    "sampling": 1e-5,
+    "train_step": 1e-4,
+}
+AUDIO_IDS = 1026
+WIDTH = 1024
+HEADS = 16
+# Of 2,000 draws with odds of 1 to 4 each share lies within 0.05: six standard deviations.
+DRAWS = 2000
+SHARE_OFF = 0.05
+
+
+@dataclass(frozen=True)
+class ProbePlace:
+    """Where a part computes. exact: in float32 what others compute in 16 bits; seed: with other
+    numbers, for measuring."""
+
+    device: str
+    exact: bool = False
+    seed: int = 0
+
+    def numbers(self, *shape: int, seed: int = 0, kind: torch.dtype = torch.float32) -> Tensor:
+        """Normal numbers that depend on shape and seed only, rounded to `kind`."""
+        generator = torch.Generator().manual_seed(1_000_003 * self.seed + seed + sum(shape))
+        made = torch.randn(*shape, generator=generator).to(kind)
+        return made.float() if self.exact else made.to(self.device)
+
+
+Part = Callable[[ProbePlace], Tensor]
+REFERENCE = ProbePlace("cpu", exact=True)
+
+
+def operations() -> dict[str, dict[str, Part]]:
+    """Operation -> its parts, in the order of `machine.devices.health.OPERATIONS`."""
+    return {
+        "allocation": {"16 MiB there and back": _there_and_back},
+        "resample": {"22.05 to 16 kHz": _resample},
+        "fft": {
+            "speaker's mel of 6 s": lambda at: audio.speaker_mel(at.numbers(1, 96_000)),
+            "speaker's mel of 30 s": lambda at: audio.speaker_mel(at.numbers(1, 480_000)),
+            "1024/256": lambda at: _spectrum(at, 1024, 256, 1024),
+            "2048/256": lambda at: _spectrum(at, 2048, 256, 1024),
+            "4096/1024": lambda at: _spectrum(at, 4096, 1024, 4096),
+            "1000 numbers": lambda at: torch.view_as_real(torch.fft.rfft(at.numbers(1000))),
+        },
+        "convolution": _convolutions(),
+        "matrix_product": {
+            "prefill": lambda at: at.numbers(500, WIDTH) @ at.numbers(WIDTH, 4 * WIDTH),
+            "next code": lambda at: at.numbers(1, WIDTH) @ at.numbers(WIDTH, 3 * WIDTH),
+        },
+        "attention_fp32": _attention(torch.float32),
+        "attention_fp16": _attention(torch.float16) | _products(torch.float16),
+        "attention_bf16": _attention(torch.bfloat16) | _products(torch.bfloat16),
+        "sampling": {
+            "probabilities": _probabilities,
+            "certain draw": _certain_draw,
+            "many draws": _many_draws,
+        },
+        "train_step": {"gradients and weights": _train_step, "overflow": _overflow},
+    }
+
+
+def distance(ours: Tensor, reference: Tensor) -> float:
+    """Relative L2; infinite for another shape or a value that is no number."""
+    ours, reference = ours.detach().cpu().double(), reference.detach().cpu().double()
+    if ours.shape != reference.shape or not bool(torch.isfinite(ours).all()):
+        return float("inf")
+    return float((ours - reference).norm() / reference.norm().clamp(min=1e-30))
+
+
+def _there_and_back(at: ProbePlace) -> Tensor:
+    return (torch.arange(1 << 22, dtype=torch.int32).to(at.device) + 1).cpu()
+
+
+def _resample(at: ProbePlace) -> Tensor:
+    # 441 samples in, 320 phases out: what torchaudio makes of 22,050 -> 16,000 Hz.
+    return F.conv1d(at.numbers(1, 1, 132_300), at.numbers(320, 1, 463), stride=441)
+
+
+def _spectrum(at: ProbePlace, size: int, hop: int, window: int) -> Tensor:
+    shape = torch.hann_window(window, device=at.device)
+    sound = at.numbers(2, 132_300)
+    return torch.stft(sound, size, hop, window, shape, return_complex=True).abs()
+
+
+def _convolutions() -> dict[str, Part]:
+    """The vocoder's and the speaker encoder's: each kind may load another part of cuDNN."""
+    return {
+        "vocoder's first": lambda at: F.conv1d(
+            at.numbers(1, WIDTH, 96), at.numbers(512, WIDTH, 7), padding=3
+        ),
+        "vocoder's upsampling": lambda at: F.conv_transpose1d(
+            at.numbers(1, 512, 96), at.numbers(512, 256, 16), stride=8, padding=4
+        ),
+        "dilated": lambda at: F.conv1d(
+            at.numbers(1, 32, 24_576), at.numbers(32, 32, 11), padding=25, dilation=5
+        ),
+        "speaker's 3 x 3": lambda at: F.conv2d(
+            at.numbers(1, 32, 64, 600), at.numbers(32, 32, 3, 3), padding=1
+        ),
+        "between codes": lambda at: F.interpolate(
+            at.numbers(1, WIDTH, 96), scale_factor=[4.0], mode="linear"
+        ),
+    }
+
+
+def _attention(kind: torch.dtype) -> dict[str, Part]:
+    """A prefill of 300, one code behind 600 others, and the perceiver's mask."""
+
+    def prefill(at: ProbePlace) -> Tensor:
+        q, k, v = (at.numbers(1, HEADS, 300, 64, seed=seed, kind=kind) for seed in range(3))
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True).float()
+
+    def next_code(at: ProbePlace) -> Tensor:
+        k, v = (at.numbers(1, HEADS, 600, 64, seed=seed, kind=kind) for seed in range(2))
+        return F.scaled_dot_product_attention(k[:, :, :1], k, v).float()
+
+    def perceiver(at: ProbePlace) -> Tensor:
+        q, k = at.numbers(1, 8, 32, 64, kind=kind), at.numbers(1, 8, 300, 64, kind=kind)
+        mask = (torch.arange(300) < 250).expand(32, 300).to(at.device)
+        return F.scaled_dot_product_attention(q, k, k, attn_mask=mask).float()
+
+    return {"prefill": prefill, "next code": next_code, "perceiver": perceiver}
+
+
+def _products(kind: torch.dtype) -> dict[str, Part]:
+    """What else runs in 16 bits; a 3 x 3 in bf16 found incomplete cuDNNs (pytorch #185512)."""
+
+    def product(at: ProbePlace) -> Tensor:
+        return (at.numbers(64, WIDTH, kind=kind) @ at.numbers(WIDTH, 256, kind=kind)).float()
+
+    def convolution(at: ProbePlace) -> Tensor:
+        sound = at.numbers(1, 8, 32, 32, kind=kind)
+        return F.conv2d(sound, at.numbers(8, 8, 3, 3, kind=kind)).float()
+
+    return {"product": product, "3 x 3": convolution}
+
+
+def _probabilities(at: ProbePlace) -> Tensor:
+    likely, _ = at.numbers(1, AUDIO_IDS).softmax(-1).sort(descending=True)
+    return torch.cat((likely, likely.cumsum(-1)), -1)
+
+
+def _certain_draw(at: ProbePlace) -> Tensor:
+    certain = F.one_hot(torch.tensor([5, 1025]), AUDIO_IDS).float().to(at.device)
+    return torch.multinomial(certain, 1).float()
+
+
+def _many_draws(at: ProbePlace) -> Tensor:
+    """Whether each share is about what it should be: draws themselves differ between devices."""
+    odds = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    drawn = torch.multinomial(odds.to(at.device), DRAWS, replacement=True).cpu()
+    shares = torch.bincount(drawn, minlength=4)[:4] / DRAWS
+    return ((shares - odds / 10).abs() < SHARE_OFF).float()
+
+
+def _train_step(at: ProbePlace) -> Tensor:
+    """Forward, backward and one step of AdamW's fused kernel, on about what a block is made of."""
+    shapes = ((16, 80, 3), (32, 16), (64, 32))
+    kernel, hidden, out = (at.numbers(*shape).mul(0.1).requires_grad_() for shape in shapes)
+    seen = F.gelu(F.conv1d(at.numbers(4, 80, 50), kernel, padding=1)).transpose(1, 2)
+    seen = F.layer_norm(seen @ hidden.t(), (32,))
+    seen = F.scaled_dot_product_attention(seen, seen, seen, is_causal=True)
+    wanted = (torch.arange(200) % 64).to(at.device)
+    F.cross_entropy((seen @ out.t()).flatten(0, 1), wanted).backward()
+    weights = [kernel.detach(), hidden.detach(), out.detach()]
+    gradients = [one.grad for one in (kernel, hidden, out) if one.grad is not None]
+    first, second = ([torch.zeros_like(one) for one in weights] for _ in range(2))
+    steps = [torch.ones((), device=at.device) for _ in weights]
+    # The kernel under `torch.optim.AdamW(fused=True)`: importing torch.optim takes 3 to 5 s.
+    torch._fused_adamw_(
+        weights, gradients, first, second, [], steps, lr=1e-3, beta1=0.9, beta2=0.96,
+        weight_decay=0.01, eps=1e-6, amsgrad=False, maximize=False,
+    )  # fmt: skip
+    return torch.cat([one.flatten() for one in (*gradients, *weights)])
+
+
+def _overflow(at: ProbePlace) -> Tensor:
+    """What the gradient scaler of fp16 asks: is there an infinite value among the gradients?"""
+    found = []
+    for worst in (1.0, float("inf")):
+        gradient, seen = at.numbers(64), torch.zeros((), device=at.device)
+        gradient[7] = worst
+        scale = torch.ones((), device=at.device)
+        torch._amp_foreach_non_finite_check_and_unscale_([gradient], seen, scale)
+        found.append(seen)
+    return torch.stack(found)

@@ -1,0 +1,223 @@
+"""Asks a child process per GPU to really run what XTTS needs of it, and says what came of it.
+
+A fault in the driver may kill or hang whoever touches it, so this process never does: it starts
+`machine.devices.probe.child`, waits with a limit, and reads what it had told until its end. Where a
+check fails, up to three more are made with one thing changed; the first that passes is the advice.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+from machine.devices.health import (
+    CLEAN_LIBRARY_PATH,
+    CUDNN_OFF,
+    OPERATIONS,
+    USES_CUDNN,
+    GpuHealth,
+    Outcome,
+    ProbeVariant,
+)
+from machine.devices.probe import cache as probe_cache
+from machine.devices.probe.cache import ProbeMoment
+from machine.devices.probe.verdict import ProbeEnding, gpu_of
+
+log = logging.getLogger(__name__)
+
+COLD_SECONDS = 60.0
+WARM_SECONDS = 20.0
+# After SIGKILL. In a driver's call a process cannot be killed; waiting for it would hang us too.
+REAP_SECONDS = 2.0
+_STDERR_KEPT_BYTES = 4096
+_FOREIGN = ("LD_LIBRARY_PATH", "LD_PRELOAD")
+
+
+@dataclass(frozen=True)
+class ProbeChild:
+    """How a check is started. command and devices: others in tests; environ: its environment."""
+
+    command: tuple[str, ...] = (sys.executable, "-m", "machine.devices.probe.child")
+    devices: str = "cuda:{}"
+    cold_seconds: float = COLD_SECONDS
+    warm_seconds: float = WARM_SECONDS
+    operations: tuple[str, ...] = OPERATIONS
+    environ: Mapping[str, str] | None = None
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return os.environ if self.environ is None else self.environ
+
+
+def probe(
+    *, use_cache: bool = True, cache: Path | None = None, child: ProbeChild | None = None
+) -> tuple[GpuHealth, ...]:
+    """Every GPU with its verdicts; a check that dies or hangs is a verdict, never an error.
+
+    use_cache: False checks anew whatever is known, and keeps that. cache: the file that it is kept
+    in, by default one under the home folder.
+    """
+    child = child or ProbeChild()
+    cache = cache or cache_file()
+    key = probe_cache.key_of(probe_cache.facts(child.environment))
+    if use_cache and (found := probe_cache.read(cache, key, ProbeMoment.present())) is not None:
+        return found
+    gpus = _checked(child, warm=probe_cache.known(cache, key))
+    moment = ProbeMoment.present()
+    probe_cache.write(cache, key, gpus, moment)
+    return probe_cache.with_surprises(cache, gpus, moment)
+
+
+def report_surprise(device: str, words: str, cache: Path | None = None) -> None:
+    """A fault at run time that the check had not foretold: the next look checks anew, and for a day
+    that GPU is not trusted beside a model in training."""
+    index = int(device.partition(":")[2] or 0)
+    probe_cache.surprised(cache or cache_file(), index, words, ProbeMoment.present())
+
+
+def clean_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a process that is to load no foreign libraries."""
+    whole = os.environ if environ is None else environ
+    return {name: value for name, value in whole.items() if name not in _FOREIGN}
+
+
+def cache_file() -> Path:
+    """Where checks are kept: the user's cache folder; a container's ends with it."""
+    kept = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    folder = Path(kept)
+    with contextlib.suppress(RuntimeError):  # a user without a home
+        folder = folder.expanduser()
+    return folder / "sotaque" / "gpus.json"
+
+
+def _checked(child: ProbeChild, *, warm: bool) -> tuple[GpuHealth, ...]:
+    first, count = _check(child, 0, child.warm_seconds if warm else child.cold_seconds)
+    gpus = [first]
+    gpus += [_check(child, index, child.warm_seconds)[0] for index in range(1, count)]
+    return tuple(_with_advice(child, gpu, gpus) for gpu in gpus)
+
+
+def _check(
+    child: ProbeChild, index: int, limit_seconds: float, *options: str,
+    environ: Mapping[str, str] | None = None,
+) -> tuple[GpuHealth, int]:  # fmt: skip
+    """One child for one GPU: what it found, and how many GPUs it saw."""
+    device = child.devices.format(index)
+    command = (*child.command, "--device", device, "--parent", str(os.getpid()), *options)
+    if "--operations" not in options:
+        command += ("--operations", ",".join(child.operations))
+    events, ending = run(command, environ or child.environment, limit_seconds)
+    try:
+        return gpu_of(index, events, ending)
+    except (KeyError, TypeError, ValueError) as error:
+        reason = f"the check told what nobody understands ({error!r})."
+        return GpuHealth(index, "the GPU", (0, 0), 0, Outcome.COULD_NOT_RUN, reason=reason), 1
+
+
+def _with_advice(child: ProbeChild, gpu: GpuHealth, gpus: Sequence[GpuHealth]) -> GpuHealth:
+    """`gpu` with what was tried to cure it; nothing is tried when it is well, or only full."""
+    if gpu.outcome in (Outcome.OK, Outcome.TRANSIENT):
+        return gpu
+    tried: list[ProbeVariant] = []
+    for variant in _variants(child, gpu, gpus):
+        tried.append(variant)
+        if variant.ok:
+            break
+    cure = f" {tried[-1].advice}" if tried and tried[-1].ok else ""
+    return replace(gpu, variants=tuple(tried), reason=gpu.reason + cure)
+
+
+def _variants(
+    child: ProbeChild, gpu: GpuHealth, gpus: Sequence[GpuHealth]
+) -> Iterator[ProbeVariant]:
+    # What did not pass, and what was never reached.
+    passed = {one.name for one in gpu.operations if one.ok}
+    asked = tuple(name for name in child.operations if name not in passed)
+    names = ("--operations", ",".join(asked))
+    foreign = [name for name in _FOREIGN if child.environment.get(name)]
+    if foreign:
+        clean = clean_environment(child.environment)
+        found, _ = _check(child, gpu.index, child.warm_seconds, *names, environ=clean)
+        without = " ".join(f"-u {name}" for name in foreign)
+        told = f"Without {' and '.join(foreign)} it passes: put `env {without}` before the command."
+        yield _variant(CLEAN_LIBRARY_PATH, told, found)
+    if not USES_CUDNN.isdisjoint(asked):
+        found, _ = _check(child, gpu.index, child.warm_seconds, *names, "--no-cudnn")
+        yield _variant(CUDNN_OFF, "Without cuDNN it passes, and that is how it is used.", found)
+    other = next((one for one in gpus if one.index != gpu.index and not one.verdict), None)
+    if other:
+        yield ProbeVariant(
+            f"GPU {other.index}", True,
+            f"{other.name} (cuda:{other.index}) passes: set DEVICE=cuda:{other.index}.",
+        )  # fmt: skip
+
+
+def _variant(name: str, advice: str, found: GpuHealth) -> ProbeVariant:
+    ok = not found.verdict
+    passed = tuple(one.name for one in found.operations if one.ok)
+    return ProbeVariant(name, ok, advice if ok else "", found.verdict, passed)
+
+
+def run(
+    command: Sequence[str], environ: Mapping[str, str], limit_seconds: float
+) -> tuple[list[dict[str, Any]], ProbeEnding]:
+    """Starts a child and collects what it told until its end, or until its time was up."""
+    # is_available() and device_count() of a child then ask NVML, and make no context.
+    environment = {**environ, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+    # Files, not pipes: what was told before a hang is there, and a child that cannot be killed
+    # holds no end of anything that we read.
+    with tempfile.TemporaryFile() as answers, tempfile.TemporaryFile() as errors:
+        try:
+            child = subprocess.Popen(
+                tuple(command), env=environment, stdin=subprocess.DEVNULL, stdout=answers,
+                stderr=errors, start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            return [], ProbeEnding(
+                None, limit_seconds, f"It cannot be started: {error}.", hung=False
+            )
+        hung = False
+        try:
+            child.wait(limit_seconds)
+        except subprocess.TimeoutExpired:
+            hung = True
+        _end_group(child)
+        return _events(answers), ProbeEnding(
+            None if hung else child.returncode, limit_seconds, _last_words(errors), hung=hung
+        )
+
+
+def _end_group(child: "subprocess.Popen[bytes]") -> None:
+    # Also behind a leader that has ended: what it started would stay.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    try:
+        child.wait(REAP_SECONDS)
+    except subprocess.TimeoutExpired:
+        log.warning("Process %d does not end; it hangs in a driver call.", child.pid)
+        child.returncode = -signal.SIGKILL  # nobody waits for it any more
+
+
+def _events(answers: IO[bytes]) -> list[dict[str, Any]]:
+    answers.seek(0)
+    found = []
+    for line in answers.read().decode(errors="replace").splitlines():
+        with contextlib.suppress(ValueError):
+            event = json.loads(line)
+            if isinstance(event, dict) and "event" in event:
+                found.append(event)
+    return found
+
+
+def _last_words(errors: IO[bytes]) -> str:
+    errors.seek(max(0, errors.seek(0, os.SEEK_END) - _STDERR_KEPT_BYTES))
+    lines = errors.read().decode(errors="replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")[:300]

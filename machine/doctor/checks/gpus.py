@@ -1,0 +1,168 @@
+"""Checks of the GPU at work: what the kernel logged, what the probe ran, and what will be used."""
+
+import re
+from dataclasses import replace
+
+from machine.devices.health import GpuHealth, Outcome
+from machine.devices.selection import DeviceError, Environment, choose_device
+from machine.doctor.checks.builds import CLEAN
+from machine.doctor.checks.remedies import (
+    CPU_ONLY,
+    REBOOT,
+    fitting_backend,
+    get_driver,
+    use_backend,
+)
+from machine.doctor.finding import Finding, could_not_run, fail, gigabytes, ok, warn
+from machine.doctor.readings.snapshot import Container, Driver, MachineSettings, Managed, Nodes
+
+_XID = re.compile(r"NVRM: Xid \(([^)]*)\): (\d+)(.*)")
+# NVIDIA's catalogue, shortened: docs.nvidia.com/deploy/xid-errors
+_OF_A_PROGRAM = {13: "a program's kernel failed", 31: "a program read memory that is not its own",
+                 43: "a program's kernel was stopped", 45: "a program was ended"}  # fmt: skip
+_OF_THE_CARD = {
+    48: ("the card's memory failed (double-bit error)", REBOOT),
+    63: ("the card replaced a failing piece of memory", REBOOT),
+    64: ("the card could not replace a failing piece of memory", "Have the card replaced."),
+    74: ("a link between cards failed", "Seat cards and bridges anew."),
+    79: ("the card fell off the bus: power or PCIe",
+         "Check the card's power cables and seat, then reboot."),
+    94: ("an error in the card's memory, contained", REBOOT),
+    95: ("an error in the card's memory, uncontained", REBOOT),
+    109: ("a program could not be switched on the card", REBOOT),
+    119: ("the card's own processor did not answer", REBOOT),
+    120: ("the card's own processor failed", REBOOT),
+}  # fmt: skip
+_AFTER_SUSPEND = "sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm"
+
+
+def kernel_log(kernel_log: tuple[str, ...], driver: Driver, managed: Managed) -> Finding | None:
+    """The last fault of a card that the kernel wrote down (Xid)."""
+    if not driver.version:
+        return None
+    found = [(line, match) for line in kernel_log if (match := _XID.search(line))]
+    if not found:
+        return ok("the kernel logged no fault of a card since the start, or does not let us read")
+    line, last = found[-1]
+    number = int(last[2])
+    if number in _OF_A_PROGRAM:
+        return ok(f"last Xid {number}: {_OF_A_PROGRAM[number]}", evidence=line.strip())
+    meaning, fix = _OF_THE_CARD.get(number, ("a fault of card or driver", REBOOT))
+    judge = fail if managed.fault else warn
+    return judge(
+        f"Xid {number}, {len(found)} such line{'s' * (len(found) > 1)} since the start",
+        "none", f"In NVIDIA's list: {meaning}.", fix, line.strip(),
+    )  # fmt: skip
+
+
+def after_suspend(environment: Environment, nodes: Nodes) -> Finding | None:
+    """The driver that did not wake up: CUDA's 'unknown error' although every file is there."""
+    for gpu in environment.gpus:
+        reasons = " ".join((gpu.reason, *(one.reason for one in gpu.operations))).lower()
+        if "unknown error" in reasons and "nvidia-uvm" in nodes.names:
+            return fail(
+                "CUDA reports 'unknown error' (999), and all device nodes are there",
+                "a CUDA context",
+                "So it is after a laptop or workstation was suspended: one module did not wake up.",
+                _AFTER_SUSPEND, gpu.reason,
+            )  # fmt: skip
+    return None
+
+
+def gpus(
+    environment: Environment, nodes: Nodes, driver: Driver, managed: Managed, container: Container
+) -> tuple[Finding, ...]:
+    """What the check really ran on each GPU. Ids: gpu0, gpu1, …"""
+    return tuple(
+        replace(_judged(gpu, nodes, driver, managed, container), id=f"gpu{gpu.index}")
+        for gpu in environment.gpus
+    )
+
+
+def device(environment: Environment, settings: MachineSettings) -> Finding:
+    """What a run that is started now would compute on, and why."""
+    expected = f"DEVICE={settings.device}"
+    try:
+        choice = choose_device(environment, settings.device)
+    except DeviceError as error:
+        return fail(
+            f"{expected} cannot be had", expected, str(error),
+            "Set DEVICE=auto, or mend what stands above.",
+        )  # fmt: skip
+    reason = choice.reason if choice.reason.endswith(".") else choice.reason + "."
+    return ok(choice.value, expected, reason)
+
+
+def _judged(
+    gpu: GpuHealth, nodes: Nodes, driver: Driver, managed: Managed, container: Container
+) -> Finding:
+    size = f", {gigabytes(gpu.total_bytes)}" if gpu.total_bytes else ""
+    name = f"{gpu.name}{size}"
+    expected = "every operation of XTTS runs and equals the CPU's result"
+    evidence = _evidence(gpu)
+    if gpu.outcome is Outcome.OK and not gpu.surprise:
+        return ok(
+            f"{name}: all {len(gpu.operations)} operations equal the CPU's", evidence=evidence
+        )
+    if gpu.outcome is Outcome.OK:
+        return warn(
+            f"{name}: passes the check, but failed in a run", expected, gpu.surprise,
+            "Run with SAMPLE_DEVICE=cpu if it happens again.", evidence,
+        )  # fmt: skip
+    meaning, fix = _meant(gpu, nodes, driver, managed, container)
+    seen = f"{name}: {gpu.verdict or gpu.surprise}"
+    if gpu.outcome is Outcome.COULD_NOT_RUN:
+        return could_not_run(seen, meaning, fix, evidence)
+    works = gpu.outcome is Outcome.TRANSIENT or gpu.trains()
+    judge = warn if works else fail
+    return judge(seen, expected, meaning, fix, evidence)
+
+
+def _meant(
+    gpu: GpuHealth, nodes: Nodes, driver: Driver, managed: Managed, container: Container
+) -> tuple[str, str]:
+    """Meaning and fix; a variant of the check that passed knows better than any rule."""
+    advice = next((one.advice for one in gpu.variants if one.ok and one.advice), "")
+    advice = CLEAN if gpu.with_clean_libraries else advice
+    outcome = gpu.outcome
+    if outcome is Outcome.DEGRADED:
+        works = " and ".join(
+            what for what, good in (("train", gpu.trains()), ("speak", gpu.speaks())) if good
+        )
+        bad = ", ".join(sorted(gpu.failed))
+        rest = f"Sotaque can still {works} on it, around that." if works else "It is left out."
+        return f"Bad: {bad}. {rest}", advice or CPU_ONLY
+    if outcome is Outcome.BUILD:
+        fitting = fitting_backend(driver.version, [gpu.capability])
+        return (
+            "This torch, or a library that it loads, does not fit this GPU.",
+            advice or (use_backend(fitting, container.inside) if fitting else CPU_ONLY),
+        )
+    if outcome is Outcome.TRANSIENT:
+        return (
+            "Another program holds the GPU or its memory just now.",
+            advice or "Close what `nvidia-smi` lists as using the GPU, and ask again.",
+        )
+    if "unknown error" in gpu.reason.lower() and "nvidia-uvm" in nodes.names:
+        return "CUDA's driver did not wake up; see after_suspend.", _AFTER_SUSPEND
+    if outcome is Outcome.DRIVER:
+        mend = REBOOT if managed.fault else get_driver(driver.system, container.inside)
+        return "The driver cannot start CUDA.", advice or mend
+    meanings = {
+        Outcome.HANG: "A call into the driver never came back; nothing is computed on this GPU.",
+        Outcome.CRASH: "The check's process was ended by a fault inside a library.",
+        Outcome.STICKY: "An operation killed the CUDA context: what follows in the same process "
+        "fails as well, so nothing is computed on this GPU.",
+        Outcome.COULD_NOT_RUN: "Nothing is known of this GPU: the check itself did not work.",
+    }
+    last = {Outcome.HANG: "Reboot; if it hangs again, set DEVICE=cpu.",
+            Outcome.COULD_NOT_RUN: ".venv/bin/python -m machine.devices.probe.runner"}  # fmt: skip
+    return meanings.get(outcome, ""), advice or last.get(outcome, CPU_ONLY)
+
+
+def _evidence(gpu: GpuHealth) -> str:
+    if not gpu.failed:
+        return ""
+    told = [one.reason for one in gpu.operations if not one.ok]
+    told += [f"{name} is {path}" for name, path in gpu.libraries.items()]
+    return "; ".join(told)

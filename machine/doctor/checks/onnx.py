@@ -1,0 +1,75 @@
+"""The check of ONNX Runtime, which says that a GPU is available wherever it was compiled for one.
+
+`get_available_providers()` is the list of what a build knows, not of what works: measured, 1.31 for
+CUDA 13 claims CUDA on a machine without a GPU and then computes on the CPU without a word. So its
+CUDA library itself is loaded, in a child, and the loader's sentence is the reason.
+"""
+
+import re
+
+from machine.doctor.checks.remedies import major_of, use_backend
+from machine.doctor.finding import Finding, ok, warn
+from machine.doctor.readings.snapshot import Container, Nodes, OnnxRuntime, TorchBuild
+
+_GPU_BUILD = "onnxruntime-gpu"
+INSTALL_LIBRARIES = ".venv/bin/uv pip install 'onnxruntime-gpu[cuda,cudnn]'"
+
+
+def onnx_runtime(
+    onnx: OnnxRuntime, torch: TorchBuild, nodes: Nodes, container: Container
+) -> Finding:
+    """Whether BACKEND=onnx would compute where torch does."""
+    if not onnx.packages:
+        return ok("not installed; only BACKEND=onnx needs it")
+    seen = ", ".join(f"{name} {version}" for name, version in onnx.packages.items())
+    expected = "one build, for the CUDA of torch"
+    if len(onnx.packages) > 1:
+        names = " ".join(onnx.packages)
+        return warn(
+            f"{seen}: {len(onnx.packages)} builds in one folder", expected,
+            "They overwrite each other's files; which one answers is chance.",
+            replace_builds(names, _GPU_BUILD if nodes.gpus else "onnxruntime"),
+        )  # fmt: skip
+    if not nodes.gpus:
+        return ok(f"{seen}; on this machine it computes on the CPU")
+    if not onnx.cuda:
+        return warn(
+            f"{seen}, a build for the CPU", expected,
+            "With BACKEND=onnx everything runs on the CPU, beside an idle GPU.",
+            replace_builds(" ".join(onnx.packages), _GPU_BUILD),
+        )  # fmt: skip
+    if torch.cuda and major_of(onnx.cuda) != major_of(torch.cuda):
+        return warn(
+            f"{seen} for CUDA {onnx.cuda}, torch {torch.version} for CUDA {torch.cuda}", expected,
+            "It finds no CUDA libraries of its own major version here, and computes on the CPU "
+            "without a word, although it lists CUDA as available.",
+            use_backend(f"cu{'130' if major_of(onnx.cuda) == 13 else '126'}", container.inside),
+            onnx.provider_fault,
+        )  # fmt: skip
+    if fault := onnx.provider_fault_with_torch:
+        return _without_library(seen, expected, fault)
+    note = "torch must be imported before it: it brings the CUDA libraries." if (
+        onnx.provider_fault) else ""  # fmt: skip
+    return ok(f"{seen} for CUDA {onnx.cuda}", expected, note, onnx.provider_fault)
+
+
+def replace_builds(installed: str, wanted: str) -> str:
+    """The line that puts one build in the place of all that are there."""
+    return f".venv/bin/uv pip uninstall {installed} && .venv/bin/uv pip install {wanted}"
+
+
+def missing_library(told: str) -> str:
+    """The file that the loader, or ONNX Runtime in its words, did not find; "" for none."""
+    named = re.search(r"(lib[\w.+-]+\.so[.\d]*): cannot open", told)
+    return named[1] if named else ""
+
+
+def _without_library(seen: str, expected: str, fault: str) -> Finding:
+    library = missing_library(fault) or "its CUDA library"
+    if library.startswith("libcuda.so"):
+        meaning = "The driver's library is missing; `driver` says how to get it."
+        fix = "Mend `driver` first."
+    else:
+        meaning = "With BACKEND=onnx everything runs on the CPU, without a word."
+        fix = INSTALL_LIBRARIES
+    return warn(f"{seen} cannot load {library}", expected, meaning, fix, fault)

@@ -1,0 +1,1 @@
+"""What the doctor reads of the machine, without a judgement."""

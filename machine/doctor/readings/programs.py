@@ -1,0 +1,202 @@
+"""Readings that are answers of programs and of children: each has a limit, none is trusted."""
+
+import ast
+import contextlib
+import importlib.metadata
+import importlib.util
+import json
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from machine.devices import nvidia_smi
+from machine.devices.nvml import GpuState
+from machine.doctor.readings.answer_cache import DoctorCache, key_of
+from machine.doctor.readings.snapshot import Managed, OnnxRuntime, Refused, TorchBuild, TrialSpeech
+from machine.process import run_with_timeout
+
+KNOWN = (
+    "ffmpeg", "nvidia-smi", "prime-select", "envycontrol", "supergfxctl", "optimus-manager",
+    "docker", "nvidia-ctk", "nvidia-container-runtime", "nvidia-container-cli", "dmesg",
+    "journalctl",
+)  # fmt: skip
+_ONNX_PACKAGES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-rocm", "onnxruntime-directml",
+                  "onnxruntime-migraphx", "onnxruntime-openvino",
+                  "onnxruntime-training")  # fmt: skip
+_LIBCUDA = (
+    "import ctypes; ctypes.CDLL('libcuda.so.1');"
+    "print([line.split()[-1] for line in open('/proc/self/maps') if 'libcuda.so' in line][0])"
+)
+# Packages that the doctor may not import, each with a module `preflight` that judges its settings.
+_PROGRAMS = ("train", "api")
+_SETTINGS_SECONDS = 60.0
+_TORCH_SECONDS, _ONNX_SECONDS, _SPEECH_SECONDS, _QUICK_SECONDS = 90.0, 90.0, 180.0, 8.0
+
+
+class LookFailed(Exception):
+    """A reading that could not be taken; the text is the reason."""
+
+
+def on_path(variables: Mapping[str, str]) -> dict[str, str]:
+    """Where each program is that some check asks about."""
+    path = variables.get("PATH", "")
+    found = {name: shutil.which(name, path=path) for name in KNOWN}
+    return {name: place for name, place in found.items() if place}
+
+
+def libcuda() -> tuple[str, str]:
+    """The path of libcuda.so.1 as the loader finds it, or "" and the loader's sentence."""
+    answer = run_with_timeout((sys.executable, "-I", "-c", _LIBCUDA), _QUICK_SECONDS)
+    if answer.code == 0:
+        return answer.out.strip(), ""
+    return "", answer.last_error.removeprefix("OSError: ")
+
+
+def managed(
+    programs: Mapping[str, str], loaded: bool, limit_seconds: float = _QUICK_SECONDS
+) -> Managed:
+    """What nvidia-smi tells of the GPUs, or NVML itself; loaded: whether a driver is there."""
+    if program := programs.get("nvidia-smi"):
+        gpus, answer = nvidia_smi.read(program, limit_seconds)
+        told = " ".join(answer.out.split())[:300] or answer.last_error
+        return Managed(gpus, "nvidia-smi", "" if gpus else told or "it lists no GPU")
+    if not loaded:
+        return Managed()
+    answer = run_with_timeout((sys.executable, "-m", "machine.devices.nvml"), limit_seconds)
+    if answer.code != 0:
+        return Managed((), "NVML", answer.last_error)
+    states = [
+        GpuState(**{**one, "capability": tuple(one["capability"]) if one["capability"] else None})
+        for one in _json(answer.out)
+    ]
+    return Managed(tuple(states), "NVML", "" if states else "it lists no GPU")
+
+
+def kernel_log(programs: Mapping[str, str]) -> tuple[str, ...]:
+    """The lines of the kernel that tell a card's fault; none where it is not ours to read."""
+    asked = (("dmesg",), ("journalctl", "-k", "-b", "-q", "--no-pager", "-n", "5000"))
+    for name, *options in asked:
+        if name in programs:
+            answer = run_with_timeout((programs[name], *options), _QUICK_SECONDS)
+            if answer.code == 0:
+                return tuple(line for line in answer.out.splitlines() if "NVRM: Xid" in line)
+    return ()
+
+
+def refused(environ: Mapping[str, str], dotenv: Path) -> tuple[Refused, ...]:
+    """What each program would refuse to start with: it judges its own settings, in a child."""
+    found = []
+    for program in _PROGRAMS:
+        if importlib.util.find_spec(program) is None:
+            continue
+        command = (sys.executable, "-m", f"{program}.preflight", str(dotenv))
+        answer = run_with_timeout(command, _SETTINGS_SECONDS, environ)
+        if answer.code != 0:
+            raise LookFailed(f"{program}.preflight: {answer.last_error}")
+        found += [Refused(program, sentence) for sentence in _json(answer.out)]
+    return tuple(found)
+
+
+def torch_build(variables: Mapping[str, str], remembered: DoctorCache) -> TorchBuild:
+    """What a child that imports torch tells. Raises LookFailed when it hangs."""
+    files, words = _torch_files(), [variables.get(name, "") for name in
+                                    ("LD_LIBRARY_PATH", "LD_PRELOAD")]  # fmt: skip
+    searched = [Path(part) for word in words for part in re.split("[: ]", word) if part]
+    key = key_of([*files, *searched, Path("/etc/ld.so.cache")], [sys.executable, *words])
+    found = remembered.get("torch", key)
+    if found is None:
+        answer = run_with_timeout(
+            (sys.executable, "-m", "machine.doctor.readings.torch_child"), _TORCH_SECONDS
+        )
+        if answer.code is None:
+            raise LookFailed(f"importing torch gave {answer.fault}")
+        if answer.code != 0:
+            return TorchBuild(fault=answer.last_error)
+        found = _json(answer.out)
+        remembered.put("torch", key, found)
+    libraries = {str(name): tuple(paths) for name, paths in found["libraries"].items()}
+    return TorchBuild(
+        str(found["version"]), str(found["cuda"]), int(found["cudnn"]),
+        tuple(found["architectures"]), libraries, tuple(found["folders"]),
+    )  # fmt: skip
+
+
+def onnx_runtime() -> OnnxRuntime:
+    """From the packages' own words; its CUDA library is loaded in a child."""
+    packages = onnx_packages()
+    spec = importlib.util.find_spec("onnxruntime") if packages else None
+    if spec is None or spec.origin is None:
+        return OnnxRuntime(packages)
+    folder = Path(spec.origin).parent / "capi"
+    cuda = build_word(folder / "build_and_package_info.py", "cuda_version")
+    library = folder / "libonnxruntime_providers_cuda.so"
+    if not library.is_file():
+        return OnnxRuntime(packages)
+    command = (sys.executable, "-m", "machine.doctor.readings.onnx_child", str(library))
+    answer = run_with_timeout(command, _ONNX_SECONDS)
+    if answer.code != 0:
+        told = answer.last_error
+        return OnnxRuntime(packages, cuda or "unknown", told, told)
+    found = _json(answer.out)
+    return OnnxRuntime(packages, cuda or "unknown", found["alone"], found["with_torch"])
+
+
+def onnx_packages() -> dict[str, str]:
+    """The builds of ONNX Runtime that are installed, and their versions; more than one is a fault:
+    they stand in one folder."""
+    found = {}
+    for name in _ONNX_PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def build_word(path: Path, name: str) -> str:
+    """A word that a build says of itself (cuda_version), read and not run; "" for none."""
+    with contextlib.suppress(OSError, ValueError, SyntaxError):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value:
+                target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+                if ast.unparse(target) == name:
+                    return str(ast.literal_eval(node.value) or "")
+    return ""
+
+
+def speech(devices: Sequence[str]) -> tuple[TrialSpeech, ...]:
+    """One sentence on each device, the CPU first; the others are compared with it."""
+    from machine.doctor.readings.waveforms import distance
+
+    found = []
+    with tempfile.TemporaryDirectory(prefix="sotaque-doctor-") as folder:
+        for number, device in enumerate(devices):
+            out = Path(folder) / f"{number}.f32"
+            command = (sys.executable, "-m", "xtts.workers.trial_sentence", device, str(out))
+            answer = run_with_timeout(command, _SPEECH_SECONDS)
+            if answer.code != 0:
+                found.append(TrialSpeech(device, answer.seconds, fault=answer.last_error))
+                continue
+            apart = distance(out, Path(folder) / "0.f32") if number else None
+            found.append(TrialSpeech(device, distance=apart, **_json(answer.out)))
+    return tuple(found)
+
+
+def _torch_files() -> list[Path]:
+    """The files of torch and of NVIDIA's wheels that decide what the child would find."""
+    found: list[Path] = []
+    for name, patterns in (("torch", ("version.py", "lib/*.so*")), ("nvidia", ("*/lib/*.so*",))):
+        spec = importlib.util.find_spec(name)
+        for place in (spec.submodule_search_locations or ()) if spec else ():
+            found += [path for pattern in patterns for path in Path(place).glob(pattern)]
+    return found
+
+
+def _json(text: str) -> Any:
+    """The last line, which is JSON: what libraries print before it does not matter."""
+    try:
+        return json.loads(text.strip().splitlines()[-1])
+    except (IndexError, ValueError) as error:
+        raise LookFailed(f"the child's answer is no JSON ({error})") from error

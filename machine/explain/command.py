@@ -1,0 +1,112 @@
+"""The verb `explain`: reads the file, opens it in a child, judges, prints."""
+
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from machine.errors import SotaqueError
+from machine.explain import inputs, report
+from machine.explain.explanation import Explanation, explained
+from machine.explain.graph import ModelGraph, read
+from machine.explain.refusals import refusal
+from machine.onnxruntime import inspection, placement, sessions
+from machine.onnxruntime.evidence import NodePlacement
+from machine.onnxruntime.providers import CPU, ProviderRequest, wish_of
+from machine.process import ProcessResult, run_with_timeout
+
+_OPEN_SECONDS, _RUN_SECONDS = 300.0, 900.0
+
+
+class ExplainFailed(SotaqueError):
+    """The model cannot be opened, or not be run with any input that we could think of."""
+
+
+def run(
+    model: Path, provider: str = "auto", *, runs: bool = False, shapes: Sequence[str] = (),
+    as_json: bool = False,
+) -> int:  # fmt: skip
+    """0, or a SotaqueError with exit code 2. shapes: "NAME=1,80,200"."""
+    wish = wish_of(provider)
+    graph = read(model)
+    plans = inputs.plans(graph.inputs, _shapes(shapes)) if runs else []
+    sessions.runtime()
+    found = look(graph, wish, [[asdict(one) for one in plan] for plan in plans])
+    sys.stdout.write(report.as_json(found) if as_json else report.as_text(found))
+    sys.stdout.flush()
+    return 0
+
+
+def look(
+    graph: ModelGraph, wish: ProviderRequest, plans: list[Any], looks: sessions.Looks | None = None
+) -> Explanation:
+    """Opens the model on what was wished, or on the CPU where that does not work."""
+    looks = looks or sessions.Looks()
+    got, verdict = sessions.choose(wish, looks)
+    provider = CPU if got.kind == "cpu" else looks.trial(got).provider
+    told, log = _asked(graph, provider, got, plans)
+    if "nodes" not in told and got.kind != "cpu":
+        verdict, got = placement.refused_model(got, told.get("fault", "")), ProviderRequest("cpu")
+        told, log = _asked(graph, CPU, got, plans)
+    if "nodes" not in told:
+        opset = graph.opsets.get("ai.onnx")
+        raise ExplainFailed(refusal(str(graph.path), told.get("fault", ""), opset))
+    if fault := (told.get("run") or {}).get("fault"):
+        raise ExplainFailed(_not_run(graph, fault))
+    if fault := told.get("fault"):
+        raise ExplainFailed(f"{graph.path} was opened, and then: {_line(fault)}")
+    placing = NodePlacement(tuple(told["active"]), told["nodes"])
+    return explained(graph, placement.status(wish, got, placing, verdict), told, log)
+
+
+def _asked(
+    graph: ModelGraph, provider: str, got: ProviderRequest, plans: list[Any]
+) -> tuple[Mapping[str, Any], str]:
+    """The child's answer and what it wrote to file descriptor 2."""
+    request = {
+        "model": str(graph.path), "provider": provider, "options": got.options(), "plans": plans,
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="sotaque-explain-") as folder:
+        asked, answered = Path(folder) / "request.json", Path(folder) / "result.json"
+        asked.write_text(json.dumps(request), encoding="utf-8")
+        command = (sys.executable, "-m", "machine.explain.running_child", str(asked), str(answered))
+        answer = run_with_timeout(command, _RUN_SECONDS if plans else _OPEN_SECONDS)
+        if answer.code == 0 and answered.is_file():
+            told = json.loads(answered.read_text(encoding="utf-8"))
+        else:
+            told = {"fault": _ended(answer)}
+    return told, inspection.plain(answer.errors)
+
+
+def _ended(answer: ProcessResult) -> str:
+    return f"its process gave no result ({answer.last_error or 'it said nothing'})"
+
+
+def _not_run(graph: ModelGraph, fault: str) -> str:
+    names = ", ".join(
+        f"{one.name} {report.shape_of(one.shape)}" for one in graph.inputs if one.shape is not None
+    )
+    return (
+        f"{graph.path} was opened, but no input that was made for it is taken: {_line(fault)} Say "
+        f"the shape yourself, as --shape NAME=1,80,200; it has {names}."
+    )
+
+
+def _line(fault: str) -> str:
+    told = re.sub(r"/\S+\.(cc|h):\d+ .*?\) ", "", " ".join(fault.split()))
+    return told[:300].rstrip(".") + "."
+
+
+def _shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    found = {}
+    for text in texts:
+        name, _, sizes = text.rpartition("=")
+        parts = re.split("[,x]", sizes)
+        if not name or not all(part.strip().isdigit() and int(part) > 0 for part in parts):
+            raise inputs.InputRefused(f"--shape {text}: write it as NAME=1,80,200.")
+        found[name] = tuple(int(part) for part in parts)
+    return found

@@ -1,0 +1,201 @@
+"""Sensible inputs for a model that is not known: sizes for axes that may have any, and numbers.
+
+Pure but for `arrays`. A guess may be wrong, so there are several, from large to small; the first
+that the model takes is used and told.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import Any, NamedTuple
+
+from machine.errors import SotaqueError
+from machine.explain.graph import GraphValue
+
+_TYPES = frozenset(
+    "float32 float64 float16 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool".split()
+)
+_PAST = 8  # what a decoder has behind it
+_MOST_VALUES = 250_000_000  # 1 GB of fp32
+
+
+class InputRefused(SotaqueError):
+    """An input that no number can be made for, or a shape that does not fit it."""
+
+
+class Sizes(NamedTuple):
+    """For one second of sound at 16 kHz, its mel frames, a short text, a picture's side."""
+
+    samples: int
+    frames: int
+    tokens: int
+    pixels: int
+
+
+# Tried in this order: a detector wants multiples of 32, some heads exactly 112 or 80.
+GUESSES = (
+    Sizes(16_000, 200, 32, 320),
+    Sizes(64_600, 400, 64, 112),
+    Sizes(512, 64, 16, 80),
+    Sizes(1_024, 16, 4, 640),
+    Sizes(1, 1, 1, 1),
+)
+# A model that keeps a state between calls is given sound in pieces of this length (Silero's).
+_PIECE = 512
+_STATE = re.compile(r"^(state|h|c|hn|cn|h0|c0)$|past|cache|hidden|_state", re.IGNORECASE)
+_SOUND = re.compile(r"audio|wav|sound|speech|signal|sample|^input$|^x$|source", re.IGNORECASE)
+_RATE = re.compile(r"^sr$|sampl\w*_?rate", re.IGNORECASE)
+_LENGTH = re.compile(r"len(gth)?s?$|_len", re.IGNORECASE)
+_CHOICE = re.compile(r"sid|speaker|lang|emotion|^spk", re.IGNORECASE)
+_MASK = re.compile(r"mask", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Filling:
+    """One input. fill: "normal" (mean 0), "value", "values", or "ids" below `value`."""
+
+    name: str
+    type: str
+    shape: tuple[int, ...]
+    fill: str = "normal"
+    value: float = 0.0
+    values: tuple[float, ...] = ()
+
+
+def plans(
+    inputs: Sequence[GraphValue], wanted: Mapping[str, tuple[int, ...]]
+) -> list[tuple[Filling, ...]]:
+    """What to try, each once. wanted: shapes said by hand. Raises InputRefused."""
+    for name in wanted.keys() - {one.name for one in inputs}:
+        names = ", ".join(one.name for one in inputs)
+        raise InputRefused(f"--shape {name}: this model has no such input; it has {names}.")
+    for one in inputs:
+        _check(one, wanted.get(one.name))
+    found = list(dict.fromkeys(_plan(inputs, sizes, wanted) for sizes in GUESSES))
+    small = [plan for plan in found if sum(prod(one.shape) for one in plan) <= _MOST_VALUES]
+    if not small:
+        raise InputRefused(
+            f"The inputs that this model declares hold more than {_MOST_VALUES:,} numbers; say a "
+            "smaller --shape, or leave --run out."
+        )
+    return small
+
+
+def arrays(filling: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """numpy arrays for `Filling`s that went through JSON; the same each time."""
+    import numpy
+
+    random = numpy.random.default_rng(0)
+    made: dict[str, Any] = {}
+    numbers: Any
+    for one in filling:
+        shape = tuple(one["shape"])
+        if one["fill"] == "normal":
+            numbers = random.standard_normal(shape) * 0.1
+        elif one["fill"] == "ids":
+            numbers = random.integers(0, max(1, int(one["value"])), shape)
+        elif one["fill"] == "values":
+            numbers = numpy.resize(numpy.array(one["values"]), shape)
+        else:
+            numbers = numpy.full(shape, one["value"])
+        made[one["name"]] = numbers.astype(one["type"])
+    return made
+
+
+def _check(one: GraphValue, said: tuple[int, ...] | None) -> None:
+    if one.type not in _TYPES:
+        what = {"string": "text", "": "a list or a map"}.get(one.type, one.type)
+        raise InputRefused(
+            f"--run makes numbers, and the input {one.name!r} wants {what}. Without --run, explain "
+            "tells where the nodes are."
+        )
+    if said is None or one.shape is None:
+        return
+    fits = len(said) == len(one.shape) and all(
+        not isinstance(size, int) or size == given for size, given in zip(one.shape, said)
+    )
+    if not fits:
+        told = "x".join(str(size) or "?" for size in one.shape)
+        given = "x".join(map(str, said))
+        raise InputRefused(f"--shape {one.name}={given} does not fit the declared {told}.")
+
+
+def _plan(
+    inputs: Sequence[GraphValue], sizes: Sizes, wanted: Mapping[str, tuple[int, ...]]
+) -> tuple[Filling, ...]:
+    if any(_STATE.search(one.name) for one in inputs):
+        sizes = sizes._replace(samples=min(sizes.samples, _PIECE))
+    named: dict[str, int] = {}
+    for one in inputs:
+        for axis, size in enumerate(one.shape or ()):
+            if isinstance(size, str) and size and "+" not in size:
+                guess = wanted[one.name][axis] if one.name in wanted else _size(one, axis, sizes)
+                named[size] = min(named.get(size, guess), guess)
+    shapes = {
+        one.name: wanted.get(one.name) or tuple(
+            _known(size, named) or _size(one, axis, sizes)
+            for axis, size in enumerate(one.shape or ())
+        )
+        for one in inputs
+    }  # fmt: skip
+    longest = max((size for one in inputs for size in _open(one, shapes[one.name])), default=1)
+    return tuple(_filling(one, shapes[one.name], longest) for one in inputs)
+
+
+def _known(size: int | str, named: Mapping[str, int]) -> int:
+    """A declared size, one of a name that others share, or the sum that a name says."""
+    if isinstance(size, int):
+        return size
+    parts = [part.strip() for part in size.split("+")]
+    if not size or not all(part.isdigit() or part in named for part in parts):
+        return 0
+    return sum(int(part) if part.isdigit() else named[part] for part in parts)
+
+
+def _size(one: GraphValue, axis: int, sizes: Sizes) -> int:
+    """How long an axis without a size is made."""
+    shape = one.shape or ()
+    name, rank = str(shape[axis]).lower(), len(shape)
+    if isinstance(shape[axis], int):
+        return int(shape[axis])
+    if "batch" in name or (axis == 0 and (rank > 1 or not one.type.startswith("float"))):
+        return 1
+    if "past" in name or _STATE.search(one.name):
+        return 1 if axis == 1 and rank == 3 else _PAST
+    if not one.type.startswith("float"):
+        return sizes.tokens
+    if rank == 4 and (shape[1] in (1, 3, 4) or shape[3] in (1, 3, 4)):
+        return sizes.pixels
+    if rank <= 2 and _SOUND.search(one.name):
+        return sizes.samples
+    return sizes.frames if rank == 3 else (sizes.samples if rank == 1 else _PAST)
+
+
+def _open(one: GraphValue, shape: Sequence[int]) -> list[int]:
+    """The sizes that were chosen, past the batch: a length means one of them."""
+    return [
+        size for axis, size in enumerate(shape)
+        if axis and isinstance((one.shape or ())[axis], str) and not _STATE.search(one.name)
+    ]  # fmt: skip
+
+
+def _filling(one: GraphValue, shape: tuple[int, ...], longest: int) -> Filling:
+    whole = not one.type.startswith("float")
+    made = partial(Filling, one.name, one.type, shape)
+    if _RATE.search(one.name):
+        return made("value", 16_000.0)
+    if whole and _LENGTH.search(one.name):
+        return made("value", float(longest))
+    if _MASK.search(one.name) or one.type == "bool":
+        return made("value", 1.0)
+    if _STATE.search(one.name):
+        return made("value", 0.0)
+    if whole and _CHOICE.search(one.name):
+        return made("value", 0.0)
+    if not whole and one.name == "scales":  # Piper: noise, length, noise in the lengths
+        return made("values", values=(0.667, 1.0, 0.8))
+    if not whole:
+        return made("normal") if shape else made("value", 0.5)
+    return made("ids", float(one.ids or 10)) if shape else made("value", 1.0)

@@ -1,0 +1,198 @@
+"""What was found out -> text for a person, or JSON for a program."""
+
+import json
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from machine.explain.explanation import Explanation, ModelRun
+from machine.explain.graph import GraphValue
+from machine.explain.judging import Judgement, Normality, answer, forecast
+from machine.onnxruntime.operators import is_heavy
+from machine.onnxruntime.providers import CPU
+
+SCHEMA = 1
+_WIDTH = 100
+_LABELS = {Normality.YES: "ok", Normality.NO: "NO", Normality.UNCLEAR: "?"}
+
+
+def as_text(found: Explanation) -> str:
+    """Where it runs and whether that is normal, first; then what was seen."""
+    graph = found.graph
+    opset = graph.opsets.get("ai.onnx")
+    made = f", made by {graph.producer}" if graph.producer else ""
+    lines = [f"{graph.path.name}: {_size(graph.file_bytes)}, opset {opset}{made}", ""]
+    lines += _where(found)
+    lines += ["", *_nodes(found)]
+    lines += ["", *_table("Goes in:", graph.inputs, found.run)]
+    lines += _table("Comes out:", graph.outputs, None)
+    lines += ["", *_costs(found)]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(found: Explanation) -> str:
+    """Names stay, texts may get better."""
+    graph = found.graph
+    told: dict[str, Any] = {
+        "schema": SCHEMA,
+        "model": str(graph.path),
+        "file_bytes": graph.file_bytes,
+        "opsets": graph.opsets,
+        "producer": graph.producer,
+        "onnxruntime": found.version,
+        "status": found.status.as_dict(),
+        "normal": normal(found),
+        "nodes": found.nodes,
+        "copies": found.copies,
+        "forced_to_cpu": found.forced,
+        "on_cpu": [asdict(one) for one in found.judgements],
+        "on_a_gpu": forecast(_all_nodes(found)),
+        "inputs": [asdict(one) for one in graph.inputs],
+        "outputs": [asdict(one) for one in graph.outputs],
+        "load_seconds": found.load_seconds,
+        "memory": {"import_bytes": found.import_bytes, "loaded_bytes": found.loaded_bytes,
+                   "peak_bytes": found.peak_bytes},
+        "run": asdict(found.run) if found.run else None,
+        "seconds_by_provider": found.seconds_by_provider,
+    }  # fmt: skip
+    return json.dumps(told, indent=2, ensure_ascii=False) + "\n"
+
+
+def normal(found: Explanation) -> str:
+    """The answer to "is it normal that nodes are on the CPU?", in a sentence."""
+    taken = found.status.accelerator_nodes
+    if taken:
+        return answer(list(found.judgements), taken)
+    if found.status.reason_code == "no_gpu" and found.status.requested_provider == "auto":
+        return "Yes: there is no GPU here that could be used, so the CPU runs all of it."
+    if found.status.message:
+        return "No: an accelerator was wished for, and all of it runs on the CPU."
+    return "Yes: the CPU was asked for, and all of it runs there."
+
+
+def _where(found: Explanation) -> list[str]:
+    status = found.status
+    lines = _wrapped(f"Runs on {status.device} ({status.execution_provider}).", "")
+    # The last sentence of some sends whoever serves the model here.
+    if message := status.message.partition(" `python -m xtts explain`")[0]:
+        lines += _wrapped(message, "  ")
+    lines += ["Is that normal?", *_wrapped(normal(found), "  ")]
+    return lines
+
+
+def _nodes(found: Explanation) -> list[str]:
+    if found.nodes is None:
+        return [
+            f"ONNX Runtime {found.version} tells where its nodes are only with --run; 1.24 and "
+            "later always do."
+        ]
+    counted = {name: sum(operators.values()) for name, operators in found.nodes.items()}
+    lines = ["Nodes: " + ", ".join(f"{number} on {name}" for name, number in counted.items())]
+    if found.copies:
+        lines += _wrapped(
+            f"{found.copies} copies between the GPU's memory and the machine's: each place where a "
+            "GPU's node meets one on the CPU costs one", "  ")  # fmt: skip
+    if found.forced:
+        lines += _wrapped(
+            f"{len(found.forced)} of them ONNX Runtime took back to the CPU itself, as quicker "
+            "there: that is normal", "  ")  # fmt: skip
+    if found.judgements:
+        lines += ["On the CPU, and whether that is normal:", *_judged(found.judgements)]
+    elif not counted.keys() - {CPU}:
+        lines += _forecast(found)
+    return lines
+
+
+def _judged(judgements: Sequence[Judgement]) -> Iterator[str]:
+    width = max(len(f"{one.operator} ({one.nodes})") for one in judgements)
+    for one in judgements:
+        first = f"  {_LABELS[one.normal]:<3} {f'{one.operator} ({one.nodes})':<{width}}  "
+        yield from _wrapped(one.why, " " * len(first), first)
+
+
+def _forecast(found: Explanation) -> list[str]:
+    operators = _all_nodes(found)
+    usual = forecast(operators)
+    heavy = sorted(((n, name) for name, n in operators.items() if is_heavy(name)), reverse=True)
+    carry = ", ".join(f"{name} ({number})" for number, name in heavy[:6])
+    told = (
+        f"With a GPU {usual['gpu']} of them would usually be there. The other {usual['either']} "
+        "reckon with sizes, move pieces, choose or repeat: some of them stay here beside any GPU, "
+        "and that is normal."
+    )
+    return _wrapped(told, "") + (_wrapped(f"The work is carried by {carry}.", "") if carry else [])
+
+
+def _all_nodes(found: Explanation) -> Counter[str]:
+    """Operators as they were placed, wherever; as the file has them where that is not told."""
+    if found.nodes is None:
+        every: Counter[str] = Counter()
+        for (_, name), number in found.graph.operators.items():
+            every[name] += number
+        return every
+    return sum((Counter(one) for one in found.nodes.values()), Counter())
+
+
+def _table(title: str, values: Sequence[GraphValue], run: ModelRun | None) -> Iterator[str]:
+    made = {one["name"]: one for one in run.plan} if run else {}
+    width = max((len(one.name) for one in values), default=0)
+    for number, one in enumerate(values):
+        shape = "any shape" if one.shape is None else shape_of(one.shape)
+        run_with = f"  run with {shape_of(made[one.name]['shape'])}" if one.name in made else ""
+        kind = one.type or "no tensor"
+        yield f"{title if not number else '':<11}{one.name:<{width}}  {kind} {shape}{run_with}"
+
+
+def _costs(found: Explanation) -> Iterator[str]:
+    yield f"Loaded in {_seconds(found.load_seconds)} by ONNX Runtime {found.version}."
+    if run := found.run:
+        yield (
+            f"First run {_seconds(run.cold_seconds)}, then {_seconds(run.warm_seconds)} (median of "
+            f"{run.runs})."
+        )
+        if len(found.seconds_by_provider) > 1:
+            whole = sum(found.seconds_by_provider.values()) or 1.0
+            shares = ", ".join(
+                f"{name} {100 * part / whole:.0f} %"
+                for name, part in found.seconds_by_provider.items()
+            )
+            yield f"Share of the time: {shares}."
+        yield from _wrapped(f"While it ran: {_activity(run)}.", "  ", "")
+    yield (
+        f"Memory: {_size(found.import_bytes)} before it, {_size(found.loaded_bytes)} loaded, "
+        f"{_size(found.peak_bytes)} at the most."
+    )
+
+
+def _activity(run: ModelRun) -> str:
+    cpu = run.activity["cpu_percent"]
+    told = ["CPU not measured" if cpu is None else f"CPU {cpu:.0f} % (100 is one core)"]
+    for name, gpu in run.activity["gpus"].items():
+        busy = gpu["busy_percent"]
+        share = "busy not told" if busy is None else f"{busy:.0f} % busy at most"
+        told.append(f"GPU {name} {share}, {_size(gpu['used_bytes'])} in use")
+    if not run.activity["gpus"]:
+        told.append(f"no GPU to watch ({run.activity['fault'] or 'none listed'})")
+    return "; ".join(told)
+
+
+def shape_of(shape: Sequence[int | str]) -> str:
+    """As [1, 80, T]; an axis without a name is ?."""
+    return "[" + ", ".join(str(size or "?") for size in shape) + "]"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.0f} MB" if count >= 1e7 else f"{count / 1e6:.1f} MB"
+
+
+def _wrapped(text: str, indent: str, first: str | None = None) -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=indent if first is None else first, subsequent_indent=indent,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip

@@ -1,0 +1,193 @@
+"""The child that opens the model, and with `--run` runs it: placement, times, memory, activity.
+
+Run as `python -m machine.explain.running_child REQUEST.json RESULT.json`. ONNX Runtime's log goes
+to file descriptor 2, which the parent reads. A model that ends this process ends nothing else.
+"""
+
+import json
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from machine.devices.gpu_meter import GpuUsageReader
+from machine.explain.inputs import arrays
+from machine.onnxruntime.trial_child import load_libraries, placed, recording
+
+_CPU = "CPUExecutionProvider"
+# Runs of a second or two, at least once, and long enough for a GPU's own meter to see them.
+_WARM_SECONDS, _LEAST_SECONDS, _MOST_RUNS, _LOOK_SECONDS = 1.5, 0.3, 50, 0.1
+
+
+def main() -> int:
+    """Writes the answer, faults too; always 0, but for a fault of its own."""
+    request = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    found: dict[str, Any] = {}
+    try:
+        _explained(request, found)
+    except Exception as error:  # ONNX Runtime's own kinds derive from Exception alone
+        found["fault"] = f"{type(error).__name__}: {error}"
+    Path(sys.argv[2]).write_text(json.dumps(found), encoding="utf-8")
+    return 0
+
+
+def _explained(request: dict[str, Any], found: dict[str, Any]) -> None:
+    """request: {model, provider, options, plans}; found: {version, import_bytes, load_seconds,
+    loaded_bytes, peak_bytes, active, nodes, run}."""
+    import numpy  # noqa: F401 - counted as imported, not as loaded
+    import onnxruntime
+
+    provider = request["provider"]
+    load_libraries(onnxruntime, provider)
+    found["version"] = onnxruntime.__version__
+    found["import_bytes"] = _memory("VmRSS")
+    with tempfile.TemporaryDirectory(prefix="sotaque-explain-") as folder:
+        options = recording(onnxruntime)
+        options.log_severity_level = 1  # tells each node that is forced onto the CPU
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.enable_profiling = bool(request["plans"])
+        options.profile_file_prefix = str(Path(folder) / "profile")
+        wished = [_CPU] if provider == _CPU else [(provider, request["options"]), _CPU]
+        started = time.perf_counter()
+        session = onnxruntime.InferenceSession(request["model"], options, wished, enable_fallback=0)
+        found["load_seconds"] = time.perf_counter() - started
+        found["loaded_bytes"] = _memory("VmRSS")
+        found["active"] = session.get_providers()
+        found["nodes"] = placed(session)
+        if request["plans"]:
+            found["run"] = _run(session, request["plans"])
+            if found["nodes"] is None:  # before 1.24 the profile is the only one that tells
+                found["nodes"] = counted(found["run"].get("executed", []))
+    found["peak_bytes"] = _memory("VmHWM")
+
+
+def _run(session: Any, plans: list[list[dict[str, Any]]]) -> dict[str, Any]:
+    """{plan, executed, cold_seconds, warm_seconds, runs, activity}, or {fault} where no plan was
+    taken."""
+    faults = []
+    for plan in plans:
+        inputs = arrays(plan)
+        started = time.perf_counter()
+        try:
+            session.run(None, inputs)
+        except Exception as error:
+            faults.append(str(error))
+            continue
+        cold = time.perf_counter() - started
+        session.run(None, inputs)
+        # The profile ends here: writing it would be timed too.
+        profile = Path(session.end_profiling()).read_text(encoding="utf-8")
+        with Activity() as activity:
+            warm = _warm(session, inputs)
+        return {
+            "plan": plan, "executed": executed(json.loads(profile)), "cold_seconds": cold,
+            "warm_seconds": statistics.median(warm), "runs": len(warm),
+            "activity": activity.told(),
+        }  # fmt: skip
+    return {"fault": faults[0]}
+
+
+def _warm(session: Any, inputs: dict[str, Any]) -> list[float]:
+    seconds: list[float] = []
+    while not seconds or sum(seconds) < (
+        _WARM_SECONDS if len(seconds) < _MOST_RUNS else _LEAST_SECONDS
+    ):
+        started = time.perf_counter()
+        session.run(None, inputs)
+        seconds.append(time.perf_counter() - started)
+    return seconds
+
+
+class Activity:
+    """What was busy while something ran; the GPUs are looked at ten times a second in a thread."""
+
+    def __init__(self) -> None:
+        self._gpus = GpuUsageReader()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._busy: dict[str, list[float]] = {}
+        self._used: dict[str, int] = {}
+        self._started = self._worked = 0.0
+
+    def __enter__(self) -> "Activity":
+        self._look()
+        self._thread.start()
+        self._started, self._worked = time.perf_counter(), time.process_time()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._worked = time.process_time() - self._worked
+        self._started = time.perf_counter() - self._started
+        self._look()
+        self._ended.set()
+        self._thread.join()
+
+    def told(self) -> dict[str, Any]:
+        """{cpu_percent: 100 is one core, gpus: {name: {busy_percent, used_bytes}}, fault}."""
+        gpus = {
+            name: {"busy_percent": max(self._busy.get(name, []), default=None), "used_bytes": used}
+            for name, used in self._used.items()
+        }
+        self._gpus.close()
+        cpu = 100 * self._worked / self._started
+        return {"cpu_percent": cpu, "gpus": gpus, "fault": self._gpus.fault}
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_LOOK_SECONDS):
+            self._look()
+
+    def _look(self) -> None:
+        for gpu in self._gpus.read():
+            name = f"{gpu.index}: {gpu.name}"
+            if gpu.busy_percent is not None:
+                self._busy.setdefault(name, []).append(gpu.busy_percent)
+            self._used[name] = max(self._used.get(name, 0), gpu.used_bytes or 0)
+
+
+def executed(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A profile -> for each provider and operator of the last run {provider, operator, times,
+    seconds, largest}; largest: values in the largest input or output, weights too."""
+    last = max((event["ts"] for event in events if event["name"] == "model_run"), default=0)
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for event in events:
+        told = event.get("args", {})
+        if event.get("cat") != "Node" or "provider" not in told or event["ts"] < last:
+            continue
+        key = told["provider"], told["op_name"]
+        row = found.setdefault(key, {"times": 0, "seconds": 0.0, "largest": 0})
+        row["times"] += 1
+        row["seconds"] += event["dur"] / 1e6
+        for shapes in (told.get("input_type_shape", ()), told.get("output_type_shape", ())):
+            sizes = [_product(shape) for one in shapes for shape in one.values()]
+            row["largest"] = max([row["largest"], *sizes])
+    return [{"provider": a, "operator": b, **row} for (a, b), row in found.items()]
+
+
+def counted(rows: list[dict[str, Any]]) -> dict[str, dict[str, int]] | None:
+    """Rows of `executed` -> provider -> operator -> number of nodes, as they ran."""
+    found: dict[str, dict[str, int]] = {}
+    for row in rows:
+        found.setdefault(row["provider"], {})[row["operator"]] = row["times"]
+    return found or None
+
+
+def _product(shape: list[int]) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+def _memory(name: str) -> int:
+    """VmRSS or VmHWM of this process in bytes; 0 where the system does not tell."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

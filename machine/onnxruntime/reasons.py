@@ -1,0 +1,184 @@
+"""Why a provider does not compute, in one sentence each, with what mends it. Pure text.
+
+Each takes what was seen and returns (reason_code, what is the matter, what to do). The codes are
+listed in docs/onnx.md.
+"""
+
+import re
+
+from machine.doctor.checks.onnx import INSTALL_LIBRARIES, missing_library, replace_builds
+from machine.doctor.checks.remedies import OLDEST_DRIVER, get_driver, major_of, use_backend
+from machine.onnxruntime.evidence import OnnxSurroundings, Trial
+from machine.onnxruntime.providers import BUILDS, CALLED, ProviderRequest
+
+Reason = tuple[str, str, str]
+_MOST_CHARACTERS = 300
+_REBOOT = "Reboot; in a container, restart the container after the host."
+# cudaError_t as ONNX Runtime prints it ("CUDA failure 35: …"): code, meaning, mend.
+# docs.nvidia.com/cuda/cuda-runtime-api, group CUDART_TYPES.
+_FAILURES: dict[int, Reason] = {
+    2: ("out_of_memory", "The GPU has no memory left",
+        "End what else uses it; `nvidia-smi` lists it."),
+    46: ("gpu_busy", "The GPU is in use by another process that has it for itself",
+         "sudo nvidia-smi -c 0"),
+    100: ("no_gpu", "NVIDIA's driver shows no GPU to this process",
+          "Look at CUDA_VISIBLE_DEVICES and at `nvidia-smi`."),
+    101: ("no_gpu", "There is no GPU with this number", "Ask for cuda:0."),
+    209: ("gpu_not_supported", "This build has no code for this GPU",
+          "Install a build for another CUDA (12 for cards before the GTX 16 series)."),
+    802: ("driver_broken", "The GPU's system is not initialised yet (on NVSwitch machines: Fabric "
+          "Manager)", "sudo systemctl start nvidia-fabricmanager"),
+    803: ("driver_broken", "The driver's library and its kernel module are of different versions: "
+          "it was updated without a reboot", _REBOOT),
+    804: ("driver_broken", "A CUDA compatibility library stands before the driver's own, on a GPU "
+          "that does not take it", "Take its folder (cuda/compat) out of LD_LIBRARY_PATH."),
+    999: ("driver_broken", "The driver answers with an unknown error, as it does after a suspend",
+          _REBOOT),
+}  # fmt: skip
+
+
+def not_in_build(wish: ProviderRequest, seen: OnnxSurroundings) -> Reason:
+    """This ONNX Runtime was not built for what is wished."""
+    if wish.kind == "directml" and seen.system != "win32":
+        return (
+            "wrong_platform", "DirectML is a part of Windows; this is not Windows",
+            "Ask for cuda with an NVIDIA GPU, rocm with one of AMD, openvino with one of Intel.",
+        )  # fmt: skip
+    wanted, installed = BUILDS[wish.kind], " ".join(seen.packages) or "onnxruntime"
+    told = f"{_answering(seen)} is a build without {CALLED[wish.kind]}"
+    if wanted in seen.packages and len(seen.packages) > 1:
+        others = " and ".join(name for name in seen.packages if name != wanted)
+        return (
+            "two_builds",
+            f"{wanted} is installed, but {others} was installed over it, and answers: {told}",
+            replace_builds(installed, wanted),
+        )
+    if wish.kind == "cuda" and "nvidia" not in seen.gpus:
+        told = f"{told}; nor does this machine show an NVIDIA GPU"
+    return "not_in_build", told, _install(wish, installed, wanted)
+
+
+def inactive(wish: ProviderRequest, seen: OnnxSurroundings, trial: Trial) -> Reason:
+    """The build knows the provider, and the session did not get it."""
+    said = f"{trial.fault}\n{trial.log}"
+    for look in (_library, _failure, _symbol, _openvino):
+        if reason := look(wish, seen, said):
+            return reason
+    told = last_words(trial.fault or said) or "and says nothing about it"
+    started = trial.active[:1] == (trial.provider,)
+    what = "It started, and could not compute" if started else "ONNX Runtime did not start it"
+    return "unknown", f"{what}: {told}", "Run: make doctor"
+
+
+def ended(wish: ProviderRequest, trial: Trial) -> Reason:
+    """The child did not come back."""
+    code = "hung" if "no answer" in trial.ending else "crashed"
+    return (
+        code, f"Trying it in a process of its own, that process gave no result ({trial.ending})",
+        "Run: make doctor" if wish.kind == "cuda" else "Update the driver of this GPU.",
+    )  # fmt: skip
+
+
+def last_words(said: str) -> str:
+    """The last line that tells something, without the place in ONNX Runtime's source."""
+    lines = [line.strip() for line in said.splitlines() if re.search(r"[a-z]{3}", line)]
+    told = lines[-1] if lines else ""
+    return re.sub(r"^\S+ \S+ \[\w:[^\]]*\] ?", "", told)[:_MOST_CHARACTERS]
+
+
+def _library(wish: ProviderRequest, seen: OnnxSurroundings, said: str) -> Reason | None:
+    library = missing_library(said)
+    if not library:
+        return None
+    if library.startswith("libcuda.so"):
+        if seen.hint:
+            code, told = "no_gpu_in_container" if seen.in_container else "no_driver", seen.hint
+            return code, f"NVIDIA's driver ({library}) cannot be loaded", told
+        return (
+            "no_driver", f"NVIDIA's driver is missing: {library} is not on this machine",
+            get_driver(seen.distribution, seen.in_container),
+        )  # fmt: skip
+    if wish.kind != "cuda":
+        return (
+            "missing_library", f"{library} is missing, which {CALLED[wish.kind]} needs",
+            f"Install {CALLED[wish.kind]}'s own libraries, or look for them in LD_LIBRARY_PATH.",
+        )  # fmt: skip
+    return _cuda_library(seen, library)
+
+
+def _cuda_library(seen: OnnxSurroundings, library: str) -> Reason:
+    ours, theirs = major_of(seen.cuda), major_of(seen.torch_cuda)
+    if ours and theirs and ours != theirs:
+        backend = "cu130" if ours == 13 else "cu126"
+        return (
+            "other_cuda",
+            f"{library} is missing: {_answering(seen)} is built for CUDA {seen.cuda}, and what is "
+            f"installed here, with torch, is CUDA {seen.torch_cuda}",
+            use_backend(backend, seen.in_container),
+        )
+    code = "missing_cudnn" if library.startswith("libcudnn") else "missing_library"
+    name = "cuDNN" if code == "missing_cudnn" else "a library of CUDA"
+    version = f" {seen.cuda}" if seen.cuda and code == "missing_library" else ""
+    told = f"{library} is missing, {name}{version}"
+    if seen.gpus or seen.driver:
+        return code, told, INSTALL_LIBRARIES
+    return (
+        code, f"{told}; nor does this machine show an NVIDIA GPU",
+        f"With a GPU: {INSTALL_LIBRARIES}; without one, ask for the CPU.",
+    )  # fmt: skip
+
+
+def _failure(wish: ProviderRequest, seen: OnnxSurroundings, said: str) -> Reason | None:
+    found = re.search(r"CUDA failure (\d+): ([^;\n]*)", said)
+    if not found:
+        return _cudnn(said)
+    number, words = int(found[1]), found[2].strip()
+    if number == 35:
+        needed = OLDEST_DRIVER.get(major_of(seen.cuda) or 0)
+        wants = f"; CUDA {seen.cuda} needs {needed} or newer" if needed else ""
+        have = f" ({seen.driver})" if seen.driver else ""
+        return (
+            "driver_too_old", f"NVIDIA's driver{have} is too old for this build{wants}",
+            get_driver(seen.distribution, seen.in_container),
+        )  # fmt: skip
+    if number in _FAILURES:
+        code, told, mend = _FAILURES[number]
+        return code, f"{told} (CUDA failure {number}: {words})", mend
+    return "gpu_failed", f"The GPU fails: CUDA failure {number}: {words}", "Run: make doctor"
+
+
+def _cudnn(said: str) -> Reason | None:
+    if found := re.search(r"cuDNN is unavailable[^\n]*|CUDNN_STATUS_\w+", said):
+        return "missing_cudnn", f"cuDNN does not work: {found[0][:_MOST_CHARACTERS]}", (
+            INSTALL_LIBRARIES)  # fmt: skip
+    return None
+
+
+def _symbol(wish: ProviderRequest, seen: OnnxSurroundings, said: str) -> Reason | None:
+    if found := re.search(r"undefined symbol: \w+|version `[^']+' not found", said):
+        return (
+            "mixed_libraries",
+            f"A library of another version was loaded in the place of the right one ({found[0]})",
+            "Start without LD_LIBRARY_PATH and LD_PRELOAD; else update the driver.",
+        )
+    return None
+
+
+def _openvino(wish: ProviderRequest, seen: OnnxSurroundings, said: str) -> Reason | None:
+    if found := re.search(r"Device (\w+) is not available", said):
+        return (
+            "no_gpu", f"OpenVINO finds no {found[1]} on this machine",
+            "Ask for openvino, which computes on the CPU, or install Intel's compute runtime.",
+        )  # fmt: skip
+    return None
+
+
+def _answering(seen: OnnxSurroundings) -> str:
+    name = seen.build or next(iter(seen.packages), "onnxruntime")
+    return f"{name} {seen.packages.get(name, '')}".strip()
+
+
+def _install(wish: ProviderRequest, installed: str, wanted: str) -> str:
+    if wish.kind == "rocm":
+        return f"Install AMD's build, {wanted}, in the place of {installed}: it comes with ROCm."
+    return replace_builds(installed, wanted)

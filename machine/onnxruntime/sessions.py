@@ -1,0 +1,129 @@
+"""ONNX Runtime's sessions are opened here and nowhere else, and each says where it really computes.
+
+ONNX Runtime falls back to the CPU without a word that a program could read, so a provider is first
+tried in a child (`machine.onnxruntime.inspection`), then judged (`judging`), and only one that
+computes is asked for here. torch is not needed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from machine.errors import SotaqueError
+from machine.onnxruntime import inspection, placement
+from machine.onnxruntime.evidence import NodePlacement, OnnxSurroundings, Trial
+from machine.onnxruntime.options import OnnxSessionOptions, Optimisation, session_options
+from machine.onnxruntime.placement import ProviderVerdict, SessionStatus
+from machine.onnxruntime.providers import CPU, ProviderRequest, wish_of
+from machine.onnxruntime.trial_child import load_libraries, placed, recording
+
+__all__ = [
+    "OnnxSessionOptions",
+    "OpenedSession",
+    "Optimisation",
+    "RuntimeMissing",
+    "SessionStatus",
+    "open_session",
+]
+
+
+class RuntimeMissing(SotaqueError):
+    """ONNX Runtime is not installed, or cannot be imported."""
+
+
+class ModelRefused(SotaqueError):
+    """ONNX Runtime cannot open this model on the CPU either; the sentence says why."""
+
+
+@dataclass(frozen=True)
+class OpenedSession:
+    """session: `onnxruntime.InferenceSession`, to be run; status: where it computes, and why."""
+
+    session: Any
+    status: SessionStatus
+
+
+@dataclass(frozen=True)
+class Looks:
+    """How the machine is seen; tests stand others here."""
+
+    surroundings: Callable[[], OnnxSurroundings] = inspection.surroundings
+    trial: Callable[[ProviderRequest], Trial] = inspection.trial
+
+
+def open_session(
+    model: Path | bytes,
+    wish: str = "auto",
+    options: OnnxSessionOptions | None = None,
+    looks: Looks | None = None,
+) -> OpenedSession:
+    """A session of a model, on what was wished where that works, else on the CPU; `status` says
+    which and why.
+
+    wish: auto, cuda, cuda:1, rocm, directml, openvino, openvino:GPU, cpu. Raises WishError for
+    another, RuntimeMissing, and ModelRefused for a model that does not open on the CPU.
+    """
+    wished = wish_of(wish)
+    onnxruntime = runtime()
+    looks = looks or Looks()
+    got, verdict = choose(wished, looks)
+    session: Any = None
+    if got.kind != "cpu":
+        provider = looks.trial(got).provider
+        load_libraries(onnxruntime, provider)
+        try:
+            session = _open(onnxruntime, model, options, [(provider, got.options()), CPU])
+        except Exception as error:  # its own kinds derive from Exception alone
+            verdict, got = placement.refused_model(got, str(error)), ProviderRequest("cpu")
+    if session is None:
+        session = _open_on_cpu(onnxruntime, model, options)
+    placing = NodePlacement(tuple(session.get_providers()), placed(session))
+    return OpenedSession(session, placement.status(wished, got, placing, verdict))
+
+
+def choose(wished: ProviderRequest, looks: Looks) -> tuple[ProviderRequest, ProviderVerdict]:
+    """What to open the session for: the wish, or the CPU with the reason; `auto` takes the first
+    that computes of those that this build is for."""
+    if wished.kind == "cpu":
+        return wished, ProviderVerdict(True)
+    seen = looks.surroundings()
+    auto = wished.kind == "auto"
+    wishes = [ProviderRequest(kind) for kind in inspection.present(seen)] if auto else [wished]
+    refused = {}
+    for one in wishes:
+        verdict = placement.judge_trial(one, seen, looks.trial(one))
+        if verdict.usable:
+            return one, verdict
+        refused[one] = verdict
+    return ProviderRequest("cpu"), placement.judge_auto(seen, refused) if auto else refused[wished]
+
+
+def runtime() -> Any:
+    """The package `onnxruntime`. Raises RuntimeMissing."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise RuntimeMissing(
+            f"ONNX Runtime cannot be imported ({error}). Install it: .venv/bin/uv pip install "
+            "onnxruntime (or onnxruntime-gpu with an NVIDIA GPU)."
+        ) from error
+    return onnxruntime
+
+
+def _open_on_cpu(onnxruntime: Any, model: Path | bytes, options: OnnxSessionOptions | None) -> Any:
+    try:
+        return _open(onnxruntime, model, options, [CPU])
+    except Exception as error:
+        name = "This model" if isinstance(model, bytes) else str(model)
+        told = " ".join(str(error).split())[:400]
+        raise ModelRefused(f"{name} cannot be opened by ONNX Runtime: {told}") from error
+
+
+def _open(
+    onnxruntime: Any, model: Path | bytes, options: OnnxSessionOptions | None, providers: list[Any]
+) -> Any:
+    made = recording(onnxruntime, session_options(onnxruntime, options or OnnxSessionOptions()))
+    given = model if isinstance(model, bytes) else str(model)
+    # Without its own fallback, which prints and goes on: the reason would be lost.
+    return onnxruntime.InferenceSession(given, made, providers, enable_fallback=0)

@@ -1,0 +1,1 @@
+"""How settings are declared, read, checked and explained; both programs use it."""

@@ -1,0 +1,138 @@
+"""`.env` -> names and values, with the line of each. Called by machine.settings.loading only.
+
+One file has two readers: Docker Compose and us. What we accept means the same in both; what the two
+would read differently is refused with its line. python-dotenv does the parsing, but its own
+`dotenv_values` only logs a line that it cannot read, and fills `${NAME}` in from `os.environ` even
+inside single quotes, where Compose leaves it alone.
+"""
+
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dotenv.parser import Binding, parse_stream
+
+REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+# A line that cannot be read is named by a name of ours that it begins with: the rest may be secret.
+NAME = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_-]*)(?=[\s=:])")
+NEWLINE = re.compile(r"\r\n|\n|\r")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One `NAME=value`; number counts from 1."""
+
+    name: str
+    value: str
+    number: int
+
+
+@dataclass(frozen=True)
+class DotEnv:
+    """The lines by name (of two with one name, the last), and what was wrong, as sentences."""
+
+    lines: Mapping[str, Line]
+    faults: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def read(path: Path, environ: Mapping[str, str], ours: frozenset[str]) -> DotEnv:
+    """Reads `path`; a missing file is an empty one. Faults are gathered, nothing is raised.
+
+    ours: the names whose values must be readable; other lines are kept as they stand.
+    """
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return DotEnv({})
+    except OSError as error:
+        return DotEnv({}, (f"{path} cannot be read ({error.strerror}); make it a readable file.",))
+    try:
+        text = _decoded(raw)
+    except ValueError as error:
+        return DotEnv({}, (f"{path} {error}; save it as UTF-8 text.",))
+    return _gathered(path, text, environ, ours)
+
+
+def _decoded(raw: bytes) -> str:
+    """UTF-8 with or without a byte order mark. PowerShell's `>` writes UTF-16, hence the words."""
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in raw:
+        raise ValueError("is UTF-16 or not text")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        number = raw[: error.start].count(b"\n") + 1
+        raise ValueError(f"has a byte in line {number} that is not UTF-8") from error
+
+
+def _gathered(path: Path, text: str, environ: Mapping[str, str], ours: frozenset[str]) -> DotEnv:
+    lines: dict[str, Line] = {}
+    faults: list[str] = []
+    notes: list[str] = []
+    for binding in parse_stream(io.StringIO(text)):
+        number = _number(binding)
+        if binding.error:
+            begins = NAME.match(binding.original.string)
+            at = f"{number} ({begins[1]} …)" if begins and begins[1] in ours else str(number)
+            faults.append(
+                f"{path}, line {at} is not NAME=value, or a quote is not closed; mend it."
+            )
+        if binding.key is None:
+            continue
+        if binding.value is None:
+            if binding.key in ours:
+                faults.append(f"{path}, line {number}: {binding.key} has no '='; write NAME=value.")
+            continue
+        value = binding.value
+        if not _single_quoted(binding):
+            try:
+                value = _filled_in(value, lines, environ)
+            except ValueError as error:
+                if binding.key in ours:
+                    faults.append(f"{path}, line {number}: {binding.key} {error}")
+                    continue
+        before = lines.get(binding.key)
+        if before is not None and before.value != value:
+            notes.append(f"{path} sets {binding.key} in lines {before.number} and {number}; "
+                         "the last one counts.")  # fmt: skip
+        lines[binding.key] = Line(binding.key, value, number)
+    return DotEnv(lines, tuple(faults), tuple(notes))
+
+
+def _filled_in(value: str, lines: Mapping[str, Line], environ: Mapping[str, str]) -> str:
+    """`${NAME}` and `${NAME:-default}` from the environment, then from the lines above.
+
+    Raises ValueError for what Compose would replace and we would not: a name that is not set
+    (there an empty value, which would quietly mean our default), and any other `$`.
+    """
+
+    def found(match: re.Match[str]) -> str:
+        name, default = match.groups()
+        known = environ.get(name, lines[name].value if name in lines else None)
+        if not known and default is not None:
+            return default
+        if known is None:
+            raise ValueError(f"names ${{{name}}}, which is not set; set it, or write it out.")
+        return known
+
+    # Split first: a '$' that comes out of a filled-in value is nobody's reference any more.
+    if "$" in REFERENCE.sub("", value):
+        raise ValueError(
+            "holds a '$' that Docker Compose would replace; put the value in single quotes, "
+            "or write ${NAME} or ${NAME:-default}."
+        )
+    return REFERENCE.sub(found, value)
+
+
+def _single_quoted(binding: Binding) -> bool:
+    _, _, value = binding.original.string.partition("=")
+    return value.lstrip().startswith("'")
+
+
+def _number(binding: Binding) -> int:
+    """A binding begins at the blank lines before it; the number is that of its own first line."""
+    string = binding.original.string
+    blank = string[: len(string) - len(string.lstrip())]
+    return binding.original.line + len(NEWLINE.findall(blank))

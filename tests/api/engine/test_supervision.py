@@ -1,0 +1,142 @@
+"""Where the next child computes: decided from a made-up machine and what happened."""
+
+from dataclasses import replace
+
+import pytest
+
+from api.engine.supervision import (
+    ComputePlacement,
+    RestartHistory,
+    back_off,
+    message,
+    place,
+    provider,
+    requested,
+    state,
+)
+from machine.devices.health import GpuHealth as GpuFound
+from machine.devices.health import OperationVerdict, Outcome
+from machine.devices.selection import Environment
+from xtts.workers.failures import death
+
+CPU = Environment(4, False, 8 << 30, False)
+GOOD = GpuFound(0, "RTX", (8, 9), 24 << 30)
+MACHINE = replace(CPU, gpus=(GOOD,))
+
+
+def dead(times: int, *, at: float = 100.0) -> RestartHistory:
+    happened = RestartHistory()
+    for _ in range(times):
+        happened = happened.died("cuda:0", "cuFFT error.", "gpu_fault", at)
+    return happened
+
+
+def test_a_good_gpu_is_used_until_it_died_four_times_in_ten_minutes() -> None:
+    for times in range(4):
+        assert place(MACHINE, "auto", dead(times), 200.0).device == "cuda:0"
+    found = place(MACHINE, "auto", dead(4), 200.0)
+    assert (found.device, found.reason_code) == ("cpu", "gpu_fault")
+    assert "4 times" in found.reason and "cuFFT" in found.reason
+    assert place(MACHINE, "auto", dead(4), 701.0).device == "cuda:0"
+
+
+def test_deaths_on_the_cpu_say_nothing_of_the_gpu() -> None:
+    happened = RestartHistory()
+    for _ in range(9):
+        happened = happened.died("cpu", "killed", "killed", 1.0)
+    assert place(MACHINE, "auto", happened, 2.0).device == "cuda:0"
+
+
+def test_a_gpu_that_fails_the_check_is_not_used_and_the_reason_is_told() -> None:
+    bad = replace(
+        GOOD, outcome=Outcome.STICKY, reason="the context is dead.",
+        operations=(OperationVerdict("matrix_product", False, reason="dead"),),
+    )  # fmt: skip
+    found = place(replace(CPU, gpus=(bad,)), "auto", RestartHistory(), 0.0)
+    assert (found.device, found.reason_code) == ("cpu", "gpu_failed_check")
+    assert requested("auto", "torch", found) == "torch:cuda"
+    assert "the context is dead" in message(found, {}, "", True, RestartHistory())
+
+
+def test_bad_ffts_leave_the_gpu_and_the_mel_goes_to_the_cpu() -> None:
+    bad = replace(
+        GOOD, outcome=Outcome.DEGRADED, reason="cuFFT fails.",
+        operations=(OperationVerdict("fft", False, reason="cuFFT fails."),),
+    )  # fmt: skip
+    found = place(replace(CPU, gpus=(bad,)), "auto", RestartHistory(), 0.0)
+    assert (found.device, found.mel_device) == ("cuda:0", "cpu")
+
+
+def test_a_machine_without_a_gpu_has_what_was_asked_for() -> None:
+    found = place(CPU, "auto", RestartHistory(), 0.0)
+    assert (found.device, found.reason_code) == ("cpu", "")
+    assert requested("auto", "torch", found) == provider(found) == "torch:cpu"
+
+
+@pytest.mark.parametrize("wish", ["cuda", "cuda:3"])
+def test_a_gpu_that_is_asked_for_and_not_there_is_told(wish: str) -> None:
+    found = place(CPU, wish, RestartHistory(), 0.0)
+    assert (found.device, found.reason_code) == ("cpu", "device_refused")
+    assert requested(wish, "torch", found) == "torch:cuda" != provider(found)
+    assert message(found, {}, "", True, RestartHistory())
+
+
+def test_a_container_that_was_given_no_gpu_says_which_line_is_missing() -> None:
+    machine = replace(CPU, gpu_hint="Write DOCKER_RUNTIME=nvidia into .env.")
+    found = place(machine, "auto", RestartHistory(), 0.0)
+    assert found.reason_code == "gpu_out_of_reach"
+    assert "DOCKER_RUNTIME=nvidia" in message(found, {}, "", True, RestartHistory())
+
+
+def test_starts_that_come_to_nothing_get_rarer_and_speaking_ends_that() -> None:
+    waits, happened = [], RestartHistory()
+    for _ in range(9):
+        waits.append(back_off(happened))
+        happened = happened.died("cpu", "", "crashed", 0.0)
+    assert waits == sorted(waits) and waits[0] == 0.0 and waits[-1] == 30.0
+    assert sum(waits[:2]) < 1.0  # the first restart is at once: back within ten seconds
+    assert back_off(happened.spoke()) == 0.0
+    assert happened.spoke().restarts == 9
+
+
+@pytest.mark.parametrize(
+    ("standing", "once", "code", "problem", "wanted"),
+    [
+        (False, False, "", "", "starting"),
+        (False, True, "", "", "restarting"),
+        (True, True, "", "", "ready"),
+        (True, True, "gpu_fault", "", "degraded"),
+        (True, True, "", "The voice is damaged.", "degraded"),
+    ],
+)
+def test_the_state(standing: bool, once: bool, code: str, problem: str, wanted: str) -> None:
+    found = ComputePlacement("cpu", "", code)
+    assert state(standing=standing, started_once=once, found=found, problem=problem) == wanted
+
+
+def test_a_gpu_that_failed_is_told_also_where_onnx_runtime_was_only_given_the_cpu() -> None:
+    found = place(CPU, "cuda", RestartHistory(), 0.0)
+    placed = {"device": "cpu", "message": ""}
+    told = message(found, placed, "", True, RestartHistory())
+    assert found.reason.rstrip(".") in told and "what was asked for" not in told
+
+
+def test_another_backend_than_asked_for_is_told() -> None:
+    found = place(CPU, "auto", RestartHistory(), 0.0)
+    placed = {"device": "cpu", "message": "The CUDA provider misses libcublasLt.so.13."}
+    told = message(found, placed, "", True, RestartHistory())
+    assert "ONNX Runtime computes on cpu" in told and "libcublasLt.so.13" in told
+    assert message(found, {"device": "cuda:0", "message": ""}, "", True, RestartHistory())
+    assert requested("auto", "onnx", found) != provider(found)
+
+
+def test_an_error_of_ours_is_no_fault_of_the_gpu() -> None:
+    """Four requests whose text raised had moved the service to the CPU."""
+    happened = RestartHistory()
+    for at in range(10):
+        why = death(1, "OverflowError in text.py:12")
+        happened = happened.died(
+            "cuda:0", str(why), why.reason_code, float(at), of_device=why.of_device
+        )
+    assert happened.gpu_deaths == () and happened.restarts == 10
+    assert death(-11, "").of_device and death(70, "").of_device is False

@@ -1,0 +1,235 @@
+"""A child that fails in every way: what the caller gets, what the service says of itself, and that
+it speaks again. The machine and the child are made up; loop, frames and processes are real."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+
+from api.engine.options import ChildOptions
+from machine.devices.health import GpuHealth
+from tests.api.conftest import FAKE, NO_GPU, QUICK, Running, running, settings_in
+from tests.api.run_folders import write_epoch
+
+GPU = replace(NO_GPU, gpus=(GpuHealth(0, "a GPU of the tests", (9, 0), 24 << 30),))
+
+
+def code_of(answer: httpx.Response) -> tuple[int, str]:
+    return answer.status_code, answer.json()["code"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("!cufft", "gpu_fault"),
+        ("!710", "gpu_fault"),
+        ("!memory", "out_of_memory"),
+        ("!signal SIGSEGV", "crashed"),
+        ("!signal SIGKILL", "killed"),
+    ],
+)
+def test_whoever_spoke_is_told_why_and_it_speaks_again(
+    service: Running, text: str, code: str
+) -> None:
+    before = service.parts.engine.child.pid
+    answer = service.say(text)
+    assert code_of(answer) == (503, code)
+    assert int(answer.headers["retry-after"]) > 0
+    status = service.client.get("/status").json()
+    if status["state"] == "restarting":
+        assert status["reason_code"] == code and not status["ready"]
+        assert service.client.get("/readyz").status_code == 503
+    started = time.monotonic()
+    service.wait_ready()
+    assert time.monotonic() - started < 10
+    assert service.say("hello").status_code == 200
+    assert service.parts.engine.child.pid != before
+    status = service.client.get("/status").json()
+    assert status["state"] == "ready" and status["ready"] and status["restarts"] == 1
+    metrics = service.client.get("/metrics").text
+    assert "tts_gpu_worker_restarts_total 1.0" in metrics
+    assert 'tts_requests_total{code="503"} 1.0' in metrics
+
+
+def test_a_crash_that_takes_its_time_is_no_kill(service: Running) -> None:
+    """Its own exit is waited for: our SIGKILL would look like one of the system's, for memory."""
+    answer = service.say("!lingers and more")
+    assert code_of(answer) == (503, "crashed")
+    assert "exit status 1" in answer.json()["detail"] and "nothing of a GPU" in answer.text
+    service.wait_ready()
+
+
+def test_a_voice_that_kills_when_it_is_opened_is_not_opened_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest epoch ends the child: the one before is served, and nothing is restarted again."""
+    monkeypatch.setattr("api.runs.following.LOOK_SECONDS", 0.1)
+    output = tmp_path / "output"
+    write_epoch(output, 1)
+    with running(settings_in(tmp_path)) as service:
+        service.wait_ready()
+        write_epoch(output, 2, content=b"deadly")
+        engine = service.parts.engine
+        service.wait_until(lambda: engine.happened.restarts == 2 and engine.ready)
+        time.sleep(1.0)
+        assert engine.happened.restarts == 2 and engine.standing.voice.name.startswith("epoch 1 ")
+        assert service.say("hello").status_code == 200
+        answer = service.client.post("/v1/runs/current/epochs/2/promote")
+        assert code_of(answer) == (409, "deadly_voice")
+        assert "ended the speaking process 2 times" in answer.json()["detail"]
+        write_epoch(output, 3)
+        service.wait_until(lambda: engine.standing.voice.name.startswith("epoch 3 "))
+
+
+def test_a_voice_by_name_that_kills_leaves_the_demo_voice_and_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "mine.pt"
+    path.write_bytes(b"deadly")
+    with running(settings_in(tmp_path, voice=str(path))) as service:
+        service.wait_ready()
+        status = service.client.get("/status").json()
+        assert (status["voice"], status["state"]) == ("demo", "degraded")
+        assert status["reason_code"] == "voice_refused" and "mine.pt ended" in status["message"]
+        assert service.say("hello").status_code == 200
+
+
+def test_a_voice_without_a_recording_is_ready_and_says_what_is_missing(tmp_path: Path) -> None:
+    """Uploaded voices speak with it; a proxy that asks /readyz must not turn away from that."""
+    path = tmp_path / "mute.pt"
+    path.write_bytes(b"")
+    with running(settings_in(tmp_path, voice=str(path))) as service:
+        service.wait_ready()
+        assert service.client.get("/readyz").status_code == 200
+        status = service.client.get("/status").json()
+        assert (status["state"], status["reason_code"]) == ("degraded", "no_reference")
+        assert "ask for an uploaded voice" in status["message"]
+        assert code_of(service.say("hello")) == (409, "no_reference")
+
+
+def test_a_hang_is_ended(tmp_path: Path) -> None:
+    with running(settings_in(tmp_path), limits=replace(QUICK, hang=1.5)) as service:
+        service.wait_ready()
+        assert code_of(service.say("!hang")) == (503, "hang")
+        service.wait_ready()
+        assert service.say("hello").status_code == 200
+
+
+def test_a_child_that_is_stopped_is_a_hang_too(tmp_path: Path) -> None:
+    with running(settings_in(tmp_path), limits=replace(QUICK, hang=1.5)) as service:
+        service.wait_ready()
+        before = service.parts.engine.child.pid
+        os.kill(before, signal.SIGSTOP)
+        service.wait_until(lambda: service.parts.engine.happened.last_code == "hang")
+        service.wait_ready()
+        assert service.parts.engine.child.pid != before
+
+
+def test_no_number_is_told_and_the_service_tries_itself_at_once(service: Running) -> None:
+    spoken = service.parts.engine.last_spoken
+    assert code_of(service.say("!nan")) == (503, "not_finite")
+    service.wait_until(lambda: (service.parts.engine.last_spoken or 0) > spoken)
+    assert service.client.get("/readyz").json()["ready"]
+    assert service.parts.engine.happened.restarts == 0
+
+
+def test_an_input_that_killed_twice_is_refused_and_others_are_not(service: Running) -> None:
+    deadly = "!signal SIGSEGV"
+    for _ in range(2):
+        assert service.say(deadly).status_code == 503
+        service.wait_ready()
+    answer = service.say(deadly)
+    assert code_of(answer) == (422, "deadly_input")
+    assert service.say("hello").status_code == 200
+    assert service.parts.engine.happened.restarts == 2
+
+
+def test_a_bystander_is_told_too_and_is_no_suspect_for_ever(service: Running) -> None:
+    found: list[httpx.Response | Exception] = []
+
+    def bystander() -> None:
+        try:
+            found.append(service.say("x" * 400))
+        except httpx.HTTPError as error:
+            found.append(error)
+
+    beside = threading.Thread(target=bystander)
+    beside.start()
+    service.wait_until(lambda: bool(service.parts.engine.waiting.speaking))
+    assert service.say("!cufft").status_code == 503
+    beside.join()
+    assert code_of(found[0]) == (503, "gpu_fault")
+    service.wait_ready()
+    assert service.say("x" * 400).status_code == 200
+    assert len(service.parts.engine.waiting.deaths) == 1
+
+
+def test_who_waits_goes_on_waiting_while_the_child_is_replaced(service: Running) -> None:
+    answers: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: answers.append(service.say("y" * 30).status_code))
+        for _ in range(6)
+    ]
+    dying = threading.Thread(target=lambda: answers.append(service.say("!cufft").status_code))
+    dying.start()
+    for thread in threads:
+        thread.start()
+    for thread in (dying, *threads):
+        thread.join()
+    assert len(answers) == 7 and set(answers) <= {200, 503}
+    # Four at most spoke when it died; the others were spoken by the next child.
+    assert answers.count(503) <= 4
+
+
+@pytest.fixture
+def on_gpu(tmp_path: Path) -> Iterator[Running]:
+    how = ChildOptions(command=FAKE, look=lambda: GPU)
+    with running(settings_in(tmp_path), how) as found:
+        found.wait_ready()
+        yield found
+
+
+def test_after_three_restarts_on_the_gpu_it_is_the_cpu_and_says_why(on_gpu: Running) -> None:
+    assert on_gpu.client.get("/status").json()["execution_provider"] == "torch:cuda"
+    for number in range(4):
+        status = on_gpu.client.get("/status").json()
+        assert status["device"] == "cuda:0" and status["state"] == "ready"
+        assert on_gpu.say(f"!cufft {number}").status_code == 503
+        on_gpu.wait_ready()
+    status = on_gpu.client.get("/status").json()
+    assert status["device"] == "cpu" and status["state"] == "degraded" and status["ready"]
+    assert status["requested_provider"] == "torch:cuda"
+    assert status["execution_provider"] == "torch:cpu"
+    assert status["reason_code"] == "gpu_fault"
+    assert "The GPU failed 4 times in 10 minutes" in status["message"]
+    assert "CUFFT_INVALID_SIZE" in status["message"]
+    metrics = on_gpu.client.get("/metrics").text
+    assert 'tts_fallback_total{from="cuda:0",reason_code="gpu_fault",to="cpu"} 1.0' in metrics
+    assert 'tts_device_info{device="cpu",provider="torch:cpu"} 1.0' in metrics
+    assert on_gpu.say("hello").status_code == 200
+
+
+def test_a_child_that_never_starts_is_told_and_asks_for_patience(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_BROKEN", "1")
+    with running(settings_in(tmp_path), limits=replace(QUICK, deadline=1.0)) as service:
+        service.wait_until(lambda: service.parts.engine.happened.restarts >= 1)
+        status = service.client.get("/status").json()
+        assert status["state"] == "starting" and status["reason_code"] == "crashed"
+        assert "no such library" in status["message"]
+        assert service.client.get("/livez").status_code == 200
+        answer = service.client.get("/readyz")
+        assert answer.status_code == 503 and "no such library" in answer.json()["message"]
+        assert code_of(service.say("hello")) == (503, "deadline")
+
+
+def test_the_child_ends_with_the_service(tmp_path: Path) -> None:
+    with running(settings_in(tmp_path)) as service:
+        service.wait_ready()
+        pid = service.parts.engine.child.pid
+    assert not Path(f"/proc/{pid}").exists()

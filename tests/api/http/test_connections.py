@@ -1,0 +1,186 @@
+"""Clients that hold connections: nobody else waits for them, and probes least of all."""
+
+import contextlib
+import resource
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from api.http.connections import ConnectionLimits, network_of
+from api.http.server import limits_within, raise_open_files
+from tests.api.conftest import Running, running, settings_in
+from tests.api.test_service_stopping import free_port, process
+
+FEW = ConnectionLimits(head_seconds=0.5, stall_seconds=0.5, most=40, most_per_address=20)
+HALF = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
+
+
+@contextlib.contextmanager
+def service_with(folder: Path, limits: ConnectionLimits | None) -> Iterator[Running]:
+    with running(settings_in(folder), connections=limits) as service:
+        service.wait_ready()
+        yield service
+
+
+def port_of(service: Running) -> int:
+    return int(service.address.rpartition(":")[2])
+
+
+def connected(port: int, first: bytes = b"") -> socket.socket:
+    found = socket.create_connection(("127.0.0.1", port), timeout=30)
+    found.sendall(first)
+    return found
+
+
+def alive_seconds(port: int) -> float:
+    """How long `/livez` takes on a connection of its own, which has to answer 200."""
+    started = time.monotonic()
+    request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with connected(port, request) as probe:
+        answer = b""
+        while piece := probe.recv(4096):
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 200"), answer
+    return time.monotonic() - started
+
+
+def closed_within(one: socket.socket, seconds: float) -> bool:
+    one.settimeout(seconds)
+    try:
+        return one.recv(1) == b""
+    except ConnectionResetError:
+        return True
+    except TimeoutError:
+        return False
+
+
+@pytest.mark.parametrize("sent", [b"", HALF, b"G"])
+def test_a_head_that_does_not_come_is_given_up(tmp_path: Path, sent: bytes) -> None:
+    with service_with(tmp_path, FEW) as service, connected(port_of(service), sent) as slow:
+        started = time.monotonic()
+        assert closed_within(slow, 20) and time.monotonic() - started > 0.3
+        assert 'tts_connections_closed_total{reason="slow_head"}' in metrics(service)
+
+
+def test_a_head_in_drops_is_given_up_too_also_the_second(tmp_path: Path) -> None:
+    """The time is counted from its beginning; a kept connection may wait before it."""
+    with service_with(tmp_path, FEW) as service, connected(port_of(service)) as slow:
+        slow.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert b"200" in slow.recv(4096)
+        time.sleep(0.8)  # between two requests it is in nobody's way
+        slow.sendall(HALF)
+        with pytest.raises(OSError):
+            for _ in range(100):
+                slow.sendall(b"a")
+                time.sleep(0.1)
+
+
+def test_idle_connections_give_way_to_new_ones(tmp_path: Path) -> None:
+    with service_with(tmp_path, FEW) as service:
+        held = [connected(port_of(service), HALF if number % 2 else b"") for number in range(60)]
+        assert alive_seconds(port_of(service)) < 5
+        assert 'tts_connections_closed_total{reason="too_many"}' in metrics(service)
+        for one in held:
+            one.close()
+
+
+def test_beyond_the_cap_requests_are_refused_and_probes_are_not(tmp_path: Path) -> None:
+    """As many as may be are answered: pages that listen."""
+    with service_with(tmp_path, FEW) as service:
+        listen = b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        held = [connected(port_of(service), listen) for _ in range(20)]
+        for one in held:
+            assert one.recv(4096).startswith(b"HTTP/1.1 200")
+        for path in ("/livez", "/readyz", "/metrics"):
+            answer = service.client.get(path)
+            assert answer.status_code == 200 and answer.headers["connection"] == "close", path
+        answer = service.client.get("/status")
+        assert (answer.status_code, answer.json()["code"]) == (503, "too_many_connections")
+        assert int(answer.headers["retry-after"]) >= 1
+        assert 'tts_refusals_total{code="too_many_connections",status="503"} 1.0' in metrics(
+            service
+        )
+        for one in held:
+            one.close()
+        service.wait_until(lambda: service.client.get("/status").status_code == 200, 20)
+
+
+def test_whoever_takes_nothing_of_an_answer_is_let_go(tmp_path: Path) -> None:
+    with service_with(tmp_path, FEW) as service:
+        slow = connected(port_of(service))
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        asked = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        with contextlib.suppress(OSError):
+            for _ in range(400):  # more than the buffers of both sides hold
+                slow.sendall(asked)
+        service.wait_until(
+            lambda: 'tts_connections_closed_total{reason="not_read"} 1.0' in metrics(service), 30
+        )
+        slow.close()
+
+
+def metrics(service: Running) -> str:
+    return service.client.get("/metrics").text
+
+
+def test_a_network_of_ipv6_is_one_address() -> None:
+    assert network_of("2001:db8::1") == network_of("2001:db8::ffff:1") != network_of("2001:db8:1::")
+    assert network_of("::ffff:192.0.2.7") == network_of("192.0.2.7") == "192.0.2.7"
+    assert network_of("fe80::1%eth0") == network_of("fe80::2%eth0")
+    assert network_of("") == ""
+
+
+def test_open_files_are_raised_and_connections_stay_below_them() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, before[1]), before[1]))
+        assert raise_open_files() == min(before[1], 1 << 16)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    for files in (64, 256, 1_024, 4_096, 65_536):
+        limits = limits_within(files)
+        assert 8 <= limits.most_per_address <= limits.most <= max(8, files // 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [b"", HALF])
+def test_two_thousand_held_connections_stop_nobody(tmp_path: Path, sent: bytes) -> None:
+    """Kept up: who is closed comes again, for as long as `/livez` is asked. The service is another
+    process: this one is busy with its sockets."""
+    raise_open_files()
+    port = free_port()
+    command = ("tests.api.stopped_service", str(tmp_path), str(port), "4")
+    with process(*command, port=port, folder=tmp_path):
+        stop, held = threading.Event(), list[socket.socket]()
+
+        def hold() -> None:
+            while not stop.is_set():
+                with contextlib.suppress(OSError):
+                    held.append(connected(port, sent))
+                if len(held) > 2_000:
+                    held.pop(0).close()
+                    time.sleep(0.005)
+
+        holding = threading.Thread(target=hold)
+        holding.start()
+        seconds = []
+        try:
+            end = time.monotonic() + 60
+            while len(held) < 2_000 and time.monotonic() < end:
+                seconds.append(alive_seconds(port))
+                time.sleep(0.02)
+            assert len(held) >= 2_000
+            for _ in range(30):
+                seconds.append(alive_seconds(port))
+                time.sleep(0.1)
+        finally:
+            stop.set()
+            holding.join()
+            for one in held:
+                one.close()
+    print(f"{len(seconds)} times asked, the slowest {1000 * max(seconds):.0f} ms")
+    assert max(seconds) < 1.0

@@ -1,0 +1,78 @@
+"""The port: which addresses are bound, and what is said where they cannot be."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from api.http.listening_socket import PortTaken, listening
+
+
+def test_a_free_port_is_bound_without_nagles_delay() -> None:
+    (found,) = listening("127.0.0.1", 0)
+    with found:
+        assert found.getsockname()[0] == "127.0.0.1"
+        # What asyncio looks at before it sets TCP_NODELAY.
+        assert found.proto == socket.IPPROTO_TCP
+
+
+def test_localhost_is_each_of_its_addresses_that_there_are() -> None:
+    found = listening("localhost", 0)
+    addresses = {one.getsockname()[0] for one in found}
+    for one in found:
+        one.close()
+    assert "127.0.0.1" in addresses and addresses <= {"127.0.0.1", "::1"}
+
+
+def test_what_is_no_address_of_this_machine_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(PortTaken, match=r"192\.0\.2\.1 .* API_HOST must be an address"):
+        listening("192.0.2.1", 0)
+
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr("socket.getaddrinfo", unknown)
+    with pytest.raises(PortTaken, match=r"API_HOST=laptop is no address .* not known"):
+        listening("laptop", 0)
+
+
+def program(port: int, folder: Path) -> "subprocess.Popen[str]":
+    command = [
+        sys.executable, "-c",
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from api.__main__ import main; sys.exit(main(sys.argv[1:]))",
+        f"--api-port={port}", f"--output-dir={folder / 'output'}", f"--voices-dir={folder / 'v'}",
+    ]  # fmt: skip
+    environ = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    return subprocess.Popen(
+        command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_a_port_that_is_taken_is_refused_before_anything_is_started(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        process = program(port, tmp_path)
+        said, complaint = process.communicate(timeout=60)
+    assert process.returncode == 2
+    expected = f"API_PORT={port} on 127.0.0.1 is taken by another program."
+    assert complaint.startswith(expected) and complaint.count("\n") == 1
+    assert "Listens" not in said and "Starts" not in said
+
+
+def test_ctrl_c_ends_it_without_a_traceback(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+    process = program(port, tmp_path)
+    assert process.stdout is not None
+    while "Starts to speak" not in (line := process.stdout.readline()):
+        assert line, process.communicate()
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, complaint = process.communicate(timeout=60)
+    assert (process.returncode, complaint) == (130, "")

@@ -1,0 +1,77 @@
+"""Which phone sounds when, and what a codec is asked of it."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from demo_voice.codec import dvae, excerpts
+from demo_voice.teachers import flite, phone_timing
+from demo_voice.teachers.flite import SpeakingStyle, TeacherSpeech
+from demo_voice.teachers.people import PEOPLE
+from demo_voice.teachers.phone_timing import NAMES, UNKNOWN, labels
+from xtts.audio import CODE_RATE, MEL_HOP
+
+
+def test_a_frame_is_what_sounds_in_its_middle() -> None:
+    frames = np.arange(172) * MEL_HOP / CODE_RATE
+    found = labels([("pau", 0.5), ("ow", 1.0), ("whistle", 1.5)], len(frames))
+    assert set(found[frames < 0.5]) == {NAMES.index("pau")}
+    assert set(found[(frames > 0.5) & (frames < 1.0)]) == {NAMES.index("ow")}
+    assert set(found[frames > 1.0]) == {UNKNOWN}  # beyond the end as well
+
+
+def test_phones_are_asked_where_the_segments_were_cut() -> None:
+    mels = [torch.zeros(80, 400), torch.zeros(80, 40)]
+    phones = [torch.arange(400), torch.arange(40)]
+    places = excerpts.places(mels, 7, 16)
+    found = excerpts.labels(mels, phones, 7, 16)
+    assert found.shape == (16, excerpts.FRAMES // excerpts.FRAMES_PER_CODE, excerpts.HALVES)
+    for row, (clip, start) in enumerate(places):
+        codes = torch.arange(32) * excerpts.FRAMES_PER_CODE + start
+        wanted = torch.stack((codes + 1, codes + 3), dim=1)
+        beyond = wanted >= len(phones[clip])
+        assert torch.equal(found[row], wanted.masked_fill(beyond, UNKNOWN))
+
+
+def test_what_is_unknown_asks_nothing() -> None:
+    torch.manual_seed(0)
+    reader = dvae.PhoneReader(8)
+    quantised = torch.randn(2, 32, 8, requires_grad=True)
+    reader.loss(quantised, torch.full((2, 32, 2), UNKNOWN)).backward()
+    assert quantised.grad is not None and not quantised.grad.any()
+    said = torch.randint(0, len(NAMES), (2, 32, 2))
+    assert float(reader.loss(quantised.detach(), said).detach()) == pytest.approx(
+        np.log(len(NAMES)), rel=0.2
+    )
+
+
+def test_phones_are_asked_for_once_and_nobody_needs_to_tell(tmp_path: Path) -> None:
+    slt = flite.MANNERS[0]
+    stranger = SpeakingStyle("lp", "lp_diphone", slt.shift)
+    planned = [("One.", slt), ("Two.", stranger)]
+    flite.speak_all(planned, tmp_path, lambda text, manner: np.zeros(16_000, np.int16))
+    asked = []
+
+    def told(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
+        asked.append(text)
+        return [("w", 0.3), ("ah", 2.0)] if manner == slt else []
+
+    speech = TeacherSpeech(tmp_path)
+    path = tmp_path / "phones.npz"
+    people = {slt.name: slt, stranger.name: stranger}
+    first = phone_timing.of_clips(speech, [0, 1], path, told, people)
+    again = phone_timing.of_clips(speech, [0, 1], path, told, people)
+    assert asked == ["One.", "Two."] and list(first) == list(again) == [0]
+    assert torch.equal(first[0], again[0]) and len(first[0]) == 1 + CODE_RATE // MEL_HOP
+
+
+@pytest.mark.skipif(not shutil.which("flite"), reason="flite is not installed")
+def test_flite_tells_of_the_clip_that_it_spoke() -> None:
+    manner = PEOPLE["slt-low"]
+    pairs = phone_timing.told_by_flite("Two green doors.", manner)
+    samples = flite.flite("Two green doors.", manner)
+    assert pairs[-1][1] == pytest.approx(len(samples) / flite.RATE, abs=0.02)
+    assert {name for name, _ in pairs} <= set(NAMES)

@@ -1,0 +1,222 @@
+"""`make demo-voice` shortened: every stage, from sentences to a folder that speaks."""
+
+import itertools
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from demo_voice import stages
+from demo_voice.__main__ import STAGES, Making
+from demo_voice.codec import dvae as codec
+from demo_voice.codec import excerpts
+from demo_voice.gpt import targets
+from demo_voice.recipe import CHARACTERS, SHORT, StageSchedule
+from demo_voice.teachers import flite
+from demo_voice.teachers.flite import SpeakingStyle
+from demo_voice.text import lexicon
+from demo_voice.text import sentences as text
+from demo_voice.text.lexicon import Lexicon, WordNetMissingError
+from train.data import make_demo
+from xtts.inference.synthesis import synthesize
+from xtts.inference.voice import voice_from_reference
+from xtts.model.loading import load_model
+
+FEW_WORDS = Lexicon(
+    nouns=("table", "door", "garden"),
+    verbs=("open", "carry", "see"),
+    adjectives=("old", "green"),
+    adverbs=("slowly",),
+    irregular={"see": ("saw", "seen")},
+    glosses=("a small table; `a green door'",) * 12,
+)
+
+
+def humming(text: str, manner: SpeakingStyle) -> np.ndarray:
+    """A teacher for machines without flite: a hum whose pitch is the voice's."""
+    seconds = 1.2 + 0.02 * len(text)
+    time = np.arange(int(seconds * flite.RATE)) / flite.RATE
+    pitch = 90 * float(manner.shift) + 40 * ("slt" in manner.name)
+    wave = sum(np.sin(2 * np.pi * pitch * n * time) / n for n in range(1, 9))
+    return (wave * np.sin(7 * time) * 3000).astype(np.int16)
+
+
+def nothing(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
+    """What a hum says."""
+    return [("pau", 0.3), ("hum", 0.8), ("ow", 9.0)]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Making:
+    """A voice made by the shortened recipe."""
+    folder = tmp_path_factory.mktemp("making")
+    making = Making(
+        SHORT, folder / "work", folder / "demo", torch.device("cpu"), *[humming] * 3, nothing
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lexicon, "read", lambda: FEW_WORDS)
+        making.run()
+    return making
+
+
+def test_the_folder_speaks(made: Making) -> None:
+    model = load_model(made.to)
+    assert model.config.weights == "trained"
+    assert model.config.text_frontend == "cmu_phones"
+    hum = torch.from_numpy(humming("x", flite.MANNERS[0]).astype(np.float32) / 32768)
+    voice = voice_from_reference(model, hum)
+    assert len(synthesize(model, voice, "Hello there.", "en")) > 0
+
+
+def test_the_learned_weights_are_those_packed(made: Making) -> None:
+    learned = torch.load(made.work / "pretraining.pt", weights_only=True)["pupil"]
+    packed = load_model(made.to).gpt.text_embedding.weight
+    torch.testing.assert_close(packed, learned["gpt.text_embedding.weight"].half().float())
+
+
+def test_finished_stages_are_skipped(made: Making) -> None:
+    before = (made.work / "codec.pt").stat().st_mtime_ns
+    made.run([stage for stage in STAGES if stage not in ("clips", "package")])
+    assert (made.work / "codec.pt").stat().st_mtime_ns == before
+
+
+def test_ids_are_the_tokenizer_s(made: Making) -> None:
+    tokenizer = load_model(made.to).tokenizer
+    speech = flite.TeacherSpeech(made.work / "clips")
+    found = targets.Targets(speech, made.work / "targets")
+    for clip, ids in zip(found.clips, found.tokens, strict=True):
+        assert tokenizer.encode(clip.text, "en") == ids.tolist()
+    assert made.recipe.gpt.text_ids == len(CHARACTERS)
+
+
+def test_codes_are_those_of_the_packed_codec(made: Making) -> None:
+    from xtts.model.vocoder import load_dvae
+
+    speech = flite.TeacherSpeech(made.work / "clips")
+    dvae, stats = codec.load(made.work, made.recipe)
+    packed = load_dvae(made.to, load_model(made.to).config)
+    mel = codec.mel_of(speech, 0, stats)[None]
+    same = dvae.get_codebook_indices(mel) == packed.get_codebook_indices(mel)
+    assert same.float().mean() > 0.9
+
+
+def test_sentences_differ_and_leave_out_the_judged() -> None:
+    first = list(itertools.islice(text.sentences(FEW_WORDS, "a", set()), 50))
+    judged = {text.plain(first[3])}
+    again = list(itertools.islice(text.sentences(FEW_WORDS, "a", judged), 50))
+    assert len({text.plain(line) for line in first}) == 50
+    assert text.plain(first[3]) not in {text.plain(line) for line in again}
+    assert list(itertools.islice(text.sentences(FEW_WORDS, "a", set()), 50)) == first
+
+
+def test_past_tense() -> None:
+    forms = [text.past(verb, FEW_WORDS) for verb in ("see", "carry", "open", "close")]
+    assert forms == ["saw", "carried", "opened", "closed"]
+
+
+def test_without_wordnet_the_package_is_named(tmp_path: Path) -> None:
+    with pytest.raises(WordNetMissingError, match="wordnet-base"):
+        lexicon.read(tmp_path)
+
+
+def test_a_stopped_teacher_goes_on(tmp_path: Path) -> None:
+    planned = flite.plan([f"Sentence {n}." for n in range(3)], 1)
+    flite.speak_all(planned, tmp_path, humming)
+
+    def refuses(text: str, manner: SpeakingStyle) -> np.ndarray:
+        raise AssertionError("already spoken")
+
+    flite.speak_all(planned, tmp_path, refuses)
+    speech = flite.TeacherSpeech(tmp_path)
+    assert [clip.text for clip in speech.clips] == [line for line, _ in planned]
+    wanted = humming(*planned[1]).astype(np.float32) / 32768
+    np.testing.assert_allclose(speech.samples(1).numpy(), wanted)
+
+
+def test_the_demo_datasets_voice_is_held_out() -> None:
+    assert flite.HELD_OUT_VOICE == make_demo.VOICE
+    assert flite.HELD_OUT_VOICE not in {manner.voice for manner in flite.MANNERS}
+    assert all(manner.shift > Fraction(1, 2) for manner in flite.MANNERS)
+
+
+def test_codec_learns_from_other_throats_and_other_microphones() -> None:
+    rising = [torch.arange(80.0)[:, None].expand(80, 200)] * 3
+    nobody = [torch.zeros(80, 1)] * 3
+    heard, wanted = excerpts.segments(rising, nobody, 3, 8, torch.device("cpu"))
+    again = excerpts.segments(rising, nobody, 3, 8, torch.device("cpu"))
+    assert torch.equal(again[0], heard) and torch.equal(again[1], wanted)
+    # Half are stretched, every second is filtered, and neither is wanted back.
+    assert torch.equal(wanted, rising[0][:, : excerpts.FRAMES].expand(8, -1, -1))
+    moved = (heard - wanted).abs()
+    altered = [True] * 5 + [False, True, False]
+    assert torch.equal(moved.amax((1, 2)) > 0.05, torch.tensor(altered))
+    only_stretched = moved[[1, 3]]
+    assert 1 < only_stretched.max() < 80 * excerpts.STRETCH + 1
+    # The stretch begins at the lowest band.
+    assert only_stretched[:, 40:].mean() > only_stretched[:, :20].mean()
+
+
+def test_who_speaks_is_not_wanted_back() -> None:
+    """Two people say the same; each has a spectrum of its own, and one speaks in two clips."""
+    said = torch.randn(80, 300, generator=torch.Generator().manual_seed(0))
+    said -= said.mean(1, keepdim=True)
+    dark, bright = torch.linspace(1, -1, 80)[:, None], torch.linspace(-1, 1, 80)[:, None]
+    mels = [said + dark, said + bright, (said + dark)[:, :200]]
+    people = excerpts.mean_spectra(mels, ["dark", "bright", "dark"])
+    assert torch.equal(people[0], people[2])
+    assert torch.allclose(people[1], bright, atol=1e-5)
+    assert (people[0] - dark).abs().mean() < 0.05
+    places = excerpts.places(mels, 0, 8)
+    _, wanted = excerpts.segments(mels, people, 0, 8, torch.device("cpu"))
+    for row, (clip, start) in enumerate(places):
+        spoken = said[:, : mels[clip].shape[1]][:, start : start + excerpts.FRAMES]
+        assert (wanted[row] - spoken).abs().mean() < 0.05
+
+
+def test_the_codec_learns_from_as_many_clips_of_each_group() -> None:
+    sizes = {"slt": SHORT.sentences, "lp": SHORT.accented, "bdl": SHORT.neighbouring}
+    manners = [name for name, size in sizes.items() for _ in range(size)]
+    chosen = [manners[index] for index in codec._chosen(SHORT, manners)]
+    assert [chosen.count(name) for name in sizes] == [13, 13, 12]  # 12 is all that there is
+    assert codec._chosen(SHORT, manners)[:13] == list(range(13))
+
+
+def test_dead_codes_are_revived() -> None:
+    from xtts.model.vocoder import new_dvae
+
+    torch.manual_seed(0)
+    book = new_dvae(SHORT.dvae).codebook
+    book.embed[:] = 100.0
+    book.cluster_size[:] = 0.0
+    book.cluster_size[:2] = 50.0
+    before = torch.cdist(torch.randn(64, 8), book.embed.T).amin()
+    codec._revive(book, torch.randn(64, 8), step=0)
+    assert torch.cdist(torch.randn(64, 8), book.embed.T).amin() < before / 10
+
+
+def test_the_rate_rises_and_falls() -> None:
+    stage = StageSchedule(1000, 1, 1.0)
+    rates = [stages.rate(step, stage) for step in (0, 199, 600, 999)]
+    assert rates[0] < 0.01 and rates[1] > 0.85 and rates[1] > rates[2] > rates[3]
+    assert rates[3] == pytest.approx(0.02)
+
+
+def test_goes_on_from_a_packed_voice(
+    made: Making, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lexicon, "read", lambda: FEW_WORDS)
+    again = replace(
+        made, recipe=SHORT.continued(), work=tmp_path, to=tmp_path / "demo", begin=made.to
+    )
+    (tmp_path / "clips").symlink_to(made.work / "clips")
+    again.run()
+    first, second = load_model(made.to), load_model(again.to)
+    torch.testing.assert_close(second.mel_stats, first.mel_stats)
+    for file, stage in zip(("codec", "pretraining", "tuning"), SHORT.again, strict=True):
+        assert torch.load(tmp_path / f"{file}.pt")["step"] == stage.steps
+    codes = (torch.load(voice / "dvae.pth")["codebook.embed"] for voice in (made.to, again.to))
+    assert 0 < float(torch.dist(*codes)) < 1.0  # it learned on, from what there was
+    assert not torch.equal(second.gpt.mel_head.weight, first.gpt.mel_head.weight)

@@ -1,0 +1,44 @@
+"""What the next steps need is made beside them, once, in their order."""
+
+import time
+
+import pytest
+
+from demo_voice.stages import STEPS_AHEAD, ahead
+
+
+def test_what_is_needed_is_made_once_and_in_its_order() -> None:
+    made: list[int] = []
+
+    def make(step: int) -> int:
+        made.append(step)
+        return step
+
+    last = STEPS_AHEAD + 7
+    given = list(ahead(make, iter(range(3, last)), last))
+    assert given == made == list(range(3, last))
+
+
+def test_what_cannot_be_made_stops_the_step_that_needs_it() -> None:
+    def make(step: int) -> int:
+        if step == 2:
+            raise ValueError("no sound")
+        return step
+
+    steps = ahead(make, iter(range(5)), 5)
+    assert (next(steps), next(steps)) == (0, 1)
+    with pytest.raises(ValueError, match="no sound"):
+        next(steps)
+
+
+def test_who_stops_early_waits_for_one_and_not_for_all() -> None:
+    made: list[int] = []
+
+    def make(step: int) -> None:
+        time.sleep(0.01)
+        made.append(step)
+
+    steps = ahead(make, iter(range(10_000)), 10_000)
+    next(steps)
+    steps.close()
+    assert len(made) < STEPS_AHEAD / 2

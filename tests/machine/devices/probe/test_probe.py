@@ -1,0 +1,491 @@
+"""The check of a GPU: whatever happens to the child is a verdict, kept for as long as it holds.
+
+`--device cpu` runs the real operations without a GPU; a scripted child tells what a GPU would.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from machine.devices.health import (
+    CLEAN_LIBRARY_PATH,
+    CUDNN_OFF,
+    OPERATIONS,
+    GpuHealth,
+    OperationVerdict,
+    Outcome,
+)
+from machine.devices.probe import (
+    cache as probe_cache,
+)
+from machine.devices.probe import (
+    child as probe_child,
+)
+from machine.devices.probe import (
+    operations as probe_operations,
+)
+from machine.devices.probe.cache import DAY_SECONDS, ProbeMoment
+from machine.devices.probe.runner import ProbeChild, probe, report_surprise, run
+from machine.devices.probe.verdict import ProbeEnding, gpu_of, of_ending
+from tests.xtts.workers.test_file_worker import gone
+
+DEVICE = {
+    "event": "device", "count": 1, "name": "RTX 3090", "capability": [8, 6],
+    "total_bytes": 24 << 30, "free_bytes": 20 << 30, "exclusive": False,
+}  # fmt: skip
+END = {"event": "end", "libraries": {"libcufft.so.12": "/opt/libcufft.so.12"}}
+
+# A child that tells what it is bidden: argument 1 is a Python expression of its options.
+SCRIPTED = """
+import argparse, json, os, sys
+parser = argparse.ArgumentParser()
+for name in ("--device", "--parent", "--operations"):
+    parser.add_argument(name)
+parser.add_argument("--no-cudnn", action="store_true")
+options = parser.parse_args(sys.argv[2:])
+index, names = int(options.device[-1]), options.operations.split(",")
+clean, cudnn = "LD_LIBRARY_PATH" not in os.environ, not options.no_cudnn
+with open(os.environ["CALLS"], "a") as calls:
+    print(options.device, options.operations, clean, cudnn, file=calls)
+bad = eval(sys.argv[1])
+device = {"event": "device", "count": int(os.environ.get("COUNT", 1)), "name": f"GPU-{index}",
+          "capability": [8, 6], "total_bytes": 5, "free_bytes": 4, "exclusive": False}
+print(json.dumps(device))
+for name in names:
+    reason = f"{name} failed." if name in bad else ""
+    print(json.dumps({"event": "operation", "name": name, "ok": not reason, "distance": 0.0,
+          "tolerance": 0.1, "reason": reason, "seconds": 0.0,
+          "outcome": "build" if reason else "ok"}))
+print(json.dumps({"event": "end", "libraries": {}}))
+"""
+
+
+class Machine:
+    """A machine whose GPUs fail as an expression says; counts how often a child was started."""
+
+    def __init__(self, folder: Path, bad: str, gpus: int = 1, **environment: str) -> None:
+        self.cache = folder / "cache" / "gpus.json"
+        self.calls_file = folder / "calls"
+        (folder / "child.py").write_text(SCRIPTED)
+        self.child = ProbeChild(
+            command=(sys.executable, str(folder / "child.py"), bad), operations=("fft", "sampling",
+            "convolution"), environ={"CALLS": str(self.calls_file), "COUNT": str(gpus),
+            "PATH": os.environ["PATH"], **environment},
+        )  # fmt: skip
+
+    def probe(self, **options: Any) -> tuple[GpuHealth, ...]:
+        return probe(cache=self.cache, child=self.child, **options)
+
+    @property
+    def calls(self) -> list[str]:
+        return self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
+
+
+# --- the child, really computing on the CPU
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """One operation of the real child, in this process, with a fault."""
+
+    def check(names: list[str], fault: str = "", cudnn: bool = True) -> list[dict[str, Any]]:
+        monkeypatch.setenv("SOTAQUE_PROBE_FAULT", fault)
+        import torch
+
+        before = torch.backends.cudnn.enabled
+        try:
+            return list(probe_child.check("cpu", names, cudnn))
+        finally:
+            torch.backends.cudnn.enabled = before
+
+    return check
+
+
+def test_every_operation_runs_and_equals_itself(checked: Any) -> None:
+    gpu, count = gpu_of(0, checked(list(OPERATIONS)), ProbeEnding(0, 60, "", hung=False))
+    assert count == 1 and gpu.outcome is Outcome.OK and gpu.verdict == ""
+    assert tuple(one.name for one in gpu.operations) == OPERATIONS
+    for one in gpu.operations:
+        assert one.distance is not None and one.tolerance is not None
+        assert one.distance <= one.tolerance == probe_operations.TOLERANCES[one.name]
+    # 16 bits are compared with float32: a distance of nothing would mean that nothing was compared.
+    kinds = {one.name: one.distance for one in gpu.operations}
+    assert 0 < (kinds["attention_fp16"] or 0) < (kinds["attention_bf16"] or 0)
+    assert any(name.startswith("libcufft") for name in gpu.libraries) or not gpu.libraries
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome", "words"),
+    [
+        ("cuFFT error: CUFFT_INVALID_SIZE", "build",
+         "fft failed (speaker's mel of 6 s): cuFFT error: CUFFT_INVALID_SIZE."),
+        ("cuFFT could not plan over an empty tensor: CUFFT_INVALID_SIZE", "build", "empty tensor"),
+        ("710", "sticky", "fft failed"),
+        ("memory", "transient", "out of memory"),
+        ("wrong", "degraded", "fft is off by 1.0e-01 (speaker's mel of 6 s); allowed is 1e-05."),
+        ("flaky", "degraded", "gives other numbers the second time, off by 1.0e-01"),
+        ("nan", "degraded", "what is no number"),
+    ],
+)  # fmt: skip
+def test_a_fault_in_one_operation(checked: Any, kind: str, outcome: str, words: str) -> None:
+    events = checked(["fft", "sampling"], f"fft:{kind}")
+    found = {one["name"]: one for one in events if one["event"] == "operation"}
+    assert json.loads(json.dumps(events, allow_nan=False)) == events
+    assert not found["fft"]["ok"] and found["fft"]["outcome"] == outcome
+    assert words in found["fft"]["reason"]
+    # After a sticky error nothing else can be said of this process's context.
+    assert ("sampling" in found) is (outcome != "sticky")
+    gpu, _ = gpu_of(0, events, ProbeEnding(0, 60, "", hung=False))
+    assert gpu.outcome == (outcome if outcome in ("sticky", "transient") else "degraded")
+    assert gpu.failed == {"fft"} and gpu.verdict == found["fft"]["reason"]
+
+
+def test_a_fault_may_depend_on_cudnn(checked: Any) -> None:
+    fault = "convolution:cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH@cudnn"
+    for cudnn in (True, False):
+        events = checked(["convolution"], fault, cudnn)
+        assert [one["ok"] for one in events if one["event"] == "operation"] == [not cudnn]
+
+
+def test_a_device_that_cannot_be_had_is_refused_with_its_words() -> None:
+    events = list(probe_child.check("cuda:7", ["fft"]))
+    assert [one["event"] for one in events] == ["started", "refused"]
+    gpu, _ = gpu_of(7, events, ProbeEnding(0, 60, "", hung=False))
+    assert gpu.outcome in (Outcome.DRIVER, Outcome.BUILD) and not gpu.trains()
+    assert gpu.verdict.startswith("the GPU cannot be used: ") and gpu.index == 7
+
+
+@pytest.mark.parametrize(
+    ("fault", "limit_seconds", "outcome", "words"),
+    [
+        ("start:SIGSEGV", 60.0, Outcome.CRASH, "SIGSEGV"),
+        ("start:SIGKILL", 60.0, Outcome.TRANSIENT, "memory"),
+        ("start:hang", 1.5, Outcome.HANG, "ended after 1.5 s"),
+        ("start:SIGSTOP", 1.5, Outcome.HANG, "ended after 1.5 s"),
+    ],
+)
+def test_the_real_child_dies_or_hangs(
+    tmp_path: Path, fault: str, limit_seconds: float, outcome: Outcome, words: str
+) -> None:
+    environ = {**os.environ, "SOTAQUE_PROBE_FAULT": fault}
+    child = ProbeChild(
+        devices="cpu", cold_seconds=limit_seconds, warm_seconds=limit_seconds, environ=environ,
+        operations=("fft",),
+    )  # fmt: skip
+    begun = time.monotonic()
+    (gpu,) = probe(cache=tmp_path / "gpus.json", child=child)
+    assert (gpu.outcome, gpu.name) == (outcome, "the GPU") and words in gpu.verdict
+    assert not gpu.trains() and not gpu.speaks() and not gpu.variants
+    assert time.monotonic() - begun < 60
+
+
+def test_what_was_told_before_a_hang_is_known(tmp_path: Path) -> None:
+    doing = {"event": "doing", "operation": "convolution"}
+    lines = "\n".join(json.dumps(event) for event in (DEVICE, doing))
+    code = f"import time; print({lines!r}, flush=True); time.sleep(60)"
+    events, ending = run((sys.executable, "-c", code), os.environ, 1.5)
+    gpu, _ = gpu_of(0, events, ending)
+    assert (gpu.name, gpu.total_bytes, gpu.outcome) == ("RTX 3090", 24 << 30, Outcome.HANG)
+    assert "hung in convolution" in gpu.verdict and gpu.failed == {"convolution"}
+
+
+def test_what_a_hanging_child_started_ends_with_it(tmp_path: Path) -> None:
+    left = tmp_path / "pid"
+    code = (
+        "import subprocess, sys, time; child = subprocess.Popen(['sleep', '60']);"
+        f"open({str(left)!r}, 'w').write(str(child.pid)); time.sleep(60)"
+    )
+    run((sys.executable, "-c", code), os.environ, 2.0)
+    assert gone(int(left.read_text()))
+
+
+def test_a_child_that_cannot_be_killed_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In a driver's call (state D) SIGKILL does nothing: stood for by one that does nothing."""
+    left = tmp_path / "pid"
+    code = f"import os, time; open({str(left)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    with monkeypatch.context() as patched:
+        patched.setattr("os.killpg", lambda *_: None)
+        patched.setattr("machine.devices.probe.runner.REAP_SECONDS", 0.2)
+        begun = time.monotonic()
+        _, ending = run((sys.executable, "-c", code), os.environ, 1.0)
+        assert time.monotonic() - begun < 10
+    assert ending.hung and of_ending(ending, "")[0] is Outcome.HANG
+    assert "it hangs in a driver call" in caplog.text
+    os.kill(int(left.read_text()), signal.SIGKILL)
+
+
+def test_the_child_has_no_stdin_and_a_group_of_its_own_and_asks_nvml(tmp_path: Path) -> None:
+    code = (
+        "import json, os, sys; print('noise'); print('{\"not\": \"an event\"}');"
+        "print(json.dumps({'event': 'x', 'in': sys.stdin.read(), 'leads': os.getpgrp() == "
+        "os.getpid(), 'nvml': os.environ['PYTORCH_NVML_BASED_CUDA_CHECK']}))"
+    )
+    events, ending = run((sys.executable, "-c", code), os.environ, 30.0)
+    assert events == [{"event": "x", "in": "", "leads": True, "nvml": "1"}]
+    assert ending.code == 0 and not ending.hung
+
+
+def test_only_the_last_4_kb_of_stderr_are_read() -> None:
+    code = "import sys; sys.stderr.write('x' * 10_000 + '\\nthe last words\\n\\n'); sys.exit(3)"
+    _, ending = run((sys.executable, "-c", code), os.environ, 30.0)
+    assert (ending.code, ending.last_words) == (3, "the last words")
+    _, never = run(("/does/not/exist",), os.environ, 30.0)
+    assert never.code is None and "cannot be started" in never.last_words
+
+
+@pytest.mark.parametrize(
+    ("code", "hung", "last", "outcome", "words"),
+    [
+        (-11, False, "", Outcome.CRASH, "ended in fft by SIGSEGV"),
+        (-6, False, "terminate called", Outcome.CRASH, "SIGABRT. It said last: terminate called"),
+        (-9, False, "", Outcome.TRANSIENT, "memory runs out"),
+        (None, True, "", Outcome.HANG, "hung in fft"),
+        (1, False, "ImportError: libcudart.so.13: none", Outcome.COULD_NOT_RUN, "cudart"),
+        (1, False, "ImportError: libcufft.so.12: cannot open", Outcome.BUILD, "libcufft"),
+        (1, False, "RuntimeError: The NVIDIA driver on your system is too old", Outcome.DRIVER,
+         "too old"),
+        (0, False, "", Outcome.COULD_NOT_RUN, "did not come to its end"),
+        (-40, False, "", Outcome.CRASH, "signal 40"),
+    ],
+)  # fmt: skip
+def test_what_an_end_means(
+    code: int | None, hung: bool, last: str, outcome: Outcome, words: str
+) -> None:
+    found, reason = of_ending(ProbeEnding(code, 20.0, last, hung), "fft")
+    assert found is outcome and words in reason
+
+
+def told(**failures: str) -> list[dict[str, Any]]:
+    """The events of a check in which these operations fail with these outcomes."""
+    verdicts = [
+        {"event": "operation", "name": name, "ok": name not in failures, "distance": None,
+         "tolerance": 0.1, "reason": f"{name} failed." if name in failures else "", "seconds": 0.0,
+         "outcome": failures.get(name, "ok")}
+        for name in OPERATIONS
+    ]  # fmt: skip
+    return [DEVICE, *verdicts, END]
+
+
+@pytest.mark.parametrize(
+    ("failures", "outcome"),
+    [
+        ({}, Outcome.OK),
+        ({"fft": "build"}, Outcome.DEGRADED),
+        ({"fft": "build", "convolution": "transient"}, Outcome.DEGRADED),
+        ({"fft": "transient"}, Outcome.TRANSIENT),
+        ({"fft": "transient", "sampling": "sticky"}, Outcome.STICKY),
+        ({"allocation": "transient"}, Outcome.TRANSIENT),
+        ({"allocation": "driver", "fft": "build"}, Outcome.DRIVER),
+        (dict.fromkeys(OPERATIONS, "build"), Outcome.BUILD),
+    ],
+)
+def test_what_the_operations_come_to(failures: dict[str, str], outcome: Outcome) -> None:
+    gpu, _ = gpu_of(2, told(**failures), ProbeEnding(0, 60.0, "", hung=False))
+    assert gpu.outcome is outcome and gpu.failed == set(failures)
+    assert bool(gpu.verdict) == bool(failures)
+    assert (gpu.index, gpu.name, gpu.free_bytes) == (2, "RTX 3090", 20 << 30)
+    assert gpu.libraries == END["libraries"]
+
+
+def test_nonsense_from_a_child_is_a_verdict(tmp_path: Path) -> None:
+    code = 'print(\'{"event": "device", "capability": 3}\')'
+    child = ProbeChild(command=(sys.executable, "-c", code))
+    (gpu,) = probe(cache=tmp_path / "gpus.json", child=child)
+    assert gpu.outcome is Outcome.COULD_NOT_RUN and "nobody understands" in gpu.verdict
+
+
+# --- what is tried when a check fails
+
+
+def test_a_sound_gpu_is_asked_once(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "()", LD_LIBRARY_PATH="/opt")
+    (gpu,) = machine.probe()
+    assert gpu.verdict == "" and gpu.variants == () and len(machine.calls) == 1
+
+
+def test_a_foreign_library_is_found_out_first(tmp_path: Path) -> None:
+    machine = Machine(
+        tmp_path, "() if clean else ('fft', 'convolution')", LD_LIBRARY_PATH="/opt", LD_PRELOAD="x"
+    )
+    (gpu,) = machine.probe()
+    assert [one.name for one in gpu.variants] == [CLEAN_LIBRARY_PATH]
+    assert gpu.with_clean_libraries and gpu.outcome is Outcome.DEGRADED
+    assert gpu.verdict.endswith("put `env -u LD_LIBRARY_PATH -u LD_PRELOAD` before the command.")
+    # Only what had failed is run again.
+    assert machine.calls[1:] == ["cuda:0 fft,convolution True True"]
+
+
+def test_cudnn_is_switched_off_where_it_may_be_the_fault(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "('convolution',) if cudnn else ()", LD_LIBRARY_PATH="/opt")
+    (gpu,) = machine.probe()
+    assert [(one.name, one.ok) for one in gpu.variants] == [
+        (CLEAN_LIBRARY_PATH, False), (CUDNN_OFF, True),
+    ]  # fmt: skip
+    assert gpu.without_cudnn == {"convolution"} and "Without cuDNN it passes" in gpu.verdict
+    assert gpu.variants[0].reason == "convolution failed." and gpu.variants[0].advice == ""
+
+
+def test_the_other_gpu_is_the_last_advice(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "('fft',) if index == 0 else ()", gpus=2)
+    bad, good = machine.probe()
+    assert bad.verdict.endswith("GPU-1 (cuda:1) passes: set DEVICE=cuda:1.")
+    assert good.verdict == "" and good.index == 1
+    # fft asks nothing of cuDNN, and no foreign library was there to leave out.
+    assert [call.split()[0] for call in machine.calls] == ["cuda:0", "cuda:1"]
+
+
+def test_at_most_three_things_are_tried(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "('convolution',)", gpus=2, LD_LIBRARY_PATH="/opt")
+    for gpu in machine.probe():
+        assert len(gpu.variants) == 2 and not any(one.ok for one in gpu.variants)
+        assert gpu.verdict == "convolution failed."
+    assert len(machine.calls) == 2 + 2 * 2
+
+
+# --- the cache
+
+
+def test_a_check_is_made_once_and_again_on_demand(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "('fft',)")
+    first = machine.probe()
+    assert machine.probe() == first and len(machine.calls) == 1
+    assert machine.probe(use_cache=False) == first and len(machine.calls) == 2
+
+
+def test_another_library_path_is_another_check(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "()")
+    machine.probe()
+    Machine(tmp_path, "()", LD_LIBRARY_PATH="/elsewhere").probe()
+    assert len(machine.calls) == 2
+    machine.probe()
+    assert len(machine.calls) == 2  # both are kept
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"schema": 0}', '{"schema": 1, "checks": 3}',
+                                     '{"schema": 1, "checks": {}, "surprises": 5}'])  # fmt: skip
+def test_a_broken_cache_is_none(tmp_path: Path, content: str) -> None:
+    machine = Machine(tmp_path, "()")
+    machine.cache.parent.mkdir()
+    machine.cache.write_text(content)
+    assert machine.probe()[0].verdict == "" and len(machine.calls) == 1
+    assert machine.probe()[0].verdict == "" and len(machine.calls) == 1
+
+
+def test_a_cache_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "()")
+    machine.cache.parent.write_text("a file in the place of the folder")
+    assert machine.probe()[0].verdict == "" and machine.probe()[0].verdict == ""
+    assert len(machine.calls) == 2
+
+
+def test_a_surprise_makes_the_next_check_new_and_is_remembered(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "()", gpus=2)
+    machine.probe()
+    report_surprise("cuda:1", "CUDA error: an illegal memory access", machine.cache)
+    first, second = machine.probe()
+    assert len(machine.calls) == 4 and first.surprise == ""
+    assert second.surprise == "CUDA error: an illegal memory access" and second.verdict == ""
+    assert machine.probe()[1].surprise == second.surprise and len(machine.calls) == 4
+
+
+GOOD = GpuHealth(0, "RTX 3090", (8, 6), 24 << 30)
+FULL = OperationVerdict("fft", False, outcome=Outcome.TRANSIENT)
+WRONG = OperationVerdict("fft", False, outcome=Outcome.BUILD)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "longest"),
+    [
+        (GOOD, 7 * DAY_SECONDS),
+        (replace(GOOD, outcome=Outcome.BUILD), DAY_SECONDS),
+        (replace(GOOD, outcome=Outcome.DRIVER), DAY_SECONDS),
+        (replace(GOOD, outcome=Outcome.DEGRADED, operations=(WRONG,)), DAY_SECONDS),
+        (replace(GOOD, outcome=Outcome.DEGRADED, operations=(WRONG, FULL)), 600.0),
+        (replace(GOOD, outcome=Outcome.TRANSIENT), 600.0),
+        (replace(GOOD, outcome=Outcome.HANG), 600.0),
+        (replace(GOOD, outcome=Outcome.CRASH), 600.0),
+    ],
+)
+def test_how_long_a_verdict_holds(tmp_path: Path, gpu: GpuHealth, longest: float) -> None:
+    path = tmp_path / "gpus.json"
+    probe_cache.write(path, "key", (GOOD, gpu), ProbeMoment(1000.0, 5.0))
+
+    def at(now: float, slept: float = 5.0, key: str = "key") -> bool:
+        return probe_cache.read(path, key, ProbeMoment(now, slept)) is not None
+
+    assert at(1000.0) and at(999.0 + longest) and not at(1001.0 + longest)
+    assert not at(999.0), "the clock was set back"
+    assert not at(1000.0, slept=300.0), "the machine slept since"
+    assert not at(1000.0, key="other")
+
+
+def test_a_surprise_is_forgotten_after_a_day(tmp_path: Path) -> None:
+    path = tmp_path / "gpus.json"
+    probe_cache.surprised(path, 0, "CUDA error", ProbeMoment(1000.0, 0.0))
+    probe_cache.write(path, "key", (GOOD,), ProbeMoment(2000.0, 0.0))
+    for now, words in ((2000.0, "CUDA error"), (1001.0 + DAY_SECONDS, "")):
+        found = probe_cache.read(path, "key", ProbeMoment(now, 0.0))
+        assert found is not None and found[0].surprise == words
+
+
+def test_a_library_that_was_exchanged_is_seen(tmp_path: Path) -> None:
+    library, path = tmp_path / "libcufft.so.12", tmp_path / "gpus.json"
+    library.write_text("one")
+    gpu = replace(GOOD, libraries={"libcufft.so.12": str(library)})
+    probe_cache.write(path, "key", (gpu,), ProbeMoment(0.0, 0.0))
+    assert probe_cache.read(path, "key", ProbeMoment(1.0, 0.0)) == (gpu,)
+    library.write_text("another")
+    assert probe_cache.read(path, "key", ProbeMoment(1.0, 0.0)) is None
+
+
+def test_the_key_holds_what_a_check_depends_on_and_no_card_by_name(tmp_path: Path) -> None:
+    files = {
+        "proc/driver/nvidia/version": "580.65", "dev/nvidia0": "",
+        "proc/driver/nvidia/gpus/0000:01:00.0/information": "GPU UUID: GPU-1234-5678",
+        "proc/sys/kernel/random/boot_id": "boot one", "etc/ld.so.cache": "",
+        "proc/self/mountinfo": "1 0 0:1 / / rw - overlay overlay rw,lowerdir=/a:/b,upperdir=/c",
+    }  # fmt: skip
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    def key(**environ: str) -> str:
+        return probe_cache.key_of(probe_cache.facts(environ, tmp_path))
+
+    first = key()
+    assert key() == first == key(HOME="/elsewhere") and "1234" not in first
+    keys = {first} | {
+        key(**{name: "/x"})
+        for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES",
+                     "PYTORCH_CUDA_ALLOC_CONF")
+    }  # fmt: skip
+    assert len(keys) == 5
+    for name, text in files.items():
+        (tmp_path / name).write_text(text.replace("/b", "/d") + " changed ")
+        keys.add(key())
+    (tmp_path / "dev/nvidia1").touch()
+    keys.add(key())
+    assert len(keys) == 5 + len(files) - 1 + 1  # a device's node has no content that is read
+
+
+@pytest.mark.slow
+def test_the_whole_check_on_the_cpu_with_a_wrong_library(tmp_path: Path) -> None:
+    """The real child, end to end: a fault that a clean library path cures."""
+    environ = {
+        **os.environ, "LD_LIBRARY_PATH": "/opt/of/somebody/else", "OMP_NUM_THREADS": "1",
+        "SOTAQUE_PROBE_FAULT": "fft:cuFFT error: CUFFT_INVALID_SIZE@LD_LIBRARY_PATH",
+    }  # fmt: skip
+    child = ProbeChild(devices="cpu", cold_seconds=240, warm_seconds=240, environ=environ)
+    (gpu,) = probe(cache=tmp_path / "gpus.json", child=child)
+    assert gpu.outcome is Outcome.DEGRADED and gpu.failed == {"fft"}
+    assert "CUFFT_INVALID_SIZE" in gpu.verdict and "env -u LD_LIBRARY_PATH" in gpu.verdict
+    assert gpu.with_clean_libraries and gpu.trains() and gpu.speaks()

@@ -1,0 +1,183 @@
+"""What the real texts and numbers of CUDA's errors mean; each row was met by somebody."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from machine.devices import cuda_errors
+from machine.devices.cuda_errors import GpuLost, classify, fault
+from machine.devices.health import Outcome
+
+BUILD, DRIVER, DATA = Outcome.BUILD, Outcome.DRIVER, Outcome.DATA
+TRANSIENT, STICKY = Outcome.TRANSIENT, Outcome.STICKY
+MUCH, LITTLE = 8 << 30, 200 << 20
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome", "part"),
+    [
+        ("cuFFT error: CUFFT_INVALID_SIZE", BUILD, "fft"),
+        ("cuFFT could not plan over an empty tensor: CUFFT_INVALID_SIZE", DATA, "fft"),
+        ("cuFFT error: CUFFT_INTERNAL_ERROR", BUILD, "fft"),
+        ("cuFFT error: CUFFT_ALLOC_FAILED", TRANSIENT, "fft"),
+        ("cuFFT error: CUFFT_INVALID_PLAN", BUILD, "fft"),
+        (
+            "cuFFT only supports dimensions whose sizes are powers of two when computing in half "
+            "precision, but got a signal size of[400]", DATA, "fft",
+        ),
+        (
+            "Could not load library libcufft.so.11: cannot open shared object file", BUILD, "fft",
+        ),
+        ("cuDNN error: CUDNN_STATUS_NOT_INITIALIZED", BUILD, "convolution"),
+        ("cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH", BUILD, "convolution"),
+        (
+            "Could not load library libcudnn_cnn_train.so.8. Error: undefined symbol: _ZN5cudnn3cnn"
+            "34layerNormFwd", BUILD, "convolution",
+        ),
+        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", TRANSIENT,
+         "matrix_product"),
+        ("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`", BUILD,
+         "matrix_product"),
+        ("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`", BUILD,
+         "matrix_product"),
+        ("libcublasLt.so.13: cannot open shared object file", BUILD, "matrix_product"),
+        ("CUDA error: device-side assert triggered\nCUDA kernel errors might be…", STICKY,
+         "context"),
+        ("CUDA error: an illegal memory access was encountered", STICKY, "context"),
+        ("CUDA error: the launch timed out and was terminated", STICKY, "context"),
+        ("CUDA error: misaligned address", STICKY, "context"),
+        ("CUDA error: unspecified launch failure", STICKY, "context"),
+        ("CUDA error: uncorrectable ECC error encountered", STICKY, "context"),
+        ("CUDA error: unknown error", STICKY, "context"),
+        ("CUDA unknown error - this may be due to an incorrectly set up environment", STICKY,
+         "context"),
+        ("CUDA error: out of memory", TRANSIENT, "memory"),
+        ("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 24.00 GiB",
+         TRANSIENT, "memory"),
+        ("CUDA error: all CUDA-capable devices are busy or unavailable", TRANSIENT, "busy"),
+        ("CUDA error: no kernel image is available for execution on the device", BUILD, "kernels"),
+        ("CUDA error: the provided PTX was compiled with an unsupported toolchain.", BUILD,
+         "kernels"),
+        ("CUDA error: invalid argument", BUILD, "kernels"),
+        ("NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current "
+         "PyTorch installation.", BUILD, "kernels"),
+        ("Torch not compiled with CUDA enabled", BUILD, "kernels"),
+        ("Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU", DRIVER,
+         "driver"),
+        ("The NVIDIA driver on your system is too old (found version 12040).", DRIVER, "driver"),
+        ("libcuda.so.1: cannot open shared object file: No such file or directory", DRIVER,
+         "driver"),
+        ("Failed to initialize NVML: Driver/library version mismatch", DRIVER, "driver"),
+        ("Failed to initialize NVML: Unknown Error", DRIVER, "driver"),
+        ("No CUDA GPUs are available", DRIVER, "driver"),
+        ("Unexpected error from cudaGetDeviceCount(). Error 804: forward compatibility was "
+         "attempted on non supported HW", DRIVER, "driver"),
+        ("Unexpected error from cudaGetDeviceCount(). Error 803: system has unsupported display "
+         "driver / cuda driver combination", DRIVER, "driver"),
+        ("CUDA error: initialization error", DRIVER, "driver"),
+        ("Expected 2D or 3D (batch mode) tensor with possibly 0 batch size", DATA, "fft"),
+        ("Argument #4: Padding size should be less than the corresponding input dimension", DATA,
+         "fft"),
+        ("probability tensor contains either `inf`, `nan` or element < 0", DATA, "sampling"),
+        ("[enforce fail at alloc_cpu.cpp:124] . DefaultCPUAllocator: can't allocate memory: you "
+         "tried to allocate 8589934592 bytes.", TRANSIENT, "memory of the machine"),
+    ],
+)  # fmt: skip
+def test_what_a_text_means(text: str, outcome: Outcome, part: str) -> None:
+    found = classify(RuntimeError(text))
+    assert found is not None and (found.outcome, found.part) == (outcome, part)
+    assert found.words == text.splitlines()[0]
+    assert (found.sticky, found.transient) == (outcome is STICKY, outcome is TRANSIENT)
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [(code, STICKY) for code in (700, 702, 710, 714, 715, 716, 717, 718, 719, 214, 999)]
+    + [(2, TRANSIENT), (46, TRANSIENT), (209, BUILD), (222, BUILD), (35, DRIVER), (803, DRIVER)]
+    + [(804, DRIVER), (100, DRIVER), (1, BUILD)],
+)
+def test_what_a_code_means(code: int, outcome: Outcome) -> None:
+    error = torch.AcceleratorError("CUDA error: in words of tomorrow")
+    error.error_code = code  # type: ignore[attr-defined]
+    found = classify(error)
+    assert found is not None and (found.outcome, found.code) == (outcome, code)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cuFFT error: CUFFT_INTERNAL_ERROR",
+        "cuDNN error: CUDNN_STATUS_NOT_INITIALIZED",
+        "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+        "GET was unable to find an engine to execute this computation",
+    ],
+)
+def test_what_a_library_says_of_low_memory(text: str) -> None:
+    outcomes = [fault("RuntimeError", text, free_bytes=free) for free in (LITTLE, MUCH, None)]
+    assert [found and found.outcome for found in outcomes] == [TRANSIENT, BUILD, BUILD]
+
+
+def test_memory_has_classes_of_its_own() -> None:
+    for error, part in (
+        (torch.OutOfMemoryError("no text that is known"), "memory"),
+        (MemoryError(), "memory of the machine"),
+    ):
+        found = classify(error)
+        assert found is not None and (found.outcome, found.part) == (TRANSIENT, part)
+        assert found.words
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("a shape"), KeyError("gpt.x"), OSError(2, "No such file"), RuntimeError()]
+)
+def test_what_is_no_fault_of_a_device(error: Exception) -> None:
+    assert classify(error) is None
+
+
+def test_the_cause_counts() -> None:
+    try:
+        try:
+            raise RuntimeError("cuFFT error: CUFFT_INVALID_SIZE")
+        except RuntimeError as error:
+            raise ValueError("no voice") from error
+    except ValueError as error:
+        found = classify(error)
+    assert found is not None and found.part == "fft"
+
+
+def test_the_cpu_is_never_poisoned_and_clearing_it_is_harmless() -> None:
+    assert cuda_errors.poisoned("cpu") == ""
+    assert cuda_errors.free_bytes("cpu") is None
+    cuda_errors.free_after_fault("cpu")
+
+
+def test_a_gpu_that_answers_nothing_is_poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    def dead(*_: object, **__: object) -> torch.Tensor:
+        raise RuntimeError("CUDA error: device-side assert triggered\nCompile with…")
+
+    monkeypatch.setattr(torch, "ones", dead)
+    assert cuda_errors.poisoned("cuda:0") == "CUDA error: device-side assert triggered"
+
+    def full(*_: object, **__: object) -> torch.Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(torch, "ones", full)
+    assert cuda_errors.poisoned("cuda:0") == ""
+
+
+@pytest.mark.parametrize("initialized", [True, False])
+def test_a_lost_gpu_leaves_with_70_whatever_its_destructors_would_do(initialized: bool) -> None:
+    # In the place of torch, which takes seconds to import, the one thing that is asked of it.
+    code = (
+        "import atexit, sys, types; from machine.devices import cuda_errors as faults;"
+        "atexit.register(lambda: print('destructors'));"
+        "sys.modules['torch'] = torch = types.ModuleType('torch');"
+        f"torch.cuda = types.SimpleNamespace(is_initialized=lambda: {initialized});"
+        "print('told', end=' '); faults.leave(70)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 70 == GpuLost.exit_code
+    assert ("destructors" in done.stdout) is not initialized
+    assert done.stdout.startswith("told")

@@ -1,0 +1,223 @@
+"""What is in use, from folders that look like /proc; and NVML from a library that looks like it."""
+
+import ctypes
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from machine.devices import nvml
+from machine.devices.gpu_meter import GpuUsageReader
+from machine.devices.nvml import GpuState, Nvml, NvmlError
+from machine.devices.usage import UsageMeter
+
+PAGE, TICK = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
+
+
+def process(proc: Path, pid: int, parent: int, seconds: float, resident: int, shared: int) -> None:
+    folder = proc / str(pid)
+    folder.mkdir(parents=True, exist_ok=True)
+    ticks = int(seconds * TICK)
+    (folder / "stat").write_text(
+        f"{pid} (py) (x) R {parent} 1 1 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 5 0 0\n"
+    )
+    (folder / "statm").write_text(f"9999 {resident // PAGE} {shared // PAGE} 1 0 1 0\n")
+
+
+def machine(proc: Path, idle: int, busy: int) -> None:
+    proc.mkdir(exist_ok=True)
+    (proc / "stat").write_text(f"cpu  {busy} 0 0 {idle} 0 0 0 0 0 0\ncpu0 1 1 1 1\n")
+    (proc / "meminfo").write_text("MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 400 kB\n")
+
+
+def test_cpu_is_what_was_used_since_the_reading_before(tmp_path: Path) -> None:
+    proc = tmp_path / "proc"
+    machine(proc, idle=1000, busy=1000)
+    meter = UsageMeter(proc=proc, cgroup=tmp_path)
+    machine(proc, idle=1100, busy=1300)
+    usage = meter.read()
+    assert usage.cpu_percent == pytest.approx(75.0)
+    assert (usage.memory_used_bytes, usage.memory_total_bytes) == (600 * 1024, 1000 * 1024)
+    assert meter.read().cpu_percent is None  # no tick has passed
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("memory.max", "memory.current", "memory.stat"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
+    ],
+)
+def test_a_containers_limit_is_the_machine(tmp_path: Path, names: tuple[str, ...]) -> None:
+    proc, cgroup = tmp_path / "proc", tmp_path / "cgroup"
+    machine(proc, 1, 1)
+    for name, text in zip(names, ("500000\n", "300000\n", "anon 5\ninactive_file 100000\n")):
+        (cgroup / name).parent.mkdir(parents=True, exist_ok=True)
+        (cgroup / name).write_text(text)
+    usage = UsageMeter(proc=proc, cgroup=cgroup).read()
+    assert (usage.memory_used_bytes, usage.memory_total_bytes) == (200_000, 500_000)
+    (cgroup / names[0]).write_text("max\n")
+    assert UsageMeter(proc=proc, cgroup=cgroup).read().memory_total_bytes == 1000 * 1024
+
+
+def test_the_trainer_is_counted_with_its_children(tmp_path: Path) -> None:
+    proc = tmp_path / "proc"
+    machine(proc, 1, 1)
+    process(proc, 10, 1, 5.0, 40 * PAGE, 10 * PAGE)
+    process(proc, 11, 10, 1.0, 30 * PAGE, 20 * PAGE)
+    process(proc, 12, 11, 1.0, 8 * PAGE, 8 * PAGE)
+    process(proc, 99, 1, 50.0, 900 * PAGE, 0)  # somebody else
+    meter = UsageMeter(trainer=lambda: 10, proc=proc, cgroup=tmp_path)
+    meter._read_at -= 2.0  # two seconds ago
+    process(proc, 11, 10, 4.0, 30 * PAGE, 20 * PAGE)
+    process(proc, 13, 10, 7.0, 0, 0)  # new: how old its seven seconds are is not known
+    usage = meter.read()
+    assert usage.trainer_memory_bytes == (40 + 10) * PAGE
+    assert usage.trainer_cpu_percent == pytest.approx(150.0, rel=0.05)
+
+
+def test_a_trainer_that_ends_is_no_longer_told(tmp_path: Path) -> None:
+    machine(tmp_path, 1, 1)
+    meter = UsageMeter(trainer=lambda: 10, proc=tmp_path, cgroup=tmp_path / "none")
+    usage = meter.read()
+    assert (usage.trainer_cpu_percent, usage.trainer_memory_bytes) == (None, None)
+
+
+@pytest.mark.parametrize("text", ["", "garbage", "cpu x y\n", "\0" * 50])
+def test_garbage_is_nothing_known(tmp_path: Path, text: str) -> None:
+    for name in ("stat", "meminfo"):
+        (tmp_path / name).write_text(text)
+    folder = tmp_path / "10"
+    folder.mkdir()
+    for name in ("stat", "statm"):
+        (folder / name).write_text(text)
+    usage = UsageMeter(trainer=lambda: 10, proc=tmp_path, cgroup=tmp_path / "none").read()
+    assert usage.cpu_percent is None and usage.memory_total_bytes is None
+    assert usage.trainer_memory_bytes is None
+
+
+class FakeNvml:
+    """Two GPUs; the second is a part of one (MIG) and does not tell how busy it is."""
+
+    def __init__(self, broken: str = "", lacking: tuple[str, ...] = ()) -> None:
+        self.broken, self.lacking = broken, lacking
+        self.nvmlErrorString = lambda _status: b"GPU is lost"
+        self.closed = False
+
+    def __getattr__(self, name: str) -> Any:
+        answers = {
+            "nvmlInit_v2": lambda: 0,
+            "nvmlShutdown": self._close,
+            "nvmlDeviceGetCount_v2": lambda count: self._set(count, 2),
+            "nvmlDeviceGetHandleByIndex_v2": lambda index, device: self._set(device, index + 1),
+            "nvmlSystemGetDriverVersion": lambda text, _size: self._write(text, b"580.95.05"),
+            "nvmlDeviceGetName": lambda _device, text, _size: self._write(text, b"RTX 3090"),
+            "nvmlDeviceGetMemoryInfo": self._memory,
+            "nvmlDeviceGetUtilizationRates": self._busy,
+            "nvmlDeviceGetCudaComputeCapability": self._capability,
+            "nvmlDeviceGetComputeMode": lambda _device, mode: self._set(mode, 3),
+        }
+        if name in self.lacking:
+            raise AttributeError(f"undefined symbol: {name}")  # as ctypes does
+        return (lambda *_: 15) if name == self.broken else answers[name]
+
+    def _close(self) -> int:
+        self.closed = True
+        return 0
+
+    @staticmethod
+    def _set(pointer: Any, value: int) -> int:
+        pointer._obj.value = value
+        return 0
+
+    @staticmethod
+    def _write(text: Any, value: bytes) -> int:
+        text.value = value
+        return 0
+
+    @staticmethod
+    def _memory(_device: Any, memory: Any) -> int:
+        memory._obj.total, memory._obj.used = 24 << 30, 5 << 30
+        return 0
+
+    @staticmethod
+    def _busy(device: ctypes.c_void_p, busy: Any) -> int:
+        busy._obj.gpu = 42
+        return 3 if device.value == 2 else 0
+
+    @staticmethod
+    def _capability(_device: Any, major: Any, minor: Any) -> int:
+        major._obj.value, minor._obj.value = 8, 6
+        return 0
+
+
+def test_nvml_is_read() -> None:
+    library = FakeNvml()
+    opened = Nvml(library)
+    one, part = opened.read()
+    assert one == GpuState(
+        0, "RTX 3090", 42.0, 5 << 30, 24 << 30, (8, 6), "580.95.05", "Exclusive_Process"
+    )
+    assert part.busy_percent is None and part.index == 1
+    opened.close()
+    assert library.closed
+
+
+def test_nvml_says_what_failed() -> None:
+    with pytest.raises(NvmlError, match=r"nvmlInit_v2: GPU is lost \(15\)"):
+        Nvml(FakeNvml("nvmlInit_v2"))
+    meter = GpuUsageReader(FakeNvml("nvmlDeviceGetCount_v2"), path="")
+    assert (meter.source, meter.read()) == ("", ())
+    assert "GPU is lost" in meter.fault and "no nvidia-smi" in meter.fault
+
+
+def test_a_library_without_some_functions_tells_what_it_can() -> None:
+    lacking = ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetComputeMode", "nvmlShutdown",
+               "nvmlDeviceGetName", "nvmlSystemGetDriverVersion",
+               "nvmlDeviceGetCudaComputeCapability")  # fmt: skip
+    opened = Nvml(FakeNvml(lacking=lacking))
+    assert opened.read()[0] == GpuState(0, "NVIDIA GPU", None, 5 << 30, 24 << 30)
+    opened.close()
+
+
+@pytest.mark.parametrize("name", ["nvmlInit_v2", "nvmlDeviceGetCount_v2"])
+def test_a_library_without_what_is_needed_is_none(name: str) -> None:
+    meter = GpuUsageReader(FakeNvml(lacking=(name,)), path="")
+    assert (meter.source, meter.read()) == ("", ())
+    assert f"has no function {name}" in meter.fault
+
+
+def test_a_failure_without_words_is_told_by_its_number() -> None:
+    library = FakeNvml("nvmlInit_v2", lacking=("nvmlErrorString",))
+    del library.nvmlErrorString
+    with pytest.raises(NvmlError, match=r"nvmlInit_v2: error \(15\)"):
+        Nvml(library)
+
+
+def test_the_meter_takes_nvml_first() -> None:
+    meter = GpuUsageReader(FakeNvml())
+    assert (meter.source, len(meter.read())) == ("NVML", 2)
+    meter.close()
+
+
+@pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="this machine has what is to be missing")
+def test_without_a_library_the_reason_is_the_loaders(capsys: pytest.CaptureFixture[str]) -> None:
+    assert nvml.main() == 1
+    assert nvml.LIBRARY in capsys.readouterr().err
+
+
+def test_reading_this_process_sees_a_child(tmp_path: Path) -> None:
+    alone = UsageMeter(trainer=os.getpid).read().trainer_memory_bytes
+    code = "x = bytearray(80_000_000); print(1, flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        together = UsageMeter(trainer=os.getpid).read().trainer_memory_bytes
+        child.communicate(b"\n")
+    assert alone is not None and together is not None
+    assert 70_000_000 < together - alone < 200_000_000

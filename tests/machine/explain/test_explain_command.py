@@ -1,0 +1,258 @@
+"""`python -m xtts explain`, from the words on the command line to text, JSON and exit code."""
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+from machine.explain import command, inputs
+from machine.explain.graph import ModelUnreadable, read
+from machine.explain.refusals import refusal
+from machine.onnxruntime.providers import CPU, CUDA, wish_of
+from machine.onnxruntime.sessions import Looks
+from machine.process import ProcessResult
+from tests.machine.explain.kinds import Sketch, arcface, piper, written
+from tests.machine.onnxruntime import onnx_evidence as seen
+from xtts.__main__ import main
+
+PIPER = piper().SerializeToString()
+
+
+def a_node(operator: str = "Relu", domain: str = "", opset: int = 17, ir: int = 8) -> bytes:
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 3]) for name in "xy"]
+    node = helper.make_node(operator, ["x"], ["y"], "only", domain=domain)
+    opsets = [helper.make_opsetid("", opset)]
+    opsets += [helper.make_opsetid(domain, 1)] if domain else []
+    graph = helper.make_graph([node], "g", value[:1], value[1:])
+    return helper.make_model(graph, opset_imports=opsets, ir_version=ir).SerializeToString()
+
+
+def with_weights_beside(folder: Path, cut: bool) -> Path:
+    path = folder / "beside.onnx"
+    onnx.save(arcface(), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    weights = folder / "weights.bin"
+    if cut:
+        weights.write_bytes(weights.read_bytes()[:1000])
+    else:
+        weights.unlink()
+    return path
+
+
+def with_weights_at(folder: Path, location: str) -> Path:
+    """The weights are there, outside of the model's folder."""
+    path = folder / "model" / "m.onnx"
+    path.parent.mkdir()
+    onnx.save(arcface(), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    (path.parent / "weights.bin").rename(folder / "weights.bin")
+    (path.parent / "link.bin").symlink_to(folder / "weights.bin")
+    model = onnx.load(path, load_external_data=False)
+    for tensor in model.graph.initializer:
+        for entry in tensor.external_data:
+            entry.value = location if entry.key == "location" else entry.value
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def file(folder: Path, name: str, content: bytes) -> Path:
+    path = folder / name
+    path.write_bytes(content)
+    return path
+
+
+BROKEN: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "missing path": (lambda d: d / "none.onnx", "none.onnx is not there"),
+    "folder": (lambda d: written("ECAPA", d).parent, "is a folder; name the .onnx file. It holds "
+               "ecapa.onnx"),
+    "nonsense": (lambda d: file(d, "n.onnx", bytes(range(7, 200)) * 3), "n.onnx is no ONNX model"),
+    "text": (lambda d: file(d, "t.onnx", b"hello, world\n"), "t.onnx is no ONNX model"),
+    "empty": (lambda d: file(d, "e.onnx", b""), "e.onnx holds no graph"),
+    "cut short": (lambda d: file(d, "c.onnx", written("Piper", d).read_bytes()[:1500]),
+                  "c.onnx is cut short (1,500 bytes): get it again"),
+    "pointer of Git LFS": (lambda d: file(d, "p.onnx", b"version https://git-lfs.github.com/spec"),
+                           "git lfs pull"),
+    ".ort": (lambda d: file(d, "o.ort", b"\x00\x01\x02\x03ORTM....."), "(.ort)"),
+    "weights missing": (lambda d: with_weights_beside(d, cut=False),
+                        "keeps its weights in weights.bin, which is not beside it"),
+    "weights cut short": (lambda d: with_weights_beside(d, cut=True),
+                          "weights.bin is cut short: 1,000 bytes"),
+    "unknown operator": (lambda d: file(d, "u.onnx", a_node("Frobnicate")),
+                         "has the operator Frobnicate, which opset 17 of ONNX does not have"),
+    "operator of another library": (lambda d: file(d, "l.onnx", a_node("Foo", "my.ops")),
+                                    "has the operator Foo of my.ops"),
+    "opset too new": (lambda d: file(d, "s.onnx", a_node(opset=99)), "is of opset 99, and this"),
+    "opset too old": (lambda d: file(d, "o.onnx", a_node("Sigmoid", opset=5, ir=3)),
+                      "is of opset 5, and has the operator Sigmoid"),
+    "weights in another folder": (lambda d: with_weights_at(d, "../weights.bin"),
+                                  "names ../weights.bin as the file of its weights, which is out"),
+    "weights at a place of their own": (lambda d: with_weights_at(d, "/etc/passwd"),
+                                        "names /etc/passwd as the file of its weights, which is o"),
+    "weights behind a link": (lambda d: with_weights_at(d, "link.bin"),
+                              "weights in link.bin, which is a link out of its folder"),
+    "format too new": (lambda d: file(d, "f.onnx", a_node(ir=99)), "is of ONNX format 99"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_what_cannot_be_explained_is_told_in_one_line(broken, tmp_path, capsys) -> None:
+    make, told = BROKEN[broken]
+    path = make(tmp_path)
+    assert main(["explain", str(path), "--provider", "cpu"]) == 2
+    out, errors = capsys.readouterr()
+    assert out == "" and errors.count("\n") == 1 and "Traceback" not in errors
+    assert told in errors and str(path.parent) in errors
+
+
+@given(data=st.data())
+@settings(max_examples=200)
+def test_damage_is_read_or_refused_and_nothing_else(data: st.DataObject) -> None:
+    raw = bytearray(PIPER)
+    if data.draw(st.booleans()):
+        raw = raw[: data.draw(st.integers(0, len(raw)))]
+    else:
+        for place in data.draw(st.lists(st.integers(0, len(raw) - 1), min_size=1, max_size=8)):
+            raw[place] = data.draw(st.integers(0, 255))
+    with tempfile.TemporaryDirectory() as folder:
+        path = file(Path(folder), "damaged.onnx", bytes(raw))
+        try:
+            inputs.plans(read(path).inputs, {})
+        except (ModelUnreadable, inputs.InputRefused) as refused:
+            assert "\n" not in str(refused)
+
+
+def test_more_numbers_than_fit_are_refused(tmp_path, capsys) -> None:
+    huge = Sketch({"x": (TensorProto.FLOAT, [1, 100_000, 100_000])})
+    path = tmp_path / "huge.onnx"
+    onnx.save(huge.model({huge.add("Relu", "x"): "y"}), path)
+    assert main(["explain", str(path), "--run", "--provider", "cpu"]) == 2
+    assert "more than 250,000,000 numbers" in capsys.readouterr().err
+
+
+def test_it_is_told_in_words(tmp_path, capsys) -> None:
+    path = written("ECAPA", tmp_path)
+    assert main(["explain", str(path), "--run", "--provider", "cpu"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("ecapa.onnx: 0.1 MB, opset 17, made by tests\n")
+    assert "Runs on cpu (CPUExecutionProvider)." in told
+    assert "Is that normal?\n  Yes: the CPU was asked for" in told
+    assert "run with [1, 200, 80]" in told and "median of" in told and "at the most" in told
+
+
+def test_the_json_holds_what_the_text_says(tmp_path, capsys) -> None:
+    path = written("YuNet", tmp_path)
+    arguments = ("--run", "--json", "--provider", "cpu", "--shape", "input=1,3,64,96")
+    assert main(["explain", str(path), *arguments]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["schema"] == 1 and told["status"]["execution_provider"] == CPU
+    assert told["run"]["plan"][0]["shape"] == [1, 3, 64, 96]
+    assert told["nodes"][CPU]["Conv"] == 6 and told["copies"] == 0
+    assert sum(told["on_a_gpu"].values()) == sum(told["nodes"][CPU].values())
+    assert told["on_a_gpu"]["gpu"] == 12  # 6 convolutions, 2 sigmoids, Relu, MaxPool, Resize, Add
+    assert told["memory"]["peak_bytes"] >= told["memory"]["loaded_bytes"] > 0
+    assert told["run"]["activity"]["cpu_percent"] >= 0
+    assert {row["provider"] for row in told["run"]["executed"]} == {CPU}
+
+
+def test_without_run_nothing_is_run(tmp_path, capsys) -> None:
+    assert main(["explain", str(written("Piper", tmp_path)), "--provider", "cpu", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["run"] is None and told["load_seconds"] > 0
+
+
+def test_a_wish_that_fails_is_told_and_explained_on_the_cpu(tmp_path, capsys) -> None:
+    assert main(["explain", str(written("ECAPA", tmp_path)), "--provider", "directml"]) == 0
+    told = capsys.readouterr().out
+    assert "DirectML is a part of Windows" in told and "No: an accelerator was wished for" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [(("--provider", "gpu"), "'gpu' is no place"), (("--run", "--shape", "feats"), "NAME=1,80,200"),
+     (("--run", "--shape", "feats=1,0,80"), "NAME=1,80,200"),
+     (("--run", "--shape", "other=1"), "no such input")],
+)  # fmt: skip
+def test_what_is_asked_wrongly_is_told(arguments, told, tmp_path, capsys) -> None:
+    assert main(["explain", str(written("ECAPA", tmp_path)), *arguments]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_text_cannot_be_made_up(tmp_path, capsys) -> None:
+    words = Sketch({"words": (TensorProto.STRING, ["N"])})
+    model = words.model({words.add("Identity", "words"): "same"})
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.STRING
+    path = tmp_path / "words.onnx"
+    onnx.save(model, path)
+    assert main(["explain", str(path), "--run", "--provider", "cpu"]) == 2
+    assert "'words' wants text" in capsys.readouterr().err
+    assert main(["explain", str(path), "--provider", "cpu"]) == 0
+
+
+def test_inputs_that_no_guess_fits_are_told_with_their_names(tmp_path, capsys) -> None:
+    odd = Sketch({"x": (TensorProto.FLOAT, ["n"])})
+    table = odd.add("Reshape", "x", odd.whole(7, 11))
+    path = tmp_path / "odd.onnx"
+    onnx.save(odd.model({odd.add("Relu", table): "y"}), path)
+    assert main(["explain", str(path), "--run", "--provider", "cpu"]) == 2
+    told = capsys.readouterr().err
+    assert "--shape NAME=1,80,200; it has x [n]." in told
+    arguments = ("--run", "--provider", "cpu", "--shape", "x=77")
+    assert main(["explain", str(path), *arguments]) == 0
+
+
+def test_a_model_that_ends_its_process_ends_nothing_else(tmp_path, monkeypatch) -> None:
+    graph = read(written("ECAPA", tmp_path))
+    died = ProcessResult(-11, "", "", 0.1)
+    monkeypatch.setattr(command, "run_with_timeout", lambda *_: died)
+    with pytest.raises(command.ExplainFailed, match="Segmentation fault"):
+        command.look(graph, wish_of("cpu"), [])
+
+
+def test_a_model_that_the_accelerator_refuses_is_explained_on_the_cpu(
+    tmp_path, monkeypatch
+) -> None:
+    graph = read(written("ECAPA", tmp_path))
+    asked = command._asked
+
+    def refusing(graph, provider, got, plans):
+        if provider == CUDA:
+            return {"fault": "Fail: no kernel for dynamic rank"}, ""
+        return asked(graph, provider, got, plans)
+
+    monkeypatch.setattr(command, "_asked", refusing)
+    looks = Looks(lambda: seen.GPU_BUILD, lambda _: seen.working(CUDA))
+    found = command.look(graph, wish_of("cuda"), [], looks)
+    assert found.status.reason_code == "refused_model"
+    assert "dynamic rank" in found.status.message and found.nodes.keys() == {CPU}
+
+
+def test_an_old_opset_is_not_mended_by_another_type_or_version() -> None:
+    fault = "NotImplemented: Could not find an implementation for Add(6) node with name ''"
+    told = refusal("m.onnx", fault, opset=6)
+    assert "Export it again with opset 13 or later" in told and "pip install" not in told
+    assert "fp32, or:" in refusal("m.onnx", fault, opset=7)  # there it is the type
+
+
+def test_a_refusal_is_json_where_json_was_asked_for(tmp_path, capsys) -> None:
+    path = file(tmp_path, "t.onnx", b"hello, world\n")
+    assert main(["explain", str(path), "--json"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert told["exit_code"] == 2 and "is no ONNX model" in told["error"]
+
+
+def test_words_that_are_not_known_are_handed_on() -> None:
+    told = refusal("m.onnx", "Fail: [ONNXRuntimeError] : 1 : FAIL : Load model failed:Something.")
+    assert told == "m.onnx is refused by ONNX Runtime: Something."
+
+
+def test_weights_beside_the_file_count_as_its_size(tmp_path) -> None:
+    path = tmp_path / "beside.onnx"
+    onnx.save(arcface(), path, save_as_external_data=True, location="w.bin", size_threshold=0)
+    found = read(path).file_bytes
+    assert found == path.stat().st_size + (tmp_path / "w.bin").stat().st_size
+    with pytest.raises(ModelUnreadable):
+        read(tmp_path)

@@ -1,0 +1,134 @@
+"""Every kind of model that people ask about is read, given inputs and run; so are our own."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from machine.explain import inputs, running_child
+from machine.explain.explanation import explained
+from machine.explain.graph import ModelGraph, read
+from machine.explain.report import as_text
+from machine.onnxruntime.evidence import NodePlacement
+from machine.onnxruntime.operators import is_heavy
+from machine.onnxruntime.placement import ProviderVerdict, status
+from machine.onnxruntime.providers import CPU, ProviderRequest
+from tests.machine.explain.kinds import KINDS, written
+from xtts.onnx.export import exporter
+
+# What each is run with, and operators that it is known for.
+EXPECTED = {
+    "YuNet": ({"input": [1, 3, 320, 320]}, {"Conv", "Resize", "Sigmoid", "Shape"}),
+    "ArcFace": ({"data": [1, 3, 112, 112]}, {"Conv", "PRelu", "Gemm"}),
+    "MiniFASNet": ({"input": [1, 3, 80, 80]}, {"Conv", "GlobalAveragePool", "Softmax"}),
+    "Silero VAD": ({"input": [1, 512], "state": [2, 1, 128], "sr": []}, {"If", "LSTM", "Conv"}),
+    "AASIST": ({"audio": [1, 64_600]}, {"Selu", "TopK", "GatherElements", "MatMul"}),
+    "ECAPA": ({"feats": [1, 200, 80]}, {"Conv", "ReduceSum", "Softmax", "Gemm"}),
+    "Piper": (
+        {"input": [1, 32], "input_lengths": [1], "scales": [3], "sid": [1]},
+        {"Gather", "RandomNormalLike", "CumSum", "ConvTranspose", "Range"},
+    ),
+    "decoder step": (
+        {"input_ids": [1, 32], "attention_mask": [1, 40], "past_key_values.0.key": [1, 2, 8, 4]},
+        {"Gather", "MatMul", "Softmax"},
+    ),
+}
+
+
+def run_here(graph: ModelGraph, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict:
+    """The child's work in this process, which has everything imported."""
+    plans = [[asdict(one) for one in plan] for plan in inputs.plans(graph.inputs, {})]
+    asked, answered = folder / "request.json", folder / "result.json"
+    asked.write_text(json.dumps(
+        {"model": str(graph.path), "provider": CPU, "options": {}, "plans": plans}))  # fmt: skip
+    monkeypatch.setattr(running_child, "_WARM_SECONDS", 0.0)
+    monkeypatch.setattr(sys, "argv", ["", str(asked), str(answered)])
+    assert running_child.main() == 0
+    return json.loads(answered.read_text())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_read_and_run_with_sensible_inputs(kind, tmp_path, monkeypatch) -> None:
+    graph = read(written(kind, tmp_path))
+    shapes, operators = EXPECTED[kind]
+    assert {one.name for one in graph.inputs} == set(shapes)
+    assert operators <= {name for _, name in graph.operators}
+    told = run_here(graph, tmp_path, monkeypatch)
+    assert "fault" not in told and "fault" not in told["run"], told
+    assert {one["name"]: one["shape"] for one in told["run"]["plan"]} == shapes
+    assert told["nodes"].keys() == {CPU} and told["active"] == [CPU]
+    assert told["run"]["cold_seconds"] > 0 < told["run"]["warm_seconds"]
+    assert 0 < told["import_bytes"] <= told["peak_bytes"]
+    ran = {row["operator"] for row in told["run"]["executed"]}
+    assert any(is_heavy(name) for name in ran) and all(
+        row["seconds"] >= 0 and row["times"] > 0 for row in told["run"]["executed"]
+    )
+    placed = status(
+        ProviderRequest("cpu"),
+        ProviderRequest("cpu"),
+        NodePlacement((CPU,), told["nodes"]),
+        ProviderVerdict(True),
+    )
+    text = as_text(explained(graph, placed, told, ""))
+    assert "Yes: the CPU was asked for" in text and "With a GPU " in text
+    assert all(f"run with {shape}" in text for shape in shapes.values())
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_an_older_onnx_runtime_tells_by_its_profile(tmp_path, monkeypatch) -> None:
+    """Before 1.24 a session does not say where its nodes are."""
+    monkeypatch.setattr(running_child, "placed", lambda _: None)
+    told = run_here(read(written("ECAPA", tmp_path)), tmp_path, monkeypatch)
+    assert told["nodes"].keys() == {CPU} and told["nodes"][CPU]["Conv"] >= 1
+
+
+def test_numbers_are_what_their_names_say(tmp_path) -> None:
+    graph = read(written("Piper", tmp_path))
+    plan = [asdict(one) for one in inputs.plans(graph.inputs, {})[0]]
+    made = inputs.arrays(plan)
+    assert made["input_lengths"].tolist() == [32] and made["sid"].tolist() == [0]
+    assert made["scales"].tolist() == pytest.approx([0.667, 1.0, 0.8])
+    assert made["input"].dtype == "int64" and 0 <= made["input"].min() <= made["input"].max() < 60
+    assert all((made[name] == inputs.arrays(plan)[name]).all() for name in made)
+
+
+def test_silero_is_given_its_sampling_rate_and_an_empty_state(tmp_path) -> None:
+    graph = read(written("Silero VAD", tmp_path))
+    made = inputs.arrays([asdict(one) for one in inputs.plans(graph.inputs, {})[0]])
+    assert made["sr"] == 16_000 and made["sr"].shape == ()
+    assert not made["state"].any() and made["input"].any()
+
+
+def test_a_shape_that_is_said_is_taken(tmp_path) -> None:
+    graph = read(written("ECAPA", tmp_path))
+    plans = inputs.plans(graph.inputs, {"feats": (2, 50, 80)})
+    assert [[one.shape for one in plan] for plan in plans] == [[(2, 50, 80)]]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [({"feats": (1, 50, 40)}, r"feats=1x50x40 does not fit the declared BxTx80"),
+     ({"feats": (50, 80)}, "does not fit"), ({"x": (1,)}, "no such input; it has feats")],
+)  # fmt: skip
+def test_a_shape_that_cannot_be_is_refused(said, told, tmp_path) -> None:
+    graph = read(written("ECAPA", tmp_path))
+    with pytest.raises(inputs.InputRefused, match=told):
+        inputs.plans(graph.inputs, said)
+
+
+@pytest.fixture(scope="module")
+def ours(base_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ours") / "voice"
+    exporter.export(exporter.source_of_folder(base_folder), folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["conditioning", "gpt", "gpt_int8", "speaker", "vocoder"])
+def test_our_own_graphs_are_explained(name, ours, tmp_path, monkeypatch) -> None:
+    graph = read(ours / f"{name}.onnx")
+    told = run_here(graph, tmp_path, monkeypatch)
+    assert "fault" not in told and "fault" not in told["run"], told
+    assert any(is_heavy(operator) for operator in told["nodes"][CPU])
+    assert graph.file_bytes > (ours / f"{name}.onnx").stat().st_size  # the numbers beside it

@@ -1,0 +1,228 @@
+"""The real builds of ONNX Runtime, each in an environment of its own, on a machine without a GPU.
+
+Nothing here is simulated but NVIDIA's driver: a libcuda.so.1 of a few lines that answers with one
+error code, under the real onnxruntime-gpu. Needs gcc and a way to the packages (300 MB).
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from machine.onnxruntime.providers import CPU, CUDA, OPENVINO, WISHES
+from tests.machine.explain.kinds import Sketch
+
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="about machines without a GPU"),
+]
+
+ROOT = Path(__file__).parents[3]
+LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+NVIDIA = sorted(Path(one) / "nvidia" for one in sys.path if (Path(one) / "nvidia/cu13").is_dir())
+ASKING = """
+import json, sys
+from pathlib import Path
+from machine.onnxruntime.sessions import open_session
+model, *wishes = sys.argv[1:]
+print(json.dumps({one: open_session(Path(model), one).status.as_dict() for one in wishes}))
+"""
+DRIVER = """
+int cuGetErrorString(int e, const char **s) { return 0; }
+int cuTensorMapEncodeTiled(void) { return 3; }
+int cuInit(unsigned flags) { return %d; }
+int cuDriverGetVersion(int *version) { *version = %d; return 0; }
+"""
+
+
+@dataclass(frozen=True)
+class Build:
+    """An environment with one build of ONNX Runtime, or two."""
+
+    folder: Path
+    libraries: tuple[Path, ...] = ()
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin/python"
+
+    def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
+        environ |= {"PYTHONPATH": str(ROOT), "LD_LIBRARY_PATH": ":".join(map(str, self.libraries))}
+        return subprocess.run(
+            [str(self.python), *words], env=environ, cwd=self.folder, capture_output=True,
+            text=True, timeout=600, check=False,
+        )  # fmt: skip
+
+    def statuses(self, model: Path, *wishes: str) -> dict[str, dict]:
+        done = self.run("-c", ASKING, str(model), *wishes)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def cuda(self, model: Path) -> dict:
+        return self.statuses(model, "cuda")["cuda"]
+
+
+def version_of(name: str) -> str:
+    found = re.search(rf"^{name}==([\w.]+)", LOCK, re.MULTILINE)
+    assert found, f"{name} is not in requirements.lock"
+    return found[1]
+
+
+def installed(folder: Path, *steps: Sequence[str]) -> Build:
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    assert uv, "uv is missing: .venv/bin/python -m pip install uv"
+    subprocess.run([uv, "venv", "-q", "--python", sys.executable, str(folder)], check=True)
+    for packages in steps:
+        subprocess.run(
+            [uv, "pip", "install", "-q", "--python", str(folder / "bin/python"), *packages],
+            check=True, timeout=900,
+        )  # fmt: skip
+    return Build(folder)
+
+
+@pytest.fixture(scope="module")
+def gpu(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    packages = (f"onnxruntime-gpu=={version_of('onnxruntime')}", f"onnx=={version_of('onnx')}")
+    return installed(tmp_path_factory.mktemp("builds") / "gpu", packages)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    version = version_of("onnxruntime")
+    steps = (f"onnxruntime-gpu=={version}",), (f"onnxruntime=={version}",)
+    return installed(tmp_path_factory.mktemp("builds") / "two", *steps)
+
+
+@pytest.fixture(scope="module")
+def openvino(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    folder = tmp_path_factory.mktemp("builds") / "openvino"
+    return installed(folder, ("onnxruntime-openvino", f"onnx=={version_of('onnx')}"))
+
+
+@pytest.fixture(scope="module")
+def silero(gpu: Build) -> Path:
+    """The published model, out of its package; what that needs to run is not wanted here."""
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    target = gpu.folder / "silero"
+    subprocess.run(
+        [str(uv), "pip", "install", "-q", "--python", str(gpu.python), "--no-deps", "--target",
+         str(target), "silero-vad>=6"], check=True, timeout=300,
+    )  # fmt: skip
+    return target / "silero_vad/data/silero_vad.onnx"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A product, an operator that only the CPU has, a product: no accelerator takes all of it."""
+    one = Sketch({"x": (TensorProto.FLOAT, [8, 8])})
+    first = one.add("MatMul", "x", one.weight(8, 8))
+    middle = one.add("Inverse", first, domain="com.microsoft")
+    made = one.model({one.add("Relu", one.add("MatMul", middle, one.weight(8, 8))): "y"})
+    made.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    path = tmp_path_factory.mktemp("model") / "mixed.onnx"
+    onnx.save(made, path)
+    return path
+
+
+# Each build and wish: where it then computes, and the code.
+PAIRS = {
+    "gpu": {"auto": (CPU, "missing_library"), "cuda": (CPU, "missing_library"),
+            "rocm": (CPU, "not_in_build"), "directml": (CPU, "wrong_platform"),
+            "openvino": (CPU, "not_in_build"), "cpu": (CPU, "")},
+    "two": {"auto": (CPU, "two_builds"), "cuda": (CPU, "two_builds"),
+            "rocm": (CPU, "not_in_build"), "directml": (CPU, "wrong_platform"),
+            "openvino": (CPU, "not_in_build"), "cpu": (CPU, "")},
+    "openvino": {"auto": (OPENVINO, "heavy_on_cpu"), "cuda": (CPU, "not_in_build"),
+                 "rocm": (CPU, "not_in_build"), "directml": (CPU, "wrong_platform"),
+                 "openvino": (OPENVINO, "heavy_on_cpu"), "openvino:GPU": (CPU, "no_gpu"),
+                 "cpu": (CPU, "")},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_every_wish_with_every_build(name, model, request) -> None:
+    wanted = PAIRS[name]
+    assert wanted.keys() >= set(WISHES)
+    found = request.getfixturevalue(name).statuses(model, *wanted)
+    told = {wish: (one["execution_provider"], one["reason_code"]) for wish, one in found.items()}
+    assert told == wanted
+    for wish, one in found.items():
+        assert bool(one["message"]) == bool(one["reason_code"]), wish
+        assert one["cpu_nodes"] + one["accelerator_nodes"] == 4
+        assert (one["accelerator_nodes"] == 0) == (one["execution_provider"] == CPU)
+
+
+def test_the_gpu_build_lies_and_we_do_not(gpu: Build, model: Path) -> None:
+    lie = gpu.run("-c", "import onnxruntime as o; print(o.get_available_providers())")
+    assert CUDA in lie.stdout
+    told = gpu.cuda(model)
+    assert (told["device"], told["requested_provider"]) == ("cpu", CUDA)
+    assert re.search(r"libcu\w+\.so\.\d+ is missing, a library of CUDA 13\.0", told["message"])
+    assert "nor does this machine show an NVIDIA GPU" in told["message"]
+    assert "'onnxruntime-gpu[cuda,cudnn]'" in told["message"]
+
+
+@pytest.mark.skipif(not NVIDIA, reason="torch is here without CUDA's libraries")
+def test_with_cudas_libraries_the_driver_is_what_is_missing(gpu: Build, model: Path) -> None:
+    told = Build(gpu.folder, tuple(NVIDIA[0].glob("*/lib"))).cuda(model)
+    assert told["reason_code"] == "no_driver"
+    assert "libcuda.so.1 is not on this machine" in told["message"]
+
+
+@pytest.mark.skipif(not NVIDIA, reason="torch is here without CUDA's libraries")
+@pytest.mark.parametrize(
+    ("code", "version", "reason"),
+    [(0, 12_000, "driver_too_old"), (100, 13_000, "no_gpu"), (2, 13_000, "out_of_memory"),
+     (46, 13_000, "gpu_busy"), (802, 13_000, "driver_broken"), (803, 13_000, "driver_broken"),
+     (804, 13_000, "driver_broken"), (999, 13_000, "driver_broken")],
+)  # fmt: skip
+def test_what_a_driver_answers_is_told(code, version, reason, gpu, model, tmp_path) -> None:
+    assert shutil.which("gcc"), "gcc is missing: apt-get install gcc"
+    (tmp_path / "driver.c").write_text(DRIVER % (code, version))
+    library = tmp_path / "libcuda.so.1"
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", str(library),
+         str(tmp_path / "driver.c")], check=True,
+    )  # fmt: skip
+    told = Build(gpu.folder, (tmp_path, *NVIDIA[0].glob("*/lib"))).cuda(model)
+    assert (told["reason_code"], told["execution_provider"]) == (reason, CPU)
+    assert "To mend: " in told["message"]
+
+
+def test_explain_says_what_is_missing_and_runs_it_on_the_cpu(gpu: Build, silero: Path) -> None:
+    done = gpu.run("-m", "xtts", "explain", str(silero), "--run", "--provider", "cuda")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"libcu\w+\.so\.\d+ is missing", " ".join(done.stdout.split()))
+    assert "No: an accelerator was wished for" in done.stdout
+    assert "run with [1, 512]" in done.stdout and "run with [2, 1, 128]" in done.stdout
+    assert "LSTM (4)" in done.stdout and done.stderr == ""
+
+
+def test_a_product_on_the_cpu_beside_an_accelerator_is_not_normal(
+    openvino: Build, model: Path
+) -> None:
+    done = openvino.run("-m", "xtts", "explain", str(model), "--run", "--json")
+    told = json.loads(done.stdout)
+    assert told["status"]["accelerator_nodes"] == 2 == told["status"]["cpu_nodes"]
+    assert {one["operator"]: one["normal"] for one in told["on_cpu"]} == {
+        "MatMul": "no", "Inverse": "yes",
+    }  # fmt: skip
+    assert told["normal"].startswith("No, not all of it is normal: MatMul (1)")
+    assert {row["provider"] for row in told["run"]["executed"]} == {OPENVINO, CPU}
+
+
+def test_a_model_that_an_accelerator_refuses_runs_on_the_cpu(openvino: Build, silero: Path) -> None:
+    found = openvino.statuses(silero, "openvino")["openvino"]
+    assert (found["execution_provider"], found["reason_code"]) == (CPU, "refused_model")
+    assert "It does not take this model" in found["message"]

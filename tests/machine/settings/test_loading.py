@@ -1,0 +1,391 @@
+"""The reader of settings: precedence, `.env`, faults, notes, secrets."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from dotenv import dotenv_values
+
+from api import settings as api
+from machine.errors import SotaqueError
+from machine.settings import dotenv
+from machine.settings.loading import SettingsError
+from machine.settings.names import COMMON, ELSEWHERE, NAMES, meant
+from machine.settings.types import fields, means
+from train.settings import TrainSettings, load
+
+
+def env(folder: Path, content: str | bytes) -> Path:
+    path = folder / ".env"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def faults(
+    folder: Path,
+    content: str | bytes = "",
+    argv: tuple[str, ...] = (),
+    environ: dict[str, str] | None = None,
+) -> tuple[str, ...]:
+    with pytest.raises(SettingsError) as caught:
+        load(argv, environ or {}, env(folder, content))
+    assert caught.value.exit_code == 2 and isinstance(caught.value, SotaqueError)
+    assert all(fault in str(caught.value) for fault in caught.value.faults)
+    return caught.value.faults
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "content", "value", "source"),
+    [
+        (["--num-epochs", "1"], {"NUM_EPOCHS": "2"}, "NUM_EPOCHS=3", 1, "command line"),
+        (["--num-epochs=1"], {"NUM_EPOCHS": "2"}, "NUM_EPOCHS=3", 1, "command line"),
+        ([], {"NUM_EPOCHS": "2"}, "NUM_EPOCHS=3", 2, "environment"),
+        ([], {}, "NUM_EPOCHS=3", 3, ".env, line 1"),
+        ([], {}, "", None, "default"),
+        # An empty value is the default and still wins over what stands below it.
+        (["--num-epochs", ""], {"NUM_EPOCHS": "2"}, "", None, "command line"),
+        (["--num-epochs="], {"NUM_EPOCHS": "2"}, "", None, "command line"),
+        ([], {"NUM_EPOCHS": ""}, "NUM_EPOCHS=3", None, "environment"),
+        ([], {"NUM_EPOCHS": "  "}, "NUM_EPOCHS=3", None, "environment"),
+        ([], {}, "NUM_EPOCHS=", None, ".env, line 1"),
+        # What is overruled is not judged.
+        (
+            ["--num-epochs", "1"],
+            {"NUM_EPOCHS": "ten"},
+            "NUM_EPOCHS=-1",
+            1,
+            "command line",
+        ),
+    ],
+)
+def test_precedence(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    argv: list[str],
+    environ: dict[str, str],
+    content: str,
+    value: int | None,
+    source: str,
+) -> None:
+    env(tmp_path, content)
+    monkeypatch.chdir(tmp_path)
+    settings, report = load(argv, environ)
+    assert settings.num_epochs == value
+    assert {row.name: row.source for row in report.rows}["NUM_EPOCHS"] == source
+
+
+def test_the_contracts_example_means_all_clips(tmp_path: Path) -> None:
+    path = env(tmp_path, "MAX_TRAIN_SAMPLES=1000\nNUM_EPOCHS=50\n")
+    settings, _ = load((), {"MAX_TRAIN_SAMPLES": "", "NUM_EPOCHS": "100"}, path)
+    assert (settings.max_train_samples, settings.num_epochs) == (None, 100)
+
+
+def test_the_environment_is_this_processes_unless_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUM_EPOCHS", "7")
+    assert load((), None, tmp_path / "absent")[0].num_epochs == 7
+    assert load((), {}, None)[0].num_epochs is None
+
+
+@pytest.mark.parametrize(
+    ("content", "value"),
+    [
+        ("SAMPLE_TEXT=Bom dia", "Bom dia"),
+        ("SAMPLE_TEXT=Olá, tudo bem?", "Olá, tudo bem?"),
+        (
+            "\ufeffSAMPLE_TEXT=first line, byte order mark",
+            "first line, byte order mark",
+        ),
+        ("export SAMPLE_TEXT=exported", "exported"),
+        ("SAMPLE_TEXT = spaces around", "spaces around"),
+        ("SAMPLE_TEXT=value  # ou vazio", "value"),
+        ("SAMPLE_TEXT= # a comment alone", None),
+        ('SAMPLE_TEXT="a # inside"', "a # inside"),
+        ('SAMPLE_TEXT="two\\tparts"', "two\tparts"),
+        ("SAMPLE_TEXT='it costs $5'", "it costs $5"),
+        ("SAMPLE_TEXT='${HOME}'", "${HOME}"),
+        ("\r\n# comment\r\nSAMPLE_TEXT=windows\r\n", "windows"),
+        ("SAMPLE_TEXT=${GREETING}, Ana", "Hello, Ana"),
+        ("SAMPLE_TEXT=${NOBODY:-Hi}", "Hi"),
+        ("SAMPLE_TEXT=${EMPTY:-Hi}", "Hi"),
+        ("SAMPLE_TEXT=${EMPTY}", None),
+        ("NAME=Rui\nSAMPLE_TEXT=Hi ${NAME}", "Hi Rui"),
+        ("GREETING=Bye\nSAMPLE_TEXT=${GREETING}", "Hello"),
+        ("MONEY='$5'\nSAMPLE_TEXT=${MONEY}", "$5"),
+        ("SAMPLE_TEXT=one\nSAMPLE_TEXT=two", "two"),
+    ],
+)
+def test_a_line_of_env(tmp_path: Path, content: str, value: str | None) -> None:
+    environ = {"GREETING": "Hello", "EMPTY": "", "HOME": "/home/ana"}
+    settings, _ = load((), environ, env(tmp_path, content))
+    assert settings.sample_text == value
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("NUM_EPOCHS 3", ("line 1", "NUM_EPOCHS", "NAME=value")),
+        ("\n\nNUM_EPOCHS: 3", ("line 3", "NAME=value")),
+        ("NUM_EPOCHS", ("line 1", "NUM_EPOCHS has no '='")),
+        (
+            'SEED=1\nSAMPLE_TEXT="never closed\n',
+            ("line 2", "SAMPLE_TEXT", "NAME=value"),
+        ),
+        ("SAMPLE_TEXT=costs $5", ("line 1", "SAMPLE_TEXT", "single quotes")),
+        ("SAMPLE_TEXT=$HOME", ("line 1", "single quotes")),
+        ("SAMPLE_TEXT=${NOBODY:?why}", ("line 1", "single quotes")),
+        ("DATASET_DIR=${CLIPS}", ("line 1", "DATASET_DIR", "${CLIPS}", "not set")),
+        (b"SEED=1\nSAMPLE_TEXT=Ol\xe1\n", ("line 2", "not UTF-8")),
+        ("SEED=1".encode("utf-16"), ("UTF-16", "save it as UTF-8")),
+        ("SEED=1".encode("utf-16-le"), ("UTF-16", "save it as UTF-8")),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(
+    tmp_path: Path, content: str | bytes, words: tuple[str, ...]
+) -> None:
+    (fault,) = faults(tmp_path, content)
+    assert all(word in fault for word in words), fault
+
+
+def test_a_folder_in_place_of_env_is_named(tmp_path: Path) -> None:
+    (tmp_path / ".env").mkdir()
+    with pytest.raises(SettingsError, match="cannot be read"):
+        load((), {}, tmp_path / ".env")
+
+
+def test_our_reading_is_python_dotenvs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """On any text: no exception, and the same values of our names wherever no fault is told."""
+    caplog.set_level("ERROR", "dotenv.main")
+    chance = random.Random(4)
+    parts = [
+        "A",
+        "B=1",
+        "=",
+        " ",
+        "#",
+        "'",
+        '"',
+        "\n",
+        "\r\n",
+        "\\",
+        "é",
+        "export ",
+        "x y",
+    ]
+    agreed = 0
+    for _ in range(2000):
+        path = env(tmp_path, "".join(chance.choices(parts, k=chance.randint(0, 12))))
+        ours = dotenv.read(path, {}, frozenset({"A", "B"}))
+        theirs = dotenv_values(path, interpolate=False)
+        if not ours.faults:
+            for name in ("A", "B"):
+                line = ours.lines.get(name)
+                assert (line and line.value) == theirs.get(name)
+                agreed += line is not None
+    assert agreed > 100
+
+
+def test_a_broken_line_does_not_tell_a_secret(tmp_path: Path) -> None:
+    for content in ('API_KEY="hunter2\n', "API_KEY hunter2"):
+        with pytest.raises(SettingsError, match="API_KEY") as caught:
+            api.load((), {}, env(tmp_path, content))
+        assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in str(faults(tmp_path, "KEY='-----BEGIN\nhunter2 hunter2\n"))
+
+
+@pytest.mark.parametrize(
+    ("name", "meaning"),
+    [
+        ("NUM_EPOCH", "NUM_EPOCHS"),
+        ("num_epochs", "NUM_EPOCHS"),
+        ("NUM-EPOCHS", "NUM_EPOCHS"),
+        ("NUMEPOCHS", "NUM_EPOCHS"),
+        ("NUM_EPHOCS", "NUM_EPOCHS"),
+        ("EPOCHS", "NUM_EPOCHS"),
+        ("MAX_EPOCHS", "NUM_EPOCHS"),
+        ("BATCH_SIZE", "BATCH_SECONDS"),
+        ("batch-size", "BATCH_SECONDS"),
+        ("LR", "LEARNING_RATE"),
+        ("MAX_STEPS", "NUM_EPOCHS"),
+        ("FP16", "PRECISION"),
+        ("MAX_SAMPLES", "MAX_TRAIN_SAMPLES"),
+        ("MAX_TRAIN_SAMPLE", "MAX_TRAIN_SAMPLES"),
+        ("LEARNING_RATES", "LEARNING_RATE"),
+        ("TENSORBOARD_POR", "TENSORBOARD_PORT"),
+        ("COQUI_TOS_AGREE", "COQUI_TOS_AGREED"),
+        ("API_KEYS", "API_KEY"),
+        ("COMPOSE_PROJECT_NAME", None),
+        ("COMPOSE_FILE", None),
+        ("DOCKER_RUNTIME", None),
+        ("BASE_IMAGE", None),
+        ("TORCH_BACKEND", None),
+        ("CUDA_VISIBLE_DEVICES", None),
+        ("HF_TOKEN", None),
+        ("LOG_LEVEL", None),
+        ("PATH", None),
+        ("HOST", None),
+        ("PORT", None),
+        ("POSTGRES_PASSWORD", None),
+    ],
+)
+def test_did_you_mean(tmp_path: Path, name: str, meaning: str | None) -> None:
+    if meaning is None:
+        _, report = load((), {}, env(tmp_path, f"{name}=x"))
+        assert any(name in note for note in report.notes)
+    else:
+        (fault,) = faults(tmp_path, f"\n{name}=1")
+        assert "line 2" in fault and name in fault and f"did you mean {meaning}" in fault
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [("PORT", "API_PORT"), ("HOST", "API_HOST"), ("MODEL", "BASE_MODEL"), ("GPU", "DEVICE"),
+     ("WORKERS", "NUM_THREADS"), ("data_dir", "DATASET_DIR"), ("SPEAKER", "VOICE")],
+)  # fmt: skip
+def test_a_common_word_is_a_note_with_our_name(tmp_path: Path, name: str, ours: str) -> None:
+    """Another program of a shared .env may own it: that is no fault."""
+    _, report = load((), {}, env(tmp_path, f"\n{name}=x\nREDIS_URL=y\n"))
+    first, rest = report.notes
+    assert "line 2" in first and f"{name} is not read" in first and f" {ours}" in first
+    assert "REDIS_URL" in rest and name not in rest
+
+
+def test_what_is_not_quite_the_same_is_told(tmp_path: Path) -> None:
+    (fault,) = faults(tmp_path, "BATCH_SIZE=4")
+    assert "seconds of audio" in fault
+
+
+def test_every_foreign_name_leads_to_a_setting() -> None:
+    assert set(ELSEWHERE.values()) | set(COMMON.values()) <= NAMES
+    assert not (ELSEWHERE.keys() | COMMON.keys()) & NAMES
+    assert not ELSEWHERE.keys() & COMMON.keys()
+
+
+def test_the_two_lists_of_names_do_not_look_alike() -> None:
+    """No name of ours is a near miss, or a rightly spelled one would be taken for a slip."""
+    assert all(meant(name, NAMES) == [name] for name in NAMES)
+
+
+def test_near_misses_in_the_environment_are_not_judged(tmp_path: Path) -> None:
+    load((), {"NUM_EPOCH": "3", "EPOCHS": "x"}, tmp_path / ".env")
+
+
+def test_the_other_programs_settings_are_left_to_it(tmp_path: Path) -> None:
+    _, report = load((), {}, env(tmp_path, "API_PORT=none\nVOICE=best\n"))
+    assert report.notes == ()
+    _, report = api.load((), {}, env(tmp_path, "NUM_EPOCHS=none\n"))
+    assert report.notes == ()
+
+
+def test_a_name_set_twice_is_noted(tmp_path: Path) -> None:
+    settings, report = load((), {}, env(tmp_path, "SEED=1\nNUM_EPOCHS=2\nSEED=3\nNUM_EPOCHS=2\n"))
+    assert settings.seed == 3
+    assert [("SEED" in note, "lines 1 and 3" in note) for note in report.notes] == [(True, True)]
+
+
+def test_all_faults_at_once(tmp_path: Path) -> None:
+    found = faults(
+        tmp_path,
+        "NUM_EPOCHS=ten\nEPOCHS=3\nwhat is this\nSEED=-1\nBATCH_SECONDS=${NOBODY}\n",
+        ("--learning-rate", "fast", "--sede", "4", "--dropout"),
+        {"PRECISION": "double"},
+    )
+    for word in ("NUM_EPOCHS is 'ten' (", "EPOCHS is not", "line 3 is not", "SEED is '-1'",
+                 "BATCH_SECONDS", "LEARNING_RATE is 'fast' (command line)", "--seed?",
+                 "--dropout has no value", "PRECISION is 'double' (environment)"):  # fmt: skip
+        assert sum(word in fault for fault in found) == 1, (word, found)
+    assert len(found) == 9
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (("--num-epoch", "3"), "--num-epochs?"),
+        (("--num_epochs", "3"), "--num-epochs?"),
+        (("--NUM-EPOCHS", "3"), "--num-epochs?"),
+        (("--epochs=3",), "--num-epochs?"),
+        (("--batch-size", "4"), "--batch-seconds?"),
+        (("--lr=1e-5",), "--learning-rate?"),
+        (("--gpu", "0"), "--device?"),
+        (("--xyzzy",), "--help"),
+        (("--api-port", "8005"), "--help"),
+        (("surprise",), "surprise is not a setting"),
+        (("--seed",), "--seed has no value; allowed: a whole number"),
+        (("--seed", "--tensorboard=off"), "--seed has no value"),
+    ],
+)
+def test_bad_flags(tmp_path: Path, argv: tuple[str, ...], words: str) -> None:
+    assert words in faults(tmp_path, "", argv)[0]
+
+
+def test_every_setting_says_what_it_is_and_what_is_allowed() -> None:
+    for kind in (TrainSettings, api.ApiSettings):
+        for name, info in fields(kind).items():
+            assert info.description, name
+            assert means(info).allowed, name
+
+
+def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        load(["--help"], {}, None)
+    assert left.value.code == 0
+    text = capsys.readouterr().out
+    for name in fields(TrainSettings):
+        assert f"\n  --{name.replace('_', '-')} " in text
+    assert len(text.splitlines()) < 80 and max(map(len, text.splitlines())) <= 100
+    assert "docs/settings.md" in text
+
+
+def test_the_table_shows_values_as_they_are_written(tmp_path: Path) -> None:
+    path = env(tmp_path, "KEEP_CHECKPOINTS=all\n")
+    _, report = load(["--tensorboard", "0", "--learning-rate", "0.00001"], {}, path)
+    rows = {line.split("  ")[0]: line.split() for line in report.table().splitlines()}
+    assert rows["KEEP_CHECKPOINTS"][1:3] == ["all", f"{path},"]
+    assert rows["TENSORBOARD"][1] == "off"
+    assert rows["LEARNING_RATE"][1:] == ["1e-05", "command", "line"]
+    assert rows["NUM_EPOCHS"][1:] == ["auto", "default"]
+
+
+def test_a_secret_is_nowhere_shown(tmp_path: Path) -> None:
+    path = env(tmp_path, "API_KEY=hunter2hunter2\n")
+    settings, report = api.load((), {}, path)
+    assert settings.api_key is not None
+    assert settings.api_key.get_secret_value() == "hunter2hunter2"
+    assert "hunter2" not in report.table() + repr(report) + repr(settings)
+    with pytest.raises(SettingsError) as caught:
+        api.load(["--api-port", "0"], {}, env(tmp_path, "API_KEY=hunter2$\n"))
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "given", "allowed"),
+    [
+        ("127.0.0.1", {}, True),
+        ("127.3.3.3", {}, True),
+        ("::1", {}, True),
+        ("localhost", {}, True),
+        ("0.0.0.0", {}, False),
+        ("::", {}, False),
+        ("192.168.1.4", {}, False),
+        ("example", {}, False),
+        ("0.0.0.0", {"API_KEY": "k"}, True),
+        ("0.0.0.0", {"API_ALLOW_NO_KEY": "on"}, True),
+        ("0.0.0.0", {"API_KEY": "", "API_ALLOW_NO_KEY": "off"}, False),
+    ],
+)
+def test_an_open_api_needs_a_key(host: str, given: dict[str, str], allowed: bool) -> None:
+    environ = {"API_HOST": host, **given}
+    if allowed:
+        assert api.load((), environ, None)[0].api_host == host
+    else:
+        with pytest.raises(SettingsError, match="API_KEY is empty; set API_KEY"):
+            api.load((), environ, None)
+
+
+def test_settings_are_frozen_and_can_be_replaced() -> None:
+    settings = TrainSettings()
+    with pytest.raises(AttributeError):
+        settings.seed = 3  # type: ignore[misc]
+    assert replace(settings, seed=3).seed == 3

@@ -1,0 +1,175 @@
+"""Writes that are killed, refused or run out of space leave the old file or the new one."""
+
+import errno
+import hashlib
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from machine.storage import atomic
+from machine.storage.atomic import (
+    DiskFull,
+    WriteError,
+    remove_stale,
+    replace_file,
+    require_space,
+    write_json,
+)
+
+POINTS = ("part opened", "half written", "after fsync", "after replace")
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def full_after(monkeypatch: pytest.MonkeyPatch, num_bytes: int, number: int = errno.ENOSPC) -> None:
+    """The disk takes `num_bytes` and then refuses."""
+    real, left = os.write, [num_bytes]
+
+    def write(descriptor: int, data: memoryview) -> int:
+        if not left[0]:
+            raise OSError(number, os.strerror(number))
+        taken = real(descriptor, data[: left[0]])
+        left[0] -= taken
+        return taken
+
+    monkeypatch.setattr(os, "write", write)
+
+
+def test_hash_and_size_come_with_the_writing(tmp_path):
+    written = replace_file(tmp_path / "a", lambda file: [file.write(b"ab"), file.write(b"c")])
+    assert (tmp_path / "a").read_bytes() == b"abc"
+    assert written.sha256 == hashlib.sha256(b"abc").hexdigest() == atomic.sha256_of(tmp_path / "a")
+    assert written.bytes == 3
+
+
+def test_what_torch_saves_through_it_is_what_torch_saves(tmp_path):
+    state = {"a": torch.arange(100_000.0), "b": [1, "x"]}
+    replace_file(tmp_path / "a.pt", lambda file: torch.save(state, file))
+    loaded = torch.load(tmp_path / "a.pt", weights_only=True)
+    assert torch.equal(loaded["a"], state["a"])
+    assert loaded["b"] == [1, "x"]
+
+
+def test_a_write_that_the_system_takes_in_pieces_is_whole(tmp_path, monkeypatch):
+    """Linux takes at most 2 GB in one call."""
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: real(descriptor, data[:7]))
+    replace_file(tmp_path / "a", lambda file: file.write(bytes(range(100))))
+    assert (tmp_path / "a").read_bytes() == bytes(range(100))
+
+
+def test_order_of_a_durable_write(tmp_path, monkeypatch):
+    calls = []
+    for name in ("fsync", "replace"):
+        real = getattr(os, name)
+
+        def noted(*arguments, name=name, real=real):
+            calls.append(name)
+            return real(*arguments)
+
+        monkeypatch.setattr(os, name, noted)
+    replace_file(tmp_path / "a", lambda file: file.write(b"abc"))
+    assert calls == ["fsync", "replace", "fsync"]
+
+
+def test_the_temporary_file_is_in_the_same_folder_whatever_tmpdir_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", "/dev/shm")
+    seen = []
+    replace_file(tmp_path / "a", lambda file: [file.write(b"abc"), seen.extend(names(tmp_path))])
+    assert len(seen) == 1
+    assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("taken", [0, 1, 700, 5_000])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_keeps_the_old_file_and_says_bytes(tmp_path, monkeypatch, taken, number):
+    path = tmp_path / "a.pt"
+    replace_file(path, lambda file: file.write(b"old"))
+    full_after(monkeypatch, taken, number)
+    state = {"a": torch.zeros(10_000)}
+    with pytest.raises(DiskFull, match=r"4\d,\d{3} bytes needed, [\d,]+ free") as raised:
+        replace_file(path, lambda file: torch.save(state, file))
+    assert raised.value.exit_code == 74
+    assert path.read_bytes() == b"old"
+    assert names(tmp_path) == ["a.pt"]
+
+
+def test_a_limit_on_file_sizes_is_a_full_disk(tmp_path):
+    """For real, in a child: Python ignores SIGXFSZ, so the write fails with EFBIG."""
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from machine.storage.atomic import DiskFull, replace_file\n"
+        "try: replace_file(Path(sys.argv[1]), lambda file: file.write(bytes(100_000)))\n"
+        "except DiskFull as error: print(error)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "a")], capture_output=True, text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000)), check=True,
+    )  # fmt: skip
+    assert "100,000 bytes" in found.stdout
+    assert "ulimit" in found.stdout
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+def test_a_read_only_folder_is_named(tmp_path, monkeypatch, number):
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(WriteError, match=str(tmp_path)) as raised:
+        replace_file(tmp_path / "a", lambda file: file.write(b"abc"))
+    assert not isinstance(raised.value, DiskFull)
+    assert "Make it writable" in str(raised.value)
+
+
+def test_a_writer_that_raises_leaves_nothing(tmp_path):
+    def fail(file):
+        file.write(b"abc")
+        raise ValueError("inside")
+
+    with pytest.raises(ValueError, match="inside"):
+        replace_file(tmp_path / "a", fail)
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at(point, tmp_path):
+    """The old content or the new one, and what is left behind is cleared as ours."""
+    path = tmp_path / "a"
+    replace_file(path, lambda file: file.write(b"old"))
+    (tmp_path / ".a.12.tmp").write_bytes(b"not ours")
+    program = (
+        "import sys; from pathlib import Path; from machine.storage.atomic import replace_file\n"
+        "replace_file(Path(sys.argv[1]), lambda file: [file.write(b'new'), file.write(b'er')])"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", program, str(path)],
+        env={**os.environ, "SOTAQUE_CRASH_AT": f"{point}:a"}, check=False,
+    )  # fmt: skip
+    assert killed.returncode == -9
+    assert path.read_bytes() == (b"newer" if point == "after replace" else b"old")
+    assert len(remove_stale(tmp_path)) == (0 if point == "after replace" else 1)
+    assert names(tmp_path) == [".a.12.tmp", "a"]
+
+
+def test_space_is_asked_for_with_a_margin(tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1_199))
+    require_space(tmp_path, 999, "a checkpoint")
+    with pytest.raises(DiskFull, match="a checkpoint: 1,200 bytes needed, 1,199 free"):
+        require_space(tmp_path, 1_000, "a checkpoint")
+
+
+def test_json_with_values_that_are_no_numbers_is_not_written(tmp_path):
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(tmp_path / "a.json", {"loss": float("nan")})
+    assert names(tmp_path) == []

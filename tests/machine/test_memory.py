@@ -1,0 +1,73 @@
+"""Memory given back: pages of a file come again, memory without a file behind it stays."""
+
+import mmap
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from machine.memory import MappedFiles, trim_heap
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
+def test_pages_of_a_file_are_given_back_and_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "numbers"
+    values = np.arange(8_000_000, dtype=np.float32)
+    values.tofile(path)
+    found = np.memmap(path, np.float32, mode="c")
+    assert float(found.sum(dtype=np.float64)) == float(values.sum(dtype=np.float64))
+    before, address = resident(), found.ctypes.data
+    assert MappedFiles.look().forget(address, found.nbytes)
+    assert before - resident() > 0.9 * found.nbytes
+    assert np.array_equal(found, values)
+
+
+def test_memory_of_our_own_is_left_alone() -> None:
+    values = np.ones(4_000_000, np.float32)
+    assert not MappedFiles.look().forget(values.ctypes.data, values.nbytes)
+    assert values.min() == 1.0
+
+
+def test_a_system_that_does_not_tell_has_no_mapped_files(tmp_path: Path) -> None:
+    assert MappedFiles.look(tmp_path / "none").ranges == ()
+    trim_heap()
+
+
+def test_code_and_memory_without_a_name_are_no_files(tmp_path: Path) -> None:
+    maps = tmp_path / "maps"
+    maps.write_text(
+        "10000-20000 r--p 00000000 fe:00 7 /data/model.pth\n"
+        "30000-40000 r-xp 00000000 fe:00 8 /lib/lib.so\n"
+        "50000-60000 rw-p 00000000 00:00 0 \n"
+        "70000-80000 rw-p 00000000 00:00 0                          [heap]\n"
+    )
+    assert MappedFiles.look(maps).ranges == ((0x10000, 0x20000),)
+
+
+@pytest.mark.parametrize(("own", "known"), [(False, True), (True, False)])
+def test_onednn_keeps_the_code_of_few_shapes(own: bool, known: bool) -> None:
+    """Behind 150 widths, 600 shapes with what turns them, code for the first one has to be made
+    again, or was kept with the rest."""
+    program = (
+        "import sys; from machine.memory import keep_few_shapes\n"
+        f"if {own}: keep_few_shapes()\n"
+        "import torch\n"
+        "conv = torch.nn.Conv2d(16, 16, (1, 7)).requires_grad_(False)\n"
+        # torch does a small one of a single row by itself.
+        "for width in range(16, 166): conv(torch.zeros(2, 16, 1, width))\n"
+        "with torch.backends.mkldnn.verbose(2): conv(torch.zeros(2, 16, 1, 16))\n"
+    )
+    # A test before may have said how much is kept.
+    inherited = {name: value for name, value in os.environ.items() if "ONEDNN" not in name}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True, text=True, timeout=120, check=True, env=inherited,
+    )  # fmt: skip
+    made = [line for line in done.stdout.splitlines() if ",convolution," in line]
+    assert made and any("cache_hit" in line for line in made) is known, done.stdout

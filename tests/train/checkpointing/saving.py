@@ -1,0 +1,88 @@
+"""A run of tiny checkpoints: for the tests, and in a process that they kill."""
+
+import os
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from machine.storage.locks import lock
+from train.checkpointing.checkpoints import Checkpoints, SavedCheckpoint
+from train.checkpointing.fingerprint import Fingerprint
+from xtts.hub.run_folder import RunFolder
+
+FINGERPRINT = Fingerprint("b" * 64, "d" * 64, "v" * 64, {"layers": 2, "width": 64})
+LOSSES = {1: 3.0, 2: 1.0, 3: 2.0}
+
+
+def model(value: float) -> dict[str, Tensor]:
+    return {"gpt.a": torch.full((5_000,), float(value)), "gpt.b": torch.arange(3.0)}
+
+
+def trainer(value: float) -> dict[str, Any]:
+    optimizer = {"state": {0: {"step": torch.tensor(value), "exp_avg": torch.full((9,), value)}}}
+    return {"optimizer": optimizer, "batch_seconds": 12.5, "seen": [1, 2], "scaler": {}}
+
+
+def provenance(fingerprint: Fingerprint = FINGERPRINT, rate: float = 1e-3) -> dict[str, Any]:
+    return {
+        "base": {"name": "demo", "sha256": fingerprint.base_sha256},
+        "fingerprint": fingerprint.as_dict(),
+        "learning_rate": rate,
+    }
+
+
+def save(checkpoints: Checkpoints, epoch: int, loss: float | None = None) -> SavedCheckpoint:
+    """An epoch of ten steps; its weights are its number."""
+    return checkpoints.save_epoch(
+        epoch, 10 * epoch, model(epoch), trainer(epoch),
+        {"validation_audio_loss": LOSSES.get(epoch, 9.0) if loss is None else loss}, provenance(),
+    )  # fmt: skip
+
+
+def interrupt(checkpoints: Checkpoints, epoch: int, batch: int) -> SavedCheckpoint:
+    step = 10 * (epoch - 1) + batch
+    return checkpoints.save_interrupted(
+        epoch, step, batch, model(epoch - 0.5), trainer(epoch - 0.5), provenance()
+    )
+
+
+def train(output_dir: Path, last_epoch: int, keep: int | None = 1) -> None:
+    """Goes on to `last_epoch` as a trainer does."""
+    run = RunFolder(output_dir)
+    with lock(run):
+        checkpoints = Checkpoints(run, keep)
+        resumed = checkpoints.resume("auto", FINGERPRINT)
+        for epoch in range(resumed.epoch + 1 if resumed else 1, last_epoch + 1):
+            save(checkpoints, epoch)
+
+
+def train_in_child(
+    output_dir: Path, last_epoch: int, keep: int | None = 1, crash_at: str = ""
+) -> int:
+    """`train` in a process of its own; returns its exit code, -9 when it was killed."""
+    return in_child(lambda: train(output_dir, last_epoch, keep), crash_at)
+
+
+def stop_in_child(output_dir: Path, epoch: int, crash_at: str) -> int:
+    """A stop inside `epoch`, in a process of its own; returns its exit code."""
+    return in_child(
+        lambda: interrupt(Checkpoints(RunFolder(output_dir), 1), epoch, batch=4), crash_at
+    )
+
+
+def in_child(work: Callable[[], object], crash_at: str) -> int:
+    """Forked, since a new interpreter would import torch for every point at which one is killed."""
+    child = os.fork()
+    if not child:
+        os.environ["SOTAQUE_CRASH_AT"] = crash_at
+        try:
+            work()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -1,0 +1,89 @@
+"""The disk space of a whole run: the sum, its parts, and what is refused."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from machine.storage.atomic import DiskFull
+from train.checkpointing import disk_space
+from train.checkpointing.disk_space import Disk, Plan, SaveSizes, judge, look, parts, told
+
+GB = 10**9
+SIZES = SaveSizes(checkpoint=2 * GB, trainer_state=4 * GB, cache=GB)
+PLAN = Plan(saves=20, samples=20, steps=1000, keep=3, best_stays=True)
+OUTPUT, RUNS, CACHE = Path("/output"), Path("/runs"), Path("/cache")
+
+
+def counts(plan: Plan) -> tuple[int, int]:
+    """Checkpoints and trainer states that are still to come."""
+    found = parts(SIZES, plan, OUTPUT, RUNS, CACHE)
+    return found[0].count, found[1].count
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, (5, 3)),  # three kept, the best, and the one that is being written
+        ({"best_stays": False}, (4, 3)),
+        ({"keep": 1}, (3, 3)),
+        ({"keep": None}, (20, 3)),
+        ({"saves": 1}, (1, 1)),
+        ({"saves": 2}, (2, 2)),
+        ({"saved": 4, "states": 2}, (1, 1)),  # at its fullest: one is written, then one goes
+        ({"saved": 2, "states": 2, "saves": 18}, (3, 1)),
+        ({"saved": 9, "states": 2}, (1, 1)),  # KEEP_CHECKPOINTS was higher before
+    ],
+)
+def test_what_stands_on_the_disk_at_its_fullest(
+    changed: dict[str, int], expected: tuple[int, int]
+) -> None:
+    assert counts(replace(PLAN, **changed)) == expected  # type: ignore[arg-type]
+
+
+def test_a_run_that_has_all_its_epochs_takes_nothing() -> None:
+    assert parts(SIZES, replace(PLAN, saves=0), OUTPUT, RUNS, CACHE) == []
+
+
+def disk(free_gb: float) -> Disk:
+    return Disk(OUTPUT, int(free_gb * GB), tuple(parts(SIZES, PLAN, OUTPUT, RUNS, CACHE)))
+
+
+def test_the_sum_is_told_with_its_parts() -> None:
+    sentence = told(disk(100))
+    assert sentence.startswith("Disk: up to 23.1 GB more in /output (5 checkpoints 10.0 GB, ")
+    for part in ("3 optimizer states 12.0 GB", "20 samples", "feature cache 1.0 GB", "curves"):
+        assert part in sentence
+    assert sentence.endswith("; 100.0 GB free.")
+
+
+def test_what_fits_is_not_warned_about_and_what_does_not_is() -> None:
+    assert judge([disk(100)]) == []
+    (warning,) = judge([disk(20)])
+    assert "will not fit into /output: 23.1 GB needed, 20.0 GB free" in warning
+    assert "KEEP_CHECKPOINTS" in warning
+
+
+def test_a_first_epoch_that_cannot_be_saved_is_refused_with_74() -> None:
+    assert len(judge([disk(8.3)])) == 1  # 1.2 times 6 GB, and the cache
+    with pytest.raises(DiskFull, match="8,200,000,000 bytes needed, 8,000,000,000 free") as raised:
+        judge([disk(8.0)])
+    assert raised.value.exit_code == 74
+    assert "(checkpoint 2.4 GB, optimizer state 4.8 GB, feature cache 1.0 GB)" in str(raised.value)
+
+
+def test_a_disk_for_the_curves_alone_refuses_nothing() -> None:
+    curves = parts(SIZES, PLAN, OUTPUT, RUNS, CACHE)[-1:]
+    assert len(judge([Disk(RUNS, 0, tuple(curves))])) == 1
+
+
+def test_folders_on_one_disk_are_one_sum(tmp_path: Path) -> None:
+    """Also where they do not exist yet; nothing is made by looking."""
+    found = parts(SIZES, PLAN, tmp_path / "a/b", tmp_path / "c", tmp_path / "d")
+    (one,) = look(found)
+    assert one.needed == sum(part.bytes for part in found)
+    free = os.statvfs(tmp_path)
+    assert one.free == pytest.approx(free.f_bavail * free.f_frsize, rel=0.2)
+    assert list(tmp_path.iterdir()) == []
+    assert disk_space.look([]) == []

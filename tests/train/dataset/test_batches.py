@@ -1,0 +1,343 @@
+"""Which clips go together, in which order, and what each is conditioned on."""
+
+import itertools
+import random
+import time
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from train import data
+from train.dataset.batches import Batch, BatchError, Batches, ConditioningChoice
+from train.dataset.clips import Clip
+from xtts.model.shapes import GPTShape
+
+SHAPE = GPTShape(
+    text_ids=30, text_start=28, layers=2, width=32, heads=2, audio_ids=1026, audio_start=1024,
+    audio_stop=1025, max_text_tokens=20, max_audio_tokens=605,
+)  # fmt: skip
+
+
+class Made:
+    """Features whose every mel value is the number of its clip, and whose codes count upwards."""
+
+    def __init__(self, clips: list[Clip]) -> None:
+        self.clips = clips
+
+    def tokens(self, clip: int) -> np.ndarray:
+        return np.arange(2, 6)
+
+    def codes(self, clip: int) -> np.ndarray:
+        return np.arange(round(self.clips[clip].seconds * 21.5), dtype=np.int16)
+
+    def mel(self, clip: int) -> np.ndarray:
+        return np.full((80, 4 * len(self.codes(clip))), clip, dtype=np.float16)
+
+
+def some_clips(count: int = 30, speakers: int = 3, shortest: float = 1.0) -> list[Clip]:
+    draw = np.random.default_rng(0)
+    return [
+        Clip(
+            f"clip-{n}", Path(f"{n}.wav"), "Text.", f"speaker-{n % speakers}", "en",
+            float(draw.uniform(shortest, 11.0)), f"sha-{n}", (2, 3),
+        )
+        for n in range(count)
+    ]  # fmt: skip
+
+
+def made(clips: list[Clip], **changes) -> Batches:
+    indices = tuple(range(len(clips)))
+    given = {
+        "seed": 3, "batch_seconds": 30.0, "stop_input": False, "prefetch": False,
+        "conditions": ConditioningChoice("other_clip", indices), **changes,
+    }  # fmt: skip
+    return Batches(clips, indices, Made(clips), SHAPE, **given)
+
+
+def same(one: Batch, other: Batch) -> bool:
+    if (one.clips, one.audio_seconds) != (other.clips, other.audio_seconds):
+        return False
+    return equal(one.rows, other.rows)
+
+
+def equal(one: object, other: object) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return torch.equal(one, other)
+    if not is_dataclass(one):
+        return one == other
+    names = [field.name for field in fields(one)]
+    return all(equal(getattr(one, name), getattr(other, name)) for name in names)
+
+
+def all_same(one: list[Batch], other: list[Batch]) -> bool:
+    return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 30, 500])
+def test_every_clip_once_in_every_epoch(count: int):
+    batches = made(some_clips(count))
+    for epoch in (1, 2, 5):
+        assert sorted(n for group in batches.plan(epoch) for n in group) == list(range(count))
+
+
+def test_the_order_depends_on_seed_and_epoch_only():
+    clips = some_clips(60)
+    orders = [made(clips).plan(epoch) for epoch in range(4)]
+    assert len({str(order) for order in orders}) == 4
+    used = made(clips)
+    list(used.epoch(0))
+    torch.manual_seed(99)
+    np.random.seed(99)
+    assert [used.plan(epoch) for epoch in range(4)] == orders
+    assert made(clips, seed=4).plan(0) != orders[0]
+
+
+def test_the_budget_is_kept_and_used():
+    clips = some_clips(300)
+    groups = made(clips, batch_seconds=40.0).plan(1)
+    costs = [max(clips[n].seconds for n in group) * len(group) for group in groups]
+    assert max(costs) <= 40.0
+    assert np.mean(costs) > 30.0
+    padding = 1 - sum(clip.seconds for clip in clips) / sum(costs)
+    assert padding < 0.1
+
+
+def test_batches_are_not_sorted_by_length():
+    clips = some_clips(300)
+    lengths = [clips[group[0]].seconds for group in made(clips).plan(1)]
+    assert abs(np.corrcoef(lengths, range(len(lengths)))[0, 1]) < 0.4
+
+
+def heard_clips(batches: Batches, epoch: int) -> dict[int, tuple[int, int]]:
+    """clip -> (the clip it is conditioned on, frames of it)."""
+    found = {}
+    for batch in batches.epoch(epoch):
+        for row, clip in enumerate(batch.clips):
+            frames = int(batch.rows.conditioning_lengths[row])
+            values = batch.rows.conditioning[row, :, :frames].unique()
+            assert len(values) == 1
+            found[clip] = (int(values), frames)
+    return found
+
+
+def test_conditioning_is_another_clip_of_the_same_speaker():
+    clips = some_clips(40, shortest=7.0)
+    batches = made(clips)
+    for epoch in (1, 2):
+        for clip, (source, frames) in heard_clips(batches, epoch).items():
+            assert source != clip
+            assert clips[source].speaker == clips[clip].speaker
+            assert 258 <= frames <= 516  # 3 to 6 s
+    assert heard_clips(batches, 1) != heard_clips(batches, 2)
+
+
+def test_another_clip_is_drawn_as_from_a_list_of_all_the_others():
+    sources = (0, 2, 3, 5, 7, 11)
+    batches = made(some_clips(12), conditions=ConditioningChoice("other_clip", sources))
+    for clip in range(12):
+        speaker = batches.clips[clip].speaker
+        alike = [one for one in sources if batches.clips[one].speaker == speaker and one != clip]
+        for seed in range(20):
+            wanted = random.Random(seed).choice(alike) if alike else None
+            assert batches._other(random.Random(seed), clip) == wanted
+
+
+def test_conditioning_comes_from_training_clips_only():
+    clips = some_clips(20, speakers=1)
+    validation = Batches(
+        clips, range(15, 20), Made(clips), SHAPE, seed=0, batch_seconds=30.0, stop_input=False,
+        conditions=ConditioningChoice("other_clip", tuple(range(15))), fixed=True,
+    )  # fmt: skip
+    first = heard_clips(validation, 1)
+    assert all(source < 15 for source, _ in first.values())
+    assert all_same(list(validation.epoch(1)), list(validation.epoch(7)))
+
+
+def test_a_speaker_with_one_clip_hears_a_third_of_it_and_does_not_learn_that():
+    clips = some_clips(1, shortest=9.0)
+    batches = made(clips)
+    total = len(Made(clips).codes(0))
+    for epoch in range(1, 6):
+        (batch,) = batches.epoch(epoch)
+        frames = int(batch.rows.conditioning_lengths[0])
+        assert frames <= 4 * total / 3
+        targets = set(batch.rows.audio_targets.tolist()) - {SHAPE.audio_stop}
+        unlearned = set(range(total)) - targets
+        assert len(unlearned) >= frames // 4
+        assert unlearned == set(range(min(unlearned), max(unlearned) + 1))
+        assert len(batch.rows.audio) == total + 4  # all of them are inputs
+
+
+def test_other_clips_lose_no_target():
+    clips = some_clips(2, speakers=1)
+    (batch,) = made(clips).epoch(1)
+    assert len(batch.rows.audio_targets) == len(batch.rows.audio)
+
+
+def test_the_way_of_coquis_recipe_hears_the_clip_itself():
+    clips = some_clips(12, speakers=1)
+    batches = made(clips, conditions=ConditioningChoice("same_clip", tuple(range(12))))
+    assert all(source == clip for clip, (source, _) in heard_clips(batches, 1).items())
+
+
+@pytest.mark.parametrize("seconds", [0.5, 0.6, 1.0, 11.6])
+def test_the_shortest_clips_make_batches(seconds: float):
+    clip = some_clips(1)[0]
+    short = [Clip(**{**vars(clip), "seconds": seconds})]
+    (batch,) = made(short).epoch(1)
+    assert batch.rows.conditioning_lengths[0] >= 1
+
+
+def test_prefetching_changes_no_batch():
+    clips = some_clips(40)
+    plain, ahead = made(clips), made(clips, prefetch=True)
+    for epoch in (1, 2):
+        assert all_same(list(plain.epoch(epoch)), list(ahead.epoch(epoch)))
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+def test_an_epoch_goes_on_from_any_batch(prefetch: bool):
+    batches = made(some_clips(40), prefetch=prefetch)
+    whole = list(batches.epoch(2))
+    for first in (0, 1, len(whole) - 1, len(whole)):
+        assert all_same(list(batches.epoch(2, first)), whole[first:])
+
+
+@pytest.mark.parametrize("prefetch", [True, False])
+@pytest.mark.parametrize(("faults", "told"), [(2, ""), (3, "clip-0 could not be made in 3 tries")])
+def test_reading_that_fails_is_tried_again_and_makes_the_same_batch(
+    caplog: pytest.LogCaptureFixture, prefetch: bool, faults: int, told: str
+):
+    class Failing(Made):
+        left = faults
+
+        def codes(self, clip: int) -> np.ndarray:
+            if clip == 0 and self.left:
+                self.left -= 1
+                raise OSError("the disk is away")
+            return super().codes(clip)
+
+    clips = some_clips(5)
+    sources: list[Made] = [Made(clips), Failing(clips)]
+    whole, failing = (
+        Batches(
+            clips, (1, 2, 3, 0), source, SHAPE, seed=0, batch_seconds=1.0, stop_input=False,
+            conditions=ConditioningChoice("same_clip", (0, 1, 2, 3)), prefetch=prefetch,
+        )
+        for source in sources
+    )  # fmt: skip
+    if told:
+        with pytest.raises(BatchError, match=rf"{told} \(OSError: the disk is away\)") as raised:
+            list(failing.epoch(1))
+        assert raised.value.exit_code == 2
+        return
+    for one, other in zip(whole.epoch(1), failing.epoch(1), strict=True):
+        assert one.clips == other.clips
+        assert torch.equal(one.rows.text, other.rows.text)
+        assert torch.equal(one.rows.conditioning, other.rows.conditioning)
+    assert caplog.text.count("once more") == 2
+
+
+def test_prefetching_works_ahead_and_hands_faults_on():
+    class Slow(Made):
+        def codes(self, clip: int) -> np.ndarray:
+            time.sleep(0.01)
+            if clip == 0:
+                raise OSError("the disk is gone")
+            return super().codes(clip)
+
+    clips = some_clips(5)
+    batches = Batches(
+        clips, (1, 2, 3, 0), Slow(clips), SHAPE, seed=0, batch_seconds=1.0, stop_input=False,
+        conditions=ConditioningChoice("same_clip", (0, 1, 2, 3)), prefetch=True,
+    )  # fmt: skip
+    with pytest.raises(BatchError, match="the disk is gone"):
+        list(batches.epoch(1))
+    before_the_fault = batches.plan(1).index((0,))
+    found = batches.epoch(1)
+    assert [next(found).clips for _ in range(before_the_fault)] == batches.plan(1)[
+        :before_the_fault
+    ]
+
+
+def test_batches_leave_the_cache_as_it_is():
+    """The cache is memory-mapped and read-only; a batch that wrote into it would crash."""
+    clips = some_clips(4, speakers=1)
+    source = Made(clips)
+    mels = {n: source.mel(n) for n in range(4)}
+    for mel in mels.values():
+        mel.setflags(write=False)
+    source.mel = mels.__getitem__  # type: ignore[method-assign]
+    batches = made(clips)
+    batches.features = source
+    for batch in batches.epoch(1):
+        batch.rows.conditioning.mul_(2)
+    assert all((mel == n).all() for n, mel in mels.items())
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 30, 61])
+@pytest.mark.parametrize("world_size", [1, 2, 3, 8])
+def test_every_clip_is_dealt_once_and_every_rank_has_as_many_steps(count: int, world_size: int):
+    clips = some_clips(count)
+    ranks = [made(clips, rank=rank, world_size=world_size) for rank in range(world_size)]
+    plan = ranks[0].plan(2)
+    assert all(batches.plan(2) == plan for batches in ranks)
+    for first in (0, 1, len(plan)):
+        seen = [[batch.clips for batch in batches.epoch(2, first)] for batches in ranks]
+        left = sorted(clip for group in plan[first:] for clip in group)
+        assert sorted(clip for rank in seen for group in rank for clip in group) == left
+        assert {len(rank) for rank in seen} == {-(-len(plan[first:]) // world_size)}
+
+
+def test_a_rank_without_a_clip_takes_part_and_learns_nothing():
+    batches = made(some_clips(3), rank=1, world_size=2, batch_seconds=100.0)
+    batches.indices = (0,)
+    (batch,) = batches.epoch(1)
+    assert batch.clips == () and batch.audio_seconds == 0
+    assert len(batch.rows.text_targets) == len(batch.rows.audio_targets) == 0
+    assert len(batch.rows.audio) > 0
+
+
+def test_without_bucketing_the_same_clips_come_in_another_order():
+    clips = some_clips(60)
+    sorted_, plain = made(clips), made(clips, bucketing=False)
+    assert sorted_.plan(1) != plain.plan(1)
+    for batches in (sorted_, plain):
+        assert sorted(n for group in batches.plan(1) for n in group) == list(range(60))
+    first = {batch.clips[0]: batch for batch in plain.epoch(1) if len(batch.clips) == 1}
+    for group in sorted_.plan(1):
+        for clip in group:
+            if clip in first:  # a clip is heard the same, whoever is beside it
+                assert same(first[clip], sorted_.batch(1, (clip,)))
+
+
+def long_tailed(count: int) -> list[Clip]:
+    """Lengths as of conversations: most clips are short, a few fill what is allowed."""
+    draw = np.random.default_rng(1)
+    seconds = np.clip(draw.lognormal(np.log(2.5), 0.8, count), 0.5, 11.6)
+    return [
+        Clip(**{**vars(clip), "seconds": float(s)})
+        for clip, s in zip(some_clips(count), seconds, strict=True)
+    ]
+
+
+def as_long_as_the_demo(count: int) -> list[Clip]:
+    """The lengths of the recordings in the package."""
+    paths = sorted((Path(data.__file__).parent / "demo" / "wavs").glob("*"))[:count]
+    seconds = [soundfile.info(path).duration for path in paths]
+    return [
+        Clip(**{**vars(clip), "seconds": s})
+        for clip, s in zip(some_clips(len(paths)), seconds, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("bucketing", [True, False])
+@pytest.mark.parametrize(("lengths", "count"), [(long_tailed, 300), (as_long_as_the_demo, 80)])
+def test_a_batch_has_no_padding_however_long_the_tail_is(lengths, count: int, bucketing: bool):
+    batches = made(lengths(count), batch_seconds=40.0, bucketing=bucketing)
+    for batch in itertools.islice(batches.epoch(1), 10):
+        assert batch.rows.used == batch.rows.rows * batch.rows.length

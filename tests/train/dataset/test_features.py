@@ -1,0 +1,340 @@
+"""Features are computed once, equal what the model would compute, and survive damage and kills."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from tests.datasets import make_dataset
+from tests.models import tiny_base
+from tests.train.checkpointing.test_damage import DAMAGES, Damage, grown, missing
+from train.dataset import dataset, features
+from train.dataset.dataset import Dataset
+from train.settings import TrainSettings
+from xtts import audio
+from xtts.audio import CODE_RATE
+from xtts.model.config import ModelConfig
+from xtts.model.loading import mel_stats, read_tensors
+from xtts.model.vocoder import load_dvae
+from xtts.text.tokenizer import Tokenizer
+
+
+class Place:
+    """A dataset, a base model and a cache folder."""
+
+    def __init__(self, folder: Path, base: Path, clips: int = 5) -> None:
+        self.data_folder = make_dataset(folder / "data", clips=clips, rate=16_000)
+        self.base = base
+        self.cache = folder / "cache"
+        self.config = ModelConfig.read(base)
+        self.data = self.read()
+
+    def read(self) -> Dataset:
+        settings = TrainSettings(dataset_dir=self.data_folder, cache_dir=self.cache)
+        return dataset.read(settings, Tokenizer(self.config, self.base), self.config.gpt)
+
+    def build(self) -> features.FeatureCache:
+        return features.build(self.data, self.base, self.config, self.cache)
+
+    def repair(self) -> list[str]:
+        return features.repair(self.data, self.base, self.config, self.cache)
+
+    @property
+    def folder(self) -> Path:
+        return features.folder_of(self.base, self.cache)
+
+    def shards(self) -> list[Path]:
+        return sorted(self.folder.glob("*.bin"))
+
+
+@pytest.fixture
+def place(tmp_path: Path, base_folder: Path) -> Place:
+    return Place(tmp_path, base_folder)
+
+
+def equal(one: features.FeatureCache, other: features.FeatureCache, clips: int) -> bool:
+    return all(
+        np.array_equal(one.codes(i), other.codes(i)) and np.array_equal(one.mel(i), other.mel(i))
+        for i in range(clips)
+    )
+
+
+def contents(found: features.FeatureCache) -> list[bytes]:
+    """Copies: a map shows what becomes of its file."""
+    return [found.codes(i).tobytes() + found.mel(i).tobytes() for i in range(5)]
+
+
+def never(*_args, **_kwargs):
+    raise AssertionError("decoded again")
+
+
+def test_features_are_what_the_model_computes(place: Place):
+    found = place.build()
+    dvae = load_dvae(place.base, place.config)
+    stats = mel_stats(place.base, read_tensors(place.base / "model.pth"))
+    for number, clip in enumerate(place.data.clips):
+        waveform = audio.read(clip.path, CODE_RATE)[None]
+        codes = found.codes(number)
+        assert codes.dtype == np.int16
+        assert len(codes) == -(-waveform.shape[1] // 1024)
+        expected = dvae.get_codebook_indices(audio.dvae_mel(waveform, stats))[0]
+        np.testing.assert_array_equal(codes, expected[: len(codes)].numpy())
+        mel = found.mel(number)
+        assert mel.dtype == np.float16
+        assert mel.shape == (80, 1 + waveform.shape[1] // 256)
+        exact = audio.conditioning_mel(waveform, stats)[0]
+        torch.testing.assert_close(
+            torch.from_numpy(mel.copy()).float(), exact, atol=2e-3, rtol=1e-3
+        )
+        np.testing.assert_array_equal(found.tokens(number), clip.tokens)
+    assert len({found.codes(i).tobytes() for i in range(5)}) == 5
+
+
+def test_a_second_start_decodes_nothing(place: Place, monkeypatch: pytest.MonkeyPatch):
+    first = place.build()
+    monkeypatch.setattr(soundfile, "SoundFile", never)
+    monkeypatch.setattr(features, "load_dvae", never)
+    assert place.read() == place.data
+    assert equal(place.build(), first, 5)
+
+
+def test_only_a_new_clip_is_computed(place: Place, monkeypatch: pytest.MonkeyPatch):
+    place.build()
+    make_dataset(place.data_folder, clips=6, rate=16_000)
+    place.data = place.read()
+    computed = []
+    original = features.features_of_recording
+    monkeypatch.setattr(
+        features,
+        "features_of_recording",
+        lambda path, *rest: computed.append(path) or original(path, *rest),
+    )
+    found = place.build()
+    assert [path.name for path in computed] == ["clip-5.wav"]
+    assert found.damaged() == []
+
+
+def test_another_dvae_has_another_cache(place: Place, tmp_path: Path):
+    other = tiny_base(tmp_path / "other", seed=1)
+    dvae = torch.load(other / "dvae.pth", weights_only=True)
+    dvae["codebook.embed"] += 1
+    torch.save(dvae, other / "dvae.pth")
+    assert features.folder_of(other, place.cache) != place.folder
+    scaled = tiny_base(tmp_path / "scaled")
+    model = torch.load(scaled / "model.pth", weights_only=True)
+    model["model"]["mel_stats"] += 1
+    torch.save(model, scaled / "model.pth")
+    assert features.folder_of(scaled, place.cache) != place.folder
+    assert features.folder_of(tiny_base(tmp_path / "same"), place.cache) == place.folder
+
+
+def test_many_clips_fill_many_shards(place: Place, monkeypatch: pytest.MonkeyPatch):
+    whole = place.build()
+    place.cache = place.cache.with_name("cache-2")
+    monkeypatch.setattr(features, "CLIPS_PER_SHARD", 2)
+    found = place.build()
+    assert len(place.shards()) == 3
+    assert equal(found, whole, 5)
+
+
+def damage_middle(shard: Path, record: features.Record) -> None:
+    content = bytearray(shard.read_bytes())
+    content[record.offset + record.bytes // 2] ^= 1
+    shard.write_bytes(content)
+
+
+def damaged_names(place: Place) -> list[str]:
+    return features.FeatureCache(place.data.clips, place.folder).damaged()
+
+
+def test_one_flipped_bit_is_found_and_mended_by_the_next_start(place: Place, caplog):
+    whole = place.build()
+    name = place.data.clips[3].name
+    record = whole.records[place.data.clips[3].audio_sha256]
+    kept = [whole.codes(i).copy() for i in range(5)]
+    damage_middle(record.shard, record)
+    assert damaged_names(place) == [name]
+    mended = place.build()
+    assert "SHA-256 is not what was written" in caplog.text and name in caplog.text
+    assert mended.damaged() == []
+    assert all(np.array_equal(mended.codes(i), kept[i]) for i in range(5))
+    damage_middle(mended.records[place.data.clips[3].audio_sha256].shard,
+                  mended.records[place.data.clips[3].audio_sha256])  # fmt: skip
+    assert place.repair() == [name]
+    assert place.repair() == []
+
+
+def test_a_cut_off_shard_is_computed_again(place: Place):
+    place.build()
+    shard = place.shards()[0]
+    os.truncate(shard, shard.stat().st_size // 2)
+    assert place.build().damaged() == []
+
+
+def test_a_shard_that_shrinks_under_a_run_says_so(place: Place):
+    found = place.build()
+    os.truncate(place.shards()[0], 100)
+    with pytest.raises(features.FeaturesError, match="--repair"):
+        found.codes(0)
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", '{"abc": [1, 2]}', '{"abc": 3}'])
+def test_a_damaged_index_is_computed_again(place: Place, damage: str):
+    place.build()
+    index = place.shards()[0].with_suffix(".json")
+    index.write_text(damage, encoding="utf-8")
+    assert place.build().damaged() == []
+    assert place.repair() == []
+
+
+def test_a_wrong_number_in_an_index_is_found(place: Place):
+    found = place.build()
+    index = place.shards()[0].with_suffix(".json")
+    entries = json.loads(index.read_text())
+    sha = place.data.clips[0].audio_sha256
+    entries[sha][1] -= 1
+    index.write_text(json.dumps(entries))
+    assert damaged_names(place) == [place.data.clips[0].name]
+    assert place.repair() == [place.data.clips[0].name]
+    np.testing.assert_array_equal(place.build().codes(1), found.codes(1))
+
+
+CHILD = """
+import os, sys
+from pathlib import Path
+from train.dataset import features
+from tests.train.dataset.test_features import Place
+place = Place(Path(sys.argv[1]), Path(sys.argv[2]))
+features.CLIPS_PER_SHARD = 2
+print("ready", flush=True)
+crash = sys.stdin.readline().strip()
+if crash:
+    os.environ["SOTAQUE_CRASH_AT"] = crash
+place.build()
+"""
+
+
+def child(place: Place) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(place.cache.parent), str(place.base)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def test_a_build_killed_half_way_goes_on(place: Place):
+    """Killed when the first shard's data stands without its index."""
+    process = child(place)
+    process.communicate("after replace\n")
+    assert process.returncode == -signal.SIGKILL
+    assert len(place.shards()) == 1
+    assert list(place.folder.glob("*.json")) == []
+    found = place.build()
+    assert found.damaged() == []
+    assert len(found.records) == 5
+
+
+def test_two_builds_at_once(place: Place, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(features, "CLIPS_PER_SHARD", 2)
+    threads = [threading.Thread(target=place.build) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    # Three each, unless one of them starts late and finds some made.
+    assert 3 <= len(place.shards()) <= 6
+    found = place.build()
+    assert found.damaged() == []
+    assert len(found.records) == 5
+
+
+@pytest.mark.slow
+def test_two_processes_build_at_once(place: Place):
+    one, other = child(place), child(place)
+    for process in (one, other):
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+    threads = [threading.Thread(target=p.communicate, args=("\n",)) for p in (one, other)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (one.returncode, other.returncode) == (0, 0)
+    found = place.build()
+    assert found.damaged() == []
+    assert len(found.records) == 5
+
+
+def test_a_bar_only_where_somebody_watches(place: Place, capsys, monkeypatch: pytest.MonkeyPatch):
+    place.build()
+    assert "Features" not in capsys.readouterr().err
+    place.cache = place.cache.with_name("cache-2")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    place.build()
+    assert "Features: 100%" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", DAMAGES[:-1])
+@pytest.mark.parametrize("suffix", [".bin", ".json"])
+def test_every_damage_is_found_and_mended(
+    place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture, suffix: str, damage: Damage
+):
+    kept = contents(place.build())
+    folder = place.folder
+    path = place.shards()[0].with_suffix(suffix)
+    for number, what in enumerate(damage(path)):
+        place.cache = tmp_path / f"cache-{number}"
+        shutil.copytree(folder, place.folder)
+        caplog.clear()
+        assert contents(place.build()) == kept, what
+        # A byte behind the last record harms none; without its index a shard is as if it never was.
+        assert damage in (grown, missing) or "damaged" in caplog.text, what
+
+
+def test_shards_that_were_swapped_are_found_and_mended(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(features, "CLIPS_PER_SHARD", 2)
+    kept = contents(place.build())
+    one, other, _ = place.shards()
+    one.rename(place.folder / "aside")
+    other.rename(one)
+    (place.folder / "aside").rename(other)
+    assert contents(place.build()) == kept
+    assert "damaged" in caplog.text
+
+
+# A clip that was whole when it was judged and is not any more
+
+
+def test_one_clip_in_a_hundred_may_be_lost(place: Place, caplog, monkeypatch):
+    monkeypatch.setattr(features, "LARGEST_LOST_SHARE", 0.2)
+    place.data.clips[3].path.write_bytes(b"no sound")
+    found = place.build()
+    assert found.present((4, 3, 0)) == (4, 0)
+    assert f"{place.data.clips[3].name} is left out of this run" in caplog.text
+    assert "cannot be decoded" in caplog.text
+
+
+def test_more_lost_clips_stop_the_run_and_are_named(place: Place):
+    place.data.clips[3].path.unlink()
+    with pytest.raises(features.FeaturesError, match=r"clip-3\.wav does not exist.*one in a hund"):
+        place.build()
+
+
+def test_what_killed_builds_left_goes_after_a_day(place: Place):
+    place.build()
+    old, new = (place.folder / f".{n}.bin.{n}.sotaque-part" for n in (1, 2))
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, (1, 1))
+    place.build()
+    assert not old.exists() and new.exists()  # another trainer may be writing it

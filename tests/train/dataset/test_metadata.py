@@ -1,0 +1,138 @@
+"""Transcripts of every form -> rows; a file of the wrong form is refused whole, with its line."""
+
+from pathlib import Path
+
+import pytest
+
+from train.dataset.entries import DatasetError
+from train.dataset.metadata import read_entries
+
+
+def written(folder: Path, text: str | bytes, name: str = "metadata.csv") -> Path:
+    (folder / "wavs").mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(text.encode() if isinstance(text, str) else text)
+    return folder
+
+
+def rows(folder: Path, form: str = "auto"):
+    return [(e.name, e.text, e.speaker, e.language) for e in read_entries(folder, form, "en")]
+
+
+def refusal(folder: Path, form: str = "auto") -> str:
+    with pytest.raises(DatasetError) as caught:
+        read_entries(folder, form, "en")
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+def test_ljspeech(tmp_path: Path):
+    written(tmp_path, "a|As written.|As spoken.\nb|Only text.|\n")
+    (tmp_path / "wavs" / "b.flac").touch()
+    entries = read_entries(tmp_path, "auto", "pt")
+    assert [(e.name, e.text, e.language) for e in entries] == [
+        ("a", "As spoken.", "pt"),
+        ("b", "Only text.", "pt"),
+    ]
+    assert [e.path for e in entries] == [
+        tmp_path / "wavs" / "a.wav",
+        tmp_path / "wavs" / "b.flac",
+    ]
+
+
+def test_coqui_with_and_without_a_header(tmp_path: Path):
+    expected = [("wavs/a.wav", "Hello.", "ann", "en"), ("wavs/b.wav", "Olá.", "bia", "pt")]
+    body = "wavs/a.wav|Hello.|ann\nwavs/b.wav|Olá.|bia|pt\n"
+    assert rows(written(tmp_path, body)) == expected
+    assert rows(written(tmp_path, "audio_file|text|speaker_name\n" + body)) == expected
+    assert rows(written(tmp_path, "\n\naudio_file|text|speaker_name\n" + body)) == expected
+
+
+def test_a_header_of_other_columns_is_refused(tmp_path: Path):
+    """Read by position, an emotion would become a speaker."""
+    text = "audio_file|text|emotion_name\nwavs/a.wav|Hello.|happy\n"
+    assert "columns 'audio_file|text|emotion_name'" in refusal(written(tmp_path, text))
+
+
+def test_two_files_are_training_and_validation(tmp_path: Path):
+    written(tmp_path, "audio_file|text|speaker_name\na.wav|One.|x\n", "metadata_train.csv")
+    written(tmp_path, "audio_file|text|speaker_name\nb.wav|Two.|x\n", "metadata_val.csv")
+    assert [(e.name, e.validation) for e in read_entries(tmp_path, "auto", "en")] == [
+        ("a.wav", False),
+        ("b.wav", True),
+    ]
+    (tmp_path / "metadata_val.csv").unlink()
+    assert [e.validation for e in read_entries(tmp_path, "auto", "en")] == [None]
+
+
+def test_byte_order_mark_crlf_and_empty_lines(tmp_path: Path):
+    text = b"\xef\xbb\xbf" + "a|Olá.\r\n\r\nb|Two.\r\n   \r\n".encode()
+    assert [row[:2] for row in rows(written(tmp_path, text))] == [("a", "Olá."), ("b", "Two.")]
+
+
+def test_a_line_separator_inside_a_text_starts_no_row(tmp_path: Path):
+    text = "a|One\u2028line\x85here.\nb|Two.\n"
+    assert [row[0] for row in rows(written(tmp_path, text))] == ["a", "b"]
+
+
+def test_rows_with_the_wrong_number_of_fields_are_told_with_their_lines(tmp_path: Path):
+    message = refusal(written(tmp_path, "a|Good.\nb\nc|x|y|z\n"))
+    assert "line 2 has 1 fields: 'b'" in message
+    assert "line 3 has 4 fields" in message
+    assert "A row is id|text" in message
+
+
+def test_many_faults_are_counted(tmp_path: Path):
+    message = refusal(written(tmp_path, "x\n" * 25))
+    assert message.count("has 1 fields") == 10
+    assert "and 15 more" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("/etc/passwd.wav", "not absolute"),
+        ("C:\\voices\\a.wav", "not absolute"),
+        ("\\\\server\\a.wav", "not absolute"),
+        ("../other/a.wav", "without `..`"),
+        ("wavs/../../a.wav", "without `..`"),
+        ("wavs\\..\\a.wav", "without `..`"),
+        ("", "is empty"),
+        ("a\0b", "no file can be called so"),
+        ("long" * 70, "no file can be called so"),
+    ],
+)
+def test_names_that_leave_the_folder_are_refused(tmp_path: Path, name: str, reason: str):
+    for form in ("ljspeech", "coqui"):
+        message = refusal(written(tmp_path, f"ok|Good.\n{name}|Text.\n"), form)
+        assert "line 2" in message
+        assert reason in message
+
+
+def test_a_clip_named_twice_is_refused(tmp_path: Path):
+    assert "names 'a' twice" in refusal(written(tmp_path, "a|One.\nb|Two.\na|Three.\n"))
+    written(tmp_path, "a.wav|One.\n", "metadata_train.csv")
+    written(tmp_path, "a.wav|One.\n", "metadata_val.csv")
+    assert "twice" in refusal(tmp_path)
+
+
+def test_missing_and_empty_datasets_are_refused(tmp_path: Path):
+    assert "is no folder" in refusal(tmp_path / "nowhere")
+    assert "neither metadata.csv nor" in refusal(tmp_path)
+    assert "does not exist" in refusal(tmp_path, "ljspeech")
+    assert "holds no row" in refusal(written(tmp_path, "\n  \n"))
+    assert "holds no row" in refusal(written(tmp_path, "audio_file|text\n"))
+
+
+def test_another_encoding_is_refused_with_its_line(tmp_path: Path):
+    message = refusal(written(tmp_path, b"a|One.\nb|Ol\xe1.\n"))
+    assert "line 2" in message
+    assert "0xe1" in message
+    assert "UTF-8" in refusal(written(tmp_path, "a|One.\n".encode("utf-16")))
+
+
+def test_recordings_are_found_as_people_name_them(tmp_path: Path):
+    """Windows' backslashes, accents kept apart by a Mac, files beside or in wavs/."""
+    written(tmp_path, "wavs\\a.wav|One.\nb.wav|Two.\nwavs/caf\u00e9.wav|Three.\n")
+    for name in ("a.wav", "b.wav", "cafe\u0301.wav"):
+        (tmp_path / "wavs" / name).touch()
+    assert all(entry.path.is_file() for entry in read_entries(tmp_path, "auto", "en"))

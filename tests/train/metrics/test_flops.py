@@ -1,0 +1,39 @@
+"""Arithmetic is counted as torch counts it."""
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from tests.peers.coqui import SMALL
+from train.metrics.flops import peak_flops, step_flops
+from xtts.model.gpt import new_gpt
+from xtts.model.packed_batch import pack
+from xtts.model.shapes import GPTShape
+
+
+def test_as_torch_counts():
+    tokens, codes, mel = torch.arange(2, 40), torch.arange(50), torch.randn(80, 300)
+    padded, packed = (
+        pack([tokens] * 2, [codes] * 2, [mel] * 2, SMALL, stop_input=False, padded=padded)
+        for padded in (True, False)
+    )
+    with FlopCounterMode(display=False) as counter:
+        new_gpt(SMALL, 0).losses(padded)
+    # Small models: what is the same for every size and is not counted weighs a little here.
+    assert step_flops(padded, SMALL) / 3 == pytest.approx(counter.get_total_flops(), rel=0.15)
+    assert step_flops(packed, SMALL) == step_flops(padded, SMALL)
+
+
+def test_xtts_v2_is_mostly_its_transformer():
+    shape = GPTShape(text_ids=6681, text_start=261)
+    rows = pack([torch.arange(2, 60)], [torch.arange(130)], [torch.randn(80, 390)], shape,
+                stop_input=False, padded=False)  # fmt: skip
+    transformer = 6 * 377.5e6 * rows.length
+    assert 1.0 < step_flops(rows, shape) / transformer < 1.35
+
+
+def test_peaks_are_found_by_name():
+    assert peak_flops("NVIDIA H200") == 989e12
+    assert peak_flops("NVIDIA L40S") == 181e12
+    assert peak_flops("NVIDIA L4") == 121e12
+    assert peak_flops("Some CPU") is None

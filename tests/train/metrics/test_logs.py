@@ -1,0 +1,353 @@
+"""One record per step in three places, no step twice after a resume, TensorBoard that answers."""
+
+import contextlib
+import errno
+import json
+import logging
+import math
+import re
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from machine.storage.atomic import WriteError
+from tests.machine.storage.test_atomic import full_after
+from tests.xtts.workers.test_file_worker import gone
+from train.dataset.batches import Batch
+from train.metrics.logs import Logs
+from train.metrics.metrics_file import cut_back
+from train.metrics.spectrogram_image import spectrogram
+from train.metrics.tensorboard_server import TensorBoard, free_port
+from train.optim.step_outcome import StepResult, Validation
+from train.sampling.sample_files import SampleSidecar
+from xtts import audio
+from xtts.hub.run_folder import RunFolder
+
+NUM_EPOCHS, STEPS_PER_EPOCH = 2, 4
+
+
+def batch() -> Batch:
+    rows: Any = SimpleNamespace(used=30, rows=4, length=10)
+    return Batch(rows, (0, 1, 2, 3), 8.0)
+
+
+def result(step: int, loss: float = 2.0) -> StepResult:
+    return StepResult(3.0, loss / step, loss, 1.5, 1e-4, math.isfinite(loss))
+
+
+def logs(folder: Path, first_step: int = 0, **options: Any) -> Logs:
+    return Logs(
+        RunFolder(folder / "output"), folder / "runs", num_epochs=NUM_EPOCHS,
+        steps_per_epoch=STEPS_PER_EPOCH, first_step=first_step, log_every=10, **options,
+    )  # fmt: skip
+
+
+def train(found: Logs, first: int, last: int) -> None:
+    for step in range(first, last + 1):
+        epoch, number = divmod(step - 1, STEPS_PER_EPOCH)
+        found.step(epoch + 1, number + 1, step, batch(), result(step), 0.5, 2.0, ["a", "b"])
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    lines = (folder / "output" / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def curves(folder: Path) -> EventAccumulator:
+    found = EventAccumulator(str(folder / "runs"), {"scalars": 0, "images": 0, "audio": 0})
+    found.Reload()
+    return found
+
+
+def test_a_step_is_told_the_same_way_in_the_file_and_as_curves(tmp_path: Path) -> None:
+    with logs(tmp_path) as found:
+        train(found, 1, 4)
+        found.epoch(1, 4, Validation(2.5, 1.25))
+    *steps, validation = records(tmp_path)
+    assert [record["step"] for record in steps] == [1, 2, 3, 4]
+    assert steps[1] == {
+        "kind": "train", "epoch": 1, "step": 2, "loss": 2.0, "text_loss": 3.0, "audio_loss": 1.0,
+        "gradient_norm": 1.5, "learning_rate": 1e-4, "clips_per_second": 2.0,
+        "audio_seconds_per_second": 4.0, "data_wait_share": 0.25, "padding_share": 0.25,
+        "tflops": 0.0, "memory_bytes": steps[1]["memory_bytes"],
+    }  # fmt: skip
+    assert steps[1]["memory_bytes"] > 1 << 20
+    assert validation == {
+        "kind": "validation", "epoch": 1, "step": 4, "text_loss": 2.5, "audio_loss": 1.25,
+    }  # fmt: skip
+    shown = curves(tmp_path)
+    for record in (*steps, validation):
+        for name, value in record.items():
+            if name not in ("kind", "epoch", "step"):
+                points = {p.step: p.value for p in shown.Scalars(f"{record['kind']}/{name}")}
+                assert points[record["step"]] == pytest.approx(value, rel=1e-6)
+
+
+def test_where_the_peak_is_known_a_step_tells_its_share_of_it(tmp_path: Path) -> None:
+    with logs(tmp_path, peak_flops=10e12) as found:
+        found.step(1, 1, 1, batch(), result(1), 0.5, 2.0, ["a"], flops=4e12)
+    (record,) = records(tmp_path)
+    assert record["tflops"] == 2.0 and record["mfu"] == pytest.approx(0.2)
+
+
+def test_the_console_tells_first_last_and_what_is_left(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="train")
+    with logs(tmp_path) as found:
+        found._started -= 40.0  # as if the first step had taken 40 s; 7 more are to come
+        train(found, 1, 1)
+        train(found, 2, 4)
+    lines = [message for message in caplog.messages if message.startswith("epoch")]
+    assert len(lines) == 2  # not every step: LOG_EVERY=10
+    assert lines[0].startswith("epoch 1/2  step 1/4  audio loss 2.000  text loss 3.000")
+    left = re.search(r"left 0:04:(\d\d)", lines[0])
+    assert left and 40 <= int(left[1]) <= 45
+    assert "step 4/4" in lines[1]
+
+
+def test_a_skipped_step_names_its_clips_and_writes_no_nan(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with logs(tmp_path) as found:
+        found.step(1, 1, 1, batch(), result(1, math.nan), 0.0, 1.0, ["clip_7", "clip_9"])
+    assert "clip_7, clip_9" in caplog.text
+    record = records(tmp_path)[0]
+    assert record["loss"] is None and record["skipped_clips"] == ["clip_7", "clip_9"]
+    assert "NaN" not in (tmp_path / "output" / "metrics.jsonl").read_text()
+
+
+def test_after_a_resume_no_step_stands_twice(tmp_path: Path) -> None:
+    with logs(tmp_path) as found:
+        train(found, 1, 7)
+    with (tmp_path / "output" / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "train", "step": 3, "lo')  # killed inside a line
+    with logs(tmp_path, first_step=4) as found:  # the newest checkpoint is of step 4
+        train(found, 5, 8)
+    assert [record["step"] for record in records(tmp_path)] == list(range(1, 9))
+    points = curves(tmp_path).Scalars("train/loss")
+    assert [point.step for point in points] == list(range(1, 9))
+
+
+def test_cutting_back_leaves_a_sound_file_alone(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    cut_back(path, 5)
+    assert not path.exists()
+    path.write_text('{"step": 1}\n{"step": 5}\n')
+    before = path.stat()
+    cut_back(path, 5)
+    assert path.stat() == before
+    cut_back(path, 1)
+    assert path.read_text() == '{"step": 1}\n'
+
+
+def test_a_full_disk_costs_records_and_not_the_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with logs(tmp_path) as found:
+        train(found, 1, 1)
+        with monkeypatch.context() as patched:
+            full_after(patched, 20)
+            train(found, 2, 3)
+        train(found, 4, 4)
+    told = [message for message in caplog.messages if "No space left" in message]
+    assert len(told) == 1 and told[0].startswith("metrics.jsonl") and "Training goes on" in told[0]
+    # Half a line is taken back: what was written before and after it can be read.
+    assert [record["step"] for record in records(tmp_path)] == [1, 4]
+
+
+def test_curves_come_back_with_the_space(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("train.metrics.event_files.STEPS_BEFORE_ANOTHER", 3)
+    with logs(tmp_path) as found:
+        train(found, 1, 1)
+
+        def full(*_: Any) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(found._curves._writer, "add_scalar", full)
+        train(found, 2, 2)
+        assert found._curves._writer is None
+        train(found, 3, 6)
+    told = [message for message in caplog.messages if "No space left" in message]
+    assert len(told) == 1 and told[0].startswith("The curves")
+    assert [record["step"] for record in records(tmp_path)] == [1, 2, 3, 4, 5, 6]
+    assert curves(tmp_path).Scalars("train/loss")[-1].step == 6
+
+
+@pytest.mark.parametrize("where", ["output", "runs"])
+def test_a_place_that_cannot_be_written_is_told_at_the_start(tmp_path: Path, where: str) -> None:
+    (tmp_path / where).touch()
+    with pytest.raises(WriteError, match="could not be written") as raised:
+        logs(tmp_path)
+    assert raised.value.exit_code == 2
+
+
+def test_a_sample_is_heard_and_seen(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "output")
+    tone = 0.5 * torch.sin(torch.arange(24_000) * (2 * math.pi * 3000 / 24_000))
+    for what in ("output", "reference"):
+        audio.write_wav(run.samples / f"epoch_3_{what}.wav", tone)
+    spoken = SampleSidecar(3, "abc", "hello", "cpu", "cpu_subprocess", "", 1.0, 1.0, 24_000, 0.75)
+    with logs(tmp_path) as found:
+        found.sample(3, spoken)
+        found.sample(
+            4, SampleSidecar(4, "abc", "hello", "cpu", "skipped", "", None, None, 24_000, None)
+        )
+    shown = curves(tmp_path)
+    for what in ("output", "reference"):
+        (heard,) = shown.Audio(f"sample/{what}")
+        assert (heard.step, heard.sample_rate) == (3, 24_000.0)
+        (seen,) = shown.Images(f"sample/{what}_spectrogram")
+        assert (seen.step, seen.height) == (3, 513)
+    (likeness,) = shown.Scalars("sample/similarity")
+    assert likeness.value == 0.75
+
+
+def test_a_spectrogram_is_brightest_where_the_tone_is() -> None:
+    tone = torch.sin(torch.arange(24_000) * (2 * math.pi * 3000 / 24_000))
+    picture = spectrogram(tone)
+    assert picture.shape[:2] == (3, 513)
+    assert 0.0 <= float(picture.min()) and float(picture.max()) <= 1.0
+    row = int(picture.sum(0).mean(1).argmax())
+    assert 512 - row == 3000 * 1024 // 24_000  # low frequencies at the bottom
+    assert torch.isfinite(spectrogram(torch.zeros(10))).all()
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Iterator[TensorBoard]:
+    with logs(tmp_path) as found:
+        train(found, 1, 3)
+    server = TensorBoard(tmp_path / "runs", free_port(16_006, "127.0.0.1"))
+    yield server
+    server.close()
+
+
+def test_tensorboard_answers_with_the_runs_scalars_and_ends_with_it(
+    tmp_path: Path, board: TensorBoard
+) -> None:
+    assert board.answers(60)
+    query = urllib.parse.urlencode({"run": ".", "tag": "train/audio_loss"})
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    points: list[list[float]] = []
+    for _ in range(100):
+        try:
+            with direct.open(f"{board.address}/data/plugin/scalars/scalars?{query}") as answer:
+                points = json.load(answer)
+                break
+        except urllib.error.HTTPError as error:  # 404 until it has read the files
+            error.close()
+            time.sleep(0.1)
+    assert [(point[1], point[2]) for point in points] == [
+        (1, 2.0), (2, 1.0), (3, pytest.approx(2 / 3)),
+    ]  # fmt: skip
+    pid = board._child.pid
+    board.close()
+    assert gone(pid)
+    with socket.socket() as again:
+        again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        again.bind(("127.0.0.1", board.port))
+
+
+def test_tensorboard_plays_every_sample_and_shows_every_picture(tmp_path: Path) -> None:
+    """With the loader that it takes by itself, which knows a tag by its first value."""
+    epochs = 12  # more than the ten that TensorBoard keeps by itself
+    run = RunFolder(tmp_path / "output")
+    tone = 0.5 * torch.sin(torch.arange(2_400) * (2 * math.pi * 3000 / 24_000))
+    with logs(tmp_path) as found:
+        for epoch in range(1, epochs + 1):
+            for what in ("output", "reference"):
+                audio.write_wav(run.samples / f"epoch_{epoch}_{what}.wav", tone)
+            spoken = SampleSidecar(
+                epoch, "abc", "hello", "cpu", "cpu_subprocess", "", 1, 1, 24_000, None
+            )
+            found.sample(epoch, spoken)
+    server = TensorBoard(tmp_path / "runs", free_port(16_106, "127.0.0.1"))
+    try:
+        assert server.answers(60)
+        for what in ("output", "reference"):
+            heard = _shown(server, "audio", f"sample/{what}", epochs)
+            for one in heard:
+                assert _fetched(server, f"audio/individualAudio?{one['query']}")[:4] == b"RIFF"
+            for one in _shown(server, "images", f"sample/{what}_spectrogram", epochs):
+                assert _fetched(server, f"images/individualImage?{one['query']}")[1:4] == b"PNG"
+        tags = json.loads(_fetched(server, "audio/tags"))["."]
+        assert sorted(tags) == ["sample/output", "sample/reference"]
+    finally:
+        server.close()
+
+
+def _shown(server: TensorBoard, plugin: str, tag: str, count: int) -> list[dict[str, Any]]:
+    """What TensorBoard lists under a tag, once it has read the files."""
+    query = urllib.parse.urlencode({"run": ".", "tag": tag, "sample": 0})
+    found: list[dict[str, Any]] = []
+    for _ in range(100):
+        with contextlib.suppress(urllib.error.HTTPError):  # 404 until it has read the files
+            found = json.loads(_fetched(server, f"{plugin}/{plugin}?{query}"))
+        if len(found) == count:
+            break
+        time.sleep(0.1)
+    assert len(found) == count, (plugin, tag, found)
+    return found
+
+
+def _fetched(server: TensorBoard, path: str) -> bytes:
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with direct.open(f"{server.address}/data/plugin/{path}") as answer:
+        content: bytes = answer.read()
+    return content
+
+
+def test_a_taken_port_is_not_waited_for(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    caplog.set_level(logging.INFO, logger="train")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        server = TensorBoard(tmp_path / "runs", port)
+        server.close()
+    assert server.port > port
+    assert f"Port {port} is taken; TensorBoard uses {server.port}." in caplog.messages
+
+
+def test_tensorboard_dies_with_a_run_that_is_killed(tmp_path: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(f"""
+            import time
+            from pathlib import Path
+            from train.metrics.tensorboard_server import TensorBoard
+            server = TensorBoard(Path({str(tmp_path)!r}), 26006)
+            server.answers(60)
+            print(server._child.pid, flush=True)
+            time.sleep(60)
+        """)],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    assert gone(pid)
+
+
+def test_logging_imports_neither_tensorflow_nor_matplotlib() -> None:
+    code = (
+        "import sys, train.metrics.logs; from torch.utils.tensorboard import SummaryWriter; "
+        "sys.exit(any(name in sys.modules for name in ('tensorflow', 'matplotlib')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,61 @@
+"""Activations computed twice: the same numbers to the last bit, and less kept meanwhile."""
+
+import pytest
+import torch
+
+from tests.train.test_learner import a_batch, a_learner, same, weights
+from train.memory.estimate import MemoryEstimate
+from train.optim.activation_checkpointing import chosen
+from train.optim.trainable import TrainableParts
+
+
+def kept_bytes(learner) -> int:
+    """What the transformer keeps of 60 positions for its backward pass."""
+    seen: dict[int, int] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        seen[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    own = {p.untyped_storage().data_ptr() for p in learner.gpt.parameters()}
+    learner.gpt.train()
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        learner.gpt.gpt(torch.randn(1, 60, 32, requires_grad=True))
+    return sum(size for place, size in seen.items() if place not in own)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_gradients_and_steps_are_the_same_bits_with_dropout(precision: str):
+    plain = a_learner(dropout=0.2, precision=precision)
+    twice = a_learner(dropout=0.2, precision=precision, learning=TrainableParts(recompute=True))
+    for seed in range(3):
+        one, other = plain.learn(a_batch(seed)), twice.learn(a_batch(seed))
+        assert one == other
+    assert same(weights(plain), weights(twice))
+
+
+def test_blocks_really_run_twice_and_only_while_they_learn():
+    learner = a_learner(learning=TrainableParts(recompute=True))
+    calls: list[bool] = []
+    learner.gpt.gpt.h[0].attn.register_forward_hook(lambda *_: calls.append(True))
+    learner.learn(a_batch())
+    assert len(calls) == 2
+    learner.evaluate([a_batch()])
+    assert len(calls) == 3
+
+
+def test_less_is_kept():
+    assert (
+        kept_bytes(a_learner(learning=TrainableParts(recompute=True))) < kept_bytes(a_learner()) / 4
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "room", "on"),
+    [("on", None, True), ("off", 1, False), ("auto", None, False), ("auto", 14_000, True),
+     ("auto", 15_000, False)],
+)  # fmt: skip
+def test_auto_looks_at_the_longest_clip_and_says_so(setting: str, room: int | None, on: bool):
+    found, reason = chosen(setting, MemoryEstimate(2000, 2000, 4000, 2000), room)
+    assert found is on
+    assert reason

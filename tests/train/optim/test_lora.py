@@ -1,0 +1,112 @@
+"""Adapters: what learns, what is saved, and that merged is what was learned."""
+
+import copy
+import sys
+
+import pytest
+import torch
+
+from tests.train.test_learner import a_batch, a_learner, same, weights
+from train.optim.lora import LoraError, LoraShape, linear_layers
+from train.optim.trainable import TrainableParts
+from xtts.model.gpt import from_coqui, new_gpt
+
+SMALL = TrainableParts(lora=LoraShape(rank=4, alpha=8))
+
+
+def with_adapters(**changes):
+    return a_learner(learning=SMALL, learning_rate=1e-2, **changes)
+
+
+def learned(steps: int = 3, **changes):
+    learner = with_adapters(**changes)
+    for seed in range(steps):
+        learner.learn(a_batch(seed))
+    return learner
+
+
+def test_only_adapters_learn_and_every_linear_layer_has_one():
+    learner = with_adapters()
+    assert len(learner.weights.lora.layers) == len(linear_layers(a_learner().gpt)) == 2 * 4
+    before = weights(learner)
+    for seed in range(3):
+        learner.learn(a_batch(seed))
+    moved = {name for name, now in learner.gpt.state_dict().items() if not now.equal(before[name])}
+    assert moved and all(".lora_" in name for name in moved)
+    assert len(moved) == 2 * 8
+
+
+def test_a_start_is_the_base_model():
+    base = a_learner().model_state()
+    start = with_adapters().model_state()
+    assert start.keys() == base.keys() and same(start, base)
+
+
+def test_merged_says_what_was_learned():
+    """The losses of merged weights in a plain GPT are those with adapters, to fp32's rounding."""
+    learner = learned(dropout=0.0)
+    merged = new_gpt(learner.gpt.shape, seed=9)
+    merged.load_state_dict(from_coqui(learner.model_state()))
+    learner.gpt.eval(), merged.eval()
+    with torch.no_grad():
+        one, other = learner.gpt.losses(a_batch(7).rows), merged.losses(a_batch(7).rows)
+        base = a_learner().gpt.eval().losses(a_batch(7).rows)
+    assert float(other.audio) == pytest.approx(float(one.audio), abs=1e-6)
+    assert float(other.text) == pytest.approx(float(one.text), abs=1e-6)
+    assert abs(float(base.audio) - float(one.audio)) > 1e-3
+
+
+def test_merged_is_w_plus_ba():
+    learner = learned()
+    layer = learner.gpt.gpt.h[1].mlp.c_fc
+    a, b = layer.lora_A.default.weight, layer.lora_B.default.weight
+    expected = layer.base_layer.weight + (8 / 4) * (b @ a)
+    merged = from_coqui(learner.model_state())["gpt.h.1.mlp.c_fc.weight"]
+    assert torch.equal(merged, expected)
+
+
+def test_a_resumed_run_goes_on_bit_for_bit():
+    straight, first = learned(4), learned(2)
+    second = with_adapters()
+    second.resume(first.model_state(), first.trainer_state(), first.step)
+    for seed in (2, 3):
+        second.learn(a_batch(seed))
+    assert same(weights(straight), weights(second))
+    assert same(straight.model_state(), second.model_state())
+
+
+def test_adapters_on_other_weights_than_the_base_keep_what_they_stand_on():
+    """RESUME=PATH, or an epoch whose trainer state is gone: twice resumed is once resumed."""
+    first = learned(2)
+    second = with_adapters()
+    second.resume(first.model_state(), None, first.step)
+    assert same(second.model_state(), first.model_state())
+    second.learn(a_batch(2))
+    third = with_adapters()
+    # Copied, as a file would be: an optimizer writes into what it is given.
+    third.resume(second.model_state(), copy.deepcopy(second.trainer_state()), second.step)
+    assert same(second.model_state(), third.model_state())
+    second.learn(a_batch(3)), third.learn(a_batch(3))
+    assert same(weights(second), weights(third))
+
+
+def test_another_rank_is_refused_in_words():
+    first = learned(1)
+    other = a_learner(learning=TrainableParts(lora=LoraShape(rank=2, alpha=4)))
+    with pytest.raises(LoraError, match="adapters of rank 4, and LORA_RANK is 2"):
+        other.resume(first.model_state(), first.trainer_state(), 1)
+
+
+def test_the_same_seed_makes_the_same_adapters_and_disturbs_nothing():
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    one = with_adapters()
+    assert torch.equal(before, torch.get_rng_state())
+    assert same(weights(one), weights(with_adapters()))
+
+
+def test_without_peft_a_sentence_says_what_to_type(monkeypatch):
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(LoraError, match=r"needs peft.*sotaque\[lora\].*LORA_RANK=0") as raised:
+        with_adapters()
+    assert raised.value.exit_code == 2

@@ -1,0 +1,71 @@
+"""A trainer without its model that hangs as it is told: `python -m tests.train.resilience.hanging
+KIND STALL`.
+
+Four quick steps teach the watchdog what is usual; then its process id is printed and `KIND` begins.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+
+from train.resilience.heartbeat import Heartbeat
+
+
+def deadlock_with_the_gil() -> None:
+    """In C, with the GIL: no Python runs in this process any more, in whichever thread."""
+    library = ctypes.PyDLL(None)
+    mutex = ctypes.create_string_buffer(64)
+    library.pthread_mutex_lock(mutex)
+    library.pthread_mutex_lock(mutex)
+
+
+def sleep_with_the_gil() -> None:
+    while True:
+        ctypes.PyDLL(None).usleep(500_000)
+
+
+def stopped() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+    while True:
+        time.sleep(1)
+
+
+def a_lock_that_never_comes() -> None:
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+
+
+def deaf() -> None:
+    """Takes no signal that could be taken: only the tripwire and SIGKILL end it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))
+    deadlock_with_the_gil()
+
+
+def slow() -> None:
+    """Longer than STALL_SECONDS, and less than ten times the usual step."""
+    time.sleep(1.5)
+
+
+def main() -> None:
+    kind, stall = sys.argv[1], float(sys.argv[2])
+    with Heartbeat(stall) as beating:
+        for step in beating.watch(range(6), "learning"):
+            time.sleep(0.4 if kind == "slow" else 0.02)
+            if step == 3:
+                print(beating.pid, flush=True)
+                if kind in globals():
+                    globals()[kind]()
+        if kind == "saving":
+            with beating.leave(30, "writing a checkpoint"):
+                time.sleep(3 * stall)
+        if kind == "going_on":
+            for _ in beating.watch(range(20), "learning"):
+                time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    main()

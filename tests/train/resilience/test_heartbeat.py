@@ -1,0 +1,86 @@
+"""How long the next sign of life may take, and what is told to the watchdog."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.xtts.workers.test_file_worker import open_files
+from train.resilience.heartbeat import Heartbeat, allowed_seconds
+
+
+@pytest.mark.parametrize(
+    ("steps", "allowed"),
+    [
+        ([], 1200),  # the first steps compile and read cold files
+        ([200, 300], 1200),
+        ([0.5, 0.4, 0.6], 120),
+        ([20, 30, 25], 250),
+        ([20, 30, 25, 4000], 275),  # one that hung for a while and came back is not the usual one
+    ],
+)
+def test_ten_times_the_usual_step_and_never_less_than_the_setting(
+    steps: list[float], allowed: float
+) -> None:
+    assert allowed_seconds(steps, 120) == allowed
+
+
+@pytest.fixture
+def heard() -> Iterator[tuple[Heartbeat, int]]:
+    """A heartbeat whose lines are read here instead of by a watchdog."""
+    beating = Heartbeat(2.0)
+    read_end, beating._beats = os.pipe()
+    os.set_blocking(beating._beats, False)
+    yield beating, read_end
+    os.close(read_end)
+    if beating._beats is not None:
+        os.close(beating._beats)
+
+
+def lines(read_end: int) -> list[str]:
+    return os.read(read_end, 65536).decode().splitlines()
+
+
+def test_a_sign_at_each_item_and_at_both_ends_of_a_leave(heard: tuple[Heartbeat, int]) -> None:
+    beating, read_end = heard
+    assert list(beating.watch(range(4), "learning")) == [0, 1, 2, 3]
+    assert lines(read_end) == [
+        "20.000 learning", "20.000 learning", "20.000 learning", "2.000 learning",
+        "2.000 learning", "2.000 learning ended",
+    ]  # fmt: skip
+    assert list(beating.watch(range(1), "learning")) == [0]
+    assert lines(read_end)[0] == "2.000 learning"  # the next epoch knows what is usual
+    with beating.leave(1800, "writing a checkpoint"):
+        assert lines(read_end) == ["1800.000 writing a checkpoint"]
+    assert lines(read_end) == ["2.000 writing a checkpoint ended"]
+
+
+def test_a_watchdog_that_does_not_read_holds_nobody_up(heard: tuple[Heartbeat, int]) -> None:
+    beating, read_end = heard
+    assert sum(1 for _ in beating.watch(range(20_000), "learning")) == 20_000
+    assert 60_000 < len(os.read(read_end, 1 << 20)) <= 1 << 16
+
+
+def test_a_watchdog_that_has_died_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    with Heartbeat(60.0) as beating:
+        assert beating.pid is not None
+        os.kill(beating.pid, 9)
+        beating._child.wait()  # type: ignore[union-attr]
+        assert list(beating.watch(range(3), "learning")) == [0, 1, 2]
+    told = [message for message in caplog.messages if "watchdog has ended" in message]
+    assert len(told) == 1
+
+
+def test_off_starts_nothing() -> None:
+    with Heartbeat(None) as beating:
+        assert beating.pid is None
+        assert list(beating.watch(range(3), "learning")) == [0, 1, 2]
+
+
+def test_its_end_leaves_no_process_and_inherits_nothing_else(tmp_path: Path) -> None:
+    with (tmp_path / ".lock").open("w"), Heartbeat(60.0) as beating:
+        pid = beating.pid
+        held = open_files(pid)
+        assert not any("lock" in name or "socket" in name for name in held)
+    assert beating.pid is None and not Path(f"/proc/{pid}").exists()

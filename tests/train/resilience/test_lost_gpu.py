@@ -1,0 +1,274 @@
+"""Faults of a GPU while training and while speaking, in whole runs of a tiny model: training goes
+on bit for bit, or ends with 70 and goes on bit for bit when it is started again."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from machine.devices import cuda_errors
+from machine.devices.cuda_errors import GpuLost
+from machine.errors import SotaqueError
+from tests.train.test_run import Workshop, assert_same_end, losses
+from train.learner import Learner
+from train.resilience.lost_gpu import lost_gpu
+from train.sampling import placement, sampler
+from train.sampling.placement import SamplingPlan
+from train.sampling.sampler import Sampler
+from xtts.hub.run_folder import RunFolder
+from xtts.workers.file_synthesis import FileSpeaker
+from xtts.workers.file_worker import Worker
+
+QUICK = (sys.executable, "-m", "tests.xtts.workers.quick_worker")
+EPOCHS = 2
+
+
+def accelerator_error(code: int) -> Exception:
+    error = torch.AcceleratorError(f"CUDA error: number {code}\nCUDA kernel errors might be …")
+    error.error_code = code  # type: ignore[attr-defined]
+    return error
+
+
+# --- the sentence
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the GPU says when it is asked whether it still computes: nothing wrong."""
+    says = [""]
+    monkeypatch.setattr(cuda_errors, "poisoned", lambda _device: says[0])
+    return says
+
+
+@pytest.mark.parametrize(
+    ("error", "says", "words", "reported"),
+    [
+        (accelerator_error(710), "", "CUDA error: number 710. Nothing was saved from it", True),
+        (accelerator_error(700), "dead", "CUDA error: number 700. Nothing was saved", True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"), "", "EXECUTION_FAILED.", True),
+        (KeyError("x"), "CUDA error: unspecified launch failure", "unspecified launch", True),
+        (torch.OutOfMemoryError("CUDA out of memory."), "", "has not enough memory", False),
+        (torch.OutOfMemoryError("CUDA out of memory."), "dead", "Nothing was saved from it", True),
+    ],
+)
+def test_a_lost_gpu_says_how_to_go_on(
+    answers: list[str], error: Exception, says: str, words: str, reported: bool
+) -> None:
+    answers[0] = says
+    told: list[tuple[str, str]] = []
+    with pytest.raises(GpuLost) as found, lost_gpu("cuda:0", lambda *one: told.append(one)):
+        raise error
+    assert words in str(found.value) and "the same command again" in str(found.value)
+    assert str(found.value).startswith("cuda:0") and "\n" not in str(found.value)
+    assert found.value.exit_code == 70 and found.value.__cause__ is error
+    assert [device for device, _ in told] == ["cuda:0"] * reported
+
+
+@pytest.mark.parametrize(
+    "error",
+    [KeyError("gpt.x"), SotaqueError("A sentence."), GpuLost("Told already."), KeyboardInterrupt(),
+     RuntimeError("Argument #4: Padding size should be less than the corresponding input")],
+)  # fmt: skip
+def test_what_is_no_fault_of_the_gpu_passes(answers: list[str], error: BaseException) -> None:
+    told: list[Any] = []
+    with pytest.raises(type(error)) as found, lost_gpu("cuda:0", lambda *one: told.append(one)):
+        raise error
+    assert found.value is error and not told
+
+
+def test_the_cpu_is_not_lost_for_want_of_memory() -> None:
+    with pytest.raises(MemoryError), lost_gpu("cpu"):
+        raise MemoryError
+
+
+# --- whole runs
+
+
+@pytest.fixture(scope="module")
+def workshop(base_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    return Workshop(base_folder, tmp_path_factory.mktemp("lost-gpu"))
+
+
+@pytest.fixture(scope="module")
+def straight(workshop: Workshop) -> RunFolder:
+    """Two epochs without a fault and without a sample."""
+    return workshop.run("straight", EPOCHS)
+
+
+@pytest.fixture
+def reports(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Faults that are told to the cache of checks; none reaches the one of this machine."""
+    told: list[tuple[str, str]] = []
+    for function in (Sampler.__init__, lost_gpu.__wrapped__):  # type: ignore[attr-defined]
+        keywords = function.__kwdefaults__ or {}
+        if "report" in keywords:
+            monkeypatch.setitem(keywords, "report", lambda *one: told.append(one))
+        else:
+            monkeypatch.setattr(function, "__defaults__", (lambda *one: told.append(one),))
+    return told
+
+
+def sidecars(run: RunFolder) -> list[dict[str, Any]]:
+    paths = [run.samples / f"epoch_{epoch}_output.json" for epoch in range(1, EPOCHS + 1)]
+    return [json.loads(path.read_text()) for path in paths]
+
+
+# fault -> the word that the sidecar's reason begins with, and words in it.
+SAMPLER_FAULTS = {
+    "cuFFT error: CUFFT_INVALID_SIZE": ("gpu_fault", "CUFFT_INVALID_SIZE"),
+    "700": ("gpu_fault", "CUDA error: number 700"),
+    "710": ("gpu_fault", "CUDA error: number 710"),
+    "gpu memory": ("out_of_memory", "CUDA out of memory"),
+    "memory": ("out_of_memory", "ran out of memory"),
+    "SIGSEGV": ("crashed", "SIGSEGV"),
+    "SIGKILL": ("killed", "SIGKILL"),
+    "hang": ("hang", "was still speaking after 2 s"),
+    "nan": ("not_finite", "waveform is not finite"),
+}
+
+
+def run_with_a_fault(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, name: str, fault: str
+) -> RunFolder:
+    monkeypatch.setenv("SOTAQUE_WORKER_FAULT", fault)
+    return workshop.run(name, EPOCHS, SAMPLE_DEVICE="cpu", SAMPLE_TEXT="One.")
+
+
+def assert_told(run: RunFolder, fault: str, logged: str) -> None:
+    code, words = SAMPLER_FAULTS[fault]
+    for told in sidecars(run):
+        assert told["mode"] == "skipped" and told["audio_seconds"] is None
+        assert told["reason"].startswith(f"{code}: ") and words in told["reason"]
+    assert f"No sample of epoch 2 ({code})" in logged and words in logged
+    assert not list(run.samples.glob("*_output.wav"))
+
+
+@pytest.mark.parametrize("fault", ["cuFFT error: CUFFT_INVALID_SIZE", "710", "SIGKILL", "hang"])
+def test_training_goes_on_bit_for_bit_when_samples_fail(
+    workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture, fault: str,
+) -> None:  # fmt: skip
+    def quick(chosen: SamplingPlan, base: Path, machine: object, precision: str) -> Worker:
+        return Worker(Path("base"), device=chosen.device, command=QUICK)
+
+    monkeypatch.setattr(sampler, "new_worker", quick)
+    if fault == "hang":
+        monkeypatch.setattr(sampler, "SPEAK_SECONDS", 2.0)
+    run = run_with_a_fault(
+        workshop, monkeypatch, f"quick-{list(SAMPLER_FAULTS).index(fault)}", fault
+    )
+    assert_same_end(straight, run, EPOCHS)
+    assert_told(run, fault, caplog.text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", SAMPLER_FAULTS)
+def test_the_same_with_the_real_worker(
+    workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture, fault: str,
+) -> None:  # fmt: skip
+    if fault == "hang":
+        monkeypatch.setattr(sampler, "SPEAK_SECONDS", 2.0)
+    run = run_with_a_fault(
+        workshop, monkeypatch, f"real-{list(SAMPLER_FAULTS).index(fault)}", fault
+    )
+    assert_same_end(straight, run, EPOCHS)
+    assert_told(run, fault, caplog.text)
+
+
+def test_after_a_fault_the_next_sample_is_spoken(
+    workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
+    reports: list[tuple[str, str]],
+) -> None:  # fmt: skip
+    """In process the FFT fails once: the mel moves, the same epoch is heard, nothing else moves."""
+    plans: list[SamplingPlan] = []
+
+    def in_process(base: Path) -> sampler.SpeaksHere:
+        def speak(request: Any, chosen: SamplingPlan) -> Any:
+            plans.append(chosen)
+            if chosen.mel_device != "cpu":
+                raise RuntimeError("cuFFT error: CUFFT_INVALID_SIZE")
+            return real(request, SamplingPlan("in_process", "cpu", ""))
+
+        real = here(base)
+        return speak
+
+    here = sampler.in_process
+    chosen = SamplingPlan("in_process", "cuda:0", "passed", mel_device="cuda:0", beside_gpu=True)
+    monkeypatch.setattr(placement, "plan", lambda *_: chosen)
+    monkeypatch.setattr(sampler, "in_process", in_process)
+    monkeypatch.setattr(cuda_errors, "poisoned", lambda _device: "")
+    run = workshop.run("mel", EPOCHS, SAMPLE_TEXT="One.")
+    assert_same_end(straight, run, EPOCHS)
+    assert [plan.mel_device for plan in plans] == ["cuda:0", "cpu", "cpu"]
+    for told in sidecars(run):
+        assert told["mode"] == "in_process" and "CUFFT_INVALID_SIZE" in told["reason"]
+    assert reports == [("cuda:0", "cuFFT error: CUFFT_INVALID_SIZE")]
+
+
+@pytest.mark.parametrize("code", [700, 710])
+def test_a_dead_context_while_speaking_ends_the_run_and_the_next_goes_on(
+    workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str], reports: list[tuple[str, str]], code: int,
+) -> None:  # fmt: skip
+    def dies(_speaker: FileSpeaker, _request: object) -> None:
+        raise accelerator_error(code)
+
+    name = f"dead-{code}"
+    with monkeypatch.context() as patched:
+        patched.setattr(placement, "plan", lambda *_: SamplingPlan("in_process", "cpu", "a test"))
+        patched.setattr(FileSpeaker, "speak", dies)
+        run = workshop.run(name, EPOCHS, expect=70, SAMPLE_TEXT="One.")
+        told = capfd.readouterr().err
+        assert f"number {code}" in told and "Give the same command again" in told
+        # What was saved before the sample is whole; the epoch's sidecar tells why it is silent.
+        assert run.epochs() == [1] and run.newest_verified().epoch == 1  # type: ignore[union-attr]
+        sidecar = json.loads((run.samples / "epoch_1_output.json").read_text())
+        assert sidecar["mode"] == "skipped" and f"number {code}" in sidecar["reason"]
+    assert_same_end(straight, workshop.run(name, EPOCHS), EPOCHS)
+
+
+def failing_step(at: int, errors: list[Exception]) -> Callable[..., Any]:
+    """A step whose gradients fail as often as there are errors."""
+    real = Learner._backward
+
+    def backward(learner: Learner, batch: Any) -> Any:
+        if learner.step == at and errors:
+            # Not before some gradients are there: what is half done must not count.
+            real(learner, batch)
+            raise errors.pop(0)
+        return real(learner, batch)
+
+    return backward
+
+
+@pytest.mark.parametrize("code", [700, 710])
+def test_a_sticky_error_in_a_step_saves_nothing_exits_70_and_goes_on(
+    workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str], reports: list[tuple[str, str]], code: int,
+) -> None:  # fmt: skip
+    steps = [step for kind, _, step, *_ in losses(straight) if kind == "train"]
+    name, at = f"step-{code}", len(steps) - 2
+    with monkeypatch.context() as patched:
+        patched.setattr(Learner, "_backward", failing_step(at, [accelerator_error(code)] * 2))
+        run = workshop.run(name, EPOCHS, expect=70)
+    told = capfd.readouterr().err
+    assert told.strip().count("\n") == 0 and f"number {code}" in told and "DEVICE=cpu" in told
+    assert run.epochs() == [1] and not run.interrupted.exists()
+    assert reports == []  # no GPU is known by the name of cpu
+    assert_same_end(straight, workshop.run(name, EPOCHS), EPOCHS)
+
+
+def test_short_memory_in_a_step_costs_one_more_try_and_no_bit(
+    workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    errors: list[Exception] = [torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GB")]
+    monkeypatch.setattr(Learner, "_backward", failing_step(3, errors))
+    run = workshop.run("short", EPOCHS)
+    assert not errors and "once more, after: CUDA out of memory" in caplog.text
+    assert_same_end(straight, run, EPOCHS)

@@ -1,0 +1,87 @@
+"""What a signal does: nothing in its handler, the rest decided by what time there is."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from train.resilience import stopping
+from train.resilience.stopping import SIGNALS, StopRequest, stop_on_signals
+
+
+class Left(Exception):
+    """The process would have ended."""
+
+
+@pytest.fixture
+def left(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
+    told: list[tuple[int, str]] = []
+
+    def leave(code: int, sentence: str) -> None:
+        told.append((code, sentence))
+        raise Left
+
+    monkeypatch.setattr(stopping, "_exit", leave)
+    return told
+
+
+def stop(**known: float) -> StopRequest:
+    found = StopRequest(8.0, learning=True)
+    for name, value in known.items():
+        setattr(found, name, value)
+    return found
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_the_first_signal_asks(number: int, code: int) -> None:
+    found = stop(step_seconds=2.0, write_seconds=6.0)
+    assert not found.requested
+    found.receive(number)
+    assert found.requested and found.exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        ({"learning": False}, "nothing to save"),
+        ({"step_seconds": 4.0, "write_seconds": 4.1}, "do not fit into STOP_SECONDS=8"),
+    ],
+)
+def test_where_nothing_can_or_need_be_saved_it_exits_at_once(
+    left: list[tuple[int, str]], known: dict[str, float], words: str
+) -> None:
+    with pytest.raises(Left):
+        stop(**known).receive(signal.SIGTERM)
+    assert left[0][0] == 143 and words in left[0][1]
+
+
+def test_the_second_signal_exits_at_once(left: list[tuple[int, str]]) -> None:
+    found = stop()
+    found.receive(signal.SIGTERM)
+    with pytest.raises(Left):
+        found.receive(signal.SIGINT)
+    assert left == [(130, left[0][1])] and "Second signal" in left[0][1]
+
+
+def test_the_handler_does_nothing() -> None:
+    """It may run inside a write, or inside the lock of a stream: no I/O, no lock, no name."""
+    with stop_on_signals(8.0) as found:
+        for number in SIGNALS:
+            handler = signal.getsignal(number)
+            assert callable(handler)
+            code = handler.__code__  # type: ignore[attr-defined]
+            assert code.co_names == () and code.co_consts in ((None,), ())
+        found.learning = True
+        os.kill(os.getpid(), signal.SIGTERM)
+        end = time.monotonic() + 5
+        while not found.requested and time.monotonic() < end:
+            time.sleep(0.005)
+        assert found.exit_code == 143
+
+
+def test_what_was_there_before_is_there_again() -> None:
+    before = [signal.getsignal(number) for number in SIGNALS]
+    with stop_on_signals(8.0):
+        pass
+    assert [signal.getsignal(number) for number in SIGNALS] == before

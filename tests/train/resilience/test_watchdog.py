@@ -1,0 +1,147 @@
+"""A trainer that hangs is ended with 75 and tells where, in whatever way it hangs; no other is."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.xtts.workers.test_file_worker import gone
+from train.resilience import watchdog
+
+
+class Run:
+    """`tests.train.resilience.hanging`, its watchdog started and its fourth step reached."""
+
+    def __init__(self, kind: str, stall_seconds: float) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.train.resilience.hanging", kind, str(stall_seconds)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        self.watchdog = int(self.process.stdout.readline())
+
+    def hangs(self) -> None:
+        """Waits until it has been asleep for a while; on a busy machine it may not be there yet."""
+        asleep = 0
+        while asleep < 10:
+            state = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+            asleep = asleep + 1 if state == "S" else 0
+            time.sleep(0.01)
+
+    def end(self) -> tuple[int, str]:
+        """(exit code, what it told)"""
+        _, told = self.process.communicate(timeout=60)
+        return self.process.returncode, told
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[str, float], Run]]:
+    started: list[Run] = []
+
+    def one(kind: str, stall_seconds: float = 0.5) -> Run:
+        started.append(Run(kind, stall_seconds))
+        return started[-1]
+
+    yield one
+    for run in started:
+        if run.process.poll() is None:
+            os.killpg(run.process.pid, signal.SIGKILL)
+        run.process.communicate()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["deadlock_with_the_gil", "sleep_with_the_gil", "a_lock_that_never_comes"],
+)
+def test_a_hang_is_told_with_its_place_and_ended_with_75(
+    start: Callable[[str], Run], kind: str
+) -> None:
+    run = start(kind)
+    code, told = run.end()
+    assert code == 75
+    assert re.search(r"Nothing was heard from the training for [\d.]+ s while learning\.", told)
+    assert "most recent call first" in told and f"in {kind}" in told
+    assert "exit code 75" in told and "STALL_SECONDS" in told
+    assert gone(run.watchdog)
+
+
+def test_a_stopped_one_is_ended_with_75_and_not_asked(start: Callable[[str], Run]) -> None:
+    """Woken to tell its stacks, it would run on while they are read; that has crashed one."""
+    run = start("stopped")
+    code, told = run.end()
+    assert code == 75
+    assert gone(run.watchdog)
+    assert "A signal has stopped it (SIGSTOP)." in told and "exit code 75" in told
+    assert "most recent call first" not in told
+
+
+def test_one_that_takes_no_signal_is_ended_as_well(start: Callable[[str], Run]) -> None:
+    assert start("deaf").end()[0] == 75
+
+
+def test_one_without_a_tripwire_is_killed(
+    start: Callable[[str, float], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the C library has no asynchronous read."""
+    monkeypatch.setattr(watchdog, "DUMP_SECONDS", 0.3)
+    run = start("a_lock_that_never_comes", 60.0)
+    run.hangs()
+    beats, other_end = os.pipe()
+    killer = threading.Thread(target=watchdog.end, args=(run.process.pid, beats, -1, "A test."))
+    killer.start()
+    code, told = run.end()
+    os.close(other_end)
+    killer.join()
+    os.close(beats)
+    assert code == -signal.SIGKILL
+    assert "in a_lock_that_never_comes" in told
+
+
+@pytest.mark.parametrize("kind", ["none", "slow", "saving"])
+def test_a_trainer_that_lives_is_left_alone(start: Callable[[str], Run], kind: str) -> None:
+    """Steps as usual, one that is slow for a step, and a checkpoint that takes its time."""
+    run = start(kind)
+    code, told = run.end()
+    assert (code, told) == (0, "")
+    assert gone(run.watchdog)
+
+
+def test_it_ends_with_a_trainer_that_is_killed(start: Callable[[str, float], Run]) -> None:
+    run = start("a_lock_that_never_comes", 60.0)
+    run.process.kill()
+    run.process.wait()
+    assert gone(run.watchdog)
+
+
+def test_it_ends_with_its_trainer_even_while_it_is_stopped_itself(
+    start: Callable[[str, float], Run],
+) -> None:
+    run = start("a_lock_that_never_comes", 60.0)
+    os.kill(run.watchdog, signal.SIGSTOP)
+    run.process.kill()
+    run.process.wait()
+    assert gone(run.watchdog)
+
+
+def test_ctrl_z_is_no_hang(start: Callable[[str], Run]) -> None:
+    """The terminal stops trainer and watchdog together, and lets them go on together."""
+    run = start("going_on")
+    os.killpg(run.process.pid, signal.SIGSTOP)
+    time.sleep(1.5)
+    os.killpg(run.process.pid, signal.SIGCONT)
+    assert run.end() == (0, "")
+
+
+def test_ctrl_c_is_for_the_trainer(start: Callable[[str], Run]) -> None:
+    """The terminal sends it to both; a trainer that saves is still watched."""
+    run = start("a_lock_that_never_comes")
+    os.kill(run.watchdog, signal.SIGINT)
+    os.kill(run.watchdog, signal.SIGTERM)
+    assert run.end()[0] == 75

@@ -1,0 +1,227 @@
+"""Where a sample is spoken: every state of a GPU, every wish, every training device."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from machine.devices.cuda_errors import DeviceFault
+from machine.devices.health import GpuHealth, Outcome
+from tests.machines import GPUS, SOUND, failing, machine
+from train.sampling.placement import (
+    SamplingFailure,
+    SamplingPlan,
+    after_fault,
+    failure_of,
+    plan,
+    surprising,
+)
+from xtts import audio
+from xtts.inference.decoding import DecodingError
+from xtts.workers.failures import WorkerFailed
+
+# state of the GPU: where to speak beside training on it, and while training runs on the CPU.
+# in = in process, gpu = GPU subprocess, clean = that without foreign libraries, cpu = CPU
+# subprocess; -mel: the speaker's mel on the CPU; -dnn: without cuDNN.
+PLACES = {
+    "sound": ("in", "gpu"),
+    "fft": ("in-mel", "gpu-mel"),
+    "convolution": ("cpu", "cpu"),
+    "convolution, right without cuDNN": ("in-dnn", "gpu-dnn"),
+    "convolution, right with clean libraries": ("clean", "clean"),
+    "bf16": ("in", "gpu"),
+    "16 bits": ("in", "gpu"),
+    "sampling": ("cpu", "cpu"),
+    "train step": ("in", "gpu"),
+    "everything": ("cpu", "cpu"),
+    "driver": ("cpu", "cpu"),
+    "full": ("cpu", "cpu"),
+    "dead": ("cpu", "cpu"),
+    "hang": ("cpu", "cpu"),
+    "surprise": ("gpu", "gpu"),
+    "exclusive": ("in", "gpu"),
+    "exclusive surprise": ("cpu", "gpu"),
+    "exclusive, fft": ("in-mel", "gpu-mel"),
+    "exclusive, right with clean libraries": ("cpu", "clean"),
+}
+MODES = {
+    "in": "in_process", "gpu": "gpu_subprocess", "clean": "gpu_subprocess", "cpu": "cpu_subprocess",
+}  # fmt: skip
+
+
+def test_the_table_has_every_state() -> None:
+    assert PLACES.keys() == GPUS.keys()
+
+
+@pytest.mark.parametrize("training", ["cuda:0", "cpu"])
+@pytest.mark.parametrize("wish", ["auto", "gpu", "cpu", "off"])
+@pytest.mark.parametrize("state", GPUS)
+def test_plan(state: str, wish: str, training: str) -> None:
+    gpu, beside = GPUS[state], training == "cuda:0"
+    found = plan(machine(gpu), wish, training)
+    place, _, change = PLACES[state][not beside].partition("-")
+    if wish in ("cpu", "off"):
+        mode = "skipped" if wish == "off" else "cpu_subprocess"
+        assert (found.mode, found.reason) == (mode, f"SAMPLE_DEVICE={wish}")
+        assert found.overlap is (wish == "cpu" and beside)
+        return
+    assert found.mode == MODES[place]
+    assert found.device == ("cpu" if place == "cpu" else "cuda:0")
+    assert found.mel_device == ("cpu" if place == "cpu" or change == "mel" else "cuda:0")
+    assert found.cudnn is (change != "dnn") and found.clean_libraries is (place == "clean")
+    assert found.overlap is (place == "cpu" and beside) and found.beside_gpu is beside
+    # The reason names what the check or a run found, and an unfulfilled wish.
+    assert gpu.name in found.reason and gpu.verdict in found.reason
+    assert gpu.surprise in found.reason or not beside
+    assert found.reason.startswith("SAMPLE_DEVICE=gpu, but ") is (wish == "gpu" and place == "cpu")
+
+
+@pytest.mark.parametrize("wish", ["auto", "gpu"])
+def test_no_gpu_is_told(wish: str) -> None:
+    found = plan(machine(), wish, "cpu")
+    assert (found.mode, found.overlap) == ("cpu_subprocess", False) and "no GPU" in found.reason
+    hint = "Write DOCKER_RUNTIME=nvidia into .env."
+    assert plan(machine(hint=hint), wish, "cpu").reason.endswith(hint)
+
+
+SECOND = GpuHealth(1, "RTX 4090", (8, 9), 24 << 30)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "training", "device", "mode", "overlap"),
+    [
+        (SOUND, SECOND, "cuda:1", "cuda:1", "in_process", False),
+        (GPUS["sampling"], SECOND, "cuda:0", "cuda:1", "gpu_subprocess", True),
+        (GPUS["surprise"], SECOND, "cuda:0", "cuda:1", "gpu_subprocess", True),
+        (GPUS["fft"], SECOND, "cpu", "cuda:1", "gpu_subprocess", False),
+        (GPUS["driver"], SECOND, "cpu", "cuda:1", "gpu_subprocess", False),
+        (GPUS["convolution, right with clean libraries"], replace(GPUS["hang"], index=1), "cpu",
+         "cuda:0", "gpu_subprocess", False),
+    ],
+)  # fmt: skip
+def test_of_two_gpus(
+    first: GpuHealth, second: GpuHealth, training: str, device: str, mode: str, overlap: bool
+) -> None:
+    found = plan(machine(first, second), "auto", training)
+    assert (found.device, found.mode, found.overlap) == (device, mode, overlap)
+
+
+IN = SamplingPlan("in_process", "cuda:0", "", mel_device="cuda:0", beside_gpu=True)
+ALONE = replace(IN, is_single_process=True)
+BESIDE = replace(IN, mode="gpu_subprocess")
+GPU = replace(BESIDE, beside_gpu=False)
+CPU = SamplingPlan("cpu_subprocess", "cpu", "no GPU")
+FFT = SamplingFailure(
+    "error",
+    "cuFFT error: CUFFT_INVALID_SIZE\nand more",
+    DeviceFault(Outcome.BUILD, "fft", None, ""),
+)
+DNN = SamplingFailure("error", "cuDNN error", DeviceFault(Outcome.BUILD, "convolution", None, ""))
+FULL = SamplingFailure(
+    "out_of_memory", "CUDA out of memory.", DeviceFault(Outcome.TRANSIENT, "memory", None, "")
+)
+DEAD = SamplingFailure("gpu_fault", "CUDA error", DeviceFault(Outcome.STICKY, "context", 710, ""))
+CRASH, HANG = (
+    SamplingFailure("crashed", "The worker ended by SIGSEGV."),
+    SamplingFailure("hang", "The worker…"),
+)
+NAN = SamplingFailure("not_finite", "The vocoder's waveform is not finite.")
+REFUSED = SamplingFailure("refused", "The reference is silent.", elsewhere=False)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "failure", "changes"),
+    [
+        (IN, FFT, {"mel_device": "cpu"}),
+        (ALONE, FFT, {"mel_device": "cpu"}),
+        (replace(IN, mel_device="cpu"), FFT, {"mode": "gpu_subprocess"}),
+        (BESIDE, FFT, {"mel_device": "cpu"}),
+        (IN, DNN, {"mode": "gpu_subprocess", "cudnn": False}),
+        (ALONE, DNN, "cpu"),
+        (BESIDE, DNN, {"cudnn": False}),
+        (replace(BESIDE, cudnn=False), DNN, "cpu"),
+        (IN, FULL, "cpu"),
+        (BESIDE, FULL, "cpu"),
+        (IN, NAN, {"mode": "gpu_subprocess"}),
+        (ALONE, NAN, "cpu"),
+        (BESIDE, NAN, "cpu"),
+        (GPU, DEAD, "cpu"),
+        (GPU, CRASH, "cpu"),
+        (GPU, HANG, "cpu"),
+        *((CPU, failure, None) for failure in (FFT, DNN, FULL, DEAD, CRASH, HANG, NAN, REFUSED)),
+        *((chosen, REFUSED, None) for chosen in (IN, ALONE, BESIDE, GPU)),
+    ],
+)
+def test_where_to_speak_after_a_fault(
+    chosen: SamplingPlan, failure: SamplingFailure, changes: dict[str, object] | str | None
+) -> None:
+    found = after_fault(chosen, failure)
+    if changes is None:
+        assert found is None
+        return
+    assert found is not None
+    why = f"speaking on cuda:0 ({chosen.mode}) failed: {failure.first_line}"
+    assert found.reason.startswith(why) and "\n" not in found.reason
+    if changes == "cpu":
+        beside = chosen.beside_gpu
+        assert found == SamplingPlan(
+            "cpu_subprocess", "cpu", why, overlap=beside, beside_gpu=beside
+        )
+    else:
+        assert found == replace(chosen, reason=found.reason, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("failure", [FFT, DNN, FULL, DEAD, CRASH, HANG, NAN])
+@pytest.mark.parametrize("chosen", [IN, ALONE, BESIDE, GPU])
+def test_faults_end_somewhere(chosen: SamplingPlan, failure: SamplingFailure) -> None:
+    """Down a step at a time, to the CPU in at most four, and there it stays."""
+    steps = [chosen]
+    while (following := after_fault(steps[-1], failure)) is not None:
+        steps.append(following)
+    assert steps[-1].mode == "cpu_subprocess" and len(steps) <= 5
+
+
+def sticky() -> Exception:
+    error = torch.AcceleratorError("CUDA error: device-side assert triggered\nmore")
+    error.error_code = 710  # type: ignore[attr-defined]
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "poison", "code", "outcome", "elsewhere"),
+    [
+        (RuntimeError("cuFFT error: CUFFT_INVALID_SIZE"), "", "error", Outcome.BUILD, True),
+        (sticky(), "", "error", Outcome.STICKY, True),
+        (sticky(), "CUDA error: device-side assert", "gpu_fault", Outcome.STICKY, True),
+        (ValueError("a shape"), "CUDA error: unspecified launch failure", "gpu_fault",
+         Outcome.STICKY, True),
+        (audio.AudioError("gone"), "CUDA error: unspecified", "gpu_fault", Outcome.STICKY, True),
+        (torch.OutOfMemoryError("CUDA out of memory."), "", "error", Outcome.TRANSIENT, True),
+        (ValueError("a shape"), "", "error", None, True),
+        (DecodingError("not a number"), "", "not_finite", None, True),
+        (audio.AudioError("The reference is gone."), "", "error", None, False),
+        (WorkerFailed("hang", "…"), "", "hang", None, True),
+        (WorkerFailed("refused", "…"), "", "refused", None, False),
+        (WorkerFailed("interrupted", "…"), "", "interrupted", None, False),
+    ],
+)  # fmt: skip
+def test_what_an_error_is(
+    error: Exception, poison: str, code: str, outcome: Outcome | None, elsewhere: bool
+) -> None:
+    found = failure_of(error, poison)
+    assert (found.code, found.elsewhere) == (code, elsewhere)
+    assert (found.fault.outcome if found.fault else None) is outcome
+    assert found.sentence == str(error)
+
+
+def test_what_the_check_should_have_foretold() -> None:
+    assert all(surprising(GPU, failure) for failure in (FFT, DNN, DEAD, CRASH, HANG, NAN))
+    assert not surprising(GPU, FULL) and not surprising(GPU, REFUSED)
+    assert not any(surprising(CPU, failure) for failure in (FFT, DEAD, CRASH))
+    data = SamplingFailure("error", "", DeviceFault(Outcome.DATA, "fft", None, ""))
+    assert not surprising(GPU, data)
+
+
+def test_a_gpu_with_several_faults_loses_each() -> None:
+    found = plan(machine(failing("fft", "attention_bf16", "train_step")), "auto", "cpu")
+    assert (found.mode, found.mel_device) == ("gpu_subprocess", "cpu")

@@ -1,0 +1,409 @@
+"""Every epoch is heard, or its sidecar says why not; training is never touched."""
+
+import hashlib
+import json
+import random
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from machine.devices import cuda_errors
+from machine.devices.cuda_errors import GpuLost
+from machine.storage.atomic import sha256_of
+from train.checkpointing.checkpoints import Checkpoints
+from train.dataset.dataset import Clip, Dataset
+from train.sampling import command as listening
+from train.sampling import sampler as sampling
+from train.sampling.placement import SamplingPlan
+from train.sampling.sample_files import (
+    SampleReference,
+    SampleSidecar,
+    reference_of,
+    sample_is_missing,
+)
+from train.sampling.sampler import Sampler
+from train.settings import TrainSettings
+from xtts import audio
+from xtts.hub.run_folder import RunError, RunFolder, reference_beside
+from xtts.model import loading as model
+from xtts.workers.file_synthesis import SpeakRequest, SpokenFile
+from xtts.workers.file_worker import Worker
+
+QUICK = (sys.executable, "-m", "tests.xtts.workers.quick_worker")
+CPU = SamplingPlan("cpu_subprocess", "cpu", "no GPU on this machine")
+IN_PROCESS = SamplingPlan(
+    "in_process", "cuda:0", "RTX 3090 passed the check", mel_device="cuda:0", beside_gpu=True
+)
+
+
+@pytest.fixture
+def reference(tmp_path: Path) -> SampleReference:
+    """Half a second of noise at a rate that nobody here uses."""
+    noise = np.random.default_rng(0).normal(0, 0.1, 22_050)
+    soundfile.write(tmp_path / "clip.flac", noise, 44_100)
+    return SampleReference(tmp_path / "clip.flac", "hello", "en")
+
+
+class Heard:
+    """A sampler on a worker without a model, and the sidecars that it told of."""
+
+    def __init__(
+        self, folder: Path, reference: SampleReference, chosen: SamplingPlan = CPU, **options: Any
+    ) -> None:
+        self.run = RunFolder(folder / "output")
+        self.told: list[SampleSidecar] = []
+        self.workers: list[SamplingPlan] = []
+        self.surprises: list[tuple[str, str]] = []
+        self.sampler = Sampler(
+            chosen, self.run, reference, self._worker,
+            heard=lambda _epoch, told: self.told.append(told),
+            report=lambda *told: self.surprises.append(told), **options,
+        )  # fmt: skip
+
+    def _worker(self, chosen: SamplingPlan) -> Worker:
+        self.workers.append(chosen)
+        return Worker(Path("base"), device=chosen.device, command=QUICK)
+
+    def sidecar(self, epoch: int) -> dict[str, Any]:
+        path = self.run.samples / f"epoch_{epoch}_output.json"
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found
+
+
+def test_a_sample_is_two_wavs_and_a_sidecar_as_promised(
+    tmp_path: Path, reference: SampleReference
+) -> None:
+    heard = Heard(tmp_path, reference)
+    with heard.sampler as sampler:
+        sampler.sample(10, tmp_path / "checkpoint_epoch_10.pt", "abc")
+    told = heard.sidecar(10)
+    assert list(told) == [
+        "epoch", "checkpoint_sha256", "text", "device", "mode", "reason", "seconds",
+        "audio_seconds", "sample_rate", "similarity",
+    ]  # fmt: skip
+    assert (told["epoch"], told["checkpoint_sha256"], told["text"]) == (10, "abc", "hello")
+    assert (told["mode"], told["device"]) == ("cpu_subprocess", "cpu")
+    assert (told["sample_rate"], told["audio_seconds"], told["similarity"]) == (24_000, 0.1, 0.5)
+    for what, seconds in (("output", 0.1), ("reference", 0.5)):
+        header = soundfile.info(heard.run.samples / f"epoch_10_{what}.wav")
+        assert (header.samplerate, header.subtype, header.channels) == (24_000, "PCM_16", 1)
+        assert header.duration == pytest.approx(seconds, abs=1e-3)
+    assert not sample_is_missing(heard.run, 10, "abc")
+    assert sample_is_missing(heard.run, 10, "other weights") and sample_is_missing(
+        heard.run, 11, "abc"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        ("SIGKILL", "killed"),
+        ("SIGSEGV", "crashed"),
+        ("memory", "out_of_memory"),
+        ("cuFFT error: CUFFT_INVALID_SIZE", "gpu_fault"),
+    ],
+)
+def test_a_fault_is_told_and_the_run_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    reference: SampleReference,
+    fault: str,
+    code: str,
+) -> None:
+    heard = Heard(tmp_path, reference)
+    stale = heard.run.samples / "epoch_1_output.wav"
+    stale.parent.mkdir(parents=True)
+    stale.write_bytes(b"spoken by other weights")
+    with heard.sampler as sampler:
+        monkeypatch.setenv("SOTAQUE_WORKER_FAULT", fault)
+        sampler.worker.close()  # it was started without the fault
+        sampler.sample(1, tmp_path / "1.pt", "one")
+        assert heard.sidecar(1)["mode"] == "skipped"
+        assert heard.sidecar(1)["reason"].startswith(f"{code}: The worker")
+        assert heard.sidecar(1)["audio_seconds"] is None
+        assert not stale.exists()
+        monkeypatch.delenv("SOTAQUE_WORKER_FAULT")
+        sampler.sample(2, tmp_path / "2.pt", "two")
+    assert heard.sidecar(2)["mode"] == "cpu_subprocess"
+
+
+def test_three_failures_in_a_row_end_the_attempts_with_one_message(
+    tmp_path: Path, reference: SampleReference, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard = Heard(tmp_path, SampleReference(reference.path, "refuse", "en"))
+    with heard.sampler as sampler:
+        for epoch in (1, 2):
+            sampler.sample(epoch, tmp_path / "1.pt", "one")
+        sampler.reference = reference
+        sampler.sample(3, tmp_path / "1.pt", "one")  # a success in between starts the count anew
+        assert sampler.failures_in_a_row == 0
+        sampler.reference = SampleReference(reference.path, "refuse", "en")
+        for epoch in range(4, 9):
+            sampler.sample(epoch, tmp_path / "1.pt", "one")
+        assert sampler.worker.pid is None
+    ends = [record for record in caplog.messages if record.startswith("Sampling ends")]
+    assert len(ends) == 1 and "The reference is silent." in ends[0]
+    assert "3 samples in a row failed" in heard.sidecar(8)["reason"]
+    assert [told.mode for told in heard.told].count("skipped") == 7
+
+
+def test_a_reference_that_is_gone_costs_the_sample_only(
+    tmp_path: Path, reference: SampleReference
+) -> None:
+    reference.path.unlink()
+    heard = Heard(tmp_path, reference)
+    with heard.sampler as sampler:
+        sampler.sample(1, tmp_path / "1.pt", "one")
+    assert "does not exist" in heard.sidecar(1)["reason"]
+
+
+def test_sampling_off_starts_nothing_and_says_so(
+    tmp_path: Path, reference: SampleReference
+) -> None:
+    heard = Heard(tmp_path, reference, SamplingPlan("skipped", "none", "SAMPLE_DEVICE=off"))
+    with heard.sampler as sampler:
+        sampler.sample(1, tmp_path / "1.pt", "one")
+        assert sampler.worker.pid is None
+    assert heard.sidecar(1)["reason"] == "SAMPLE_DEVICE=off"
+
+
+def test_beside_a_training_gpu_a_sample_overlaps_the_next_epoch(
+    tmp_path: Path, reference: SampleReference
+) -> None:
+    go = tmp_path / "go"
+    heard = Heard(
+        tmp_path, SampleReference(reference.path, f"when {go}", "en"),
+        SamplingPlan("cpu_subprocess", "cpu", "SAMPLE_DEVICE=cpu", overlap=True),
+    )  # fmt: skip
+    with heard.sampler as sampler:
+        sampler.sample(1, tmp_path / "1.pt", "one")  # returns although nothing was spoken yet
+        assert heard.told == []
+        go.touch()
+        sampler.finish()
+    assert [told.mode for told in heard.told] == ["cpu_subprocess"]
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_stop_gives_the_sample_up_and_leaves_it_for_the_next_start(
+    tmp_path: Path, reference: SampleReference, overlap: bool
+) -> None:
+    stop = threading.Event()
+    never = SampleReference(reference.path, f"when {tmp_path / 'never'}", "en")
+    chosen = SamplingPlan("cpu_subprocess", "cpu", "", overlap=overlap)
+    heard = Heard(tmp_path, never, chosen, interrupted=stop.is_set)
+    with heard.sampler as sampler:
+        threading.Timer(0.5, stop.set).start()
+        sampler.sample(1, tmp_path / "1.pt", "one")
+    assert sampler.worker.pid is None
+    assert heard.told == [] and sample_is_missing(heard.run, 1, "one")
+
+
+@pytest.fixture
+def no_gpu_is_asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the GPU that is not there says when it is asked whether it still computes."""
+    says = [""]
+    monkeypatch.setattr(cuda_errors, "poisoned", lambda _device: says[0])
+    monkeypatch.setattr(cuda_errors, "free_after_fault", lambda _device: None)
+    return says
+
+
+class Fails:
+    """Speaks in process by a list: an error is raised, None is spoken."""
+
+    def __init__(self, *ends: Exception | None) -> None:
+        self.ends = list(ends)
+        self.plans: list[SamplingPlan] = []
+
+    def __call__(self, request: SpeakRequest, chosen: SamplingPlan) -> SpokenFile:
+        self.plans.append(chosen)
+        end = self.ends.pop(0)
+        if end:
+            raise end
+        return SpokenFile(0.1, 0.2, chosen.device, None)
+
+
+def test_a_bad_fft_moves_the_mel_and_nothing_else(
+    tmp_path: Path, reference: SampleReference, no_gpu_is_asked: list[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    fails = Fails(RuntimeError("cuFFT error: CUFFT_INVALID_SIZE"), None, None)
+    heard = Heard(tmp_path, reference, IN_PROCESS, in_process=fails)
+    with heard.sampler as sampler:
+        for epoch in (1, 2):
+            sampler.sample(epoch, tmp_path / "1.pt", "one")
+    assert [plan.mel_device for plan in fails.plans] == ["cuda:0", "cpu", "cpu"]
+    for epoch in (1, 2):
+        told = heard.sidecar(epoch)
+        assert (told["mode"], told["device"]) == ("in_process", "cuda:0")
+        assert "CUFFT_INVALID_SIZE; the speaker's mel is on the CPU" in told["reason"]
+    assert heard.surprises == [("cuda:0", "cuFFT error: CUFFT_INVALID_SIZE")]
+    assert any("CUFFT_INVALID_SIZE" in message for message in caplog.messages)
+
+
+def test_a_gpu_that_fails_while_speaking_is_left_a_step_at_a_time(
+    tmp_path: Path, reference: SampleReference, no_gpu_is_asked: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    heard = Heard(tmp_path, reference, IN_PROCESS, in_process=Fails(ValueError("wrong shape")))
+    with heard.sampler as sampler:
+        sampler.sample(1, tmp_path / "1.pt", "one")
+        told = heard.sidecar(1)
+        assert (told["mode"], told["device"]) == ("gpu_subprocess", "cuda:0")
+        assert "cuda:0 (in_process) failed: wrong shape" in told["reason"]
+        monkeypatch.setenv("SOTAQUE_WORKER_FAULT", "SIGSEGV")
+        sampler.worker.close()  # it was started without the fault
+        sampler.sample(2, tmp_path / "2.pt", "two")
+    told = heard.sidecar(2)  # on the CPU it dies as well: the sidecar tells of both
+    assert told["mode"] == "skipped" and told["reason"].startswith("crashed: The worker ended by")
+    assert "Before that, speaking on cuda:0 (gpu_subprocess) failed" in told["reason"]
+    assert [plan.mode for plan in heard.workers[-2:]] == ["gpu_subprocess", "cpu_subprocess"]
+    assert heard.workers[-1].overlap  # training is still on the GPU
+    assert len(heard.surprises) == 2
+
+
+def test_short_memory_is_tried_once_more_in_the_same_place(
+    tmp_path: Path, reference: SampleReference, no_gpu_is_asked: list[str]
+) -> None:
+    full = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+    fails = Fails(full, None, full, full)
+    heard = Heard(tmp_path, reference, IN_PROCESS, in_process=fails)
+    with heard.sampler as sampler:
+        sampler.sample(1, tmp_path / "1.pt", "one")
+        assert heard.sidecar(1)["mode"] == "in_process"
+        assert heard.sidecar(1)["reason"] == IN_PROCESS.reason
+        sampler.sample(2, tmp_path / "1.pt", "one")
+    assert len(fails.plans) == 4
+    assert heard.sidecar(2)["mode"] == "cpu_subprocess"
+    assert "CUDA out of memory" in heard.sidecar(2)["reason"]
+    assert heard.surprises == []  # a full GPU says nothing of how it computes
+
+
+@pytest.mark.parametrize("code", [700, 710])
+def test_a_dead_context_ends_the_run_and_is_never_asked_again(
+    tmp_path: Path, reference: SampleReference, no_gpu_is_asked: list[str], code: int
+) -> None:
+    error = torch.AcceleratorError("CUDA error: the words of tomorrow\nmore lines")
+    error.error_code = code  # type: ignore[attr-defined]
+    fails = Fails(error)
+    heard = Heard(tmp_path, reference, IN_PROCESS, in_process=fails)
+    with heard.sampler as sampler, pytest.raises(GpuLost, match="tomorrow") as lost:
+        sampler.sample(1, tmp_path / "1.pt", "one")
+    assert lost.value.exit_code == 70 and "Give the same command again" in str(lost.value)
+    assert len(fails.plans) == 1
+    told = heard.sidecar(1)
+    assert told["mode"] == "skipped" and "words of tomorrow" in told["reason"]
+    assert heard.surprises == [("cuda:0", "CUDA error: the words of tomorrow")]
+
+
+def test_any_error_that_leaves_the_gpu_dead_ends_the_run(
+    tmp_path: Path, reference: SampleReference, no_gpu_is_asked: list[str]
+) -> None:
+    no_gpu_is_asked[0] = "CUDA error: unspecified launch failure"
+    heard = Heard(tmp_path, reference, IN_PROCESS, in_process=Fails(KeyError("gpt.x")))
+    with heard.sampler as sampler, pytest.raises(GpuLost):
+        sampler.sample(1, tmp_path / "1.pt", "one")
+
+
+def clip(name: str, seconds: float) -> Clip:
+    return Clip(name, Path(name), f"text of {name}", "ana", "pt", seconds, name * 8, (1,))
+
+
+def test_the_reference_is_held_out_and_chosen_by_content() -> None:
+    clips = (*(clip(name, 4.0) for name in "abcdef"), clip("g", 11.0))
+    for order in range(3):
+        held_out = [4, 5, 6]
+        random.Random(order).shuffle(held_out)
+        found = reference_of(TrainSettings(), Dataset(clips, (), (0, 1, 2, 3), tuple(held_out)))
+        assert found.path.name == min("ef", key=lambda name: clip(name, 4.0).sha256)
+        assert (found.text, found.language) == (f"text of {found.path.name}", "pt")
+    told = reference_of(TrainSettings(sample_text="Olá."), Dataset(clips, (), (0,), (6,)))
+    assert (told.path.name, told.text) == ("g", "Olá.")
+    assert reference_of(TrainSettings(), Dataset(clips, (), (2,), ())).path.name == "c"
+
+
+def state_of(module: torch.nn.Module) -> str:
+    """Everything that training depends on, as one hash."""
+    digest = hashlib.sha256(torch.get_rng_state().numpy().tobytes())
+    digest.update(repr((random.getstate(), np.random.get_state())).encode())
+    for name, tensor in module.state_dict().items():
+        gradient = dict(module.named_parameters()).get(name, torch.zeros(0)).grad
+        digest.update(tensor.numpy().tobytes())
+        digest.update(b"" if gradient is None else gradient.numpy().tobytes())
+    digest.update(repr([part.training for part in module.modules()]).encode())
+    return digest.hexdigest()
+
+
+def test_speaking_in_process_changes_no_bit_of_training_and_speaks_the_checkpoint(
+    base_folder: Path, tmp_path: Path, reference: SampleReference
+) -> None:
+    weights = {
+        name: tensor
+        for name, tensor in model.read_tensors(base_folder / "model.pth").items()
+        if name.startswith("gpt.")
+    }
+    paths = []
+    for number, change in enumerate((0.0, 0.02), start=1):
+        paths.append(tmp_path / f"checkpoint_epoch_{number}.pt")
+        moved = {name: tensor + change for name, tensor in weights.items()}
+        torch.save({"model": moved, "provenance": {}}, paths[-1])
+    chosen = SamplingPlan("in_process", "cpu", "a test")
+    learning = model.load_model(base_folder).gpt.requires_grad_(True).train()
+    sum(parameter.sum() for parameter in learning.parameters()).backward()
+    before = state_of(learning)
+    speak = sampling.in_process(base_folder)
+    heard = Heard(tmp_path, reference, chosen, in_process=speak, seed=3)
+    with heard.sampler as sampler:
+        for epoch, path in enumerate(paths, start=1):
+            sampler.sample(epoch, path, sha256_of(path))
+    assert state_of(learning) == before
+    assert [told.mode for told in heard.told] == ["in_process", "in_process"]
+    assert [told.checkpoint_sha256 for told in heard.told] == [sha256_of(path) for path in paths]
+    outputs = [sha256_of(heard.run.samples / f"epoch_{epoch}_output.wav") for epoch in (1, 2)]
+    assert outputs[0] != outputs[1]
+
+
+def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(
+    base_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="train")
+    for number in range(2):
+        noise = torch.randn(40_000, generator=torch.Generator().manual_seed(number))
+        audio.write_wav(tmp_path / "data" / "wavs" / f"{number}.wav", 0.1 * noise)
+    (tmp_path / "data" / "metadata.csv").write_text("0|hello\n1|there\n")
+    run = RunFolder(tmp_path / "output")
+    run.checkpoints.mkdir(parents=True)
+    weights = model.read_tensors(base_folder / "model.pth")
+    state = {name: tensor for name, tensor in weights.items() if name.startswith("gpt.")}
+    saved = Checkpoints(run, None).save_epoch(2, 8, state, None, {}, {"fingerprint": {}})
+    settings = TrainSettings(
+        base_model=str(base_folder), dataset_dir=tmp_path / "data", output_dir=run.folder,
+        cache_dir=tmp_path / "cache", sample_text="again", device="cpu",
+    )  # fmt: skip
+    run.samples.mkdir()
+    own = [run.samples / f"epoch_2_{name}" for name in ("output.wav", "output.json")]
+    for path in own:
+        path.write_text("the run's")
+    spoken = []
+    for asked in (settings, settings, replace(settings, sample_text="another text")):
+        assert listening.run(asked, epoch=None) == 0
+        spoken.append(Path(caplog.messages[-1].removeprefix("Epoch 2 speaks in ")))
+        told = json.loads(spoken[-1].with_suffix(".json").read_text())
+        assert (told["text"], told["checkpoint_sha256"]) == (asked.sample_text, saved.sha256)
+    assert all(path.read_text() == "the run's" for path in own)
+    first, again, other = spoken
+    assert first == again != other  # the same asked again is the same file
+    assert {path.parent for path in spoken} == {run.samples / "on_demand"}
+    assert len(list(first.parent.glob("epoch_2_*.wav"))) == 4  # two samples, two references
+    beside = reference_beside(saved.path)
+    assert beside is not None and beside.parent == first.parent  # the run itself has none
+    with pytest.raises(RunError, match=r"Epoch 3 cannot be spoken.*There are: 2"):
+        listening.run(settings, epoch=3)
+    with pytest.raises(RunError, match="SAMPLE_DEVICE=auto"):
+        listening.run(replace(settings, sample_device="off"), epoch=2)

@@ -1,0 +1,48 @@
+"""When a run has learned enough."""
+
+import math
+
+import pytest
+
+from train.early_stopping import EarlyStopping
+
+
+def heard(epochs: int | None, *losses: float) -> EarlyStopping:
+    patience = EarlyStopping(epochs)
+    for epoch, loss in enumerate(losses, start=1):
+        patience.hear(epoch, loss)
+    return patience
+
+
+@pytest.mark.parametrize(
+    ("epochs", "losses", "over"),
+    [
+        (2, (3.0, 2.0, 2.1, 2.2), True),
+        (2, (3.0, 2.0, 2.1), False),
+        (2, (3.0, 2.0, 2.1, 1.9, 2.5), False),
+        (1, (3.0, 3.0), True),  # as good is not better
+        (1, (math.nan, 2.0), True),  # what was no number is never beaten: the loss must be mended
+        (None, (1.0,) + (2.0,) * 50, False),
+        (3, (), False),
+    ],
+)
+def test_over(epochs: int | None, losses: tuple[float, ...], over: bool):
+    assert heard(epochs, *losses).over is over
+
+
+def test_epochs_without_a_validation_count():
+    patience = EarlyStopping(3)
+    patience.hear(2, 1.0)
+    patience.hear(4, 1.5)
+    assert not patience.over
+    patience.hear(6, 1.5)
+    assert patience.over and "since 2 (audio loss 1.000)" in patience.reason
+
+
+def test_a_resumed_run_waits_on():
+    first, second = heard(3, 1.0, 2.0, 2.0), EarlyStopping(3)
+    second.resume(first.state())
+    second.hear(4, 2.0)
+    assert second.over
+    second.epochs = 4
+    assert not second.over

@@ -1,0 +1,53 @@
+"""Each process of a run opens its own GPU and no other, and keeps its memory between steps."""
+
+import ctypes
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from train import runtime
+
+
+@pytest.mark.parametrize(("device", "expected"), [("cuda:1", [1]), ("cuda", [0]), ("cpu", [])])
+def test_what_names_no_gpu_means_the_own_one(monkeypatch, device: str, expected: list[int]):
+    seen: list[int] = []
+    monkeypatch.setattr(torch.cuda, "set_device", seen.append)
+    runtime.make_current(device)
+    assert seen == expected
+
+
+def test_the_peak_is_the_makers_for_a_gpu_and_measured_for_a_cpu(monkeypatch):
+    monkeypatch.setattr(
+        torch.cuda, "get_device_name", lambda device: {"cuda:1": "NVIDIA L4"}[device]
+    )
+    assert runtime.peak_flops("cuda:1", "bf16") == 121e12
+    assert 1e8 < runtime.peak_flops("cpu", "fp32") < 1e14
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is another")
+@pytest.mark.parametrize("kept", [False, True])
+def test_what_a_step_frees_waits_for_the_next_one(kept: bool) -> None:
+    """Blocks as of gradients, taken, written and freed again and again; then given back."""
+    program = (
+        "import ctypes, resource; from machine.memory import give_back_freed\n"
+        f"if {kept}:\n"
+        "    from train.runtime import keep_freed\n"
+        "    keep_freed()\n"
+        "library, size = ctypes.CDLL(None), 24 << 20\n"
+        "library.malloc.restype = ctypes.c_void_p\n"
+        "def faults(): return resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "def step():\n"
+        "    blocks = [ctypes.c_void_p(library.malloc(size)) for _ in range(6)]\n"
+        "    for block in blocks: ctypes.memset(block, 1, size)\n"
+        "    for block in blocks: library.free(block)\n"
+        "for _ in range(3): step()\n"
+        "before = faults(); step(); again = faults() - before\n"
+        "give_back_freed()\n"
+        "before = faults(); step(); print(again, faults() - before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True)
+    again, given_back = map(int, done.stdout.split())
+    assert (again < 100) == kept
+    assert given_back > 1000

@@ -1,0 +1,95 @@
+"""BASE_MODEL=xtts_v2 from nothing: agreed to, downloaded, trained, spoken, exported."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.datasets import make_dataset
+from tests.file_server import Bad, Server, serving
+from tests.models import tiny_base
+from tests.published import publish_folder
+from train.__main__ import main
+from xtts.hub import bundle
+from xtts.hub.run_folder import RunFolder
+from xtts.hub.xtts_v2_files import FilesError
+
+QUIET = {
+    "BATCH_SECONDS": "1.2", "SEED": "5", "NUM_THREADS": "1", "DEVICE": "cpu",
+    "SAMPLE_DEVICE": "off", "TENSORBOARD": "off", "NUM_EPOCHS": "1", "MAX_TRAIN_SAMPLES": "4",
+}  # fmt: skip
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A hub with a tiny model in the published layout, its vocoder at full size."""
+    base = tiny_base(tmp_path / "hub", coqui_vocoder=True)
+    publish_folder(monkeypatch, base)
+    with serving() as one:
+        for path in base.iterdir():
+            one.files[f"/v2/{path.name}"] = path.read_bytes()
+        yield one
+
+
+@pytest.fixture
+def arguments(server: Server, tmp_path: Path) -> list[str]:
+    settings = {
+        "BASE_MODEL": "xtts_v2",
+        "XTTS_V2_DIR": str(tmp_path / "xtts_v2"),
+        "XTTS_V2_URL": f"{server.url}/v2",
+        "DATASET_DIR": str(make_dataset(tmp_path / "data", clips=6, seconds=0.6)),
+        "CACHE_DIR": str(tmp_path / "cache"),
+        "OUTPUT_DIR": str(tmp_path / "run"),
+        "RUNS_DIR": str(tmp_path / "run" / "events"),
+        **QUIET,
+    }
+    return [f"--{key.lower().replace('_', '-')}={value}" for key, value in settings.items()]
+
+
+def test_without_agreement_nothing_happens(arguments, server, tmp_path, capsys):
+    assert main(arguments) == 2
+    assert "set COQUI_TOS_AGREED=1 if you agree" in capsys.readouterr().err
+    assert server.asked == []
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_it_is_downloaded_trained_and_exported(arguments, server, tmp_path, capsys):
+    agreed = [*arguments, "--coqui-tos-agreed=1"]
+    # The first start is cut off and refused: nothing of it is used.
+    server.bad["/v2/model.pth"] = [Bad(cut_after=300_000), Bad(status=403)]
+    assert main(agreed) == 2
+    assert "300,000 of" in capsys.readouterr().err
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+    assert main(agreed) == 0
+    assert server.ranges("/v2/model.pth")[-1] == "bytes=300000-"
+    checkpoint = RunFolder(tmp_path / "run").checkpoints / "checkpoint_epoch_1.pt"
+    found = torch.load(checkpoint, weights_only=True)
+    assert found["provenance"]["base"]["name"] == "xtts_v2"
+
+    asked = len(server.asked)
+    to = tmp_path / "voice"
+    assert main(["export", f"--checkpoint={checkpoint}", f"--to={to}", *arguments]) == 0
+    assert len(server.asked) == asked
+    assert bundle.verify(to) is None
+
+    # A bit of the base tips over: nothing goes on from it.
+    weights = tmp_path / "xtts_v2" / "model.pth"
+    damaged = bytearray(weights.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    weights.write_bytes(damaged)
+    assert main(agreed) == 2
+    assert "model.pth has SHA-256" in capsys.readouterr().err
+
+
+def test_the_voice_of_such_a_run_asks_for_the_files_where_they_are_missing(
+    arguments, tmp_path, monkeypatch
+):
+    assert main([*arguments, "--coqui-tos-agreed=1"]) == 0
+    monkeypatch.chdir(tmp_path)
+    checkpoint = tmp_path / "run" / "checkpoints" / "checkpoint_epoch_1.pt"
+    with pytest.raises(FilesError, match="into train/xtts_v2"):
+        bundle.open_voice(str(checkpoint))
+    opened = bundle.open_voice(str(checkpoint), base=str(tmp_path / "xtts_v2"))
+    assert opened.model.gpt is not None

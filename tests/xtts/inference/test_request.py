@@ -1,0 +1,131 @@
+"""Pushed speech says what pulled speech says; speed, fades and frames by themselves."""
+
+import io
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional as F
+
+from xtts.inference import synthesis, voice
+from xtts.inference.batching import ContinuousBatcher
+from xtts.inference.fading import StreamFade, fade_edges
+from xtts.inference.request import SynthesisParams
+from xtts.inference.speed import SpeedChange
+from xtts.model import loading as model
+from xtts.workers import protocol
+from xtts.workers.protocol import FrameError
+
+TEXT = "hello there. " + "and one more sentence that is rather long, with words in it. " * 12
+
+
+def spoken(crowd: ContinuousBatcher) -> dict[str, Tensor]:
+    found: dict[str, list[Tensor]] = {}
+    while crowd.busy:
+        for said in crowd.step():
+            assert said.error is None
+            found.setdefault(said.name, []).extend(said.chunks)
+            if said.paused:
+                crowd.go_on(said.name)
+    return {name: torch.cat(chunks) for name, chunks in found.items()}
+
+
+def test_a_crowd_says_what_a_stream_says(base_folder) -> None:
+    made = model.load_model(base_folder)
+    noise = torch.randn(22_050, generator=torch.Generator().manual_seed(1)) * 0.1
+    whose = voice.voice_from_reference(made, noise)
+    assert len(made.tokenizer.split(TEXT, "en")) > 1
+    crowd = ContinuousBatcher(made, 2)
+    crowd.enter("one", whose, SynthesisParams(TEXT, "en", seed=4, max_codes=15))
+    crowd.enter("two", whose, SynthesisParams("hello", "en", seed=1, speed=2.0, max_codes=15))
+    assert crowd.free == 0
+    found = spoken(crowd)
+    pulled = torch.cat(list(synthesis.stream(made, whose, TEXT, "en", seed=4, max_codes=15)))
+    assert found["one"].shape == pulled.shape
+    assert torch.allclose(found["one"], pulled, atol=1e-4)
+    usual = synthesis.synthesize(made, whose, "hello", "en", seed=1, max_codes=15)
+    assert len(found["two"]) == pytest.approx(len(usual) / 2, abs=2048)
+
+
+def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(base_folder) -> None:
+    """One slot: a short speech is spoken between two pieces of a long one, which is the same to the
+    bit as alone. Pieces that ran to the code limit are counted."""
+    made = model.load_model(base_folder)
+    noise = torch.randn(22_050, generator=torch.Generator().manual_seed(1)) * 0.1
+    whose = voice.voice_from_reference(made, noise)
+    crowd = ContinuousBatcher(made, 1)
+    crowd.enter("long", whose, SynthesisParams(TEXT, "en", seed=4, max_codes=8))
+    alone = spoken(crowd)["long"]
+    crowd.enter("long", whose, SynthesisParams(TEXT, "en", seed=4, max_codes=8))
+    chunks: list[Tensor] = []
+    order: list[str] = []
+    while not crowd.empty:
+        for said in crowd.step():
+            if said.name == "long":
+                chunks += said.chunks
+            if said.done or said.paused:
+                order.append(said.name)
+            if said.done and said.name == "long":
+                pieces = len(made.tokenizer.split(TEXT, "en"))
+                assert 1 < said.cut_pieces <= pieces
+            if said.paused and len(order) == 1:
+                assert not crowd.busy and crowd.free == 1 and not crowd.empty
+                crowd.enter("short", whose, SynthesisParams("hello", "en", seed=1, max_codes=8))
+            elif said.paused or (said.name == "short" and said.done):
+                crowd.go_on("long")
+    assert order[:3] == ["long", "short", "long"]
+    assert torch.equal(torch.cat(chunks), alone)
+    assert not crowd.go_on("long")
+
+
+def test_the_likeliest_code_does_not_depend_on_the_seed(base_folder) -> None:
+    made = model.load_model(base_folder)
+    noise = torch.randn(22_050, generator=torch.Generator().manual_seed(1)) * 0.1
+    whose = voice.voice_from_reference(made, noise)
+    crowd = ContinuousBatcher(made, 2)
+    for name, seed in (("one", 1), ("two", 2)):
+        crowd.enter(
+            name, whose, SynthesisParams("hello", "en", seed=seed, temperature=0.0, max_codes=9)
+        )
+    found = spoken(crowd)
+    assert torch.equal(found["one"], found["two"])
+
+
+@pytest.mark.parametrize("speed", [0.25, 0.7, 1.3, 2.0, 4.0])
+@pytest.mark.parametrize("count", [5, 40])
+def test_speed_is_coquis_interpolation(speed: float, count: int) -> None:
+    latents = torch.randn(count, 8, generator=torch.Generator().manual_seed(count))
+    tempo = SpeedChange(speed)
+    found = torch.cat([*(tempo.add(latent) for latent in latents), tempo.rest()])
+    wanted = F.interpolate(latents.t()[None], scale_factor=1 / speed, mode="linear")[0].t()
+    assert torch.allclose(found, wanted, atol=1e-5)
+
+
+def test_speed_one_changes_no_bit() -> None:
+    latent, tempo = torch.randn(8), SpeedChange(1.0)
+    assert torch.equal(tempo.add(latent)[0], latent) and len(tempo.rest()) == 0
+
+
+@given(st.lists(st.integers(0, 700), max_size=12))
+def test_a_pushed_fade_is_the_fade_of_the_whole(sizes: list[int]) -> None:
+    chunks = [torch.ones(size) for size in sizes]
+    fade = StreamFade()
+    found = torch.cat([*(fade.push(chunk) for chunk in chunks), fade.end()])
+    assert torch.allclose(found, fade_edges(torch.ones(sum(sizes))), atol=1e-6)
+
+
+@given(st.dictionaries(st.text(), st.one_of(st.integers(), st.text(), st.none())), st.binary())
+def test_a_frame_comes_out_as_it_went_in(header: dict[str, object], body: bytes) -> None:
+    stream = io.BytesIO(protocol.packed(header, body) * 2)
+    assert protocol.read(stream) == protocol.read(stream) == (header, body)
+    assert protocol.read(stream) is None
+
+
+@given(st.binary(max_size=60))
+def test_what_is_no_frame_is_an_error_or_an_end(data: bytes) -> None:
+    try:
+        protocol.read(io.BytesIO(data))
+    except FrameError as error:
+        assert str(error)

@@ -1,0 +1,114 @@
+"""A stream is the whole, in time; pieces of a long text join without a click."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from xtts.audio import VOCODER_RATE
+from xtts.inference.decode_step import DecodeStep
+from xtts.inference.fading import fade_edges, fade_stream_edges
+from xtts.inference.synthesis import stream, synthesize, synthesize_pieces
+from xtts.inference.voice import Voice, voice_from_reference
+from xtts.model.loading import Model, load_model
+from xtts.model.shapes import FADE_SECONDS, SamplingParams
+
+RULES = SamplingParams(temperature=0.9, top_k=20, top_p=1.0, repetition_penalty=2.0)
+LONG = "the tin hat and the inner thin tent. " * 24
+
+
+@pytest.fixture(scope="module")
+def model(base_folder: Path) -> Model:
+    found = load_model(base_folder)
+    # Random weights stop at once or never: these say a few seconds.
+    found.gpt.mel_head.bias[found.gpt.shape.audio_stop] -= 1.5
+    return found
+
+
+@pytest.fixture(scope="module")
+def voice(model: Model) -> Voice:
+    return voice_from_reference(model, torch.sin(torch.arange(66_150) / 20))
+
+
+@pytest.mark.parametrize("text", ["a thin tin", LONG], ids=["one piece", "pieces"])
+def test_a_stream_joined_is_what_speak_says(model: Model, voice: Voice, text: str) -> None:
+    whole = synthesize(model, voice, text, "en", decoding=RULES, seed=3)
+    chunks = list(stream(model, voice, text, "en", decoding=RULES, seed=3))
+    joined = torch.cat(chunks)
+    assert len(chunks) > 2 and len(joined) == len(whole)
+    assert float((joined - whole).norm() / whole.norm()) < 1e-3
+
+
+def test_a_stream_speaks_before_the_model_has_finished(
+    monkeypatch: pytest.MonkeyPatch, model: Model, voice: Voice
+) -> None:
+    steps = 0
+    step = DecodeStep.__call__
+
+    def counted(*arguments):
+        nonlocal steps
+        steps += 1
+        return step(*arguments)
+
+    monkeypatch.setattr(DecodeStep, "__call__", counted)
+    chunks = stream(model, voice, "a thin tin", "en", decoding=RULES, seed=3)
+    first = next(chunks)
+    heard_after = steps
+    for _ in chunks:
+        pass
+    assert len(first) < 0.8 * VOCODER_RATE
+    assert heard_after < 20 and steps > 2 * heard_after
+
+
+def test_a_chunk_is_not_larger_for_being_late(model: Model, voice: Voice) -> None:
+    sizes = [len(chunk) for chunk in stream(model, voice, "a thin tin", "en", decoding=RULES)]
+    assert sizes[0] < sizes[1]
+    assert max(sizes) < 12 * VOCODER_RATE
+
+
+def test_pieces_join_at_silence(model: Model, voice: Voice) -> None:
+    pieces = list(synthesize_pieces(model, voice, LONG, "en", decoding=RULES))
+    assert len(pieces) > 1
+    for piece in pieces:
+        assert piece[0] == 0.0 and piece[-1] == 0.0
+
+
+@pytest.mark.parametrize("cuts", [[5], [100, 101, 3000], [1] * 300, [119, 120, 121, 122]])
+def test_fading_a_stream_is_fading_the_whole(cuts: list[int]) -> None:
+    wave = torch.randn(sum(cuts) + 7, generator=torch.Generator().manual_seed(1))
+    joined = torch.cat(list(fade_stream_edges(iter(wave.split([*cuts, 7])))))
+    if len(wave) > 2 * int(FADE_SECONDS * VOCODER_RATE):
+        torch.testing.assert_close(joined, fade_edges(wave))
+    assert len(joined) == len(wave) and joined[0] == 0 and joined[-1] == 0
+
+
+def test_no_step_at_a_join_is_larger_than_inside_a_piece(model: Model, voice: Voice) -> None:
+    """A click is a step of the waveform that nothing inside it makes."""
+    pieces = list(synthesize_pieces(model, voice, LONG, "en", decoding=RULES))
+    joined = synthesize(model, voice, LONG, "en", decoding=RULES)
+    steps = joined.diff().abs()
+    joins = torch.tensor([len(piece) for piece in pieces]).cumsum(0)[:-1]
+    assert len(joins) >= 1
+    for join in joins.tolist():
+        assert float(steps[join - 10 : join + 10].max()) <= 0.1 * float(joined.abs().max())
+        assert float(steps[join - 1]) == 0.0
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.slow
+def test_memory_stays_flat_over_minutes_of_speech(model: Model, voice: Voice) -> None:
+    """`python -m benchmarks speaking --hour` is the same for an hour, on the embedded voice."""
+    text = "the tin hat and the inner thin tent. " * 250
+    resident, seconds = list[int](), 0.0
+    for piece in synthesize_pieces(model, voice, text, "en", decoding=RULES):
+        seconds += len(piece) / VOCODER_RATE
+        resident.append(_resident_bytes())
+    assert len(resident) > 25 and seconds > 30
+    # The first pieces make buffers and code that stay.
+    settled = resident[len(resident) // 4 :]
+    assert max(settled) - settled[0] < 30e6

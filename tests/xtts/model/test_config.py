@@ -1,0 +1,57 @@
+"""config.json: Coqui's keys, ours under "sotaque", and a sentence for what cannot be."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xtts.hub import base_models
+from xtts.model.config import ConfigError, ModelConfig
+from xtts.model.shapes import VocoderShape
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("config.json", "vocab.json"):
+        (tmp_path / name).write_bytes((base_models.DEMO / name).read_bytes())
+    return tmp_path
+
+
+def with_own(folder: Path, **own: Any) -> Path:
+    config = json.loads((folder / "config.json").read_text())
+    config["sotaque"].update(own)
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_without_our_key_every_size_is_xtts_v2s(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    del config["sotaque"]
+    (folder / "config.json").write_text(json.dumps(config))
+    found = ModelConfig.read(folder)
+    assert found.vocoder == VocoderShape() and found.speaks_in_coqui
+    assert (found.vocoder.hop, found.vocoder.steps_per_code) == (256, 4)
+    assert found.licence.startswith("CPML")
+
+
+@pytest.mark.parametrize(
+    ("own", "told"),
+    [
+        ({"vocodr": {}}, "unknown name 'vocodr'; remove it"),
+        ({"vocoder": {"upsample_rates": [8, 8, 3]}}, "192, which is no part of the 1024 samples"),
+        ({"weights": 3}, "weights is 3"),
+    ],
+)
+def test_what_cannot_be_is_told_with_file_and_key(
+    folder: Path, own: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=r'config\.json, key "sotaque"') as caught:
+        ModelConfig.read(with_own(folder, **own))
+    assert told in str(caught.value)
+
+
+def test_a_vocoder_may_take_one_step_for_each_code(folder: Path) -> None:
+    shape = {"upsample_rates": [8, 8, 4, 4], "upsample_kernel_sizes": [16, 16, 8, 8]}
+    found = ModelConfig.read(with_own(folder, vocoder=shape)).vocoder
+    assert (found.hop, found.steps_per_code) == (1024, 1)

@@ -1,0 +1,126 @@
+"""Fewer bits: how far off, and when chosen."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from xtts.inference.synthesis import synthesize
+from xtts.inference.voice import voice_from_reference
+from xtts.model import quantization
+from xtts.model.loading import load_model, read_tensors
+from xtts.model.quantization import Int4Linear, Int8Linear, choose_precision, quantized_linear
+
+# Relative to the norm of float32's result, for normal weights and inputs.
+WORST = {"fp32": 1e-6, "int8": 0.012, "int4": 0.12}
+
+
+@pytest.mark.parametrize("kind", WORST)
+@pytest.mark.parametrize("shape", [(1, 64), (2, 5, 64)])
+def test_a_layer_is_as_far_off_as_its_bits_allow(kind: str, shape: tuple[int, ...]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    plain = nn.Linear(64, 96)
+    plain.weight.data.normal_(0, 0.1, generator=generator)
+    plain.bias.data.normal_(0, 0.1, generator=generator)
+    x = torch.randn(shape, generator=generator)
+    with torch.inference_mode():
+        wanted, found = plain(x), quantized_linear(kind, plain.weight, plain.bias)(x)
+    assert found.shape == wanted.shape and found.dtype == torch.float32
+    error = float((found - wanted).norm() / wanted.norm())
+    assert error < WORST[kind]
+    assert kind == "fp32" or error > WORST[kind] / 20  # it is really rounded
+
+
+@pytest.mark.parametrize("kind", ["int8", "int4"])
+def test_a_row_of_zeros_and_an_outlier_do_no_harm(kind: str) -> None:
+    weight = torch.zeros(16, 64)
+    weight[1, 3] = 50.0
+    with torch.inference_mode():
+        found = quantized_linear(kind, weight, torch.ones(16))(torch.eye(64)[3][None])
+    torch.testing.assert_close(
+        found, torch.tensor([[1.0, 51.0, *[1.0] * 14]]), rtol=0.02, atol=0.02
+    )
+
+
+@pytest.mark.parametrize("kind", ["int8", "int4"])
+@pytest.mark.parametrize("rows", [2, 5])
+def test_a_row_is_the_same_bit_for_bit_whoever_else_is_there(kind: str, rows: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    layer = quantized_linear(kind, torch.randn(96, 64, generator=generator), torch.ones(96))
+    quiet = torch.randn(rows, 64, generator=generator)
+    crowd = quiet.clone()
+    crowd[1:] *= 100.0
+    with torch.inference_mode():
+        assert torch.equal(layer(quiet)[0], layer(crowd)[0])
+        alone, found = layer(quiet[:1]), layer(crowd)[:1]
+    # A loud neighbour does not round it away: it is as far off as alone.
+    assert float((found - alone).norm() / alone.norm()) < 0.01
+
+
+def test_int4_refuses_a_width_that_its_groups_do_not_divide() -> None:
+    with pytest.raises(ValueError, match="40 columns are no multiple of 32"):
+        Int4Linear(torch.zeros(8, 40), torch.zeros(8))
+
+
+@pytest.mark.parametrize(
+    ("times", "width", "value", "why"),
+    [
+        ({"fp32": 3.0, "int8": 1.0}, 1024, "int8", "3.0 times as fast"),
+        ({"fp32": 1.1, "int8": 1.0}, 1024, "fp32", "not worth rounding"),
+        ({"fp32": 1.0, "int8": 2.0}, 1024, "fp32", "0.5 times"),
+        ({}, 256, "fp32", "not bound by memory"),
+    ],
+)
+def test_what_is_chosen(times: dict[str, float], width: int, value: str, why: str) -> None:
+    choice = choose_precision(times, width)
+    assert choice.value == value and why in choice.reason
+
+
+def test_the_measurement_measures_both() -> None:
+    seconds = quantization.measured(512, layers=1)
+    assert seconds.keys() == {"fp32", "int8"} and min(seconds.values()) > 0
+    assert quantization.fastest(256).value == "fp32"
+
+
+def test_a_model_speaks_with_int8_and_takes_other_weights(base_folder: Path) -> None:
+    plain, small = load_model(base_folder), load_model(base_folder, precision="int8")
+    kinds = [type(module) for module in small.gpt.gpt.modules()]
+    assert kinds.count(Int8Linear) == 4 * len(small.gpt.gpt.h) and nn.Linear not in kinds
+    voice = voice_from_reference(plain, torch.sin(torch.arange(44_100) / 20))
+    ids = torch.randint(3, 40, (9,))
+    with torch.inference_mode():
+        wanted, found = (
+            model.gpt.step(model.gpt.prefix(voice.latents, ids), model.gpt.gpt.new_cache(1, 60))[0]
+            for model in (plain, small)
+        )
+    assert float((found - wanted).norm() / wanted.norm()) < 0.05
+    before = synthesize(small, voice, "a thin hat", "en", seed=1)
+    small.unload_gpt()
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        synthesize(small, voice, "a thin hat", "en", seed=1)
+    small.load_gpt(read_tensors(base_folder / "model.pth"))
+    assert torch.equal(synthesize(small, voice, "a thin hat", "en", seed=1), before)
+
+
+@pytest.mark.parametrize(
+    ("avx512", "amx", "vocoder", "memory"),
+    [
+        (False, False, torch.float32, torch.float32),
+        (True, False, torch.bfloat16, torch.float32),
+        (True, True, torch.bfloat16, torch.bfloat16),
+    ],
+)
+def test_bfloat16_is_taken_where_it_is_quicker(
+    monkeypatch: pytest.MonkeyPatch,
+    base_folder: Path,
+    avx512: bool,
+    amx: bool,
+    vocoder: torch.dtype,
+    memory: torch.dtype,
+) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    loaded = load_model(base_folder, precision="int8")
+    assert loaded.gpt.gpt.new_cache(1, 4).entries.dtype == memory
+    assert next(loaded.vocoder.parameters()).dtype == vocoder

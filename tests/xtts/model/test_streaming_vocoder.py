@@ -1,0 +1,132 @@
+"""A stream's chunks are the whole waveform, however they are cut."""
+
+import random
+
+import pytest
+import torch
+from torch.nn.utils import parametrize
+
+from xtts.model.chunk_sizes import first_steps, windows
+from xtts.model.shapes import VocoderShape
+from xtts.model.streaming_vocoder import (
+    ChunkedVocoder,
+    chunk_codes,
+    receptive_field,
+    settled_steps,
+    warm_up_widths,
+)
+from xtts.model.vocoder import Vocoder
+
+SMALL = VocoderShape(16, (8, 8, 4), (16, 16, 8), "2", (3, 5, 7), ((1, 2), (2, 6), (3, 12)))
+# A step for each code, as the embedded voice has it.
+SLOW_STEPS = VocoderShape(32, (8, 8, 4, 4), (16, 16, 8, 8), "2", (3, 5), ((1, 2), (2, 6)))
+LIKE_PUBLISHED = VocoderShape(upsample_initial_channel=32)
+SHAPES = [SMALL, SLOW_STEPS, LIKE_PUBLISHED]
+WIDTH = 24
+
+
+def speaking(shape: VocoderShape) -> tuple[Vocoder, torch.Tensor]:
+    torch.manual_seed(0)
+    vocoder = Vocoder(WIDTH, 32, shape).eval().requires_grad_(False)
+    for module in vocoder.modules():
+        if parametrize.is_parametrized(module, "weight"):
+            parametrize.remove_parametrizations(module, "weight")
+    return vocoder, torch.randn(1, 32, 1)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=["small", "slow", "published"])
+@pytest.mark.parametrize("codes", [1, 2, 7, 60])
+@pytest.mark.parametrize("laid_out", [False, True], ids=["as published", "laid out"])
+def test_chunks_joined_are_the_whole(shape: VocoderShape, codes: int, laid_out: bool) -> None:
+    vocoder, speaker = speaking(shape)
+    if laid_out:
+        vocoder.lay_out(torch.float32)
+    latents = torch.randn(codes, WIDTH)
+    whole = vocoder(latents[None], speaker)[0]
+    draw = random.Random(codes)
+    chunked, parts, given = ChunkedVocoder(vocoder, shape, speaker), [], 0
+    while given < codes:
+        more = draw.randint(1, 9)
+        chunked.add(latents[given : given + more])
+        given += more
+        parts.append(chunked.speak())
+    parts += chunked.rest()
+    joined = torch.cat(parts)
+    assert len(joined) == len(whole)
+    assert float((joined - whole).norm() / whole.norm()) < 1e-5
+    assert codes < 60 or len(parts[3])  # it did not wait for the end
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=["small", "slow", "published"])
+def test_no_sample_depends_on_what_is_further_than_reach(shape: VocoderShape) -> None:
+    vocoder, speaker = speaking(shape)
+    steps = torch.randn(1, WIDTH, 120)
+    other = steps.clone()
+    other[:, :, 60] += 10.0
+    moved = (vocoder.sound(steps, speaker) - vocoder.sound(other, speaker))[0].abs() > 0
+    touched = moved.nonzero().flatten() // shape.hop
+    assert 60 - receptive_field(shape) <= int(touched.min()) and int(
+        touched.max()
+    ) <= 60 + receptive_field(shape)
+    # Not more cautious than twice: each step of reach is computed twice at every chunk's edge.
+    assert receptive_field(shape) <= 2 * (60 - int(touched.min())) + 2
+
+
+@pytest.mark.parametrize("shape", [SMALL, SLOW_STEPS], ids=["small", "slow"])
+@pytest.mark.parametrize("codes", range(1, 40))
+def test_settled_steps_are_those_that_no_later_latent_changes(
+    codes: int, shape: VocoderShape
+) -> None:
+    vocoder, _ = speaking(shape)
+    latents = torch.randn(codes + 30, WIDTH)
+    now = vocoder.steps(latents[None, :codes])
+    later = vocoder.steps(latents[None])
+    settled = settled_steps(codes, shape)
+    assert torch.equal(now[..., :settled], later[..., :settled])
+    assert (
+        codes * shape.steps_per_code < 12 or now.shape[2] - settled <= 5
+    )  # and hardly one more could be counted
+
+
+def test_chunks_grow() -> None:
+    sizes = [size for size, _ in zip(chunk_codes(), range(12), strict=False)]
+    assert sizes == sorted(sizes) and sizes[0] <= 8 and sizes[-1] == sizes[-2]
+
+
+@pytest.mark.parametrize("reach", [0, 3, 15, 40])
+def test_windows_hold_all_that_they_settle(reach: int) -> None:
+    draw = random.Random(reach)
+    for _ in range(300):
+        there = draw.randint(1, 900)
+        end = draw.randint(1, there)
+        begin = at = draw.randrange(end)
+        for left, right, upto in windows(begin, end, there, reach, (64, 128, 192)):
+            assert 0 <= left <= max(0, at - reach) and right <= there
+            assert at < upto and (upto <= right - reach or right == there)
+            assert right - left in (64, 128, 192) or there < 64 or 2 * reach >= 64
+            at = upto
+        assert at == end
+
+
+def test_a_laid_out_vocoder_sees_few_widths_whatever_the_sentence() -> None:
+    """oneDNN makes code for each: seconds for each sentence, were they all different."""
+    vocoder, speaker = speaking(LIKE_PUBLISHED)
+    vocoder.lay_out(torch.float32)
+    seen = set[int]()
+    sound = vocoder.sound
+    vocoder.sound = lambda steps, who: seen.add(steps.shape[2]) or sound(steps, who)
+    warm_up_widths(vocoder, LIKE_PUBLISHED, 32)
+    prepared = set(seen)
+    assert prepared == {first_steps(LIKE_PUBLISHED), 64, 128, 192}
+    for codes in (16, 23, 50, 71, 90):
+        chunked = ChunkedVocoder(vocoder, LIKE_PUBLISHED, speaker)
+        chunked.add(torch.randn(codes, WIDTH))
+        joined = torch.cat(list(chunked.rest()))
+        whole = vocoder.steps(torch.cat(chunked._latents)[None])
+        wanted = sound(whole, speaker)[0]
+        assert float((joined - wanted).norm() / wanted.norm()) < 1e-5
+    stream = ChunkedVocoder(vocoder, LIKE_PUBLISHED, speaker)
+    while stream.ready_codes() < next(chunk_codes()):
+        stream.add(torch.randn(1, WIDTH))
+    stream.speak()
+    assert seen == prepared

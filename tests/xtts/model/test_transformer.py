@@ -1,0 +1,74 @@
+"""The transformer's two ways through the same weights."""
+
+import pytest
+import torch
+
+from xtts.model.transformer import Dropout, Transformer, initialise
+
+
+@pytest.fixture
+def transformer() -> Transformer:
+    torch.manual_seed(0)
+    found = Transformer(layers=2, width=32, heads=4, dropout=0.0)
+    initialise(found)
+    return found.eval()
+
+
+def test_one_position_at_a_time_equals_all_at_once(transformer):
+    x = torch.randn(2, 9, 32)
+    cache = transformer.new_cache(batch=2, capacity=9)
+    pieces = [transformer(x[:, :4], cache)]
+    pieces += [transformer(x[:, t : t + 1], cache) for t in range(4, 9)]
+    assert torch.allclose(torch.cat(pieces, 1), transformer(x), atol=1e-6)
+    assert cache.length == 9
+
+
+def test_nothing_sees_what_is_behind_it(transformer):
+    x = torch.randn(1, 6, 32)
+    changed = x.clone()
+    changed[:, 4:] += 1.0
+    assert torch.equal(transformer(x)[:, :4], transformer(changed)[:, :4])
+    assert not torch.allclose(transformer(x)[:, 4:], transformer(changed)[:, 4:])
+
+
+def test_several_positions_behind_a_used_cache_are_refused(transformer):
+    cache = transformer.new_cache(batch=1, capacity=9)
+    transformer(torch.randn(1, 3, 32), cache)
+    with pytest.raises(ValueError, match="2 positions at once behind 3"):
+        transformer(torch.randn(1, 2, 32), cache)
+
+
+def test_a_width_that_heads_do_not_divide_is_refused():
+    with pytest.raises(ValueError, match="width 30"):
+        Transformer(layers=1, width=30, heads=4, dropout=0.0)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.999999])
+def test_dropout_drops_its_share_and_keeps_the_mean(kind: torch.dtype, share: float):
+    torch.manual_seed(0)
+    x = torch.ones(3, 333, 777, dtype=kind, requires_grad=True)  # no multiple of four
+    found = Dropout(share)(x)
+    found.sum().backward()
+    kept = found.detach() != 0
+    assert kept.float().mean().item() == pytest.approx(1 - share, abs=3e-3)
+    if share < 0.9:
+        assert found.float().mean().item() == pytest.approx(1, abs=5e-3)
+        scale = torch.tensor(1 / (1 - share), dtype=kind)
+        assert torch.allclose(found.detach()[kept], scale, rtol=5e-3)
+    assert torch.equal(x.grad, found), "what is dropped learns nothing, what is kept is scaled"
+    # No value's fate tells its neighbour's: four of them come out of one draw.
+    flat = kept.flatten().float()
+    for distance in range(1, 9):
+        together = (flat[distance:] * flat[:-distance]).mean().item()
+        assert together == pytest.approx((1 - share) ** 2, abs=5e-3)
+
+
+def test_dropout_is_the_same_for_the_same_seed_and_nothing_while_speaking():
+    drop, x = Dropout(0.3), torch.randn(2, 50)
+    found = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        found.append(drop(x))
+    assert torch.equal(found[0], found[1]) and not torch.equal(found[0], found[2])
+    assert torch.equal(drop.eval()(x), x) and torch.equal(Dropout(0.0)(x), x)

@@ -1,0 +1,89 @@
+"""Clips packed behind each other say what they say in padded rows of their own."""
+
+import pytest
+import torch
+
+from tests.peers.coqui import SMALL
+from xtts.model import varlen
+from xtts.model.gpt import GPT, new_gpt
+from xtts.model.packed_batch import PackedBatch, pack
+from xtts.model.varlen import VarlenLayout
+
+
+def a_model() -> GPT:
+    gpt = new_gpt(SMALL, seed=0)
+    generator = torch.Generator().manual_seed(1)
+    for parameter in gpt.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.1, generator=generator)
+    return gpt
+
+
+def rows_of(sizes: list[tuple[int, int, int]], padded: bool) -> PackedBatch:
+    """Clips of so many tokens, codes and frames."""
+    made = torch.Generator().manual_seed(2)
+    tokens = [torch.randint(2, 80, (text,), generator=made) for text, _, _ in sizes]
+    codes = [torch.randint(0, 60, (audio,), generator=made) for _, audio, _ in sizes]
+    mels = [torch.randn(80, frames, generator=made) for _, _, frames in sizes]
+    return pack(tokens, codes, mels, SMALL, stop_input=False, padded=padded)
+
+
+def learned(gpt: GPT, rows: PackedBatch) -> tuple[list[float], dict[str, torch.Tensor]]:
+    gpt.zero_grad()
+    losses = gpt.losses(rows)
+    (losses.text + losses.audio).backward()
+    gradients = {name: weight.grad.clone() for name, weight in gpt.named_parameters()}
+    return [losses.text.item(), losses.audio.item()], gradients
+
+
+SIZES = [(5, 30, 120), (20, 12, 300), (1, 1, 1), (11, 60, 77)]
+
+
+@pytest.mark.parametrize("where", ["one by one", "in a grid"])
+@pytest.mark.parametrize("sizes", [SIZES, SIZES[:1], [SIZES[1]] * 3])
+def test_packed_clips_learn_what_padded_ones_do(
+    monkeypatch: pytest.MonkeyPatch, sizes: list[tuple[int, int, int]], where: str
+):
+    monkeypatch.setattr(varlen, "attends_per_clip", lambda _: where == "one by one")
+    gpt = a_model()
+    losses, gradients = learned(gpt, rows_of(sizes, padded=True))
+    packed = rows_of(sizes, padded=False)
+    assert packed.used == packed.rows * packed.length
+    found, found_gradients = learned(gpt, packed)
+    assert found == pytest.approx(losses, abs=1e-5)
+    for name, gradient in gradients.items():
+        difference = (found_gradients[name] - gradient).norm() / gradient.norm()
+        assert difference < 1e-4, f"{name}: {difference:.1e}"
+
+
+@pytest.mark.parametrize("where", ["one by one", "in a grid"])
+def test_a_clip_does_not_see_the_one_before_it(monkeypatch: pytest.MonkeyPatch, where: str):
+    monkeypatch.setattr(varlen, "attends_per_clip", lambda _: where == "one by one")
+    clips = VarlenLayout.of((3, 5, 2))
+    queries, keys, values = torch.randn(3, 1, 2, 10, 4)
+    before = clips.attend(0, queries, keys, values)
+    for changed in (keys, values):
+        changed[:, :, :3] += 1.0
+    after = clips.attend(0, queries, keys, values)
+    assert torch.equal(before[:, :, 3:], after[:, :, 3:])
+    assert not torch.allclose(before[:, :, :3], after[:, :, :3])
+
+
+def test_products_written_out_say_what_the_kernel_says():
+    queries, keys, values = torch.randn(3, 1, 4, 50, 16, dtype=torch.bfloat16)
+    exact = torch.nn.functional.scaled_dot_product_attention(
+        queries.float(), keys.float(), values.float(), is_causal=True
+    )
+    written = varlen.causal_attention(queries, keys, values).float()
+    assert (written - exact).abs().max() < 0.05
+    # The first position sees nothing but itself.
+    assert torch.equal(written[:, :, 0], values[:, :, 0].float())
+
+
+def test_a_grid_and_back_changes_nothing():
+    clips = VarlenLayout.of((3, 5, 2))
+    row = torch.randn(1, 2, 10, 4)
+    assert clips.padded(row).shape == (3, 2, 5, 4)
+    assert torch.equal(clips.flat(clips.padded(row)), row)
+    assert clips.present().sum((1, 2, 3)).tolist() == [3, 5, 2]
+    assert clips.number.tolist() == [0] * 3 + [1] * 5 + [2] * 2

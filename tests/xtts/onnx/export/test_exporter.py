@@ -1,0 +1,188 @@
+"""What an export writes, refuses and leaves behind."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+
+from tests.models import tiny_base
+from xtts import audio
+from xtts.audio import conditioning_mel, speaker_mel
+from xtts.inference import latents_file, voice
+from xtts.model.config import ConfigError
+from xtts.model.loading import Model
+from xtts.onnx import folder
+from xtts.onnx.export import exporter, graphs
+from xtts.onnx.export.tracing import traced
+from xtts.onnx.folder import OnnxError
+from xtts.onnx.speech import loading as model
+from xtts.onnx.speech.loading import OnnxComputeConfig
+
+
+def run(path: Path, *given: torch.Tensor) -> np.ndarray:
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    names = [one.name for one in session.get_inputs()]
+    return session.run(None, dict(zip(names, (one.numpy() for one in given), strict=True)))[0]
+
+
+def test_four_graphs_that_the_checker_accepts_at_a_stated_opset(onnx_folder: Path) -> None:
+    said = folder.verified(onnx_folder)
+    graphs = sorted(name for name in said.files if name.endswith(".onnx"))
+    assert graphs == sorted([*folder.GPT.values(), folder.VOCODER, folder.CONDITIONING,
+                             folder.SPEAKER])  # fmt: skip
+    for name in graphs:
+        onnx.checker.check_model(str(onnx_folder / name), full_check=name != folder.GPT["int8"])
+        loaded = onnx.load(str(onnx_folder / name), load_external_data=False)
+        assert loaded.opset_import[0].version == said.opset == 17
+        assert {path.name for path in onnx_folder.iterdir()} == {*said.files, folder.NAME}
+
+
+@pytest.mark.parametrize("seconds", [0.5, 2.0])
+def test_what_hears_a_voice_is_torchs(
+    onnx_folder: Path, torch_model: Model, seconds: float
+) -> None:
+    sound = 0.1 * torch.randn(int(22_050 * seconds), generator=torch.Generator().manual_seed(0))
+    mel = conditioning_mel(sound[None], torch_model.mel_stats)
+    wanted = torch_model.gpt.conditioning_latents(mel).numpy()
+    assert np.abs(run(onnx_folder / folder.CONDITIONING, mel) - wanted).max() < 1e-4
+    heard = torch_model.speaker_encoder(sound[None]).numpy()
+    found = run(onnx_folder / folder.SPEAKER, speaker_mel(sound[None]))
+    assert np.abs(found - heard).max() < 1e-5
+
+
+def test_a_batch_of_any_size_goes_through(onnx_folder: Path) -> None:
+    mels = torch.rand(3, 80, 60)
+    together = run(onnx_folder / folder.CONDITIONING, mels)
+    alone = run(onnx_folder / folder.CONDITIONING, mels[1:2])
+    assert np.abs(together[1] - alone[0]).max() < 1e-5
+
+
+def test_the_voice_of_its_own_recording_is_in_it(tmp_path: Path, torch_model: Model) -> None:
+    base = tiny_base(tmp_path / "base")
+    sound = 0.1 * torch.randn(44_100, generator=torch.Generator().manual_seed(0))
+    audio.write_wav(base / "reference.wav", sound, 22_050)
+    exporter.export(exporter.source_of_folder(base), tmp_path / "to", ["int8"])
+    found = model.read_voice(tmp_path / "to" / folder.VOICE, torch_model.config)
+    wanted = voice.voice_from_reference(torch_model, audio.read(base / "reference.wav", 22_050))
+    assert np.abs(found.latents - wanted.latents.numpy()).max() < 1e-5
+    assert latents_file.read(tmp_path / "to" / folder.VOICE, torch_model) is not None
+    with pytest.raises(OnnxError, match="holds the GPT in int8, not in fp32"):
+        folder.gpt_of(tmp_path / "to", "fp32")
+
+
+@pytest.mark.parametrize("kinds", [("int8",), ("fp32",), ("fp32", "int8")])
+def test_the_space_that_it_takes_is_asked_for(
+    base_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kinds: tuple[str, ...]
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(exporter, "require_space", lambda folder, size, what: asked.append(size))
+    exporter.export(exporter.source_of_folder(base_folder), tmp_path / "to", kinds)
+    numbers = [path.stat().st_size for path in (tmp_path / "to").iterdir()
+               if path.suffix in (".data", ".npy")]  # fmt: skip
+    assert asked[0] == pytest.approx(sum(numbers), rel=0.15)
+
+
+def test_a_trace_leaves_the_weights_where_they_are(base_folder: Path) -> None:
+    """It sees others in their place, so that 1.5 GB at full size are not read for it."""
+    gpt = exporter.mapped(base_folder).gpt
+    before = {name: value.data_ptr() for name, value in gpt.state_dict().items()}
+    found = traced(graphs.step_graph(gpt), folded=False)
+    assert {name: value.data_ptr() for name, value in gpt.state_dict().items()} == before
+    lying = set(before.values())
+    assert {value.data_ptr() for value in found.weights.values()} <= lying
+
+
+def test_an_earlier_export_is_replaced_and_other_things_are_not(
+    base_folder: Path, tmp_path: Path
+) -> None:
+    source, to = exporter.source_of_folder(base_folder), tmp_path / "to"
+    exporter.export(source, to, ["int8"])
+    exporter.export(source, to, ["int8"])
+    (to / "mine.txt").write_text("mine")
+    with pytest.raises(OnnxError, match=r"mine\.txt"):
+        exporter.export(source, to, ["int8"])
+    assert (to / "mine.txt").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["to"]
+
+
+def test_weights_of_another_model_are_refused(base_folder: Path, tmp_path: Path) -> None:
+    other = tiny_base(tmp_path / "other", layers=3)
+    learned = exporter.mapped(base_folder).gpt.state_dict()
+    source = exporter.ExportSource(
+        other, "", {f"gpt.{name}": value for name, value in learned.items()}
+    )
+    with pytest.raises(ConfigError, match="Take files that belong together"):
+        exporter.export(source, tmp_path / "to")
+    assert not (tmp_path / "to").exists()
+
+
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        (lambda at: (at / "onnx.json").unlink(), "onnx.json cannot be read"),
+        (lambda at: (at / "onnx.json").write_text("{}"), "onnx.json is damaged"),
+        (lambda at: (at / "gpt_int8.onnx.data").unlink(), "gpt_int8.onnx.data"),
+        (lambda at: flip(at / "vocoder.onnx.data"), "vocoder.onnx.data"),
+        (lambda at: unnamed(at, "vocoder.onnx"), "does not name vocoder.onnx"),
+        (lambda at: kinds(at, []), "kinds are []"),
+        (lambda at: kinds(at, ["int8", "int3"]), "kinds are ['int8', 'int3']"),
+    ],
+)  # fmt: skip
+def test_a_folder_that_is_not_whole_is_refused(
+    onnx_folder: Path, tmp_path: Path, harm, told
+) -> None:  # type: ignore[no-untyped-def]
+    copy = shutil.copytree(onnx_folder, tmp_path / "copy")
+    harm(copy)
+    with pytest.raises(OnnxError, match=re.escape(told)):
+        model.load_onnx_model(copy)
+
+
+def test_of_the_gpt_only_what_is_used_is_read(onnx_folder: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(onnx_folder, tmp_path / "copy")
+    flip(copy / "gpt.onnx.data")
+    assert model.load_onnx_model(copy, OnnxComputeConfig("int8")).kind == "int8"
+    with pytest.raises(OnnxError, match=r"gpt\.onnx\.data"):
+        model.load_onnx_model(copy, OnnxComputeConfig("fp32"))
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[1000] ^= 1
+    path.write_bytes(content)
+
+
+def kinds(at: Path, told: list[str]) -> None:
+    said = json.loads((at / "onnx.json").read_text())
+    (at / "onnx.json").write_text(json.dumps({**said, "kinds": told}))
+
+
+def unnamed(at: Path, name: str) -> None:
+    said = json.loads((at / "onnx.json").read_text())
+    del said["files"][name]
+    (at / "onnx.json").write_text(json.dumps(said))
+
+
+def test_a_voice_of_another_model_is_refused(tmp_path: Path, onnx_model: model.OnnxModel) -> None:
+    latents_file.write(
+        tmp_path / "v.safetensors", voice.Voice(torch.zeros(1, 32, 8), torch.zeros(1, 512, 1))
+    )
+    with pytest.raises(OnnxError, match="another model"):
+        model.read_voice(tmp_path / "v.safetensors", onnx_model.config)
+    latents_file.write(
+        tmp_path / "v.safetensors", voice.Voice(torch.zeros(1, 32, 64), torch.zeros(1, 256, 1))
+    )
+    with pytest.raises(OnnxError, match=r"its speaker \[1, 256, 1\]"):
+        model.read_voice(tmp_path / "v.safetensors", onnx_model.config)
+    wrong = voice.Voice(torch.full((1, 32, 64), torch.nan), torch.zeros(1, 512, 1))
+    latents_file.write(tmp_path / "v.safetensors", wrong)
+    with pytest.raises(OnnxError, match="no numbers"):
+        model.read_voice(tmp_path / "v.safetensors", onnx_model.config)
+    (tmp_path / "v.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(OnnxError, match="holds no voice"):
+        model.read_voice(tmp_path / "v.safetensors", onnx_model.config)

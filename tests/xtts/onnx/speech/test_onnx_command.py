@@ -1,0 +1,100 @@
+"""`python -m xtts speak --voice ONNX-FOLDER`."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from xtts import audio
+from xtts.__main__ import main
+from xtts.inference import latents_file, voice
+from xtts.inference.voice import Voice
+from xtts.model.loading import Model
+from xtts.onnx.speech import command, conditioning
+from xtts.onnx.speech import loading as model
+from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxModel
+
+
+def speaking(folder: Path, out: Path, *more: str) -> int:
+    words = ["speak", "--voice", str(folder), "--text", "one two.", "--out", str(out)]
+    return main([*words, *more])
+
+
+def test_it_speaks_with_stored_latents(
+    onnx_folder: Path, torch_voice: Voice, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored = tmp_path / "voice.safetensors"
+    latents_file.write(stored, torch_voice)
+    for name, more in (("a.wav", ()), ("b.wav", ()), ("c.wav", ("--low-memory",))):
+        assert speaking(onnx_folder, tmp_path / name, "--latents", str(stored), *more) == 0
+        samples, rate = soundfile.read(tmp_path / name)
+        assert rate == 24_000 and len(samples) > 0
+        assert f"{tmp_path / name}: {len(samples) / rate:.2f} s" in capsys.readouterr().out
+    assert (tmp_path / "a.wav").read_bytes() == (tmp_path / "b.wav").read_bytes()
+
+
+def test_it_says_whose_voice_is_missing(
+    onnx_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert speaking(onnx_folder, tmp_path / "a.wav") == 2
+    assert "holds no voice of its own" in capsys.readouterr().err
+
+
+def test_a_precision_that_is_not_there_is_refused(
+    onnx_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert speaking(onnx_folder, tmp_path / "a.wav", "--precision", "int4") == 2
+    assert "speaks in fp32 and int8, not in int4" in capsys.readouterr().err
+
+
+def test_a_recording_is_heard_as_torch_hears_it(
+    onnx_folder: Path, onnx_model: OnnxModel, torch_model: Model, tmp_path: Path
+) -> None:
+    recording = tmp_path / "who.wav"
+    sound = 0.1 * torch.randn(60_000, generator=torch.Generator().manual_seed(0))
+    audio.write_wav(recording, sound, 22_050)
+    wanted = voice.voice_from_reference(torch_model, audio.read(recording, 22_050))
+    kept = tmp_path / "kept"
+    for _ in range(2):  # heard, then read
+        found = conditioning.onnx_latents_of_recording(
+            onnx_folder, onnx_model.config, OnnxComputeConfig("fp32"), recording, kept
+        )
+        assert np.abs(found.latents - wanted.latents.numpy()).max() < 1e-4
+        assert np.abs(found.speaker - wanted.speaker.numpy()).max() < 1e-5
+    assert len(list(kept.iterdir())) == 1
+    assert speaking(onnx_folder, tmp_path / "a.wav", "--reference", str(recording)) == 0
+
+
+def test_low_memory_rounds_bounds_threads_and_keeps_nothing() -> None:
+    how = model.low_memory_config(1)
+    assert (how.kind, how.options.threads, how.options.arena, how.options.spinning) == (
+        "int8", 1, False, False,
+    )  # fmt: skip
+    assert how.most_samples < OnnxComputeConfig().most_samples
+
+
+def test_threads_are_those_that_this_process_may_use(
+    onnx_model: OnnxModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ONNX Runtime's own choice is every core of the machine, whatever a container allows."""
+    monkeypatch.setattr(command, "cpu_count", lambda: 3)
+
+    def asked(low: bool = False, threads: int | None = None) -> int:
+        said, config = onnx_model.voice, onnx_model.config
+        how = command.computing(
+            said, config, precision="auto", device="cpu", low=low, threads=threads
+        )
+        return how.options.threads
+
+    assert (asked(), asked(threads=2), asked(True), asked(True, 2)) == (3, 2, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("precision", "width", "low", "kind"),
+    [("auto", 1024, False, "int8"), ("auto", 256, False, "fp32"), ("auto", 256, True, "int8"),
+     ("fp32", 1024, True, "fp32"), ("int8", 64, False, "int8")],
+)  # fmt: skip
+def test_what_auto_means(precision: str, width: int, low: bool, kind: str) -> None:
+    assert command.kind_of(precision, width, low=low) == kind

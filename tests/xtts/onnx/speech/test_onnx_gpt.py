@@ -1,0 +1,71 @@
+"""The step as a graph, against torch's transformer with its own cache."""
+
+import numpy as np
+import onnxruntime
+import torch
+
+from xtts.inference.voice import Voice
+from xtts.model.loading import Model
+from xtts.onnx.speech.gpt import BLOCK, Past
+from xtts.onnx.speech.loading import OnnxModel
+from xtts.onnx.speech.request import OnnxLatents
+
+IDS = [5, 9, 13, 20]
+
+
+def test_latents_and_logits_are_torchs_at_every_step(
+    torch_model: Model, torch_voice: Voice, onnx_model: OnnxModel, onnx_voice: OnnxLatents
+) -> None:
+    gpt = torch_model.gpt
+    codes = torch.arange(1, 50)
+    with torch.inference_mode():
+        cache = gpt.gpt.new_cache(1, 200)
+        start = torch.tensor([gpt.shape.audio_start])
+        prefix = gpt.prefix(torch_voice.latents, torch.tensor(IDS))
+        wanted = [gpt.step(torch.cat((prefix, gpt.audio_input(start, 0)), 1), cache)]
+        for place, code in enumerate(codes, start=1):
+            wanted.append(gpt.step(gpt.audio_input(code[None], place), cache))
+    past, *first = onnx_model.gpt.begin(onnx_voice.latents, IDS)
+    found = [first]
+    for place, code in enumerate(codes.tolist(), start=1):
+        found.append(list(onnx_model.gpt.step(code, place, past)))
+    assert past.length > BLOCK  # the past has grown meanwhile
+    for (latent, logits), (their_latent, their_logits) in zip(found, wanted, strict=True):
+        assert np.abs(latent - their_latent[0].numpy()).max() < 1e-5
+        assert np.abs(logits - their_logits[0].numpy()).max() < 1e-5
+
+
+def test_what_is_unused_of_the_past_is_not_seen(onnx_model: OnnxModel) -> None:
+    few, many = Past(onnx_model.config.gpt, 8), Past(onnx_model.config.gpt, 200)
+    for part in (many._keys, many._values):
+        part[:] = 7.0
+    random = np.random.default_rng(0)
+    for time in (5, 1, 1):
+        embedded = random.standard_normal((1, time, 64)).astype(np.float32)
+        one, other = (onnx_model.gpt._run(embedded, past) for past in (few, many))
+        assert np.abs(one[1] - other[1]).max() < 1e-5
+
+
+def test_rows_of_one_batch_may_have_pasts_of_any_length(onnx_model: OnnxModel) -> None:
+    session: onnxruntime.InferenceSession = onnx_model.gpt._session
+    pasts = [Past(onnx_model.config.gpt, 16) for _ in range(2)]
+    random = np.random.default_rng(0)
+    for past, time in zip(pasts, (3, 9), strict=True):
+        onnx_model.gpt._run(random.standard_normal((1, time, 64)).astype(np.float32), past)
+    rows = random.standard_normal((2, 1, 64)).astype(np.float32)
+    feeds = [past.feed() for past in pasts]
+    together = {name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]}
+    _, logits, _, _ = session.run(None, {"embedded": rows, **together})
+    for row, past in enumerate(pasts):
+        _, alone = onnx_model.gpt._run(rows[row : row + 1], past)
+        assert np.abs(logits[row] - alone).max() < 1e-5
+
+
+def test_int8_is_near(onnx_model: OnnxModel, onnx_folder, onnx_voice: OnnxLatents) -> None:  # type: ignore[no-untyped-def]
+    from xtts.onnx.speech.loading import OnnxComputeConfig, load_onnx_model
+
+    rounded = load_onnx_model(onnx_folder, OnnxComputeConfig("int8"))
+    _, exact, _ = onnx_model.gpt.begin(onnx_voice.latents, IDS)
+    _, near, _ = rounded.gpt.begin(onnx_voice.latents, IDS)
+    distance = np.linalg.norm(near - exact) / np.linalg.norm(exact)
+    assert 0 < distance < 0.02

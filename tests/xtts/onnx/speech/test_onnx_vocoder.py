@@ -1,0 +1,76 @@
+"""The vocoder's graph and its interpolation, against torch's."""
+
+import numpy as np
+import pytest
+import torch
+
+from xtts.inference.voice import Voice
+from xtts.model.loading import Model
+from xtts.model.shapes import VocoderShape
+from xtts.model.vocoder import Vocoder
+from xtts.onnx.speech.loading import OnnxModel
+from xtts.onnx.speech.request import OnnxLatents
+from xtts.onnx.speech.vocoder import OnnxChunks, OnnxVocoder
+
+ONE_A_CODE = VocoderShape(
+    upsample_initial_channel=16, upsample_rates=(8, 8, 4, 4), upsample_kernel_sizes=(16, 16, 8, 8),
+    resblock_kernel_sizes=(3,), resblock_dilation_sizes=((1,),),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [VocoderShape(), ONE_A_CODE], ids=["XTTS-v2", "one step a code"])
+@pytest.mark.parametrize("codes", [1, 2, 3, 5, 12, 57])
+def test_steps_are_torchs(codes: int, shape: VocoderShape) -> None:
+    latents = torch.randn(codes, 8, generator=torch.Generator().manual_seed(codes))
+    wanted = Vocoder.steps(type("Shaped", (), {"shape": shape})(), latents[None])[0].numpy()
+    chunks = OnnxChunks(OnnxVocoder(None, shape), np.zeros((1, 512, 1), np.float32))
+    chunks.add(latents.numpy())
+    count = wanted.shape[1]
+    for left, right in {(0, count), (count // 3, count), (count // 2, count // 2 + 1)}:
+        found = chunks._steps(left, right)
+        assert found.shape == wanted[:, left:right].shape
+        # torch reckons places in float32, 1e-6 of a few hundred steps off.
+        assert np.abs(found - wanted[:, left:right]).max() < 1e-4
+
+
+def test_the_waveform_is_torchs_within_a_thousandth(
+    torch_model: Model, torch_voice: Voice, onnx_model: OnnxModel, onnx_voice: OnnxLatents
+) -> None:
+    latents = torch.randn(40, 64, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        wanted = torch_model.vocoder(latents[None], torch_voice.speaker)[0].numpy()
+    chunks = OnnxChunks(onnx_model.vocoder, onnx_voice.speaker)
+    chunks.add(latents.numpy())
+    (found,) = chunks.rest()
+    assert np.linalg.norm(found - wanted) < 1e-3 * np.linalg.norm(wanted)
+
+
+def test_pieces_of_bounded_length_are_the_whole(
+    onnx_model: OnnxModel, onnx_voice: OnnxLatents
+) -> None:
+    latents = np.random.default_rng(0).standard_normal((60, 64)).astype(np.float32)
+    whole, short = (
+        OnnxChunks(onnx_model.vocoder, onnx_voice.speaker, most) for most in (10**6, 5_000)
+    )
+    whole.add(latents)
+    short.add(latents)
+    (one,), many = list(whole.rest()), list(short.rest())
+    assert len(many) > 10 and max(map(len, many)) <= 5_000
+    assert np.abs(np.concatenate(many) - one).max() < 1e-5
+
+
+def test_it_speaks_as_soon_as_a_chunk_is_settled(
+    onnx_model: OnnxModel, onnx_voice: OnnxLatents
+) -> None:
+    latents = np.random.default_rng(1).standard_normal((50, 64)).astype(np.float32)
+    whole = OnnxChunks(onnx_model.vocoder, onnx_voice.speaker)
+    whole.add(latents)
+    (wanted,) = whole.rest()
+    chunks, found = OnnxChunks(onnx_model.vocoder, onnx_voice.speaker), []
+    for latent in latents:
+        chunks.add(latent[None])
+        if chunks.ready_codes() >= 8:
+            found += chunks.speak()
+    assert len(found) > 2
+    found += chunks.rest()
+    assert np.abs(np.concatenate(found) - wanted).max() < 1e-5

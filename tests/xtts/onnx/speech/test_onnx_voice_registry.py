@@ -1,0 +1,144 @@
+"""BACKEND=onnx in the speaking child: frames in, sound out, and where it computes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.models import tiny_base
+from tests.xtts.workers.test_server_main import Talk, next_done
+from xtts.hub.base_models import BundleError
+from xtts.inference.request import SynthesisParams
+from xtts.onnx import folder as folders
+from xtts.onnx.folder import OnnxError
+from xtts.onnx.speech import voice_registry
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tiny_base(tmp_path_factory.mktemp("voice") / "seed0")
+    wave = np.random.default_rng(0).normal(0, 0.1, 22_050).astype("float32")
+    soundfile.write(folder / "reference.wav", wave, 22_050)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("voices")
+
+
+@pytest.fixture(scope="module")
+def talk(base: Path, kept: Path) -> Iterator[Talk]:
+    found = Talk("--latents", str(kept / "latents"), "--backend", "onnx")
+    opened = found.open("a", base)
+    assert opened["say"] == "opened", opened
+    assert opened["own_voice"] and opened["languages"] == ["en", "pt"]
+    assert opened["placed"]["execution_provider"] == "CPUExecutionProvider"
+    yield found
+    found.child.stdin.close()
+    assert found.child.wait(20) == 0
+
+
+def test_a_voice_is_exported_once_and_kept(talk: Talk, base: Path, kept: Path) -> None:
+    (folder,) = (path for path in (kept / "onnx").iterdir() if path.is_dir())
+    # What it does not speak with is not there: a model so small speaks exactly.
+    assert not (folder / folders.GPT["int8"]).exists()
+    before = (folder / "onnx.json").stat().st_mtime_ns
+    assert talk.open("again", base)["say"] == "opened"
+    assert (folder / "onnx.json").stat().st_mtime_ns == before
+    talk.send(do="close", key="again")
+
+
+def test_alone_and_in_a_crowd_it_is_the_same_to_the_bit(talk: Talk) -> None:
+    talk.say("alone", "a", seed=5)
+    alone = talk.until("done", "alone")["pcm"]["alone"]
+    assert len(alone) > 2000
+    for name, seed in (("x", 1), ("same", 5), ("y", 2)):
+        talk.say(name, "a", seed=seed)
+    pcm: dict[str, bytes] = {}
+    for _ in range(3):
+        assert next_done(talk, pcm)["say"] == "done"
+    assert pcm["same"] == alone and pcm["x"] != alone
+
+
+def test_an_uploaded_recording_is_heard_and_its_latents_are_kept(
+    talk: Talk, base: Path, kept: Path
+) -> None:
+    talk.say("uploaded", "a", recording=str(base / "reference.wav"))
+    assert talk.until("done", "uploaded")["say"] == "done"
+    assert len(list((kept / "latents").iterdir())) == 1
+
+
+def test_one_who_goes_leaves_the_slot(talk: Talk) -> None:
+    talk.say("gone", "a", max_codes=60)
+    talk.send(do="cancel", id="gone")
+    assert talk.until("cancelled", "gone")["say"] == "cancelled"
+    talk.say("next", "a")
+    assert talk.until("done", "next")["say"] == "done"
+
+
+def test_text_that_cannot_be_spoken_is_refused_and_the_rest_go_on(talk: Talk) -> None:
+    talk.say("bad", "a", text="…")
+    assert talk.until("failed", "bad")["say"] == "failed"
+    talk.say("good", "a", temperature=0.0)
+    assert talk.until("done", "good")["say"] == "done"
+
+
+def test_a_voice_that_is_not_there_is_refused(tmp_path: Path, base: Path) -> None:
+    asked = voice_registry.OnnxVoiceSpec(exports=tmp_path / "exports")
+    with pytest.raises(BundleError, match="There is no voice at"):
+        voice_registry.load_onnx_voice(
+            str(tmp_path / "none"), None, asked, xtts_v2="", tos_agreed=False
+        )
+    with pytest.raises(OnnxError, match="nowhere to keep"):
+        voice_registry.load_onnx_voice(
+            str(base), None, voice_registry.OnnxVoiceSpec(), xtts_v2="", tos_agreed=False
+        )
+
+
+def test_without_a_recording_nobody_speaks(onnx_folder: Path) -> None:
+    """The service tries itself so (`xtts.workers.server`)."""
+    standing = voice_registry.load_onnx_voice(
+        str(onnx_folder), None, voice_registry.OnnxVoiceSpec(), xtts_v2="", tos_agreed=False
+    )
+    assert standing.own is None and len(standing.weights) == 64
+    crowd = standing.crowd(1)
+    crowd.enter("micro", standing.nobody(), SynthesisParams("a", "en", max_codes=4))
+    said = [part for _ in range(5) if crowd.busy for part in crowd.step()]
+    assert said[-1].done and said[-1].error is None and sum(len(p.chunks) for p in said) > 0
+
+
+def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(onnx_folder: Path) -> None:
+    standing = voice_registry.load_onnx_voice(
+        str(onnx_folder), None, voice_registry.OnnxVoiceSpec(), xtts_v2="", tos_agreed=False
+    )
+    crowd, long = standing.crowd(1), "one two three four five six seven eight nine ten. " * 14
+    asked = SynthesisParams(long, "en", seed=3, max_codes=4)
+
+    def spoken(*, between: bool) -> list[float]:
+        found: list[float] = []
+        crowd.enter("long", standing.nobody(), asked)
+        while not crowd.empty:
+            for said in crowd.step():
+                if said.name == "long":
+                    found += [float(value) for chunk in said.chunks for value in chunk]
+                if said.done and said.name == "long":
+                    assert said.cut_pieces > 1
+                if said.paused and between:
+                    assert not crowd.busy and crowd.free == 1
+                    crowd.enter("short", standing.nobody(), SynthesisParams("a", "en", max_codes=4))
+                elif said.paused or (said.name == "short" and said.done):
+                    assert crowd.go_on("long")
+        return found
+
+    alone = spoken(between=False)
+    assert len(alone) > 0 and spoken(between=True) == alone
+
+
+def test_torch_says_who_speaks_an_onnx_voice(onnx_folder: Path) -> None:
+    from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
+
+    with pytest.raises(BundleError, match="BACKEND=onnx speaks with it"):
+        load_voice(VoiceSpec(str(onnx_folder)), ComputeConfig(), {})

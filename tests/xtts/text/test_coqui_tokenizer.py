@@ -1,0 +1,46 @@
+"""Coqui's tokenizer without torch: the same words, and nothing half imported left behind."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TEXTS = (
+    ("en", "Hello Mr. Smith, 14% of $20 is a 1st."), ("pt", "Olá Sr. Silva: 12,5% & mais!"),
+    ("de", "Dr. Müller hat £ 20."), ("ru", "У меня 14% заряда"), ("ko", "12.5 초 안에."),
+)  # fmt: skip
+ALONE = """
+import json, sys
+from xtts.text.coqui_tokenizer import tokenizer_class
+made = tokenizer_class()(sys.argv[1])
+found = [made.preprocess_text(text, language) for language, text in json.loads(sys.argv[2])]
+left = [name for name in sys.modules if name.partition(".")[0] in ("torch", "TTS")]
+print(json.dumps([found, left]))
+import torch, TTS.tts.layers.xtts.tokenizer as whole
+assert whole.torch is torch
+"""
+
+
+@pytest.mark.slow
+def test_without_torch_it_says_what_it_says_with_torch(base_folder: Path) -> None:
+    from TTS.tts.layers.xtts.tokenizer import VoiceBpeTokenizer
+
+    vocabulary = str(base_folder / "vocab.json")
+    whole = VoiceBpeTokenizer(vocabulary)
+    command = [sys.executable, "-c", ALONE, vocabulary, json.dumps(TEXTS)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    found, left = json.loads(done.stdout)
+    assert found == [whole.preprocess_text(text, language) for language, text in TEXTS]
+    assert left == []  # and importing torch afterwards is importing all of it
+
+
+def test_with_torch_it_is_coquis_own() -> None:
+    import torch  # noqa: F401
+    from TTS.tts.layers.xtts.tokenizer import VoiceBpeTokenizer
+
+    from xtts.text.coqui_tokenizer import tokenizer_class
+
+    tokenizer_class.cache_clear()
+    assert tokenizer_class() is VoiceBpeTokenizer

@@ -1,0 +1,42 @@
+"""Where a text is cut, whatever it is."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xtts.text.splitting import Limits, cut
+
+TEXTS = st.text(st.sampled_from("ab é.,!。 -5€"), max_size=300)
+
+
+@given(TEXTS, st.integers(1, 60), st.integers(1, 60))
+def test_nothing_is_lost_and_every_piece_fits(text: str, characters: int, tokens: int) -> None:
+    counted: list[int] = []
+
+    def count(part: str) -> int:
+        counted.append(len(part.strip()))
+        return 2 * part.count("5") + len(part) // 2
+
+    limits = Limits(characters, tokens, count)
+    pieces = cut(text, limits)
+    assert "".join(pieces) == text
+    assert all(limits.fits(piece) or len(piece) == 1 for piece in pieces)
+    # The work does not grow faster than the text: what is too long is not counted.
+    assert max(counted, default=0) <= characters
+
+
+def test_sentences_come_before_clauses_and_clauses_before_words() -> None:
+    text = "One, two and three. Four and five, six and seven and eight and nine."
+    pieces = [piece.strip() for piece in cut(text, Limits(24, 24))]
+    assert pieces == [
+        "One, two and three.", "Four and five,", "six and seven and", "eight and nine.",
+    ]  # fmt: skip
+
+
+def test_words_are_cut_evenly() -> None:
+    """Filled to the brim, the last piece would be one word."""
+    pieces = cut("word " * 9, Limits(40, 40))
+    assert [len(piece.split()) for piece in pieces] == [5, 4]
+
+
+def test_a_long_word_is_cut_where_a_new_one_begins() -> None:
+    assert cut("5€6€7€8€", Limits(4, 4)) == ["5€6€", "7€8€"]

@@ -1,0 +1,52 @@
+"""Ten thousand random texts in every language: ids or a refusal, and never a second."""
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
+from xtts.model.config import ModelConfig
+from xtts.text.tokenizer import TextError, Tokenizer
+
+pytestmark = pytest.mark.slow
+
+WORDS = st.one_of(
+    st.text(max_size=12),  # all planes
+    st.from_regex(r"[0-9]{1,30}([.,][0-9]{1,30})*(st|nd|º|ª|er|\.|-й|番|번째)?", fullmatch=True),
+    st.from_regex(r"[$£€][0-9.,]{1,40}|[0-9.,]{1,40}[$£€%°]", fullmatch=True),
+    st.text(st.sampled_from("\x00\x07\u200b\u202e\ufeff\ufe0f\U000e0100\u0301 \t\n"), max_size=6),
+    st.sampled_from(
+        ["你好", "こんにちは", "привет", "नमस्ते", "안녕하세요", "مرحبا", "Mr.", "a-" * 30, "…"]
+    ),
+)
+TEXTS = st.lists(WORDS, max_size=20).map(" ".join)
+
+
+@pytest.fixture(scope="module")
+def polyglot(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    folder = tmp_path_factory.mktemp("polyglot")
+    tiny_base(folder, languages=ALL_LANGUAGES, characters=ALL_CHARACTERS)
+    found = Tokenizer(ModelConfig.read(folder), folder)
+    found.warm_up()
+    return found
+
+
+@settings(
+    max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+)
+@given(text=TEXTS)
+def test_ids_or_a_refusal_and_nothing_else(polyglot: Tokenizer, text: str) -> None:
+    for language in ALL_LANGUAGES:
+        started = time.process_time()
+        try:
+            assert polyglot.encode(text, language)
+        except TextError as error:
+            assert str(error)
+        assert time.process_time() - started < 1.0
+
+
+def test_the_folder_is_of_all_languages(polyglot: Tokenizer) -> None:
+    assert len(polyglot.languages) == 17 and Path(polyglot._path).is_file()

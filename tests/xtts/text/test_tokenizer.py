@@ -1,0 +1,231 @@
+"""Text to ids, and long text to pieces."""
+
+import json
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
+from xtts.hub.base_models import DEMO
+from xtts.model.config import ModelConfig
+from xtts.text.tokenizer import TextError, Tokenizer, clean_text
+
+
+@pytest.fixture(scope="module")
+def tokenizer(base_folder):
+    return Tokenizer(ModelConfig.read(base_folder), base_folder)
+
+
+@pytest.fixture(scope="module")
+def polyglot(tmp_path_factory):
+    """All of XTTS-v2's languages."""
+    folder = tmp_path_factory.mktemp("polyglot")
+    tiny_base(folder, languages=ALL_LANGUAGES, characters=ALL_CHARACTERS)
+    return Tokenizer(ModelConfig.read(folder), folder)
+
+
+@pytest.fixture(scope="module")
+def embedded():
+    return Tokenizer(ModelConfig.read(DEMO), DEMO)
+
+
+def test_a_text_has_ids_behind_its_language(tokenizer):
+    ids = tokenizer.encode("hello there", "en")
+    assert ids == tokenizer.encode("  Hello\tthere ", "en-us")
+    assert ids[0] != tokenizer.encode("hello there", "pt")[0]
+    assert ids[1:] == tokenizer.encode("hello there", "pt")[1:]
+
+
+def test_unknown_pieces_are_named(tokenizer):
+    assert tokenizer.unknown("hello", "en") == []
+    assert tokenizer.unknown("hello ж", "en") == ["ж"]
+
+
+def test_an_unknown_language_names_the_known(tokenizer):
+    with pytest.raises(TextError, match="en, pt"):
+        tokenizer.encode("hello", "xx")
+
+
+@pytest.mark.parametrize("text", ["", "   ", "...!?", "\u200b\u200e", "🙂", "\x07"])
+def test_nothing_to_speak_is_told(text):
+    with pytest.raises(TextError, match="nothing to speak"):
+        clean_text(text)
+
+
+def test_control_and_zero_width_characters_go():
+    assert clean_text("a\u200bb\x00c\n d") == "abc d"
+    assert clean_text("e\u0301") == "é"
+
+
+def texts(tokenizer, text, language="en"):
+    return [piece.text for piece in tokenizer.split(text, language)]
+
+
+def test_short_text_is_one_piece(tokenizer):
+    assert texts(tokenizer, "One, two. Three!") == ["one, two. three!"]
+
+
+def test_long_text_is_cut_at_sentences_and_every_piece_fits(tokenizer):
+    sentence = "this is a sentence of some length, with a clause in it. "
+    pieces = tokenizer.split(sentence * 40, "en")
+    assert len(pieces) > 1
+    assert all(piece.text.endswith(".") for piece in pieces)
+    assert all(len(piece.ids) <= tokenizer.max_tokens for piece in pieces)
+    assert " ".join(piece.text for piece in pieces).split() == (sentence * 40).split()
+
+
+def test_a_piece_has_the_ids_that_its_text_has_alone(tokenizer):
+    (piece,) = tokenizer.split("Hello there, Mr. Smith.", "en")
+    assert piece.ids == tokenizer.encode("Hello there, Mr. Smith.", "en")
+
+
+def test_a_sentence_without_a_full_stop_is_cut_at_clauses_then_spaces(tokenizer):
+    clauses = texts(tokenizer, "some words in a clause, " * 60)
+    assert all(piece.endswith(",") for piece in clauses[:-1])
+    words = texts(tokenizer, "words " * 300)
+    assert " ".join(words).split() == ["words"] * 300
+
+
+def test_a_number_is_not_cut_at_its_point(tokenizer):
+    pieces = texts(tokenizer, "it costs 3.14 in all and nothing else at all here " * 30)
+    assert " ".join(pieces).count("three point one four") == 30
+
+
+def test_a_word_longer_than_the_budget_is_cut_too(tokenizer):
+    pieces = tokenizer.split("x" * 3000, "en")
+    assert "".join(piece.text for piece in pieces) == "x" * 3000
+    assert all(len(piece.ids) <= tokenizer.max_tokens for piece in pieces)
+
+
+SAID = {
+    "en": ("the river rose again, and nobody in the village was surprised. ", 250),
+    "pt": ("o rio subiu outra vez, e ninguém na aldeia ficou surpreendido! ", 203),
+}
+
+
+@pytest.mark.parametrize("language", SAID)
+def test_nothing_over_a_limit_leaves_and_nothing_is_lost(tokenizer, language):
+    """Tokens, and the characters of each language: 28 s is all that the model's codes hold."""
+    sentence, most = SAID[language]
+    pieces = tokenizer.split(sentence * 60, language)
+    assert len(pieces) > 5
+    for piece in pieces:
+        assert len(piece.text) <= most
+        assert len(piece.ids) <= tokenizer.max_tokens
+        assert piece.text[-1] in ".!?"
+    said = "".join(piece.text for piece in pieces)
+    assert said.replace(" ", "") == (sentence * 60).replace(" ", "")
+
+
+def test_a_row_of_dots_in_a_long_text_is_no_reason_to_refuse_it(tokenizer):
+    pieces = texts(tokenizer, "A sentence of some length, it is. ... -- * * * \n" * 60)
+    assert all(any(letter.isalpha() for letter in piece) for piece in pieces)
+    assert "".join(pieces).count("sentence") == 60
+
+
+def test_as_much_as_a_book_is_refused_before_anything_is_done_with_it(tokenizer):
+    with pytest.raises(TextError, match=r"100,000 characters; at most 90,000"):
+        tokenizer.split("a" * 100_000, "en")
+
+
+def test_a_bidirectional_and_other_controls_in_the_middle_change_no_id(tokenizer):
+    plain = tokenizer.encode("hello there", "en")
+    assert tokenizer.encode("he\x00llo\u202e there\ufeff", "en") == plain
+
+
+def test_signs_and_emoji_that_are_unknown_are_left_out(tokenizer):
+    plain = tokenizer.encode("hello there", "en")
+    assert tokenizer.encode("hello 🙂❤️† there", "en")[: len(plain)] != []
+    known = set(tokenizer.encode("hello there", "en"))
+    assert set(tokenizer.encode("hello 🙂❤️† there", "en")) == known
+    assert tokenizer.unknown("hello 🙂 there", "en") == ["🙂"]  # a clip is to have none
+
+
+@pytest.mark.parametrize("text", ["你好 world", "Hello Ж there", "weather in नमस्ते"])
+@pytest.mark.parametrize("read", ["encode", "split"])
+def test_letters_that_the_voice_cannot_say_are_refused_by_name(tokenizer, text, read):
+    """They were left out, and 0.4 s of near-silence were answered with 200."""
+    strange = next(word for word in text.split() if not word.isascii())
+    with pytest.raises(
+        TextError, match=f"cannot say '{strange}' in language en.*{strange[0].lower()}"
+    ):
+        getattr(tokenizer, read)(text, "en")
+
+
+def test_what_the_normaliser_cannot_read_is_refused_with_the_word(polyglot):
+    """num2words has no ordinals in Czech, and the whole of Coqui's normaliser raised."""
+    with pytest.raises(TextError, match=r"'12\.' cannot be read in language cs \(NotImpl"):
+        polyglot.encode("dnes je 12. prosince a prší", "cs")
+
+
+@pytest.mark.parametrize("text", ["9" * 307, "0" * 4096, "call 1.234.567.890.123.456.789.012.345"])
+@pytest.mark.parametrize("read", ["encode", "split"])
+def test_a_number_that_nobody_reads_as_one_is_refused_at_once(tokenizer, text, read):
+    started = time.process_time()
+    with pytest.raises(TextError, match=r"digits; at most 24|too many to be read"):
+        getattr(tokenizer, read)(text, "en")
+    assert time.process_time() - started < 0.5
+
+
+LONG = {
+    "hyphens": "a-" * 2048, "euros": "1€" * 2048, "words": "word " * 400, "ones": "1 " * 2048,
+    "exclamations": "no" + "!" * 4094, "one word": "supercalifragilistic" * 204,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_text_of_4096_characters_is_read_in_time(embedded, name):
+    embedded.split("Yes, 1.", "en")
+    started = time.process_time()
+    pieces = embedded.split(LONG[name][:4096], "en")
+    assert time.process_time() - started < 1.5
+    assert all(len(piece.ids) - 1 <= embedded.piece_tokens for piece in pieces)
+
+
+def test_the_embedded_voice_is_asked_for_no_more_than_it_learned(embedded):
+    """It learned from at most 80 codes, and was asked for 250 characters at once."""
+    assert embedded.piece_tokens < 80
+    text = (
+        "The sun had set behind the hill, and the road was dark. Nobody came along for hours and "
+        "hours that evening except for the old man with his dog, who lived by the river. 999,999!"
+    )
+    pieces = embedded.split(text, "en")
+    assert all(len(piece.ids) - 1 <= embedded.piece_tokens for piece in pieces)
+    assert pieces[0].text.endswith("hIl, @nd D@ rod wAz dArk.")
+    # Cut between words only, and evenly: no word is left over alone.
+    assert min(len(piece.text.split()) for piece in pieces) > 1
+
+
+def test_a_voice_that_says_nothing_about_pieces_keeps_to_its_languages_characters(tokenizer):
+    assert tokenizer.piece_tokens == tokenizer.max_tokens
+
+
+def test_a_folder_of_the_embedded_voice_from_before_is_asked_for_as_little(tmp_path):
+    for name in ("config.json", "vocab.json"):
+        (tmp_path / name).write_bytes((DEMO / name).read_bytes())
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["sotaque"].pop("piece_tokens") == ModelConfig.read(tmp_path).piece_tokens
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert ModelConfig.read(tmp_path).piece_tokens == ModelConfig.read(DEMO).piece_tokens
+
+
+def test_other_languages_of_the_base_are_another_fingerprint(base_folder):
+    """What was refused for its language is remembered under it."""
+    config = ModelConfig.read(base_folder)
+    fewer = replace(config, languages=("en",))
+    one, other = Tokenizer(config, base_folder), Tokenizer(fewer, base_folder)
+    assert one.fingerprint == Tokenizer(config, base_folder).fingerprint != other.fingerprint
+
+
+@pytest.mark.parametrize("has_pip", [True, False])
+def test_a_missing_extra_is_named_with_a_line_that_works(polyglot, monkeypatch, has_pip):
+    monkeypatch.setitem(sys.modules, "pypinyin", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name if has_pip else None)
+    with pytest.raises(TextError) as caught:
+        polyglot.encode("你好", "zh")
+    told = str(caught.value)
+    assert "pypinyin" in told and "jieba" not in told
+    line = ".venv/bin/python -m pip install -e" if has_pip else "uv pip install --python .venv/bin"
+    assert line in told

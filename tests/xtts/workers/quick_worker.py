@@ -1,0 +1,56 @@
+"""A worker child without a model: started by the tests in the place of
+`xtts.workers.file_worker_main`.
+
+The text of a request says what happens; anything else is "spoken" as a short wav.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import soundfile
+
+from machine.errors import SotaqueError
+from xtts.workers import file_worker_main
+from xtts.workers.file_synthesis import SpeakRequest, SpokenFile
+
+
+class QuickSpeaker:
+    """Speaks 0.1 s of nothing, or fails as asked."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.device = arguments.device
+        if arguments.base.name == "refused":
+            raise SotaqueError("model.pth is missing.")
+        if arguments.base.name == "slow":
+            time.sleep(60)
+
+    def speak(self, request: SpeakRequest) -> SpokenFile:
+        """Does what `request.text` says."""
+        print("a library prints to stdout")
+        os.write(1, b"and C code to fd 1\n")
+        word, _, rest = request.text.partition(" ")
+        if word == "refuse":
+            raise SotaqueError("The reference is silent.")
+        if word == "exit":
+            print("the last words", file=sys.stderr, flush=True)
+            os._exit(int(rest))
+        if word == "grandchild":  # the text it leaves behind is its process id
+            child = subprocess.Popen(["sleep", "60"])
+            Path(rest).write_text(str(child.pid))
+            time.sleep(60)
+        if word == "when":
+            while not Path(rest).exists():
+                time.sleep(0.01)
+        if word == "sigterm":
+            os.kill(os.getpid(), signal.SIGTERM)
+        soundfile.write(request.out, [0.0] * 2400, 24_000)
+        return SpokenFile(0.01, 0.1, self.device, 0.5)
+
+
+if __name__ == "__main__":
+    sys.exit(file_worker_main.main(QuickSpeaker))

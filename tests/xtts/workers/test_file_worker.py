@@ -1,0 +1,335 @@
+"""The worker may crash, hang or run out of memory; its parent always gets an answer or a reason."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import soundfile
+import torch
+
+from machine.devices import cuda_errors
+from machine.devices.health import Outcome
+from machine.errors import SotaqueError
+from machine.storage.atomic import Written, sha256_of
+from machine.storage.checksums import Manifest, remember_hash, write_manifest
+from xtts import audio
+from xtts.model import loading as model
+from xtts.workers import file_worker_main
+from xtts.workers.failures import WorkerFailed, answer_of, death, worker_failed
+from xtts.workers.file_synthesis import SpeakRequest
+from xtts.workers.file_worker import Worker
+
+QUICK = (sys.executable, "-m", "tests.xtts.workers.quick_worker")
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    found = Worker(Path("base"), command=QUICK)
+    yield found
+    found.close()
+
+
+def request(folder: Path, text: str = "hello") -> SpeakRequest:
+    return SpeakRequest(text, "en", folder / "reference.wav", folder / "out.wav")
+
+
+def failure(worker: Worker, asked: SpeakRequest, timeout_seconds: float = 30.0) -> WorkerFailed:
+    with pytest.raises(WorkerFailed) as found:
+        worker.speak(asked, timeout_seconds)
+    return found.value
+
+
+def open_files(pid: int) -> set[str]:
+    """What a process has open; a file that it closes while one looks is none of them."""
+    found = set()
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found.add(os.readlink(f"/proc/{pid}/fd/{number}"))
+    return found
+
+
+def gone(pid: int, within_seconds: float = 5.0) -> bool:
+    """Whether a process that is not ours to wait for ends in time."""
+    end = time.monotonic() + within_seconds
+    while time.monotonic() < end:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except FileNotFoundError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_start_does_not_wait_and_prints_do_not_break_the_protocol(
+    worker: Worker, tmp_path: Path
+) -> None:
+    begun = time.monotonic()
+    worker.start()
+    assert time.monotonic() - begun < 0.2
+    first = worker.pid
+    for _ in range(2):
+        spoken = worker.speak(request(tmp_path), 30)
+        assert (spoken.audio_seconds, spoken.device, spoken.similarity) == (0.1, "cpu", 0.5)
+    assert worker.pid == first  # warm: the same process spoke both
+    assert soundfile.info(tmp_path / "out.wav").samplerate == 24_000
+
+
+def test_a_refusal_is_an_answer_and_the_child_lives_on(worker: Worker, tmp_path: Path) -> None:
+    failed = failure(worker, request(tmp_path, "refuse"))
+    assert (failed.reason_code, str(failed)) == ("refused", "The reference is silent.")
+    assert worker.pid is not None
+
+
+def test_an_exit_tells_its_status_and_last_words_and_the_next_call_has_a_new_child(
+    worker: Worker, tmp_path: Path
+) -> None:
+    failed = failure(worker, request(tmp_path, "exit 7"))
+    assert failed.reason_code == "crashed"
+    assert "exit status 7" in str(failed) and "the last words" in str(failed)
+    assert worker.pid is None
+    assert worker.speak(request(tmp_path), 30).audio_seconds == 0.1
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason_code", "words", "outcome"),
+    [
+        ("SIGSEGV", "crashed", "SIGSEGV", None),
+        ("SIGKILL", "killed", "SIGKILL", None),
+        ("memory", "out_of_memory", "ran out of memory", Outcome.TRANSIENT),
+        ("gpu memory", "out_of_memory", "Tried to allocate 2.00 GiB", Outcome.TRANSIENT),
+        ("cuFFT error: CUFFT_INVALID_SIZE", "gpu_fault", "CUFFT_INVALID_SIZE", Outcome.BUILD),
+        ("700", "gpu_fault", "The worker failed on cpu: CUDA error: number 700.", Outcome.STICKY),
+        ("710", "gpu_fault", "CUDA error: number 710", Outcome.STICKY),
+        ("a mistake of ours", "crashed", "It said last: RuntimeError: a mistake of ours", None),
+    ],
+)
+def test_injected_faults(
+    monkeypatch: pytest.MonkeyPatch, worker: Worker, tmp_path: Path,
+    fault: str, reason_code: str, words: str, outcome: Outcome | None,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("SOTAQUE_WORKER_FAULT", fault)
+    failed = failure(worker, request(tmp_path))
+    assert failed.reason_code == reason_code
+    assert words in str(failed)
+    assert (failed.fault.outcome if failed.fault else None) is outcome
+    assert worker.pid is None  # its context is not asked again
+    monkeypatch.delenv("SOTAQUE_WORKER_FAULT")
+    assert worker.speak(request(tmp_path), 30).audio_seconds == 0.1
+
+
+def test_a_refusal_by_a_dead_gpu_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    says = [""]
+    monkeypatch.setattr(cuda_errors, "poisoned", lambda _device: says[0])
+    error = SotaqueError("The reference is silent.")
+    for says[0], code in (("", "refused"), ("CUDA error: unspecified launch failure", "gpu_fault")):
+        answer = answer_of(error, "cuda:0")
+        assert answer is not None and answer["reason_code"] == code
+    told = worker_failed(json.loads(json.dumps(answer)))
+    assert told.fault is not None and told.fault.sticky and "launch failure" in str(told)
+    says[0] = ""
+    assert answer_of(KeyError("a mistake of ours"), "cpu") is None
+
+
+def test_how_a_child_is_to_compute_is_passed_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/somebody's")
+    told = (
+        "import json, os, sys;"
+        "print(json.dumps({'ok': False, 'reason_code': 'refused', 'reason':"
+        "' '.join([os.environ.get('LD_LIBRARY_PATH', 'clean'), *sys.argv[1:]])}))"
+    )
+    options = {"device": "cuda:1", "mel_device": "cuda:1", "cudnn": False}
+    for clean, words in ((False, "/somebody's"), (True, "clean")):
+        worker = Worker(
+            Path("base"), command=(sys.executable, "-c", told), clean_libraries=clean, **options
+        )
+        said = str(failure(worker, request(tmp_path)))
+        worker.close()
+        assert said.startswith(words) and "--no-cudnn" in said
+        assert "--device cuda:1 --mel-device cuda:1" in said
+    child = file_worker_main._arguments  # the same names on the other side
+    monkeypatch.setattr(sys, "argv", ["child", *said.split()[1:]])
+    assert (child().device, child().mel_device, child().cudnn) == ("cuda:1", "cuda:1", False)
+
+
+@pytest.mark.parametrize("fault", ["hang", "SIGSTOP"])
+def test_a_child_that_hangs_is_killed(
+    monkeypatch: pytest.MonkeyPatch, worker: Worker, tmp_path: Path, fault: str
+) -> None:
+    monkeypatch.setenv("SOTAQUE_WORKER_FAULT", fault)
+    worker.start()
+    pid = worker.pid
+    failed = failure(worker, request(tmp_path), timeout_seconds=0.5)
+    assert failed.reason_code == "hang" and "0.5 s" in str(failed)
+    assert pid is not None and gone(pid)
+
+
+def test_what_a_hanging_child_started_ends_with_it(worker: Worker, tmp_path: Path) -> None:
+    left = tmp_path / "pid"
+    failure(worker, request(tmp_path, f"grandchild {left}"), timeout_seconds=2.0)
+    assert gone(int(left.read_text()))
+
+
+def test_a_child_that_never_gets_ready_is_a_hang(tmp_path: Path) -> None:
+    worker = Worker(Path("slow"), command=QUICK, start_seconds=0.5)
+    failed = failure(worker, request(tmp_path))
+    assert failed.reason_code == "hang" and "getting ready" in str(failed)
+
+
+def test_a_base_that_cannot_be_loaded_is_refused_with_its_sentence(tmp_path: Path) -> None:
+    worker = Worker(Path("refused"), command=QUICK)
+    failed = failure(worker, request(tmp_path))
+    assert (failed.reason_code, str(failed)) == ("refused", "model.pth is missing.")
+    worker.close()
+
+
+def test_a_child_killed_between_two_requests_is_replaced(worker: Worker, tmp_path: Path) -> None:
+    worker.speak(request(tmp_path), 30)
+    assert worker.pid is not None
+    os.kill(worker.pid, signal.SIGKILL)
+    while worker.pid is not None:
+        time.sleep(0.01)
+    assert worker.speak(request(tmp_path), 30).audio_seconds == 0.1
+
+
+def test_a_stop_does_not_wait_for_the_sample(worker: Worker, tmp_path: Path) -> None:
+    begun = time.monotonic()
+    with pytest.raises(WorkerFailed) as found:
+        worker.speak(request(tmp_path, f"when {tmp_path / 'never'}"), 30, lambda: True)
+    assert found.value.reason_code == "interrupted"
+    assert time.monotonic() - begun < 5 and worker.pid is None
+
+
+def test_close_leaves_no_process(worker: Worker, tmp_path: Path) -> None:
+    worker.speak(request(tmp_path), 30)
+    pid = worker.pid
+    worker.close()
+    assert pid is not None and gone(pid)
+
+
+def test_the_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(f"""
+            import time
+            from pathlib import Path
+            from xtts.workers.file_worker import Worker
+            worker = Worker(Path("base"), command={QUICK!r})
+            worker.start()
+            worker._line("getting ready", 30, lambda: False)
+            print(worker.pid, flush=True)
+            time.sleep(60)
+        """)],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    assert gone(pid)
+
+
+def test_death_by_the_kernels_memory_killer() -> None:
+    assert death(-signal.SIGKILL, "", oom_killed=True).reason_code == "out_of_memory"
+    # The count may have risen for somebody else's sake.
+    assert death(-signal.SIGSEGV, "", oom_killed=True).reason_code == "crashed"
+    told = death(1, "RuntimeError: [enforce fail at alloc_cpu.cpp:124] can't allocate memory")
+    assert told.reason_code == "out_of_memory"
+    assert death(-40, "").reason_code == "crashed"
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("recording") / "reference.wav"
+    noise = torch.randn(48_000, generator=torch.Generator().manual_seed(0))
+    audio.write_wav(path, 0.2 * noise, audio.VOCODER_RATE)
+    return path
+
+
+def checkpoint(base: Path, path: Path, change: float) -> Path:
+    """The base's learning part, moved, as a file that `xtts.hub.run_folder` reads."""
+    weights = {
+        name: tensor + change
+        for name, tensor in model.read_tensors(base / "model.pth").items()
+        if name.startswith("gpt.")
+    }
+    torch.save({"model": weights, "provenance": {}}, path)
+    return path
+
+
+def test_the_tiny_model_speaks_with_the_weights_it_is_given(
+    base_folder: Path, recording: Path, tmp_path: Path
+) -> None:
+    moved = checkpoint(base_folder, tmp_path / "moved.pt", 0.02)
+    broken = checkpoint(base_folder, tmp_path / "broken.pt", float("nan"))
+    worker = Worker(base_folder, threads=1, keep_weights=False)
+    out = tmp_path / "out.wav"
+    try:
+        hashes = []
+        for weights in (None, moved, None):
+            spoken = worker.speak(SpeakRequest("hello", "en", recording, out, weights, 1), 120)
+            assert spoken.audio_seconds == soundfile.info(out).frames / 24_000 > 0
+            assert spoken.similarity is not None and -1.001 <= spoken.similarity <= 1.001
+            hashes.append(sha256_of(out))
+        assert hashes[0] == hashes[2] != hashes[1]
+        failed = failure(worker, SpeakRequest("hello", "en", recording, out, broken, 1), 120)
+        assert failed.reason_code == "not_finite"
+        assert worker.pid is not None
+    finally:
+        worker.close()
+
+
+def test_what_the_parent_has_written_is_not_hashed_again_by_its_child(
+    base_folder: Path, recording: Path, tmp_path: Path
+) -> None:
+    """Told by a lie: of this file the parent knows another hash than it has. A file that was
+    changed since is hashed by the child itself."""
+    moved = checkpoint(base_folder, tmp_path / "checkpoint_epoch_1.pt", 0.02)
+    told = Written("0" * 64, moved.stat().st_size)
+    write_manifest(moved.with_suffix(".json"), Manifest(1, 1, {moved.name: told}))
+    remember_hash(moved, told)
+    asked = SpeakRequest("hello", "en", recording, tmp_path / "out.wav", moved, 1)
+    worker = Worker(base_folder, threads=1, keep_weights=False)
+    try:
+        assert worker.speak(asked, 120).audio_seconds > 0
+        os.utime(moved)
+        failed = failure(worker, asked, 120)
+        assert "is damaged: its SHA-256 is" in str(failed) and worker.pid is not None
+    finally:
+        worker.close()
+
+
+def test_all_but_the_new_weights_is_ready_before_anything_is_asked(
+    base_folder: Path, recording: Path, tmp_path: Path
+) -> None:
+    """What an epoch's sample waits for is reading its weights and speaking, not imports and frozen
+    parts: those are there, unasked, while the first epoch is learned."""
+    moved = checkpoint(base_folder, tmp_path / "moved.pt", 0.02)
+    worker = Worker(base_folder, threads=1, keep_weights=False)
+    began = time.monotonic()
+    worker.start()
+    try:
+        while worker._answers.empty():
+            assert time.monotonic() - began < 120 and worker.pid is not None
+            time.sleep(0.02)
+        ready = time.monotonic()
+        mapped = Path(f"/proc/{worker.pid}/maps").read_text(encoding="utf-8")
+        assert "libtorch" in mapped and "soundfile" in mapped
+        spoken = worker.speak(
+            SpeakRequest("hello", "en", recording, tmp_path / "out.wav", moved, 1), 120
+        )
+        answered = time.monotonic()
+    finally:
+        worker.close()
+    assert spoken.seconds <= answered - ready < ready - began

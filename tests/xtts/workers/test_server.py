@@ -1,0 +1,109 @@
+"""What the speaking child answers when a voice cannot be opened: nobody who speaks is to suffer."""
+
+import errno
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xtts.text.tokenizer import TextError
+from xtts.workers import protocol
+from xtts.workers.server import SpeechServer
+from xtts.workers.voice_registry import ComputeConfig
+
+
+class Written:
+    """Reads every text, in this process."""
+
+    def start(self) -> None:
+        """Nothing."""
+
+    def open(self, folder: Path) -> None:
+        """Nothing."""
+
+    def read(self, folder: Path, text: str, language: str) -> list[list[int]]:
+        return [[1]]
+
+
+ASK = {"text": "…", "language": "en"}
+OPEN = {"do": "open", "id": "a1", "key": "v1", "voice": {"name": "demo"}}
+
+
+def answer(ensemble: SpeechServer) -> dict[str, Any]:
+    list(ensemble.take(OPEN, b""))
+    while ensemble.waiting:
+        for frame in ensemble.step():
+            header, _ = protocol.lengths(frame[: protocol.PREFIX.size])
+            found: dict[str, Any] = protocol.header_of(
+                frame[protocol.PREFIX.size : protocol.PREFIX.size + header]
+            )
+            return found
+        time.sleep(0.01)
+    raise AssertionError("no answer")
+
+
+def test_a_file_that_goes_while_it_is_opened_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An epoch that the trainer prunes between the look and the reading."""
+
+    def gone(*_: object) -> None:
+        path = Path("/runs/checkpoints/checkpoint_epoch_1.pt")
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
+
+    monkeypatch.setattr("xtts.workers.voice_registry.load_voice", gone)
+    said = answer(SpeechServer(ComputeConfig(), 1, texts=Written()))
+    assert (said["say"], said["reason_code"]) == ("failed", "refused")
+    assert said["reason"] == "checkpoint_epoch_1.pt cannot be read (No such file or directory)."
+
+
+def test_the_voices_asked_for_last_are_kept_and_nobodys_beginning() -> None:
+    """Sixty-four voices; and of requests that were cancelled or refused nothing stays."""
+    ensemble = SpeechServer(ComputeConfig(), 1, texts=Written())
+    ensemble._standing["v"], ensemble._crowds["v"] = Mute(), Refusing()
+
+    def speak(recording: str) -> None:
+        message = {"do": "speak", "id": recording, "key": "v", "recording": recording, "ask": ASK}
+        list(ensemble.take(message, b""))
+        while ensemble.waiting:
+            list(ensemble.step())
+            time.sleep(0.001)
+
+    for number in range(64):
+        speak(f"{number}.wav")
+    speak("0.wav")  # known: it moves to the end
+    speak("64.wav")
+    assert [name for _, name in ensemble._voices] == [
+        *(f"{number}.wav" for number in range(2, 64)), "0.wav", "64.wav",
+    ]  # fmt: skip
+    assert ensemble._began == {}
+
+
+class Mute:
+    """A standing voice whose voices are names."""
+
+    own = None
+    folder = Path()
+
+    def voice_of(self, path: Path, _kept: object) -> str:
+        return path.name
+
+
+class Refusing:
+    """A crowd that nobody may enter."""
+
+    busy = False
+
+    def enter(self, *_: object) -> None:
+        raise TextError("nothing to speak")
+
+    def leave(self, _name: str) -> bool:
+        return False
+
+
+def test_any_other_error_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(*_: object) -> None:
+        raise KeyError("a fault of ours")
+
+    monkeypatch.setattr("xtts.workers.voice_registry.load_voice", wrong)
+    with pytest.raises(KeyError):
+        answer(SpeechServer(ComputeConfig(), 1, texts=Written()))

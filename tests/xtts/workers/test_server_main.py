@@ -1,0 +1,191 @@
+"""The speaking child with a tiny model: frames in, sound out, voices that change meanwhile."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.models import tiny_base
+from xtts.workers import protocol
+
+ASK = {"text": "hello there", "language": "en", "max_codes": 20}
+
+
+class Talk:
+    """A child, and what it says."""
+
+    def __init__(self, *options: str) -> None:
+        command = (sys.executable, "-m", "xtts.workers.server_main", "--parent", str(os.getpid()),
+                   "--threads", "1", "--slots", "3", *options)  # fmt: skip
+        self.child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        assert self.until("ready")
+
+    def send(self, **message: Any) -> None:
+        self.child.stdin.write(protocol.packed(message))
+        self.child.stdin.flush()
+
+    def until(self, say: str, name: str = "") -> dict[str, Any]:
+        """The next frame of that kind; the sound until then under `pcm`, by id."""
+        pcm: dict[str, bytes] = {}
+        while (found := protocol.read(self.child.stdout)) is not None:
+            header, body = found
+            if header["say"] == "sound":
+                pcm[header["id"]] = pcm.get(header["id"], b"") + body
+            if header["say"] in (say, "failed", "fault") and header.get("id", "") in (name, ""):
+                return header | {"pcm": pcm}
+        raise AssertionError(f"it ended without {say}")
+
+    def open(self, key: str, folder: Path) -> dict[str, Any]:
+        self.send(do="open", id=key, key=key, voice={"name": str(folder)})
+        return self.until("opened", key)
+
+    def say(self, name: str, key: str, **more: Any) -> None:
+        recording = more.pop("recording", None)
+        self.send(do="speak", id=name, key=key, recording=recording, ask=ASK | more)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    made = []
+    for seed in (0, 1):
+        folder = tiny_base(tmp_path_factory.mktemp("voice") / f"seed{seed}", seed=seed)
+        wave = np.random.default_rng(seed).normal(0, 0.1, 22_050).astype("float32")
+        soundfile.write(folder / "reference.wav", wave, 22_050)
+        made.append(folder)
+    return made[0], made[1]
+
+
+@pytest.fixture(scope="module")
+def talk(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talk]:
+    found = Talk("--latents", str(tmp_path_factory.mktemp("latents")))
+    opened = found.open("a", folders[0])
+    assert opened["say"] == "opened" and opened["own_voice"] and opened["languages"] == ["en", "pt"]
+    yield found
+    found.child.stdin.close()
+    assert found.child.wait(20) == 0
+
+
+def test_alone_and_in_a_crowd_it_is_the_same_to_the_bit(talk: Talk) -> None:
+    talk.say("alone", "a", seed=5)
+    alone = talk.until("done", "alone")["pcm"]["alone"]
+    assert len(alone) > 2000
+    for name, seed in (("x", 1), ("same", 5), ("y", 2)):
+        talk.say(name, "a", seed=seed)
+    pcm: dict[str, bytes] = {}
+    for _ in range(3):
+        found = next_done(talk, pcm)
+        assert found["say"] == "done"
+    assert pcm["same"] == alone and pcm["x"] != alone
+
+
+def next_done(talk: Talk, pcm: dict[str, bytes]) -> dict[str, Any]:
+    while True:
+        header, body = protocol.read(talk.child.stdout)
+        if header["say"] == "sound":
+            pcm[header["id"]] = pcm.get(header["id"], b"") + body
+        elif header["say"] != "alive":
+            return header
+
+
+def test_who_is_cancelled_says_no_more(talk: Talk) -> None:
+    talk.say("c", "a", max_codes=60, seed=1)
+    talk.send(do="cancel", id="c")
+    assert talk.until("cancelled", "c")["say"] == "cancelled"
+
+
+def test_a_long_text_pauses_between_its_pieces(talk: Talk) -> None:
+    """Its slots go to others meanwhile; nothing of it is computed until it is told to go on."""
+    text = "one more sentence that is rather long, with words in it. " * 12
+    talk.say("long", "a", text=text, max_codes=8)
+    found, pauses = talk.until("paused", "long"), 0
+    assert found["say"] == "paused"
+    for name in ("x", "y", "z"):  # as many as there are slots
+        talk.say(name, "a")
+    pcm: dict[str, bytes] = {}
+    assert {next_done(talk, pcm)["id"] for _ in range(3)} == {"x", "y", "z"}
+    assert "long" not in pcm
+    while found["say"] == "paused":
+        pauses += 1
+        talk.send(do="go_on", id="long")
+        found = next_done(talk, pcm)
+    assert found["say"] == "done" and 1 < found["cut_pieces"] <= pauses + 1
+
+
+def test_who_is_cancelled_between_two_pieces_is_gone(talk: Talk) -> None:
+    text = "one more sentence that is rather long, with words in it. " * 12
+    talk.say("left", "a", text=text, max_codes=8)
+    assert talk.until("paused", "left")["say"] == "paused"
+    talk.send(do="cancel", id="left")
+    talk.send(do="go_on", id="left")
+    assert talk.until("cancelled", "left")["say"] == "cancelled"
+    talk.say("next", "a", max_codes=8)
+    assert next_done(talk, {})["id"] == "next"
+
+
+def test_a_refusal_is_an_answer(talk: Talk) -> None:
+    talk.say("r", "a", text="…!")
+    found = talk.until("done", "r")
+    assert (found["say"], found["reason_code"]) == ("failed", "refused")
+    talk.send(do="open", id="n", key="n", voice={"name": "/nowhere"})
+    assert "There is no voice at" in talk.until("opened", "n")["reason"]
+
+
+def test_a_recording_becomes_a_voice_and_its_latents_are_kept(talk: Talk, tmp_path: Path) -> None:
+    path = tmp_path / "anna.wav"
+    wave = np.random.default_rng(9).normal(0, 0.1, 40_000).astype("float32")
+    soundfile.write(path, wave, 16_000)
+    talk.send(do="listen", id="l", key="a", recording=str(path))
+    assert talk.until("heard", "l")["say"] == "heard"
+    talk.say("own", "a", seed=5)
+    own = talk.until("done", "own")["pcm"]["own"]
+    talk.say("hers", "a", seed=5, recording=str(path))
+    hers = talk.until("done", "hers")["pcm"]["hers"]
+    assert hers != own
+    path.write_bytes(b"RIFF")
+    talk.send(do="listen", id="bad", key="a", recording=str(path))
+    assert talk.until("heard", "bad")["reason_code"] == "refused"
+
+
+def test_another_voice_is_opened_while_one_speaks_and_that_one_finishes(
+    talk: Talk, folders: tuple[Path, Path]
+) -> None:
+    talk.say("before", "a", seed=3)
+    before = talk.until("done", "before")["pcm"]["before"]
+    talk.say("during", "a", seed=3)
+    talk.send(do="open", id="b", key="b", voice={"name": str(folders[1])})
+    pcm: dict[str, bytes] = {}
+    kinds = {next_done(talk, pcm)["say"], next_done(talk, pcm)["say"]}
+    assert kinds == {"opened", "done"}
+    assert pcm["during"] == before
+    talk.say("other", "b", seed=3)
+    assert talk.until("done", "other")["pcm"]["other"] != before
+    talk.send(do="close", key="b")
+
+
+def test_without_a_recording_it_says_its_own_word_and_nothing_else(
+    talk: Talk, folders: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(folders[0], tmp_path / "mute")
+    (folder / "reference.wav").unlink()
+    assert talk.open("m", folder)["own_voice"] is False
+    talk.say("asked", "m")
+    assert talk.until("done", "asked")["reason_code"] == "no_reference"
+    talk.send(do="speak", id="own", key="m", recording=None, micro=True, ask=ASK)
+    found = talk.until("done", "own")
+    assert found["say"] == "done" and len(found["pcm"]["own"]) > 2000
+    talk.send(do="close", key="m")
+
+
+def test_it_ends_with_its_parents_pipe(folders: tuple[Path, Path]) -> None:
+    talk = Talk()
+    talk.child.stdin.close()
+    assert talk.child.wait(20) == 0

@@ -1,0 +1,141 @@
+"""Texts are read in a process of their own: whatever they do there is a refusal here."""
+
+import os
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from machine.errors import SotaqueError
+from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
+from xtts.model.config import ModelConfig
+from xtts.text.tokenizer import TextError, Tokenizer
+from xtts.workers.text_worker import TextWorker
+
+# Answers to what it is told to load; then it does with each text what the text says.
+ODD = """
+    import json, os, signal, sys, time
+    for line in sys.stdin:
+        asked = json.loads(line)
+        word = asked.get("read", "")
+        if word == "hang": time.sleep(60)
+        if word == "crash": os.kill(os.getpid(), signal.SIGSEGV)
+        if word == "garble": print("what?", flush=True)
+        print(json.dumps({"pieces": [[1, 2]]} if word else {"loaded": True}), flush=True)
+"""
+NUMBERED = {
+    "hi": "मेरे पास 12.5 और 2nd किताबें हैं",
+    "cs": "dnes je 2. a 1234567 lidí",
+    "es": "tengo 1.234.567,89 y 2º",
+    "it": "sono 123456789012345678901234 e 3°",
+    "pt": "são 10,5 e 2ª",
+    "pl": "jest 12345 i 2nd",
+    "tr": "saat 14:30. 3üncü 99999999999999",
+    "ru": "их 2-й и 1234567890123456789",
+    "ar": "عندي 25 كتاب 2ث",
+    "ko": "12.5 초 2번째 123456789012345678",
+    "de": "Am 3. Mai 2024 um 18:30",
+    "fr": "le 1er à 18h30, 12,50 €",
+    "nl": "de 2e van 1.000.000",
+    "hu": "a 3. és 12,5",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("polyglot")
+    return tiny_base(made, languages=ALL_LANGUAGES, characters=ALL_CHARACTERS)
+
+
+@pytest.fixture(scope="module")
+def worker(folder: Path) -> Iterator[TextWorker]:
+    made = TextWorker()
+    made.open(folder)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def odd() -> Iterator[TextWorker]:
+    made = TextWorker((sys.executable, "-c", textwrap.dedent(ODD)), limit_seconds=0.5)
+    yield made
+    made.close()
+
+
+def test_it_reads_as_the_tokenizer_does(worker: TextWorker, folder: Path) -> None:
+    text = "Hello there, Mr. Smith. " * 40
+    own = Tokenizer(ModelConfig.read(folder), folder)
+    assert worker.read(folder, text, "en") == [piece.ids for piece in own.split(text, "en")]
+
+
+@pytest.mark.parametrize("language", NUMBERED)
+def test_numbers_of_fourteen_languages_are_read_or_refused_in_time(
+    worker: TextWorker, folder: Path, language: str
+) -> None:
+    before = worker.pid
+    for text in (NUMBERED[language], "9" * 307, f"{NUMBERED[language]}. " * 100):
+        started = time.monotonic()
+        try:
+            pieces = worker.read(folder, text, language)
+        except TextError as error:
+            assert "cannot be read" in str(error) or "digits" in str(error), error
+        else:
+            assert all(pieces) and pieces
+        assert time.monotonic() - started < 2.0
+    assert worker.pid == before
+
+
+def test_a_text_that_takes_too_long_is_refused_by_the_child_itself(folder: Path) -> None:
+    """A normaliser that never ends: the processor's time counts, and the process goes on."""
+    slow = """
+        import xtts.text.tokenizer, xtts.workers.text_worker_main, sys
+        def endless(self, text, short):
+            while text == "slow": pass
+            return text
+        xtts.text.tokenizer.Tokenizer._normalised = endless
+        xtts.workers.text_worker_main.CPU_SECONDS = 0.2
+        sys.exit(xtts.workers.text_worker_main.main())
+    """
+    worker = TextWorker((sys.executable, "-c", textwrap.dedent(slow)))
+    worker.open(folder)
+    before = worker.pid
+    with pytest.raises(TextError, match="too long to be read"):
+        worker.read(folder, "slow", "en")
+    assert worker.read(folder, "quick", "en") and worker.pid == before
+    worker.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("hang", "too long to be read"),
+        ("crash", "ended the process"),
+        ("garble", "ended the process"),
+    ],
+)
+def test_what_a_text_does_to_its_process_is_a_refusal_and_the_next_is_read(
+    odd: TextWorker, text: str, told: str
+) -> None:
+    odd.open(Path("x"))
+    before = odd.pid
+    with pytest.raises(TextError, match=told):
+        odd.read(Path("x"), text, "en")
+    assert odd.read(Path("x"), "hello", "en") == [[1, 2]]
+    assert odd.pid != before
+    with pytest.raises(ProcessLookupError):
+        os.kill(before or 0, 0)
+
+
+def test_a_folder_that_cannot_be_read_is_told_when_it_is_opened(
+    worker: TextWorker, tmp_path: Path
+) -> None:
+    with pytest.raises(SotaqueError, match=r"config\.json is missing"):
+        worker.open(tmp_path)
+
+
+def test_a_process_that_does_not_start_is_told_when_a_voice_is_opened(tmp_path: Path) -> None:
+    with pytest.raises(SotaqueError, match="does not start"):
+        TextWorker((sys.executable, "-c", "raise SystemExit(1)")).open(tmp_path)

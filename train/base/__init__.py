@@ -1,4 +1,0 @@
-"""How the embedded voice was made: `make demo-voice` = `python -m train.base`.
-
-Each module is one stage; `__main__` runs them in order, and each resumes where it was stopped.
-"""

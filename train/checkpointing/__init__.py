@@ -1,0 +1,1 @@
+"""Checkpoints: written, pruned, and resumed from."""

@@ -1,0 +1,238 @@
+"""When checkpoints are written and removed; `machine.storage.atomic` does the writing,
+`train.checkpointing.resume` reads.
+
+Called by the loop at the end of an epoch and when it is told to stop. Order of one save: weights,
+trainer state, manifest, best.json, then what is superseded goes. A kill between any two of these
+leaves either the epoch before or this one as the newest that is whole.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from machine.errors import SotaqueError
+from machine.storage.atomic import (
+    WriteError,
+    Written,
+    crash_point,
+    replace_file,
+    require_space,
+    sync_folder,
+    write_json,
+)
+from machine.storage.checksums import Manifest, remember_hash, write_manifest
+from train.checkpointing.fingerprint import Fingerprint
+from train.checkpointing.pruning import drop_corrupt, prune, remove
+from train.checkpointing.resume import Resumed, resume
+from xtts.hub.run_folder import CHECKPOINT_SCHEMA, RunFolder
+
+log = logging.getLogger(__name__)
+
+
+class NonFiniteWeights(SotaqueError):
+    """Weights that are no numbers are never saved."""
+
+    exit_code = 65
+
+
+@dataclass(frozen=True)
+class SavedCheckpoint:
+    """A checkpoint on disk; seconds: how long it took to write."""
+
+    path: Path
+    sha256: str
+    bytes: int
+    seconds: float
+
+
+class Checkpoints:
+    """The saved epochs of one run.
+
+    keep: how many of the newest epochs stay besides the best one; None = all.
+    save_every: an epoch in so many is saved, and the last.
+    """
+
+    def __init__(self, run: RunFolder, keep: int | None, save_every: int = 1) -> None:
+        self.run = run
+        self.keep = keep
+        self.save_every = save_every
+        # Which file the run started from (RESUME=PATH); goes into each of its checkpoints.
+        self.started_from: dict[str, str] | None = None
+
+    def due(self, epoch: int, last_epoch: int) -> bool:
+        """Whether `epoch` (from 1) is to be saved."""
+        return epoch % self.save_every == 0 or epoch >= last_epoch
+
+    def resume(
+        self,
+        setting: str,
+        fingerprint: Fingerprint,
+        *,
+        learning_rate: float | None = None,
+        runs_dir: Path | None = None,
+    ) -> Resumed | None:
+        """Where the run goes on, or None for a start from the base; see
+        `train.checkpointing.resume.resume`."""
+        found = resume(
+            self.run, setting, fingerprint, learning_rate=learning_rate, runs_dir=runs_dir
+        )
+        self.started_from = found.provenance.get("started_from") if found else None
+        before = self.run.read_best()
+        self.publish_best()
+        if self.run.read_best() != before:
+            log.warning(
+                "%s was missing, damaged or older than its checkpoints; it is written anew.",
+                self.run.best_file,
+            )
+        drop_corrupt(self.run)
+        return found
+
+    def save_epoch(
+        self,
+        epoch: int,
+        step: int,
+        model_state: Mapping[str, Tensor],
+        trainer_state: Mapping[str, Any] | None,
+        losses: Mapping[str, float | None],
+        provenance: Mapping[str, Any],
+    ) -> SavedCheckpoint:
+        """Saves a finished epoch (from 1) with its trainer state, then prunes.
+
+        losses: nats a token; `validation_audio_loss` decides about the best. provenance: plain
+        values; `base` ({name, sha256}) and `fingerprint` (a dict) are copied into the manifest.
+        Raises DiskFull, WriteError, NonFiniteWeights; what was saved before is intact then.
+        """
+        started = time.monotonic()
+        run, path = self.run, self.run.checkpoint_path(epoch)
+        if not run.manifest_path(epoch).exists():
+            # What a kill left of an earlier try: its space is wanted now.
+            remove(run, [file for file in (path, run.state_path(epoch)) if file.exists()])
+        self._prepare(model_state, trainer_state, path)
+        known = {**provenance, "epoch": epoch, "step": step, **self._origin()}
+        written = _save(path, {"model": _owned(model_state), "provenance": known})
+        files = {path.name: written}
+        if trainer_state is not None:
+            state = run.state_path(epoch)
+            files[state.name] = _save(state, {"trainer": dict(trainer_state)})
+        manifest = _manifest(epoch, step, files, losses, provenance)
+        write_manifest(run.manifest_path(epoch), manifest)
+        crash_point("after manifest")
+        self.publish_best()
+        crash_point("after best")
+        remove(run, [run.interrupted_manifest, run.interrupted])
+        self.prune()
+        return SavedCheckpoint(path, written.sha256, written.bytes, time.monotonic() - started)
+
+    def save_interrupted(
+        self,
+        epoch: int,
+        step: int,
+        batch: int,
+        model_state: Mapping[str, Tensor],
+        trainer_state: Mapping[str, Any],
+        provenance: Mapping[str, Any],
+    ) -> SavedCheckpoint:
+        """Saves a stop inside `epoch` (from 1), of which `batch` batches are done."""
+        started = time.monotonic()
+        path = self.run.interrupted
+        self._prepare(model_state, trainer_state, path)
+        known = {**provenance, "epoch": epoch, "step": step, "batch": batch, **self._origin()}
+        content = {
+            "model": _owned(model_state), "provenance": known, "trainer": dict(trainer_state),
+        }  # fmt: skip
+        # The old manifest would call the new file damaged, should a kill come between the two.
+        remove(self.run, [self.run.interrupted_manifest])
+        written = _save(path, content)
+        manifest = _manifest(epoch, step, {path.name: written}, {}, provenance)
+        write_manifest(self.run.interrupted_manifest, manifest)
+        return SavedCheckpoint(path, written.sha256, written.bytes, time.monotonic() - started)
+
+    def publish_best(self) -> None:
+        """Writes best.json when another epoch has become the best."""
+        if not (losses := self.run.losses()):
+            return
+        loss, epoch = min(losses)
+        best = {"epoch": epoch, "validation_audio_loss": loss}
+        if self.run.read_best() != best:
+            write_json(self.run.best_file, best)
+
+    def prune(self) -> None:
+        """Removes epochs and trainer states beyond what is kept. Failures are logged only."""
+        prune(self.run, self.keep)
+
+    def _prepare(
+        self, model: Mapping[str, Tensor], trainer: Mapping[str, Any] | None, path: Path
+    ) -> None:
+        bad = [name for name, tensor in model.items() if not bool(torch.isfinite(tensor).all())]
+        if bad:
+            raise NonFiniteWeights(
+                f"{bad[0]} holds values that are no numbers; the checkpoint is not written. "
+                "Lower LEARNING_RATE or set PRECISION=fp32, and go on from the last epoch."
+            )
+        try:
+            if not path.parent.is_dir():
+                path.parent.mkdir(parents=True)
+                # The folder's own name must outlive a power cut, or its files do not.
+                sync_folder(path.parent.parent)
+                sync_folder(path.parent.parent.parent)
+        except OSError as error:
+            raise WriteError(f"{path.parent} cannot be made ({error.strerror}).") from error
+        require_space(path.parent, tensor_bytes(model) + tensor_bytes(trainer), path.name)
+
+    def _origin(self) -> dict[str, Any]:
+        return {"started_from": self.started_from} if self.started_from else {}
+
+
+def tensor_bytes(value: Any) -> int:
+    """Bytes of the tensors in nested dictionaries and lists."""
+    if isinstance(value, Tensor):
+        return value.numel() * value.element_size()
+    if isinstance(value, Mapping):
+        return sum(tensor_bytes(item) for item in value.values())
+    return sum(tensor_bytes(item) for item in value) if isinstance(value, list | tuple) else 0
+
+
+def _save(path: Path, content: dict[str, Any]) -> Written:
+    content = {"schema": CHECKPOINT_SCHEMA, **content}
+    written = replace_file(path, lambda file: torch.save(content, file))
+    remember_hash(path, written)
+    return written
+
+
+def _owned(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Detached, and without the rest of a larger storage that `torch.save` would write with it."""
+    detached = {name: tensor.detach() for name, tensor in state.items()}
+    return {
+        name: tensor.clone()
+        if tensor.untyped_storage().nbytes() != tensor_bytes(tensor)
+        else tensor
+        for name, tensor in detached.items()
+    }
+
+
+def _manifest(
+    epoch: int,
+    step: int,
+    files: dict[str, Written],
+    losses: Mapping[str, float | None],
+    provenance: Mapping[str, Any],
+) -> Manifest:
+    numbers = {
+        name: loss if loss is not None and math.isfinite(loss) else None
+        for name, loss in losses.items()
+    }
+    return Manifest(
+        epoch=epoch,
+        step=step,
+        files=files,
+        losses=numbers,
+        base=dict(provenance.get("base") or {}),
+        fingerprint=dict(provenance.get("fingerprint") or {}),
+    )

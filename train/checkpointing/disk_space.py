@@ -1,0 +1,256 @@
+"""The disk space of a whole run, looked at before its first step: what is needed, what is free.
+
+Sizes are reckoned from the model and the settings. Refused is only what would end the run at its
+first save (exit 74, as where a disk gets full later); a run that will not fit to its end is warned
+about. What stands there already counts as there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from machine.storage.atomic import SPACE_MARGIN, DiskFull
+from train import defaults
+from train.checkpointing.pruning import KEPT_TRAINER_STATES
+from train.checkpointing.resume import Resumed
+from train.dataset import features
+from train.memory.estimate import STATE_BYTES
+from train.optim import freezing
+from train.settings import TrainSettings
+from train.trainer_context import StartPosition
+from xtts.audio import CODE_RATE, MEL_BANDS, SAMPLES_PER_CODE, VOCODER_RATE
+from xtts.hub.run_folder import RunFolder
+from xtts.model.gpt import from_coqui
+from xtts.model.loading import read_tensors
+
+if TYPE_CHECKING:
+    from train.setup import RunContext
+
+log = logging.getLogger("train")
+
+# A second of a clip in the cache: float16 mels each 256 samples, int16 codes each 1,024.
+CACHE_BYTES_A_SECOND = 2 * MEL_BANDS * CODE_RATE / 256 + 2 * CODE_RATE / SAMPLES_PER_CODE
+# A line of metrics.jsonl and the 15 curves of a step; measured: 430 and 900 bytes.
+METRICS_BYTES_A_STEP, EVENT_BYTES_A_STEP = 450, 950
+# The longest that a sample and its reference are in 16 bits; TensorBoard has them once more, with
+# a picture of each.
+SAMPLE_BYTES = 2 * VOCODER_RATE * (28 + 12)
+PICTURES_BYTES = 1_500_000
+# A file of a torch checkpoint is so much larger than its tensors, with manifest and best.json.
+_FILE_BYTES = 100_000
+
+
+@dataclass(frozen=True)
+class SaveSizes:
+    """Bytes: of a checkpoint, of the trainer's state beside it, of the clips that are not in the
+    cache yet."""
+
+    checkpoint: int
+    trainer_state: int
+    cache: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is still to come: epochs that are saved, sampled, and steps. keep: KEEP_CHECKPOINTS;
+    best_stays: whether there is a best epoch to keep besides; saved and states: how many
+    checkpoints and trainer states stand there already."""
+
+    saves: int
+    samples: int
+    steps: int
+    keep: int | None
+    best_stays: bool
+    saved: int = 0
+    states: int = 0
+
+
+@dataclass(frozen=True)
+class Part:
+    """Bytes that something still takes in a folder; first: those of them up to the first save,
+    without which the run would end there. count: of how many of it, 0 where it is not counted."""
+
+    name: str
+    folder: Path
+    bytes: int
+    first: int = 0
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A file system: what is free there, and the parts of the run that go there."""
+
+    folder: Path
+    free: int
+    parts: tuple[Part, ...]
+
+    @property
+    def needed(self) -> int:
+        return sum(part.bytes for part in self.parts)
+
+    @property
+    def first(self) -> int:
+        return sum(part.first for part in self.parts)
+
+
+def parts(
+    sizes: SaveSizes, plan: Plan, output_dir: Path, runs_dir: Path, cache_dir: Path
+) -> list[Part]:
+    """What the run still takes, at its fullest: while an epoch is saved, the old ones stand too."""
+    if not plan.saves:
+        return []
+    most = plan.saved + plan.saves
+    kept = most if plan.keep is None else min(most, plan.keep + plan.best_stays + 1)
+    checkpoints = max(1, kept - plan.saved)
+    states = max(1, min(most, KEPT_TRAINER_STATES + 1) - plan.states)
+    one, state = sizes.checkpoint + _FILE_BYTES, sizes.trainer_state + _FILE_BYTES
+    # As `require_space` asks for it at the first save.
+    first, first_state = (
+        int(SPACE_MARGIN * size) for size in (sizes.checkpoint, sizes.trainer_state)
+    )
+    shown = plan.steps * EVENT_BYTES_A_STEP + plan.samples * (SAMPLE_BYTES + PICTURES_BYTES)
+    return [
+        Part("checkpoint", output_dir, checkpoints * one, first, checkpoints),
+        Part("optimizer state", output_dir, states * state, first_state, states),
+        Part("sample", output_dir, plan.samples * SAMPLE_BYTES, count=plan.samples),
+        Part("metrics.jsonl", output_dir, plan.steps * METRICS_BYTES_A_STEP),
+        Part("feature cache", cache_dir, sizes.cache, sizes.cache),
+        Part("curves", runs_dir, shown),
+    ]
+
+
+def judge(disks: Sequence[Disk]) -> list[str]:
+    """Warnings for the disks that the whole run does not fit on. Raises DiskFull where it would
+    end at its first save."""
+    for disk in disks:
+        if disk.free < disk.first:
+            listed = ", ".join(f"{p.name} {_gb(p.first)}" for p in disk.parts if p.first)
+            raise DiskFull(
+                f"No space for the first epoch: {disk.first:,} bytes needed, {disk.free:,} free in "
+                f"{disk.folder} ({listed}). Nothing was trained. Free space, or "
+                "name another folder, and give the same command again."
+            )
+    return [
+        f"The whole run will not fit into {disk.folder}: {_gb(disk.needed)} needed, "
+        f"{_gb(disk.free)} free. It will end with exit code 74 when the disk is full, and go on "
+        "when there is space. Lower KEEP_CHECKPOINTS, or free space."
+        for disk in disks
+        if disk.free < disk.needed
+    ]
+
+
+def told(disk: Disk) -> str:
+    """The sum with its parts."""
+    listed = ", ".join(_listed(part) for part in disk.parts if part.bytes)
+    return (
+        f"Disk: up to {_gb(disk.needed)} more in {disk.folder} ({listed}); {_gb(disk.free)} free."
+    )
+
+
+def look(found: Sequence[Part], free_bytes: Callable[[Path], int] | None = None) -> list[Disk]:
+    """The parts by the file systems that they go to."""
+    by_disk: dict[int, list[Part]] = {}
+    for part in found:
+        by_disk.setdefault(_there(part.folder).stat().st_dev, []).append(part)
+    free = free_bytes or _free_bytes
+    return [
+        Disk(ours[0].folder, free(_there(ours[0].folder)), tuple(ours)) for ours in by_disk.values()
+    ]
+
+
+def ask(found: Sequence[Part]) -> None:
+    """Looks, tells, warns. Raises DiskFull where not even the first epoch can be saved."""
+    disks = look(found)
+    for disk in disks:
+        log.info(told(disk))
+    for warning in judge(disks):
+        log.warning(warning)
+
+
+def of_run(
+    settings: TrainSettings,
+    looked: RunContext,
+    run: RunFolder,
+    resumed: Resumed | None,
+    start: StartPosition,
+    num_epochs: int,
+) -> list[Part]:
+    """The parts of the run that is about to begin, or to go on."""
+    data = looked.data
+    ahead = range(start.epoch, num_epochs + 1)
+    saves = [e for e in ahead if e % settings.save_every == 0 or e == num_epochs]
+    sampled = [e for e in saves if e % settings.sample_every == 0 or e == num_epochs]
+    seconds = [data.clips[index].seconds for index in data.train]
+    kept = ((resumed.trainer_state if resumed else None) or {}).get("batch_seconds")
+    budget = defaults.batch_seconds(
+        settings.batch_seconds, looked.config.training, kept, device=looked.device.value,
+        total_seconds=sum(seconds), longest_seconds=max(seconds),
+    )  # fmt: skip
+    plan = Plan(
+        saves=len(saves),
+        samples=0 if settings.sample_device == "off" else len(sampled),
+        steps=len(ahead) * -(-int(sum(seconds)) // max(1, int(budget.value))),
+        keep=settings.keep_checkpoints,
+        best_stays=bool(data.validation),
+        # What a kill left unfinished makes room for its like.
+        saved=sum(not run.unfinished(epoch) for epoch in run.epochs()),
+        states=len(run.state_epochs()),
+    )
+    return parts(
+        _sizes(settings, looked), plan, settings.output_dir, settings.runs_dir, settings.cache_dir
+    )
+
+
+def _sizes(settings: TrainSettings, looked: RunContext) -> SaveSizes:
+    tensors = from_coqui(read_tensors(looked.base / "model.pth"))
+    numbers = sum(tensor.numel() for tensor in tensors.values())
+    advice = looked.config.training
+    frozen, _ = freezing.chosen(settings.freeze, advice, with_adapters=bool(settings.lora_rank))
+    learning = sum(t.numel() for name, t in tensors.items() if not freezing.fits(name, frozen))
+    kept_twice = 0.0
+    if settings.lora_rank:
+        # Of each block's four matrices, A and B: 3 + 1, 1 + 1, 1 + 4 and 4 + 1 widths.
+        shape = looked.config.gpt
+        learning = settings.lora_rank * 16 * shape.width * shape.layers
+        kept_twice = 4.0
+    if defaults.ema_decay(settings.ema_decay, advice).value:
+        kept_twice += 8.0
+    state = int((STATE_BYTES[settings.optimizer] + kept_twice) * learning)
+    return SaveSizes(4 * numbers, state, _cache_bytes(settings, looked))
+
+
+def _cache_bytes(settings: TrainSettings, looked: RunContext) -> int:
+    if not settings.cache:
+        return 0
+    known = features.FeatureCache(
+        looked.data.clips, features.folder_of(looked.base, settings.cache_dir)
+    ).records
+    missing = {c.audio_sha256: c.seconds for c in looked.data.clips if c.audio_sha256 not in known}
+    return int(CACHE_BYTES_A_SECOND * sum(missing.values()))
+
+
+def _free_bytes(folder: Path) -> int:
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
+
+
+def _there(folder: Path) -> Path:
+    """The folder, or the nearest one above it that exists."""
+    folder = folder.absolute()
+    return next((path for path in (folder, *folder.parents) if path.is_dir()), Path("/"))
+
+
+def _listed(part: Part) -> str:
+    plural = "s" if part.count > 1 else ""
+    counted = f"{part.count} {part.name}{plural}" if part.count else part.name
+    return f"{counted} {_gb(part.bytes)}"
+
+
+def _gb(num_bytes: int) -> str:
+    return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e8 else f"{num_bytes / 1e6:.1f} MB"

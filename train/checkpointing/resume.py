@@ -1,0 +1,254 @@
+"""Where a run goes on: the furthest state that is whole, and fits this base and data.
+
+RESUME=auto    the newest epoch, or the stop inside one, whichever is further along
+RESUME=never   the old run moves whole to OUTPUT_DIR/archive/<UTC time>/, training starts anew
+RESUME=PATH    a checkpoint file to start from; given again, the run that started there goes on
+"""
+
+import logging
+import shutil
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from machine.errors import SotaqueError
+from machine.storage.checksums import ManifestError, fault_of, known_sha256, read_manifest
+from train.checkpointing.fingerprint import Fingerprint, differences
+from train.metrics import curve_folder
+from xtts.hub.run_folder import RunFolder, load_verified, set_aside
+
+log = logging.getLogger(__name__)
+
+
+class ResumeError(SotaqueError):
+    """A run that cannot go on from what is there; the sentence names the ways on."""
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """A state to go on from.
+
+    epoch: finished epochs; batch: batches of the next epoch that are done; step: optimizer steps.
+    trainer_state is None where only weights are left. notes: sentences for the person.
+    """
+
+    epoch: int
+    step: int
+    batch: int
+    model_state: dict[str, Tensor]
+    trainer_state: dict[str, Any] | None
+    source: Path
+    provenance: dict[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+def resume(
+    run: RunFolder,
+    setting: str,
+    fingerprint: Fingerprint,
+    *,
+    learning_rate: float | None = None,
+    runs_dir: Path | None = None,
+) -> Resumed | None:
+    """The state to go on from, or None for a start from the base. The caller holds the lock.
+
+    Raises ResumeError for a run of another base or other data; nothing is changed then.
+    """
+    if setting == "never":
+        archive(run, runs_dir)
+        return None
+    current = _furthest(run)
+    if setting == "auto" or (current and _began_at(current, Path(setting))):
+        found = _checked(run, current, fingerprint)
+    else:
+        found = _from_path(run, Path(setting), current, fingerprint)
+    return _noted(found, learning_rate) if found else None
+
+
+def archive(run: RunFolder, runs_dir: Path | None) -> Path | None:
+    """Moves the run, with its own TensorBoard events, to archive/<UTC time>/; None without one.
+
+    The checkpoints go first, in one rename: a kill in between leaves no half of a run to resume.
+    Raises ResumeError when something cannot be moved.
+    """
+    present = [path for path in (run.checkpoints, run.samples, run.metrics) if path.exists()]
+    if not present:
+        return None
+    target = run.archive / datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+    while target.exists():
+        target = target.with_name(target.name + "+")
+    try:
+        target.mkdir(parents=True)
+        for path in present:
+            path.replace(target / path.name)
+        _move_events(run, runs_dir, target / "runs")
+    except OSError as error:
+        raise ResumeError(
+            f"RESUME=never: the old run could not be moved to {target} ({error}). "
+            "Move it yourself, or set OUTPUT_DIR to another folder."
+        ) from error
+    log.info("RESUME=never: the old run is now in %s.", target)
+    return target
+
+
+def _move_events(run: RunFolder, runs_dir: Path | None, target: Path) -> None:
+    """This run's own: RUNS_DIR may be on another disk, and holds other runs' curves too."""
+    folder = curve_folder.find(run, runs_dir) if runs_dir else None
+    for path in sorted(folder.rglob(curve_folder.EVENTS)) if folder else []:
+        place = target / path.relative_to(folder or path.parent)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(path, place)
+
+
+def _furthest(run: RunFolder) -> Resumed | None:
+    epoch = run.newest_verified(quarantine=True, fresh=True)
+    inside = _interrupted(run)
+    if inside and (not epoch or (inside.epoch, inside.step) > (epoch.epoch, epoch.step)):
+        return inside
+    if epoch is None:
+        return None
+    content = load_verified(epoch.checkpoint)
+    state = _trainer_state(run, epoch.epoch) if epoch.state else None
+    return Resumed(
+        epoch=epoch.epoch,
+        step=epoch.step,
+        batch=0,
+        model_state=content["model"],
+        trainer_state=state,
+        source=epoch.checkpoint,
+        provenance=content["provenance"],
+    )
+
+
+def _interrupted(run: RunFolder) -> Resumed | None:
+    """The stop inside an epoch, if there is one and it is whole; set aside if it is not."""
+    pair = (run.interrupted_manifest, run.interrupted)
+    if not any(path.exists() for path in pair):
+        return None
+    if not run.interrupted_manifest.exists():
+        log.warning(
+            "%s has no manifest: the run was killed before it was saved to the end (or %s was "
+            "deleted). It is not used, and goes with the next epoch that is saved.",
+            run.interrupted, run.interrupted_manifest.name,
+        )  # fmt: skip
+        return None
+    try:
+        manifest = read_manifest(run.interrupted_manifest)
+        fault = fault_of(manifest, run.checkpoints, fresh=True)
+        if run.interrupted.name not in manifest.files:
+            fault = f"{run.interrupted_manifest} is the manifest of another file."
+    except ManifestError as error:
+        fault = str(error)
+    if fault:
+        set_aside(pair, fault)
+        return None
+    return _from_interrupted(run.interrupted)
+
+
+def _from_interrupted(path: Path) -> Resumed:
+    content = load_verified(path)
+    # Copies: the optimizer writes into what it is given, and this file will be removed.
+    trainer = load_verified(path, mmap=False)["trainer"]
+    provenance = content["provenance"]
+    return Resumed(
+        epoch=provenance["epoch"] - 1,
+        step=provenance["step"],
+        batch=provenance["batch"],
+        model_state=content["model"],
+        trainer_state=trainer,
+        source=path,
+        provenance=provenance,
+    )
+
+
+def _checked(run: RunFolder, found: Resumed | None, now: Fingerprint) -> Resumed | None:
+    if found and (different := differences(found.provenance.get("fingerprint") or {}, now)):
+        raise ResumeError(
+            f"The run in OUTPUT_DIR={run.folder} was made from something else. Different are: "
+            f"{'; '.join(different.values())}. Two ways on: RESUME=never moves the old run whole "
+            "to OUTPUT_DIR/archive and starts anew; or set OUTPUT_DIR to another folder."
+        )
+    return found
+
+
+def _from_path(run: RunFolder, path: Path, current: Resumed | None, now: Fingerprint) -> Resumed:
+    """The first start with RESUME=PATH."""
+    if current and current.source.resolve() != path.resolve():
+        raise ResumeError(
+            f"RESUME={path}, but OUTPUT_DIR={run.folder} already holds a run at epoch "
+            f"{current.epoch}, step {current.step}. Set OUTPUT_DIR to another folder, or leave "
+            "RESUME=auto to go on with that run."
+        )
+    found = _fitting(_loaded(path), path, now)
+    origin = {"name": path.name, "sha256": known_sha256(path)}
+    return replace(found, provenance={**found.provenance, "started_from": origin})
+
+
+def _began_at(current: Resumed, path: Path) -> bool:
+    """A later start with the same RESUME=PATH goes on with the run that the first one began."""
+    origin = current.provenance.get("started_from") or {}
+    if not path.is_file():  # pruned or moved since
+        return origin.get("name") == path.name
+    return bool(origin) and origin.get("sha256") == known_sha256(path)
+
+
+def _loaded(path: Path) -> Resumed:
+    content = load_verified(path)
+    missing = {"model", "provenance"} - content.keys()
+    if missing:
+        raise ResumeError(
+            f"RESUME={path} is no checkpoint of Sotaque: it has no {missing.pop()!r}. "
+            "Name a checkpoint_epoch_N.pt; a model.pth belongs into a folder for BASE_MODEL."
+        )
+    if "trainer" in content:
+        return _from_interrupted(path)
+    provenance = content["provenance"]
+    folder = RunFolder(path.parent.parent)
+    beside = folder.state_path(provenance["epoch"])
+    same = folder.checkpoint_path(provenance["epoch"]) == path and beside.is_file()
+    return Resumed(
+        epoch=provenance["epoch"],
+        step=provenance["step"],
+        batch=0,
+        model_state=content["model"],
+        trainer_state=_trainer_state(folder, provenance["epoch"]) if same else None,
+        source=path,
+        provenance=provenance,
+    )
+
+
+def _fitting(found: Resumed, path: Path, now: Fingerprint) -> Resumed:
+    """Other data is what one starts from a checkpoint for; another model is a mistake."""
+    different = differences(found.provenance.get("fingerprint") or {}, now)
+    if different.keys() - {"data_sha256"}:
+        raise ResumeError(
+            f"RESUME={path} belongs to another model. Different are: "
+            f"{'; '.join(different.values())}. Set BASE_MODEL to the model it was made from, or "
+            "RESUME=auto to start without it."
+        )
+    if not different:
+        return found
+    note = f"{path} was trained on other data: its weights are the start, epochs count from 1."
+    return replace(found, epoch=0, step=0, batch=0, trainer_state=None, notes=(*found.notes, note))
+
+
+def _trainer_state(run: RunFolder, epoch: int) -> dict[str, Any]:
+    path = run.state_path(epoch)
+    content = load_verified(path, manifest=run.manifest_path(epoch), mmap=False)
+    state: dict[str, Any] = content["trainer"]
+    return state
+
+
+def _noted(found: Resumed, learning_rate: float | None) -> Resumed:
+    notes = list(found.notes)
+    if found.trainer_state is None and found.epoch:
+        notes.append(
+            f"{found.source.name} has no optimizer state beside it: the optimizer starts anew."
+        )
+    old = found.provenance.get("learning_rate")
+    if None not in (old, learning_rate) and old != learning_rate:
+        notes.append(f"LEARNING_RATE was {old:g} and is {learning_rate:g} from here on.")
+    return replace(found, notes=tuple(notes))

@@ -1,0 +1,1 @@
+"""From transcripts and recordings to batches."""

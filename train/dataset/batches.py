@@ -1,0 +1,224 @@
+"""Clips -> batches: each clip once an epoch, in an order that depends on seed and epoch only.
+
+Shuffle, sort by length inside windows, cut at the budget of audio seconds (longest clip times
+clips), shuffle the batches, deal them to the ranks of a run. The conditioning of each clip is drawn
+from (seed, epoch, clip), never from a global random state: so prefetching, resuming and sampling
+change no batch.
+
+A batch is packed (`xtts.model.varlen`), so that it has no padding however its clips differ. Sorting
+is there for the attention on a GPU, which works in a padded grid, and keeps steps equally long.
+"""
+
+import logging
+import random
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from machine.errors import SotaqueError
+from train.dataset.batch_budget import OomBackoff, at_epoch, recut
+from train.dataset.bucketing import dealt, grouped
+from train.dataset.dataset import Clip
+from xtts.audio import CODE_RATE
+from xtts.model.packed_batch import PackedBatch, pack
+from xtts.model.shapes import GPTShape
+
+log = logging.getLogger("train")
+
+# Coqui's GPTArgs: 66,150 to 132,300 samples of the conditioning clip.
+CONDITIONING_SECONDS = (3.0, 6.0)
+MEL_HOP = 256
+MELS_PER_CODE = 4
+# At most this share of a clip may be its own conditioning, when its speaker has no other clip.
+LARGEST_OWN_SHARE = 1 / 3
+# Reading may fail once, over a network; what fails so often is broken.
+MOST_TRIES = 3
+
+
+class BatchError(SotaqueError):
+    """A batch that cannot be made; the sentence names its clips and the reason."""
+
+
+class FeatureSource(Protocol):
+    """What is known of each clip, by its index (train.dataset.features)."""
+
+    def tokens(self, clip: int) -> np.ndarray: ...
+    def codes(self, clip: int) -> np.ndarray: ...
+    def mel(self, clip: int) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class Batch:
+    """rows for the model; which clips they are; how many seconds of audio they hold."""
+
+    rows: PackedBatch
+    clips: tuple[int, ...]
+    audio_seconds: float
+
+
+@dataclass(frozen=True)
+class ConditioningChoice:
+    """How conditioning is chosen: `other_clip` (ours) or `same_clip` (Coqui's way, for parity);
+    `sources` are the clips that may be heard as conditioning."""
+
+    way: str
+    sources: tuple[int, ...]
+
+
+class Batches:
+    """The batches of a set of clips.
+
+    seed: with the epoch, the only thing that the order depends on. batch_seconds: longest clip
+    times number of clips, at most. fixed: the same order and conditioning in every epoch
+    (validation). bucketing: clips of like length together. rank of world_size: whose share of each
+    step this is. pinned: in memory that a GPU copies from by itself.
+    """
+
+    def __init__(
+        self,
+        clips: Sequence[Clip],
+        indices: Sequence[int],
+        features: FeatureSource,
+        shape: GPTShape,
+        *,
+        seed: int,
+        batch_seconds: float,
+        stop_input: bool,
+        conditions: ConditioningChoice,
+        fixed: bool = False,
+        prefetch: bool = True,
+        bucketing: bool = True,
+        pinned: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        self.clips = clips
+        self.indices = tuple(indices)
+        self.features = features
+        self.shape = shape
+        self.seed = seed
+        self.batch_seconds = batch_seconds
+        self.stop_input = stop_input
+        self.conditions = conditions
+        self.fixed = fixed
+        self.prefetch = prefetch
+        self.bucketing = bucketing
+        self.pinned = pinned
+        self.rank = rank
+        self.world_size = world_size
+        # Where memory was short; part of what the batches depend on, so kept in checkpoints.
+        self.halvings: list[OomBackoff] = []
+        self._by_speaker = _by_speaker(clips, conditions.sources)
+        lists = self._by_speaker.values()
+        self._places = {clip: place for known in lists for place, clip in enumerate(known)}
+
+    def epoch(self, epoch: int, first: int = 0) -> Iterator[Batch]:
+        """This rank's batches of `epoch`, behind the first `first` of `plan(epoch)`.
+
+        The plan is the same for every world size, so that a run goes on at another one; each step
+        takes `world_size` batches of it.
+        """
+        planned = dealt(self.plan(epoch)[first:], self.rank, self.world_size)
+        if not self.prefetch:
+            yield from (self._made(epoch, group) for group in planned)
+            return
+        # One batch ahead is enough: from memory-mapped features a batch takes milliseconds.
+        with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as ahead:
+            waiting = None
+            for group in planned:
+                coming = ahead.submit(self._made, epoch, group)
+                if waiting is not None:
+                    yield waiting.result()
+                waiting = coming
+            if waiting is not None:
+                yield waiting.result()
+
+    def _made(self, epoch: int, group: Sequence[int]) -> Batch:
+        """A batch, tried again when it fails: nothing in it depends on how often it was made."""
+        for number in range(1, MOST_TRIES + 1):
+            try:
+                return self.batch(epoch, group)
+            except SotaqueError:
+                raise
+            except Exception as error:
+                names = ", ".join(self.clips[clip].name for clip in group)
+                words = f"{type(error).__name__}: {error}"
+                if number == MOST_TRIES:
+                    raise BatchError(
+                        f"The batch of the clips {names} could not be made in {MOST_TRIES} tries "
+                        f"({words}). Look at the disk of CACHE_DIR, or delete that folder: it is "
+                        "made anew. The same command goes on from the last checkpoint."
+                    ) from error
+                log.warning("The batch of the clips %s failed (%s); once more.", names, words)
+        raise AssertionError
+
+    def plan(
+        self, epoch: int, halvings: Sequence[OomBackoff] | None = None
+    ) -> list[tuple[int, ...]]:
+        """Which clips go together, in order; every clip once. halvings: None = the run's own."""
+        halvings = self.halvings if halvings is None else halvings
+        draw = random.Random(f"order/{self.seed}/{0 if self.fixed else epoch}")
+        seconds = [clip.seconds for clip in self.clips]
+        budget = at_epoch(self.batch_seconds, halvings, epoch)
+        groups = grouped(self.indices, seconds, budget, draw, bucketing=self.bucketing)
+        return recut(groups, seconds, halvings, epoch)
+
+    def batch(self, epoch: int, group: Sequence[int]) -> Batch:
+        """The batch of these clips as they are heard in `epoch`; of none, one without targets."""
+        if not group:
+            idle = self.batch(epoch, self.indices[:1])
+            return Batch(idle.rows.without_targets(), (), 0.0)
+        epoch = 0 if self.fixed else epoch
+        heard = [self._conditioning(epoch, clip) for clip in group]
+        rows = pack(
+            [torch.from_numpy(self.features.tokens(clip).astype(np.int64)) for clip in group],
+            [torch.from_numpy(self.features.codes(clip).astype(np.int64)) for clip in group],
+            [mel for mel, _ in heard],
+            self.shape,
+            stop_input=self.stop_input,
+            unheard=[unheard for _, unheard in heard],
+            padded=False,
+        )
+        if self.pinned:
+            rows = rows.pinned()
+        return Batch(rows, tuple(group), sum(self.clips[clip].seconds for clip in group))
+
+    def _conditioning(self, epoch: int, clip: int) -> tuple[Tensor, tuple[int, int]]:
+        """(mel [80, frames], the codes of `clip` that it gives away)."""
+        draw = random.Random(f"conditioning/{self.seed}/{epoch}/{self.clips[clip].name}")
+        if self.conditions.way == "other_clip" and (other := self._other(draw, clip)) is not None:
+            return self._slice(draw, other, largest_share=1.0)[0], (0, 0)
+        own_share = LARGEST_OWN_SHARE if self.conditions.way == "other_clip" else 1 / 2
+        mel, first = self._slice(draw, clip, largest_share=own_share)
+        last = first + mel.shape[1]
+        return mel, (first // MELS_PER_CODE, -(-last // MELS_PER_CODE))
+
+    def _other(self, draw: random.Random, clip: int) -> int | None:
+        """Another clip of the same speaker, if there is one: as `draw.choice` of all the others
+        would say, without making a list of them for each clip."""
+        known, place = self._by_speaker.get(self.clips[clip].speaker, []), self._places.get(clip)
+        count = len(known) - (place is not None)
+        if not count:
+            return None
+        drawn = draw.randrange(count)
+        return known[drawn if place is None or drawn < place else drawn + 1]
+
+    def _slice(self, draw: random.Random, clip: int, largest_share: float) -> tuple[Tensor, int]:
+        mel = self.features.mel(clip)
+        frames = int(draw.uniform(*CONDITIONING_SECONDS) * CODE_RATE / MEL_HOP)
+        frames = max(1, min(frames, int(mel.shape[1] * largest_share)))
+        first = draw.randint(0, mel.shape[1] - frames)
+        # A copy: the cache is memory-mapped, read-only and half as wide.
+        return torch.from_numpy(mel[:, first : first + frames].astype(np.float32)), first
+
+
+def _by_speaker(clips: Sequence[Clip], sources: Sequence[int]) -> dict[str, list[int]]:
+    groups: dict[str, list[int]] = {}
+    for index in sources:
+        groups.setdefault(clips[index].speaker, []).append(index)
+    return groups

@@ -1,0 +1,70 @@
+"""Which clips go together, in which order, and to whom: pure, for `train.dataset.batches`.
+
+Shuffle, sort by length inside windows, cut at the budget, shuffle the groups, deal them to ranks.
+"""
+
+import random
+from collections.abc import Sequence
+
+# Clips are sorted by length inside windows of so many batches: long enough that a batch holds clips
+# of one length, short enough that an epoch stays well mixed.
+WINDOW_BATCHES = 16
+
+Group = tuple[int, ...]
+
+
+def grouped(
+    clips: Sequence[int],
+    seconds: Sequence[float],
+    batch_seconds: float,
+    draw: random.Random,
+    *,
+    bucketing: bool,
+) -> list[Group]:
+    """Every one of `clips` once. seconds: how long each clip is, by its number."""
+    order = list(clips)
+    draw.shuffle(order)
+    if not bucketing:
+        return cut(order, seconds, batch_seconds)
+    mean = sum(seconds[clip] for clip in order) / max(1, len(order))
+    window = max(1, int(WINDOW_BATCHES * batch_seconds / max(mean, 0.1)))
+    groups = [
+        group
+        for start in range(0, len(order), window)
+        for group in cut(
+            sorted(order[start : start + window], key=seconds.__getitem__), seconds, batch_seconds
+        )
+    ]
+    draw.shuffle(groups)
+    return groups
+
+
+def cut(order: Sequence[int], seconds: Sequence[float], batch_seconds: float) -> list[Group]:
+    """Cuts clips into groups whose longest clip times their number stays within the budget.
+
+    A clip longer than the budget is a group of its own.
+    """
+    groups: list[list[int]] = []
+    longest = 0.0
+    for clip in order:
+        longer = max(longest, seconds[clip])
+        if groups and longer * (len(groups[-1]) + 1) <= batch_seconds:
+            groups[-1].append(clip)
+            longest = longer
+        else:
+            groups.append([clip])
+            longest = seconds[clip]
+    return [tuple(group) for group in groups]
+
+
+def dealt(groups: Sequence[Group], rank: int, world_size: int) -> list[Group]:
+    """What `rank` learns of these groups: of `world_size` groups in a row, one.
+
+    Every rank takes part in every step: the groups that are left at the end are dealt clip by clip,
+    and a rank that gets none of them gets an empty group. Each clip is dealt once.
+    """
+    whole = len(groups) - len(groups) % world_size
+    own = list(groups[rank:whole:world_size])
+    if left := [clip for group in groups[whole:] for clip in group]:
+        own.append(tuple(left[rank::world_size]))
+    return own

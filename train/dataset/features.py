@@ -1,0 +1,245 @@
+"""Codes and conditioning mels of every clip, computed once and memory-mapped for ever.
+
+DVAE and mels are frozen, so what they say of a recording is a constant. Recipes that compute it
+again at every step decode each clip twice and run two mel front-ends and a DVAE for nothing.
+
+    CACHE_DIR/features-<key>/<shard>.bin    records behind each other: codes int16, mel float16
+    CACHE_DIR/features-<key>/<shard>.json   audio SHA-256 -> [offset, codes, frames, SHA-256]
+
+The key holds the hash of DVAE and mel statistics and the version of this code; new clips add
+shards. A shard's JSON is written behind its data, so a build may be killed at any time, and two
+trainers may build at once: what both made is there twice and equal. Every record is held against
+its hash before a run learns from it (a day of audio: 1.2 GB, read once in any case).
+"""
+
+import hashlib
+import itertools
+import logging
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import torch
+
+from machine.errors import SotaqueError
+from machine.storage.atomic import STALE_SECONDS, remove_stale, replace_file, sha256_of, write_json
+from train.dataset.dataset import Clip, Dataset
+from train.dataset.progress import with_progress
+from train.dataset.shards import Record, forget, read_records
+from xtts.audio import (
+    CODE_RATE,
+    MEL_BANDS,
+    SAMPLES_PER_CODE,
+    AudioError,
+    conditioning_mel,
+    dvae_mel,
+    read,
+)
+from xtts.model.config import ModelConfig
+from xtts.model.loading import mel_stats, read_tensors
+from xtts.model.vocoder import load_dvae
+
+log = logging.getLogger("train")
+
+VERSION = 1
+CLIPS_PER_SHARD = 256
+# Of all clips, so many may have become unreadable since they were judged; more is no accident.
+LARGEST_LOST_SHARE = 0.01
+# Records for a thread at once: handing one over costs as much as hashing it.
+_PORTION = 64
+
+
+class FeaturesError(SotaqueError):
+    """The feature cache is damaged; the sentence says how to mend it."""
+
+
+class FeatureCache:
+    """The features of a dataset's clips, by index."""
+
+    def __init__(self, clips: Sequence[Clip], folder: Path) -> None:
+        self._clips = clips
+        self.records = read_records(folder)
+        self._maps: dict[Path, np.memmap] = {}
+
+    def tokens(self, clip: int) -> np.ndarray:
+        """Text ids `[n]`."""
+        return np.asarray(self._clips[clip].tokens, dtype=np.int64)
+
+    def codes(self, clip: int) -> np.ndarray:
+        """Codes `[ceil(samples / 1024)]` int16, of the recording at 22,050 Hz."""
+        record = self.records[self._clips[clip].audio_sha256]
+        return self._bytes(record)[: 2 * record.codes].view(np.int16)
+
+    def mel(self, clip: int) -> np.ndarray:
+        """Conditioning mel `[80, frames]` float16 of the whole recording."""
+        record = self.records[self._clips[clip].audio_sha256]
+        return self._bytes(record)[2 * record.codes :].view(np.float16).reshape(MEL_BANDS, -1)
+
+    def missing(self) -> list[str]:
+        """Names of the clips that have no record yet; `build` computes them."""
+        return [clip.name for clip in self._clips if clip.audio_sha256 not in self.records]
+
+    def present(self, indices: Sequence[int]) -> tuple[int, ...]:
+        """Those of the clips that have a record; `build` leaves out what cannot be decoded."""
+        return tuple(i for i in indices if self._clips[i].audio_sha256 in self.records)
+
+    def damaged(self) -> list[str]:
+        """Names of the clips whose record is not what was written; `build` computes them."""
+        there = [clip for clip in self._clips if clip.audio_sha256 in self.records]
+        portions = [there[start : start + _PORTION] for start in range(0, len(there), _PORTION)]
+        with ThreadPoolExecutor() as pool:  # hashing leaves the interpreter's lock
+            return list(itertools.chain.from_iterable(pool.map(self._not_whole, portions)))
+
+    def _not_whole(self, clips: Sequence[Clip]) -> list[str]:
+        records = [self.records[clip.audio_sha256] for clip in clips]
+        return [
+            clip.name
+            for clip, record in zip(clips, records, strict=True)
+            if not self._whole(record)
+        ]
+
+    def _whole(self, record: Record) -> bool:
+        try:
+            return hashlib.sha256(self._bytes(record).data).hexdigest() == record.sha256
+        except FeaturesError:
+            return False
+
+    def _bytes(self, record: Record) -> np.ndarray:
+        if record.shard not in self._maps:
+            self._maps[record.shard] = np.memmap(record.shard, dtype=np.uint8, mode="r")
+        found = self._maps[record.shard][record.offset : record.offset + record.bytes]
+        if len(found) != record.bytes:
+            raise FeaturesError(
+                f"{record.shard} is shorter than it was written. Mend the cache with "
+                "`python -m train check --repair`, or delete the folder."
+            )
+        return found
+
+
+class UncachedFeatures:
+    """CACHE=off: the features of a clip are computed whenever they are asked for, as in Coqui's
+    recipe. Slow, and for finding faults: the numbers are those of the cache."""
+
+    def __init__(self, clips: Sequence[Clip], base: Path, config: ModelConfig) -> None:
+        self._clips = clips
+        self._dvae = load_dvae(base, config)
+        self._stats = mel_stats(base, read_tensors(base / "model.pth"))
+
+    def tokens(self, clip: int) -> np.ndarray:
+        """Text ids `[n]`."""
+        return np.asarray(self._clips[clip].tokens, dtype=np.int64)
+
+    def codes(self, clip: int) -> np.ndarray:
+        """As `FeatureCache.codes`. Raises AudioError for a recording that cannot be decoded."""
+        return features_of_recording(self._clips[clip].path, self._dvae, self._stats)[0]
+
+    def mel(self, clip: int) -> np.ndarray:
+        """As `FeatureCache.mel`."""
+        return features_of_recording(self._clips[clip].path, self._dvae, self._stats)[1]
+
+    def present(self, indices: Sequence[int]) -> tuple[int, ...]:
+        """All of them; what cannot be decoded is told by its batch."""
+        return tuple(indices)
+
+
+def build(dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path) -> FeatureCache:
+    """The features of every clip; computes those that are not there or not what was written.
+
+    A clip that can no longer be decoded is told and left out (`FeatureCache.present`); raises
+    FeaturesError when they are more than one in a hundred.
+    """
+    folder = folder_of(base, cache_dir)
+    remove_stale(folder, older_than_seconds=STALE_SECONDS)
+    found = FeatureCache(dataset.clips, folder)
+    if damaged := found.damaged():
+        log.warning(
+            "%d records in %s are damaged: their SHA-256 is not what was written. They are "
+            "computed again. Clips: %s.", len(damaged), folder, ", ".join(sorted(damaged)[:20]),
+        )  # fmt: skip
+        bad = {clip.audio_sha256 for clip in dataset.clips if clip.name in damaged}
+        for index in sorted(folder.glob("*.json")):
+            forget(index, bad)
+        found = FeatureCache(dataset.clips, folder)
+    wanted = {clip.audio_sha256: clip for clip in dataset.clips}
+    missing = [clip for sha, clip in wanted.items() if sha not in found.records]
+    if missing:
+        _compute(missing, base, config, folder, most_lost=int(LARGEST_LOST_SHARE * len(wanted)))
+        found = FeatureCache(dataset.clips, folder)
+    return found
+
+
+def repair(dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path) -> list[str]:
+    """Computes damaged records again, as every start does; the names of their clips."""
+    damaged = FeatureCache(dataset.clips, folder_of(base, cache_dir)).damaged()
+    build(dataset, base, config, cache_dir)
+    return sorted(damaged)
+
+
+def folder_of(base: Path, cache_dir: Path) -> Path:
+    """The cache folder of a base model: what its DVAE and mel scales say is all in there."""
+    parts = [str(VERSION), sha256_of(base / "dvae.pth")]
+    parts.append(mel_stats(base, read_tensors(base / "model.pth")).numpy().tobytes().hex())
+    return cache_dir / f"features-{hashlib.sha256('|'.join(parts).encode()).hexdigest()[:16]}"
+
+
+def _compute(
+    clips: Sequence[Clip], base: Path, config: ModelConfig, folder: Path, most_lost: int
+) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    dvae = load_dvae(base, config)
+    stats = mel_stats(base, read_tensors(base / "model.pth"))
+    log.info("Computing features of %d clips, once.", len(clips))
+    rest = _decoded(with_progress(clips, len(clips), "Features"), dvae, stats, most_lost)
+    for _ in range(0, len(clips), CLIPS_PER_SHARD):
+        stem = folder / f"{time.time_ns()}-{uuid.uuid4().hex[:8]}"
+        _write_shard(stem, itertools.islice(rest, CLIPS_PER_SHARD))
+
+
+def _decoded(
+    clips: Iterable[Clip], dvae: torch.nn.Module, stats: torch.Tensor, most_lost: int
+) -> Iterator[tuple[Clip, np.ndarray, np.ndarray]]:
+    """(clip, codes, mel) of what can be decoded; the dataset judged each clip, some time ago."""
+    lost = 0
+    for clip in clips:
+        try:
+            yield clip, *features_of_recording(clip.path, dvae, stats)
+        except AudioError as error:
+            lost += 1
+            if lost > most_lost:
+                raise FeaturesError(
+                    f"{error} Of all clips, {lost} can no longer be decoded; at most {most_lost} "
+                    "(one in a hundred) would be left out. Mend the files or remove their rows."
+                ) from error
+            log.warning("%s is left out of this run: %s", clip.name, error)
+
+
+def _write_shard(stem: Path, clips: Iterable[tuple[Clip, np.ndarray, np.ndarray]]) -> None:
+    index: dict[str, list[int | str]] = {}
+
+    def write(file: BinaryIO) -> None:
+        offset = 0
+        for clip, codes, mel in clips:
+            data = codes.tobytes() + mel.tobytes()
+            file.write(data)
+            digest = hashlib.sha256(data).hexdigest()
+            index[clip.audio_sha256] = [offset, len(codes), mel.shape[1], digest]
+            offset += len(data)
+
+    replace_file(stem.with_suffix(".bin"), write)
+    write_json(stem.with_suffix(".json"), index)
+
+
+@torch.inference_mode()
+def features_of_recording(
+    path: Path, dvae: torch.nn.Module, stats: torch.Tensor
+) -> tuple[np.ndarray, np.ndarray]:
+    """(codes `[n]` int16, mel `[80, frames]` float16) of one recording, by itself: no padding."""
+    waveform = read(path, CODE_RATE)[None]
+    count = -(-waveform.shape[1] // SAMPLES_PER_CODE)
+    codes = dvae.get_codebook_indices(dvae_mel(waveform, stats))[0, :count]  # type: ignore[operator]
+    mel = conditioning_mel(waveform, stats)[0]
+    return codes.numpy().astype(np.int16), mel.numpy().astype(np.float16)

@@ -1,0 +1,67 @@
+"""What was found out about files and texts, kept between starts in one JSON file of the cache.
+
+A damaged or unwritable file costs time and nothing else: everything in it can be found out again.
+A seal over the content tells a damaged one: a flipped bit in a clip's length is still a number, and
+would change the order of the batches.
+"""
+
+import hashlib
+import json
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+from machine.storage.atomic import WriteError, write_json
+
+log = logging.getLogger(__name__)
+
+
+class FileCache:
+    """key -> a JSON value, for any number of threads."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._known = _loaded(path)
+        self._changed = False
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> Any | None:
+        """What is known of `key`, or None."""
+        with self._lock:
+            return self._known.get(key)
+
+    def put(self, key: str, value: Any) -> None:
+        """Remembers a value."""
+        with self._lock:
+            self._known[key] = value
+            self._changed = True
+
+    def save(self) -> None:
+        """Writes what changed; a cache that cannot be written is told and does not matter."""
+        if not self._changed:
+            return
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(self.path, {"seal": _seal(self._known), "known": self._known})
+        except (OSError, WriteError) as error:
+            log.warning("%s cannot be written; the next start looks again. %s", self.path, error)
+
+
+def _loaded(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        known: dict[str, Any] = found["known"]
+        if found["seal"] != _seal(known):
+            raise ValueError("its seal does not fit its content")
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        log.warning("%s is damaged and is made again (%s).", path, error)
+        return {}
+    return known
+
+
+def _seal(known: dict[str, Any]) -> str:
+    text = json.dumps(known, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()

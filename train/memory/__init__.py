@@ -1,0 +1,1 @@
+"""How large a batch may be on this machine."""

@@ -1,0 +1,82 @@
+"""What a step keeps in memory, reckoned from the model's sizes before anything is allocated.
+
+`benchmarks.memory` counts the same tensors in a true step; the test holds the two together.
+"""
+
+from dataclasses import dataclass
+
+from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
+from xtts.model.conditioning import NUM_LATENTS
+from xtts.model.shapes import GPTShape
+
+# Values that a block keeps for its backward pass, in widths: both norms' inputs and outputs,
+# queries, keys, values, attention's output, and the feed-forward's two inner activations. In bf16
+# all but the stream and the norms' inputs take two bytes.
+_WIDTHS_KEPT = 16
+_WIDTHS_IN_FP32 = 4
+# Text is about 14 characters a second, its ids are fewer.
+TEXT_IDS_A_SECOND = 14
+# Frames of conditioning a clip (6 s), and what the encoder's six blocks keep of one, in widths.
+_CONDITIONING_FRAMES = 517
+_CONDITIONING_WIDTHS = 6 * 10
+STATE_BYTES = {"adamw": 8.0, "adamw8bit": 2.04}
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Bytes that a step takes on the device, by what they are."""
+
+    weights: int
+    gradients: int
+    states: int
+    activations: int
+
+    @property
+    def held_bytes(self) -> int:
+        """What does not depend on the batch."""
+        return self.weights + self.gradients + self.states
+
+    @property
+    def total_bytes(self) -> int:
+        return self.held_bytes + self.activations
+
+
+def estimate_memory(
+    shape: GPTShape,
+    *,
+    parameters: int,
+    learning: int,
+    audio_seconds: float,
+    clips: int,
+    precision: str,
+    optimizer: str,
+    recomputed: bool,
+) -> MemoryEstimate:
+    """parameters: of the model, learning: those that have a gradient; audio_seconds: of a batch."""
+    return MemoryEstimate(
+        weights=4 * parameters,
+        gradients=4 * learning,
+        states=int(STATE_BYTES[optimizer] * learning),
+        activations=int(
+            audio_seconds * _second_bytes(shape, precision, recomputed)
+            + clips * _clip_bytes(shape, precision, recomputed)
+        ),
+    )
+
+
+def _second_bytes(shape: GPTShape, precision: str, recomputed: bool) -> float:
+    positions = CODE_RATE / SAMPLES_PER_CODE + TEXT_IDS_A_SECOND
+    heads = 4 * (shape.audio_ids + shape.text_ids) / 2
+    return positions * (_position_bytes(shape, precision, recomputed) + heads)
+
+
+def _clip_bytes(shape: GPTShape, precision: str, recomputed: bool) -> float:
+    conditioning = 4 * _CONDITIONING_FRAMES * _CONDITIONING_WIDTHS * shape.width
+    return conditioning + NUM_LATENTS * _position_bytes(shape, precision, recomputed)
+
+
+def _position_bytes(shape: GPTShape, precision: str, recomputed: bool) -> float:
+    """Of one position through all blocks; recomputed: their inputs, and one block at a time."""
+    small = 4 if precision == "fp32" else 2
+    block = shape.width * (4 * _WIDTHS_IN_FP32 + small * (_WIDTHS_KEPT - _WIDTHS_IN_FP32))
+    return shape.layers * 4 * shape.width + block if recomputed else shape.layers * block

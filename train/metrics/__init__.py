@@ -1,0 +1,1 @@
+"""Logs, metrics.jsonl, TensorBoard, and how busy the machine is."""

@@ -1,0 +1,111 @@
+"""The folder of a run's curves in RUNS_DIR: one for each OUTPUT_DIR, so that runs keep apart.
+
+    OUTPUT_DIR/curves.json      {id}: stays when the folder is moved, names no path
+    RUNS_DIR/<name>/run.json    {id, output_dir}: whose curves these are
+    RUNS_DIR/<name>/events.*    TensorBoard shows them as the run <name>
+
+The name is the last one of OUTPUT_DIR, with a number where another run has it. Paths alone would
+not tell runs apart: in a container every OUTPUT_DIR is the same one. Event files directly in
+RUNS_DIR are of earlier versions and could be anybody's: they stay where they are.
+"""
+
+import itertools
+import json
+import logging
+import re
+import uuid
+from pathlib import Path
+from typing import Any
+
+from machine.storage.atomic import make_folder, refused, write_json
+from xtts.hub.run_folder import RunFolder
+
+log = logging.getLogger("train")
+
+EVENTS = "events.out.tfevents.*"
+_OWNER = "run.json"
+
+
+def find(run: RunFolder, runs_dir: Path) -> Path | None:
+    """The folder of this run's curves, None where it has none yet. Reads only."""
+    own = _read(_id_file(run)).get("id")
+    found = (mark.parent for mark in _marks(runs_dir, own) if not _of_the_original(mark, run))
+    return next(found, None)
+
+
+def claim(run: RunFolder, runs_dir: Path) -> Path:
+    """The folder of this run's curves, made where it has none yet. Raises DiskFull, WriteError."""
+    folder = find(run, runs_dir)
+    if folder is None:
+        own = _own_id(run, runs_dir)
+        folder = _new_folder(run, runs_dir)
+        if any(runs_dir.glob(EVENTS)):
+            log.info(
+                "%s holds curves of an earlier version, which did not note whose they are: they "
+                "stay, and TensorBoard shows them as the run '.'.", runs_dir,
+            )  # fmt: skip
+    else:
+        own = _read(_id_file(run))["id"]
+    owner = {"id": own, "output_dir": str(run.folder.resolve())}
+    if _read(folder / _OWNER) != owner:  # new, or OUTPUT_DIR was moved
+        write_json(folder / _OWNER, owner)
+    log.info("Curves: %s", folder)
+    return folder
+
+
+def _own_id(run: RunFolder, runs_dir: Path) -> str:
+    """The id in OUTPUT_DIR; another one where there is none, and in a copy of another run."""
+    known = _read(_id_file(run)).get("id")
+    if known and not any(_of_the_original(mark, run) for mark in _marks(runs_dir, known)):
+        return str(known)
+    made = uuid.uuid4().hex
+    make_folder(run.folder)
+    write_json(_id_file(run), {"id": made})
+    return made
+
+
+def _new_folder(run: RunFolder, runs_dir: Path) -> Path:
+    """Made by this call: two runs that start at once get two."""
+    name = re.sub(r"[^\w.-]+", "_", run.folder.resolve().name).strip(".") or "run"
+    make_folder(runs_dir)
+    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+    return next(runs_dir / name for name in names if _made(runs_dir / name))
+
+
+def _made(folder: Path) -> bool:
+    if folder.exists():
+        return False
+    with refused(folder):
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            return False
+    return True
+
+
+def _marks(runs_dir: Path, own: Any) -> list[Path]:
+    """The marks that name this id."""
+    if not own:
+        return []
+    return [mark for mark in sorted(runs_dir.glob(f"*/{_OWNER}")) if _read(mark).get("id") == own]
+
+
+def _of_the_original(mark: Path, run: RunFolder) -> bool:
+    """Whether OUTPUT_DIR is a copy: the folder that the mark names is another one with its id."""
+    told = _read(mark)
+    original = Path(str(told.get("output_dir")))
+    if original == run.folder.resolve():
+        return False
+    return bool(_read(_id_file(RunFolder(original))).get("id") == told.get("id"))
+
+
+def _id_file(run: RunFolder) -> Path:
+    return run.folder / "curves.json"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

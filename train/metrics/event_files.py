@@ -1,0 +1,73 @@
+"""TensorBoard's event files. They may fail without harm: `metrics.jsonl` tells the same."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from machine.storage.atomic import make_folder, refused
+from train.metrics.spectrogram_image import spectrogram
+from xtts.audio import VOCODER_RATE
+
+# After a fault the writer stays broken, also when the disk has space again: another is made, but
+# not at every step, since each makes a file.
+STEPS_BEFORE_ANOTHER = 100
+
+
+class TensorBoardWriter:
+    """The events of one start. Raises WriteError where its folder cannot be written at all."""
+
+    def __init__(self, folder: Path, first_step: int) -> None:
+        self.folder = folder
+        self._writer: Any = None
+        self._faults = 0
+        make_folder(folder)
+        with refused(folder / "events"):
+            self._open(first_step + 1)
+
+    def numbers(self, kind: str, values: Mapping[str, Any], step: int) -> None:
+        """Those of the values that are numbers, each as the curve `kind/name`. Raises OSError."""
+        if not (writer := self._ready(step)):
+            return
+        for name, value in values.items():
+            if isinstance(value, int | float) and name not in ("step", "epoch"):
+                self._asked(writer.add_scalar, f"{kind}/{name}", value, step)
+
+    def sound(self, name: str, waveform: Tensor, step: int) -> None:
+        """`[samples]` at 24,000 Hz as something to hear and to see. Raises OSError.
+
+        Each has a tag of its own: TensorBoard's loader takes a tag for what its first value is,
+        and would serve the picture as a recording.
+        """
+        if not (writer := self._ready(step)):
+            return
+        self._asked(writer.add_audio, name, waveform, step, VOCODER_RATE)
+        self._asked(writer.add_image, f"{name}_spectrogram", spectrogram(waveform), step)
+        self._asked(writer.flush)
+
+    def close(self) -> None:
+        """Writes what is left. Raises OSError."""
+        if self._writer is not None:
+            self._asked(self._writer.close)
+
+    def _open(self, step: int) -> None:
+        # 0.4 s, and without TensorFlow where that is installed too: a run logs, `check` need not.
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(str(self.folder), purge_step=step, flush_secs=5)
+
+    def _ready(self, step: int) -> Any:
+        if self._writer is None:
+            self._faults += 1
+            if self._faults % STEPS_BEFORE_ANOTHER:
+                return None
+            self._open(step)
+        return self._writer
+
+    def _asked(self, write: Any, *what: Any) -> None:
+        try:
+            write(*what)
+        except OSError:
+            self._writer = None
+            raise

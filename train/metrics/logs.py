@@ -1,0 +1,171 @@
+"""One record per step -> the console, TensorBoard and `metrics.jsonl`.
+
+The three tell the same: whatever a curve shows can be read from the file again, and after a resume
+no step stands there twice.
+"""
+
+import logging
+import math
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from train.dataset.batches import Batch
+from train.metrics.event_files import TensorBoardWriter
+from train.metrics.metrics_file import MetricsFile
+from train.metrics.system_usage import MachineMetrics
+from train.metrics.tensorboard_server import TensorBoard
+from train.optim.step_outcome import StepResult, Validation
+from train.sampling.sample_files import SampleSidecar, of_epoch
+from xtts import audio
+from xtts.hub.run_folder import RunFolder
+
+log = logging.getLogger("train")
+
+
+class Logs:
+    """What a run says. steps_per_epoch and num_epochs make the time that is left; peak_flops: of
+    the device, for MFU; machine: what is told of GPU, CPU and RAM with each console line."""
+
+    def __init__(
+        self,
+        run: RunFolder,
+        curves_folder: Path,
+        *,
+        num_epochs: int,
+        steps_per_epoch: int,
+        first_step: int,
+        log_every: int,
+        peak_flops: float | None = None,
+        tensorboard: TensorBoard | None = None,
+        machine: MachineMetrics | None = None,
+    ) -> None:
+        self.run = run
+        self.num_epochs = num_epochs
+        self.steps_per_epoch = steps_per_epoch
+        self.log_every = log_every
+        self.tensorboard = tensorboard
+        self.machine = machine
+        self._told: set[str] = set()
+        self._first_step = first_step
+        self._started = time.monotonic()
+        self._peak_flops = peak_flops
+        self._metrics = MetricsFile(run.metrics, first_step)
+        self._curves = TensorBoardWriter(curves_folder, first_step)
+
+    def __enter__(self) -> "Logs":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._forgiving("The curves"):
+            self._curves.close()
+        self._metrics.close()
+        if self.tensorboard:
+            self.tensorboard.close()
+            log.info("`make tensorboard` shows the curves again.")
+
+    def step(
+        self, epoch: int, number: int, step: int, batch: Batch, result: StepResult,
+        waited_seconds: float, step_seconds: float, names: list[str], flops: float = 0.0,
+    ) -> None:  # fmt: skip
+        """One optimizer step. `names`: the clips of the batch, told when the step was skipped;
+        flops: its arithmetic (train.metrics.flops)."""
+        record: dict[str, Any] = {
+            "epoch": epoch,
+            "step": step,
+            "loss": result.loss,
+            "text_loss": result.text_loss,
+            "audio_loss": result.audio_loss,
+            "gradient_norm": result.gradient_norm,
+            "learning_rate": result.learning_rate,
+            "clips_per_second": len(batch.clips) / step_seconds,
+            "audio_seconds_per_second": batch.audio_seconds / step_seconds,
+            "data_wait_share": waited_seconds / step_seconds,
+            "padding_share": 1 - batch.rows.used / (batch.rows.rows * batch.rows.length),
+            "tflops": flops / step_seconds / 1e12,
+            "memory_bytes": memory_bytes(),
+        }
+        if self._peak_flops:
+            record["mfu"] = flops / step_seconds / self._peak_flops
+        if not result.finite:
+            log.warning(
+                "Step %d is skipped: its loss or gradient is no number. Its clips: %s.", step,
+                ", ".join(names),
+            )  # fmt: skip
+            record["skipped_clips"] = names
+        last = number == self.steps_per_epoch
+        telling = step == self._first_step + 1 or step % self.log_every == 0 or last
+        if telling and self.machine and (figures := self.machine.take()):
+            record["machine"] = figures
+        self._record("train", record)
+        if telling:
+            log.info(
+                "epoch %d/%d  step %d/%d  audio loss %.3f  text loss %.3f  rate %.1e  "
+                "%.1f audio-s/s  left %s", epoch, self.num_epochs, number, self.steps_per_epoch,
+                result.audio_loss, result.text_loss, result.learning_rate,
+                record["audio_seconds_per_second"], self._left(epoch, number, step),
+            )  # fmt: skip
+
+    def epoch(self, epoch: int, step: int, validation: Validation | None) -> None:
+        """The end of an epoch."""
+        if validation is None:
+            return
+        log.info(
+            "epoch %d/%d  validation: audio loss %.3f  text loss %.3f", epoch, self.num_epochs,
+            validation.audio_loss, validation.text_loss,
+        )  # fmt: skip
+        losses = {"audio_loss": validation.audio_loss, "text_loss": validation.text_loss}
+        self._record("validation", {"epoch": epoch, "step": step, **losses})
+
+    def sample(self, epoch: int, told: SampleSidecar) -> None:
+        """A sample with its reference, as audio and as pictures; `epoch` is their step."""
+        files = of_epoch(self.run, epoch)
+        for what, path in (("output", files.output), ("reference", files.reference)):
+            if told.mode == "skipped" or not path.is_file():
+                continue
+            waveform = audio.read(path, audio.VOCODER_RATE)
+            with self._forgiving("The curves"):
+                self._curves.sound(f"sample/{what}", waveform, epoch)
+        if told.similarity is not None:
+            with self._forgiving("The curves"):
+                self._curves.numbers("sample", {"similarity": told.similarity}, epoch)
+
+    def _record(self, kind: str, record: dict[str, Any]) -> None:
+        plain = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in record.items()
+        }
+        with self._forgiving("metrics.jsonl"):
+            self._metrics.write({"kind": kind, **plain})
+        with self._forgiving("The curves"):
+            self._curves.numbers(kind, plain, record["step"])
+            self._curves.numbers("machine", record.get("machine", {}), record["step"])
+
+    @contextmanager
+    def _forgiving(self, what: str) -> Iterator[None]:
+        """A full disk costs curves; the next checkpoint decides whether training goes on."""
+        try:
+            yield
+            self._told.discard(what)
+        except OSError as error:
+            if what not in self._told:
+                log.warning("%s cannot be written (%s). Training goes on.", what, error)
+            self._told.add(what)
+
+    def _left(self, epoch: int, number: int, step: int) -> str:
+        done = step - self._first_step
+        left = (self.num_epochs - epoch + 1) * self.steps_per_epoch - number
+        seconds = (time.monotonic() - self._started) / done * left
+        return f"{int(seconds // 3600)}:{int(seconds // 60 % 60):02}:{int(seconds % 60):02}"
+
+
+def memory_bytes() -> int:
+    """The GPU's peak where one is used, else this process's peak resident memory."""
+    if torch.cuda.is_initialized():
+        return int(torch.cuda.max_memory_allocated())
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,67 @@
+"""`metrics.jsonl`: a line of JSON for every step, each of them there whole or not at all.
+
+`train.metrics.logs` writes it; it is a log, and a run goes on when it cannot be written.
+"""
+
+import errno
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+from machine.storage.atomic import make_folder, refused, replace_file
+
+log = logging.getLogger("train")
+
+
+class MetricsFile:
+    """The file of one run, open for its end. Raises WriteError where it cannot be opened."""
+
+    def __init__(self, path: Path, step: int) -> None:
+        """Cuts the file back to `step`, the last one that the run goes on behind."""
+        make_folder(path.parent)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        with refused(path):
+            cut_back(path, step)
+            self._descriptor = os.open(path, flags, 0o666)
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Appends a record. Raises OSError; half a line is taken back then."""
+        line = json.dumps(record).encode() + b"\n"
+        before = os.fstat(self._descriptor).st_size
+        written = os.write(self._descriptor, line)
+        if written != len(line):
+            os.ftruncate(self._descriptor, before)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._descriptor)
+
+
+def cut_back(path: Path, step: int) -> None:
+    """Removes what a killed run wrote behind its last checkpoint, and a half-written line."""
+    if not path.is_file():
+        return
+    lines = path.read_bytes().split(b"\n")
+    rest, steps = lines.pop(), [_step_of(line) for line in lines]
+    kept = [line for line, at in zip(lines, steps, strict=True) if at is not None and at <= step]
+    if (damaged := steps.count(None) + bool(rest)) > 0:
+        log.warning(
+            "%s: %d lines are cut off or damaged and are removed; the run was killed while it "
+            "wrote, or the disk was full.", path, damaged,
+        )  # fmt: skip
+    if len(kept) != len(lines) or rest:
+        replace_file(path, lambda file: file.write(b"".join(line + b"\n" for line in kept)))
+    last = max((at for at in steps if at is not None and at <= step), default=0)
+    if kept and last < step:
+        log.warning("%s: steps %d to %d are missing; they were learned.", path, last + 1, step)
+
+
+def _step_of(line: bytes) -> int | None:
+    """None for a line that is no record, or no text."""
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,83 @@
+"""The machine beside the run: read by a thread every few seconds, told with the console's lines.
+
+A step only takes what is there already: a driver that hangs costs curves and no time.
+"""
+
+import logging
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+
+from machine.devices.gpu_meter import GpuUsageReader
+from machine.devices.usage import Usage, UsageMeter
+
+log = logging.getLogger("train")
+
+# 5 ms of a core each time with 80 processes, most of it reading /proc.
+READ_SECONDS = 2.0
+
+
+class MachineMetrics:
+    """`with` starts the thread and ends it. meter: makes what is read, inside the thread, since
+    opening a broken driver may hang as well; tests give another."""
+
+    def __init__(
+        self,
+        meter: Callable[[], Callable[[], Usage]] | None = None,
+        every_seconds: float = READ_SECONDS,
+    ) -> None:
+        self._meter = meter or _this_machine
+        self._every_seconds = every_seconds
+        self._seen: list[dict[str, float]] = []
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._read_on, name="machine", daemon=True)
+
+    def __enter__(self) -> "MachineMetrics":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        # A thread inside a driver's call is left behind; it ends with the process.
+        self._thread.join(0.5)
+
+    def take(self) -> dict[str, float]:
+        """The mean of every figure since the last call; empty when nothing was read. At once."""
+        with self._lock:
+            seen, self._seen = self._seen, []
+        values: dict[str, list[float]] = defaultdict(list)
+        for one in seen:
+            for name, value in one.items():
+                values[name].append(value)
+        return {name: sum(known) / len(known) for name, known in values.items()}
+
+    def _read_on(self) -> None:
+        try:
+            read = self._meter()
+            while not self._ended.wait(self._every_seconds):
+                figures = figures_of(read())
+                with self._lock:
+                    # Nobody takes for a long time while a sample is spoken: an hour is enough.
+                    self._seen = [*self._seen[-1800:], figures]
+        except Exception as error:
+            log.warning("GPU, CPU and RAM are no longer told (%s). Training goes on.", error)
+
+
+def figures_of(usage: Usage) -> dict[str, float]:
+    """The names under machine/ in TensorBoard; what is not known is left out."""
+    named: dict[str, float | None] = {
+        "cpu_percent": usage.cpu_percent,
+        "memory_bytes": usage.memory_used_bytes,
+        "trainer_cpu_percent": usage.trainer_cpu_percent,
+        "trainer_memory_bytes": usage.trainer_memory_bytes,
+    }
+    for gpu in usage.gpus:
+        named[f"gpu{gpu.index}_busy_percent"] = gpu.busy_percent
+        named[f"gpu{gpu.index}_memory_bytes"] = gpu.used_bytes
+    return {name: float(value) for name, value in named.items() if value is not None}
+
+
+def _this_machine() -> Callable[[], Usage]:
+    return UsageMeter(GpuUsageReader().read, os.getpid).read

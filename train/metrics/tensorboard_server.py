@@ -1,0 +1,109 @@
+"""TensorBoard as a process of the run: started with it, told by its address, gone with it."""
+
+import contextlib
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+from machine.errors import SotaqueError
+from train.settings import TrainSettings, load
+
+log = logging.getLogger("train")
+
+MOST_PORTS_TRIED = 50
+ANSWER_SECONDS = 90.0
+# By itself it shows ten samples drawn at random. Its "0 = all" shows none in the audio plugin of
+# 2.21, so a number that no run reaches; only what is there takes memory.
+_EVERY_SAMPLE = ("--samples_per_plugin", "audio=10000,images=10000")
+# The kernel ends the child with its parent (1 = PR_SET_PDEATHSIG, 9 = SIGKILL), also under kill -9.
+_CHILD = """
+import ctypes, os, runpy, sys
+ctypes.CDLL(None).prctl(1, 9)
+if os.getppid() != int(sys.argv[1]): os._exit(1)
+sys.argv = ["tensorboard", *sys.argv[2:]]
+runpy.run_module("tensorboard.main", run_name="__main__")
+"""
+
+
+class TensorBoard:
+    """The server on the first free port from `port` on; `with` ends it."""
+
+    def __init__(self, runs_dir: Path, port: int, *, host: str = "127.0.0.1") -> None:
+        self.port = free_port(port, host)
+        if self.port != port:
+            log.info("Port %d is taken; TensorBoard uses %d.", port, self.port)
+        self.address = f"http://localhost:{self.port}"
+        runs_dir.mkdir(parents=True, exist_ok=True)
+        options = ["--logdir", str(runs_dir), "--host", host, "--port", str(self.port),
+                   "--reload_interval", "5", *_EVERY_SAMPLE]  # fmt: skip
+        self._child = subprocess.Popen(
+            (sys.executable, "-c", _CHILD, str(os.getpid()), *options),
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        threading.Thread(target=self._tell, name="tensorboard", daemon=True).start()
+
+    def answers(self, within_seconds: float = ANSWER_SECONDS) -> bool:
+        """Waits until it answers over HTTP; False when it died or took too long."""
+        # Not by a proxy that the environment may name: it would look on its own machine.
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        end = time.monotonic() + within_seconds
+        while time.monotonic() < end and self._child.poll() is None:
+            with contextlib.suppress(OSError), direct.open(self.address, timeout=2):
+                return True
+            time.sleep(0.25)
+        return False
+
+    def close(self) -> None:
+        """Ends the server."""
+        self._child.kill()
+        self._child.wait()
+
+    def _tell(self) -> None:
+        if self.answers():
+            log.info("TensorBoard: %s", self.address)
+        elif self._child.poll() not in (None, -9):
+            log.warning("TensorBoard did not start; `make tensorboard` shows why.")
+
+
+def of_run(settings: TrainSettings, *, in_container: bool) -> TensorBoard | None:
+    """The server that the settings ask for."""
+    if not settings.tensorboard:
+        return None
+    # Inside a container the published port leads to its own address, not to its loopback.
+    host = "0.0.0.0" if in_container else "127.0.0.1"
+    return TensorBoard(settings.runs_dir, settings.tensorboard_port, host=host)
+
+
+def free_port(first: int, host: str) -> int:
+    """The first port from `first` on that nobody listens on; `first` itself when none is free."""
+    for port in range(first, min(first + MOST_PORTS_TRIED, 65536)):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind((host, port))
+                return port
+    return first
+
+
+def main() -> int:
+    """`make tensorboard`: the curves of runs that have ended, where the settings say they are."""
+    try:
+        settings, _ = load()
+    except SotaqueError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    options = ["--logdir", str(settings.runs_dir), "--port", str(settings.tensorboard_port)]
+    options += _EVERY_SAMPLE
+    os.execv(sys.executable, [sys.executable, "-m", "tensorboard.main", *options])
+    return 0  # never: the process has become TensorBoard
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The optimizer, and which weights learn in which form."""

@@ -1,0 +1,75 @@
+"""FREEZE: parts of the model that learn nothing, by the names of their weights.
+
+A pattern that fits no weight is a mistake, never a wish: it is refused, with the names near it.
+"""
+
+import difflib
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from torch import nn
+
+from machine.errors import SotaqueError
+from xtts.model.shapes import TrainingAdvice
+
+NOTHING = "none"
+
+
+class FreezeError(SotaqueError):
+    """A pattern that names nothing, or patterns that leave nothing to learn."""
+
+    exit_code = 2
+
+
+def chosen(
+    setting: str | None, advice: TrainingAdvice, *, with_adapters: bool
+) -> tuple[tuple[str, ...], str]:
+    """The patterns of FREEZE, else those that the base model recommends, and why. `none` is
+    nothing; beside adapters everything is frozen already, and no advice is needed."""
+    if setting is not None:
+        return (() if setting.strip() == NOTHING else patterns(setting)), "FREEZE"
+    if advice.freeze is None or with_adapters:
+        return (), "nothing is to be"
+    return patterns(advice.freeze), "recommended by the base model"
+
+
+def patterns(setting: str) -> tuple[str, ...]:
+    """Names as written -> patterns."""
+    return tuple(part.strip() for part in setting.split(",") if part.strip())
+
+
+def freeze(module: nn.Module, globs: Sequence[str]) -> int:
+    """Freezes every weight that a pattern fits; how many numbers that are.
+
+    A pattern fits a whole name (`text_embedding.weight`), or the name of a part
+    (`conditioning_*`). Raises FreezeError.
+    """
+    named = dict(module.named_parameters())
+    for glob in globs:
+        if not any(_fits(name, glob) for name in named):
+            raise FreezeError(_nothing(glob, list(named)))
+    frozen = [p for name, p in named.items() if any(_fits(name, glob) for glob in globs)]
+    if len(frozen) == len(named):
+        raise FreezeError(f"FREEZE={','.join(globs)} freezes every weight: nothing would learn.")
+    for parameter in frozen:
+        parameter.requires_grad_(False)
+    return sum(parameter.numel() for parameter in frozen)
+
+
+def fits(name: str, globs: Sequence[str]) -> bool:
+    """Whether any of the patterns fits this weight."""
+    return any(_fits(name, glob) for glob in globs)
+
+
+def _fits(name: str, glob: str) -> bool:
+    parts = name.split(".")
+    heads = (".".join(parts[: count + 1]) for count in range(len(parts)))
+    return any(fnmatchcase(head, glob) for head in heads)
+
+
+def _nothing(glob: str, names: Sequence[str]) -> str:
+    heads = sorted({".".join(name.split(".")[:depth]) for name in names for depth in (1, 2, 3, 4)})
+    near = difflib.get_close_matches(glob.strip("*."), heads, n=3, cutoff=0.5)
+    tops = sorted({name.split(".")[0] for name in names})
+    hint = f"Near it are {', '.join(near)}." if near else f"The parts are {', '.join(tops)}."
+    return f"FREEZE has {glob!r}, which fits no weight of the model. {hint}"

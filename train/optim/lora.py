@@ -1,0 +1,132 @@
+"""LORA_RANK: the transformer's linear layers stay as they are and learn a small difference each.
+
+Hu et al. 2021 (https://arxiv.org/abs/2106.09685) by peft's low-level way: y = Wx + (alpha/r) B A x,
+where only A and B learn. Everything else is frozen, the conditioning too, so that a voice is
+learned and other languages are not forgotten. Checkpoints hold W + (alpha/r) B A under the plain
+names: whoever reads them never sees that there were adapters.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from machine.errors import SotaqueError
+from xtts.model.gpt import GPT
+
+# In every block: queries, keys and values; attention's output; the feed-forward's two.
+TARGETS = ("c_attn", "c_proj", "c_fc")
+_ADAPTER = "default"
+
+
+class LoraError(SotaqueError):
+    """Adapters that cannot be made, or that belong to another run."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class LoraShape:
+    """rank: of each difference; alpha: its weight is alpha / rank; dropout: before A."""
+
+    rank: int
+    alpha: int
+    dropout: float = 0.0
+
+
+class LoraAdapters:
+    """Adapters in a GPT's transformer. The rest of the GPT learns no more.
+
+    Raises LoraError where peft is not installed.
+    """
+
+    def __init__(self, gpt: GPT, shape: LoraShape, seed: int) -> None:
+        self.gpt = gpt
+        gpt.requires_grad_(False)
+        _inject(gpt, shape, seed)
+        self.layers: dict[str, Any] = {
+            name: module for name, module in gpt.named_modules() if hasattr(module, "lora_A")
+        }
+        # In fp32, also over a base of fewer bits: a difference is small.
+        for name, parameter in gpt.named_parameters():
+            parameter.requires_grad_(_is_adapter(name))
+
+    def merged(self) -> dict[str, Tensor]:
+        """The GPT's state under its plain names, with every difference added to its weight."""
+        state = {}
+        for name, tensor in self.gpt.state_dict().items():
+            if _is_adapter(name):
+                continue
+            layer, _, leaf = name.partition(".base_layer.")
+            if leaf == "weight":
+                tensor = tensor + self.layers[layer].get_delta_weight(_ADAPTER).to(tensor.dtype)
+            state[f"{layer}.{leaf}" if leaf else name] = tensor
+        return state
+
+    def load_base(self, state: Mapping[str, Tensor]) -> None:
+        """Weights under their plain names, below the adapters."""
+        own = {}
+        for name, tensor in state.items():
+            layer, _, leaf = name.rpartition(".")
+            own[f"{layer}.base_layer.{leaf}" if layer in self.layers else name] = tensor
+        found = self.gpt.load_state_dict(own, strict=False)
+        if found.unexpected_keys or not all(map(_is_adapter, found.missing_keys)):
+            raise LoraError(f"These weights are of another model: {found.unexpected_keys[:3]}.")
+
+    def base(self) -> dict[str, Tensor]:
+        """The weights below the adapters, copied, under their plain names."""
+        return {
+            name.replace(".base_layer.", "."): tensor.detach().clone()
+            for name, tensor in self.gpt.state_dict().items()
+            if not _is_adapter(name)
+        }
+
+    def adapters(self) -> dict[str, Tensor]:
+        """A and B of each layer, as they learn."""
+        return {n: t.detach() for n, t in self.gpt.state_dict().items() if _is_adapter(n)}
+
+    def load_adapters(self, state: Mapping[str, Tensor]) -> None:
+        """Takes up A and B. Raises LoraError for those of another rank."""
+        own = self.adapters()
+        if {n: t.shape for n, t in own.items()} != {n: t.shape for n, t in state.items()}:
+            old = next(t.shape[0] for n, t in state.items() if "lora_A" in n)
+            new = next(t.shape[0] for n, t in own.items() if "lora_A" in n)
+            raise LoraError(
+                f"This run has adapters of rank {old}, and LORA_RANK is {new}. Set LORA_RANK={old} "
+                "to go on, or RESUME=never to begin anew."
+            )
+        self.gpt.load_state_dict(dict(state), strict=False)
+
+
+def _inject(gpt: GPT, shape: LoraShape, seed: int) -> None:
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError as error:
+        raise LoraError(
+            f"LORA_RANK={shape.rank} needs peft, which is not installed ({error}). Type "
+            "`.venv/bin/uv pip install 'sotaque[lora]'`, or set LORA_RANK=0."
+        ) from error
+    config = LoraConfig(
+        r=shape.rank, lora_alpha=shape.alpha, lora_dropout=shape.dropout,
+        target_modules=list(TARGETS),
+    )  # fmt: skip
+    device = next(gpt.parameters()).device
+    # A starts at random: the same for the same seed, and no other random state moves.
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        inject_adapter_in_model(config, gpt.gpt, adapter_name=_ADAPTER)
+
+
+def _is_adapter(name: str) -> bool:
+    return ".lora_" in name
+
+
+def linear_layers(gpt: GPT) -> list[nn.Linear]:
+    """What gets an adapter."""
+    return [
+        module
+        for name, module in gpt.gpt.named_modules()
+        if isinstance(module, nn.Linear) and name.endswith(TARGETS)
+    ]

@@ -1,0 +1,131 @@
+"""The weights of a run in their two forms: those that learn, and those that are saved and heard.
+
+Without LORA_RANK and EMA_DECAY both are the same. With adapters, what is saved is merged; with
+averages, it is the average. The trainer's state then keeps what cannot be had back from it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from train.optim.activation_checkpointing import checkpoint_activations
+from train.optim.ema import ExponentialMovingAverage
+from train.optim.freezing import FreezeError, freeze
+from train.optim.lora import LoraAdapters, LoraShape
+from xtts.model.gpt import GPT, from_coqui, to_coqui
+
+
+@dataclass(frozen=True)
+class TrainableParts:
+    """What learns of a GPT, and how. ema_decay 0: no averages; freeze: patterns of names."""
+
+    lora: LoraShape | None = None
+    freeze: Sequence[str] = ()
+    ema_decay: float = 0.0
+    recompute: bool = False
+
+
+class TrainableWeights:
+    """A GPT on its device, prepared to learn.
+
+    Raises LoraError, FreezeError.
+    """
+
+    def __init__(self, gpt: GPT, learning: TrainableParts, seed: int) -> None:
+        self.gpt = gpt
+        if learning.lora and learning.freeze:
+            raise FreezeError(
+                f"FREEZE={','.join(learning.freeze)} and LORA_RANK={learning.lora.rank} do not go "
+                "together: with adapters everything else is frozen. Leave one of them empty."
+            )
+        self.lora = LoraAdapters(gpt, learning.lora, seed) if learning.lora else None
+        self.frozen = freeze(gpt, learning.freeze) if learning.freeze else 0
+        if learning.recompute:
+            checkpoint_activations(gpt)
+        # What adapters stand on, where that is no longer the base model.
+        self._ground: dict[str, Tensor] | None = None
+        self.averages = (
+            ExponentialMovingAverage(gpt, learning.ema_decay) if learning.ema_decay else None
+        )
+
+    @property
+    def learning(self) -> list[Tensor]:
+        """What has gradients."""
+        return [parameter for parameter in self.gpt.parameters() if parameter.requires_grad]
+
+    def moved(self, step: int) -> None:
+        """Behind optimizer step `step` (from 1)."""
+        if self.averages:
+            self.averages.add(step)
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Inside, the GPT computes with the weights that are saved."""
+        with self.averages.in_place() if self.averages else nullcontext():
+            yield
+
+    @torch.no_grad()
+    def model_state(self) -> dict[str, Tensor]:
+        """What is saved and heard: on the CPU, in Coqui's names and orientation, merged."""
+        with self.heard():
+            state = self.lora.merged() if self.lora else self.gpt.state_dict()
+            # Averages are swapped out again: what shares their memory would change with them.
+            copied = self.averages is not None
+            return to_coqui(
+                {
+                    name: tensor.detach().cpu().clone() if copied else tensor.detach().cpu()
+                    for name, tensor in state.items()
+                }
+            )
+
+    def state(self) -> dict[str, Any]:
+        """What `model_state` does not tell; empty where it tells all."""
+        state: dict[str, Any] = {}
+        if self.lora:
+            state["lora"] = _on_cpu(self.lora.adapters())
+            state["lora_ground"] = self._ground
+        if self.averages:
+            learning = {n: p for n, p in self.gpt.named_parameters() if p.requires_grad}
+            state["raw"] = _on_cpu(learning)
+            state["averages"] = _on_cpu(self.averages.values)
+        return state
+
+    def resume(self, model_state: Mapping[str, Tensor], state: Mapping[str, Any] | None) -> None:
+        """Takes up what was saved; state: None where only that is left."""
+        weights = from_coqui(model_state)
+        if self.lora:
+            self._resume_adapters(self.lora, weights, state)
+        else:
+            self.gpt.load_state_dict(weights)
+        if self.averages:
+            self._resume_averages(self.averages, state)
+
+    def _resume_adapters(
+        self, lora: LoraAdapters, weights: dict[str, Tensor], state: Mapping[str, Any] | None
+    ) -> None:
+        if state is None or not state.get("lora"):
+            # Weights of another run, or without their trainer's state: new adapters on top of them.
+            lora.load_base(weights)
+            self._ground = _on_cpu(lora.base())
+            return
+        if state.get("lora_ground"):
+            self._ground = dict(state["lora_ground"])
+            lora.load_base(self._ground)
+        lora.load_adapters(state["lora"])
+
+    def _resume_averages(
+        self, averages: ExponentialMovingAverage, state: Mapping[str, Any] | None
+    ) -> None:
+        if state is None or not state.get("averages"):
+            averages.restart()
+            return
+        self.gpt.load_state_dict(dict(state["raw"]), strict=False)
+        averages.load(state["averages"])
+
+
+def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu() for name, tensor in tensors.items()}

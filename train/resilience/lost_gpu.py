@@ -1,0 +1,58 @@
+"""A GPU that is lost while training: nothing is saved from it, and the person is told how to go on.
+
+The weights on a dead CUDA context cannot be read, and what could be read could be wrong: the run
+goes on from what was saved before.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from machine.devices import cuda_errors
+from machine.devices.cuda_errors import GpuLost
+from machine.devices.health import Outcome
+from machine.devices.probe.runner import report_surprise
+from machine.errors import SotaqueError
+
+
+@contextmanager
+def lost_gpu(device: str, report: Callable[[str, str], None] = report_surprise) -> Iterator[None]:
+    """Raises GpuLost (70) in the place of what a fault of `device` raises; others pass.
+
+    After any error the device is asked whether it still computes. What the check of the GPU should
+    have foretold is reported, so that the next start checks it anew.
+    """
+    try:
+        yield
+    except SotaqueError:
+        raise
+    except Exception as error:
+        found, poison = cuda_errors.classify(error), cuda_errors.poisoned(device)
+        words = found.words if found else poison
+        dead, on_gpu = bool(poison) or (found is not None and found.sticky), device != "cpu"
+        if not dead and (found is None or found.outcome is Outcome.DATA or not on_gpu):
+            raise
+        if found and found.transient and not dead:
+            raise out_of_memory(device, words) from error
+        if on_gpu:
+            report(device, words)
+        raise gone(device, words) from error
+
+
+def gone(device: str, words: str) -> GpuLost:
+    """The sentence for a device that computes no more."""
+    return GpuLost(
+        f"{device} failed and cannot be used by this process any more: {words.rstrip('.')}. "
+        "Nothing was saved from it; everything saved before is whole. Give the same command again: "
+        "it checks the GPU anew and goes on from the last saved epoch. If it fails again, "
+        "`python -m xtts doctor` and docs/errors.md say more, and DEVICE=cpu goes on without it."
+    )
+
+
+def out_of_memory(device: str, words: str) -> GpuLost:
+    """The sentence for memory that stayed short after everything was given back."""
+    return GpuLost(
+        f"{device} has not enough memory, also after giving back what could be: "
+        f"{words.rstrip('.')}. Everything saved before is whole. End what else uses it and give "
+        "the same command again; or begin anew with smaller batches (RESUME=never and "
+        "BATCH_SECONDS at half of what stands above), which make a new run. See docs/errors.md."
+    )

@@ -1,0 +1,61 @@
+"""What computes, made ready: threads, cuDNN, the GPU of this process; and how fast it could be."""
+
+import contextlib
+import ctypes
+import logging
+
+import torch
+
+from machine.devices import selection
+from machine.devices.selection import Environment
+from train.distributed import World
+from train.metrics import flops
+from train.settings import TrainSettings
+
+log = logging.getLogger("train")
+
+# mallopt's numbers in malloc.h, and the most that glibc takes for the second.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_LARGEST_THRESHOLD = 32 << 20
+
+
+def set_up_runtime(
+    settings: TrainSettings, machine: Environment, device: str, world: World
+) -> None:
+    """Threads, memory and cuDNN, before anything computes."""
+    own = max(1, machine.cpu_count // world.local_size)
+    torch.set_num_threads(settings.num_threads or own)
+    keep_freed()
+    cudnn = selection.uses_cudnn(machine, device)
+    torch.backends.cudnn.enabled = cudnn.value == "on"
+    if cudnn.reason:
+        log.warning("cuDNN: %s (%s)", cudnn.value, cudnn.reason)
+
+
+def keep_freed() -> None:
+    """What is freed from here on waits for the next step instead of going back by itself.
+
+    A step frees its gradients and activations and asks for the same again. Left alone, glibc gives
+    them back each time, and the system hands out zeroed pages again: 220,000 of them a step of
+    XTTS-v2, a tenth of its time. `machine.memory` gives back all the same. Where the C library is
+    another one, nothing happens.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(_MMAP_THRESHOLD, _LARGEST_THRESHOLD)
+        library.mallopt(_TRIM_THRESHOLD, -1)
+
+
+def make_current(device: str) -> None:
+    """What names no GPU means this one: pinned memory, counters, nccl. Otherwise each process of a
+    run would open the first one as well, half a gigabyte each."""
+    if device.startswith("cuda"):
+        torch.cuda.set_device(torch.device(device).index or 0)
+
+
+def peak_flops(device: str, precision: str) -> float | None:
+    """Products a second that MFU is a share of: as the maker tells of a GPU, None where its name is
+    not known; as one really runs on a CPU."""
+    if device.startswith("cuda"):
+        return flops.peak_flops(torch.cuda.get_device_name(device))
+    return flops.reached_flops(torch.bfloat16 if precision == "bf16" else torch.float32)

@@ -1,0 +1,179 @@
+"""Where an epoch's sample is spoken, and where after a fault: pure decisions, each with its reason.
+
+in_process       a GPU that passed the check, beside the model that is training there
+gpu_subprocess   a GPU that is good for speaking, but not to be trusted beside a model in
+                 training, or while training runs on the CPU
+cpu_subprocess   everywhere else; beside a training GPU it overlaps the next epoch
+skipped          SAMPLE_DEVICE=off, or three failures in a row
+"""
+
+from dataclasses import dataclass, replace
+
+from machine.devices import cuda_errors
+from machine.devices.cuda_errors import DeviceFault, NotFinite
+from machine.devices.health import GpuHealth, Outcome
+from machine.devices.selection import Environment, distrusted, gpu_at, passed
+from machine.errors import SotaqueError
+from xtts.workers.failures import WorkerFailed
+
+
+@dataclass(frozen=True)
+class SamplingPlan:
+    """Where samples are spoken, and why there.
+
+    overlap: the next epoch does not wait; mel_device: where the speaker's mel is taken; cudnn,
+    clean_libraries: how a worker computes; beside_gpu: training runs on a GPU; alone: that GPU lets
+    no second process in.
+    """
+
+    mode: str
+    device: str
+    reason: str
+    overlap: bool = False
+    mel_device: str = "cpu"
+    cudnn: bool = True
+    clean_libraries: bool = False
+    beside_gpu: bool = False
+    is_single_process: bool = False
+
+    @property
+    def subprocess(self) -> bool:
+        """Whether a worker speaks."""
+        return self.mode.endswith("subprocess")
+
+
+@dataclass(frozen=True)
+class SamplingFailure:
+    """Why a sample was not spoken, without the frames that an error holds.
+
+    code: a word for the sidecar; elsewhere: another place might speak it.
+    """
+
+    code: str
+    sentence: str
+    fault: DeviceFault | None = None
+    elsewhere: bool = True
+
+    @property
+    def transient(self) -> bool:
+        """Worth one more try in the same place."""
+        return self.fault is not None and self.fault.transient
+
+    @property
+    def first_line(self) -> str:
+        """What a reason quotes of it."""
+        return (self.sentence.splitlines() or [self.code])[0].rstrip(".")
+
+
+def plan(machine: Environment, wish: str, training_device: str) -> SamplingPlan:
+    """Where to speak on this machine. wish: SAMPLE_DEVICE; training_device: cpu or cuda:N."""
+    own = gpu_at(machine, training_device)
+    beside_gpu = training_device.startswith("cuda")
+    if wish == "off":
+        return SamplingPlan("skipped", "none", "SAMPLE_DEVICE=off")
+    if wish == "cpu":
+        return _on_cpu("SAMPLE_DEVICE=cpu", beside_gpu)
+    if own and own.speaks() and not own.surprise:
+        return _on(own, "in_process", passed(own), own)
+    if gpu := _for_worker(machine, own):
+        return _on(gpu, "gpu_subprocess", _why_worker(gpu, own), own)
+    asked = "SAMPLE_DEVICE=gpu, but " if wish == "gpu" else ""
+    return _on_cpu(asked + _why_cpu(machine, own), beside_gpu)
+
+
+def after_fault(plan: SamplingPlan, failure: SamplingFailure) -> SamplingPlan | None:
+    """Where to speak after a fault; None when no other place would help.
+
+    A step down at a time: what failed is left out, then the process, then the GPU.
+    """
+    if plan.device == "cpu" or not failure.elsewhere:
+        return None
+    why = f"speaking on {plan.device} ({plan.mode}) failed: {failure.first_line}"
+    fault = failure.fault
+    library = fault.part if fault and fault.outcome is Outcome.BUILD else ""
+    if library == "fft" and plan.mel_device != "cpu":
+        return replace(plan, mel_device="cpu", reason=f"{why}; the speaker's mel is on the CPU")
+    # Not in process: training's own convolutions would be others from here on.
+    if library == "convolution" and plan.cudnn and plan.mode == "gpu_subprocess":
+        return replace(plan, cudnn=False, reason=f"{why}; without cuDNN")
+    if plan.mode == "in_process" and not plan.is_single_process and not failure.transient:
+        cudnn = plan.cudnn and library != "convolution"
+        return replace(plan, mode="gpu_subprocess", cudnn=cudnn, reason=why)
+    return _on_cpu(why, plan.beside_gpu)
+
+
+def failure_of(error: Exception, poison: str = "") -> SamplingFailure:
+    """What an error while speaking means. poison: what the device says when it is asked anew."""
+    sentence = str(error) or type(error).__name__
+    if poison:
+        known = cuda_errors.classify(error)
+        code = known.code if known and known.sticky else None
+        return SamplingFailure(
+            "gpu_fault", sentence, DeviceFault(Outcome.STICKY, "context", code, poison)
+        )
+    if isinstance(error, WorkerFailed):
+        # What it refused, a text or a recording, no device would speak.
+        refused = error.reason_code in ("refused", "interrupted")
+        return SamplingFailure(error.reason_code, sentence, error.fault, not refused)
+    if isinstance(error, NotFinite):
+        return SamplingFailure("not_finite", sentence)
+    if isinstance(error, SotaqueError):
+        return SamplingFailure("error", sentence, elsewhere=False)
+    return SamplingFailure("error", sentence, cuda_errors.classify(error))
+
+
+def surprising(plan: SamplingPlan, failure: SamplingFailure) -> bool:
+    """Whether the check should have foretold it. A full GPU says nothing of how it computes, and a
+    device that is left out of a plan is not asked."""
+    if not plan.device.startswith("cuda") or not failure.elsewhere:
+        return False
+    return failure.fault is None or failure.fault.outcome not in (Outcome.TRANSIENT, Outcome.DATA)
+
+
+def _for_worker(machine: Environment, own: GpuHealth | None) -> GpuHealth | None:
+    """The best GPU for a process of its own, if any lets one in."""
+    fit = [
+        gpu
+        for gpu in machine.gpus
+        if (gpu.speaks() or gpu.with_clean_libraries) and not (gpu is own and gpu.exclusive)
+    ]
+    order = sorted(fit, key=lambda gpu: (not gpu.speaks(), bool(gpu.surprise), bool(gpu.verdict)))
+    return order[0] if order else None
+
+
+def _on(gpu: GpuHealth, mode: str, reason: str, own: GpuHealth | None) -> SamplingPlan:
+    device, clean = f"cuda:{gpu.index}", not gpu.speaks()
+    return SamplingPlan(
+        mode,
+        device,
+        reason,
+        overlap=own is not None and gpu is not own,
+        mel_device="cpu" if "fft" in gpu.failed and not clean else device,
+        cudnn=clean or not gpu.without_cudnn,
+        clean_libraries=clean,
+        beside_gpu=own is not None,
+        is_single_process=gpu is own and gpu.exclusive,
+    )
+
+
+def _on_cpu(reason: str, beside_gpu: bool) -> SamplingPlan:
+    return SamplingPlan("cpu_subprocess", "cpu", reason, overlap=beside_gpu, beside_gpu=beside_gpu)
+
+
+def _why_worker(gpu: GpuHealth, own: GpuHealth | None) -> str:
+    if not gpu.speaks():
+        return f"{gpu.name} passed only without foreign libraries: {gpu.verdict}"
+    if gpu is own:
+        return f"{gpu.name} is not to be trusted beside training: {gpu.surprise}"
+    where = f"{own.name} (cuda:{own.index})" if own else "the CPU"
+    return f"{passed(gpu)}; training runs on {where}"
+
+
+def _why_cpu(machine: Environment, own: GpuHealth | None) -> str:
+    if not machine.gpus:
+        return machine.gpu_hint or "no GPU on this machine"
+    gpu = own or machine.gpus[0]
+    if gpu is own and gpu.exclusive and (gpu.speaks() or gpu.with_clean_libraries):
+        why = gpu.surprise or gpu.verdict
+        return f"{gpu.name} lets one process in, and that is the training; beside it: {why}"
+    return distrusted(gpu)

@@ -1,0 +1,92 @@
+"""A sample on disk: the reference it is held against, the sidecar that tells of it.
+
+`train.sampling.sampler` speaks it, `train.metrics.logs` shows it.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from train.dataset.dataset import Dataset
+from train.settings import TrainSettings
+from xtts.hub.run_folder import RunFolder
+
+# A reference of this length tells a voice well, and its text is soon spoken.
+REFERENCE_SECONDS = (3.0, 8.0)
+
+
+@dataclass(frozen=True)
+class SampleReference:
+    """The recording whose voice a sample speaks with, and the text that it says."""
+
+    path: Path
+    text: str
+    language: str
+
+
+@dataclass(frozen=True)
+class SampleFiles:
+    """Where a sample is written; `sidecar` stands beside the recording."""
+
+    output: Path
+    reference: Path
+
+    @property
+    def sidecar(self) -> Path:
+        return self.output.with_suffix(".json")
+
+
+@dataclass(frozen=True)
+class SampleSidecar:
+    """`epoch_N_output.json`: what was spoken, by which weights, where and why there."""
+
+    epoch: int
+    checkpoint_sha256: str
+    text: str
+    device: str
+    mode: str
+    reason: str
+    seconds: float | None
+    audio_seconds: float | None
+    sample_rate: int
+    similarity: float | None
+
+
+def of_epoch(run: RunFolder, epoch: int) -> SampleFiles:
+    """The epoch's own sample, which the run speaks."""
+    return SampleFiles(
+        run.samples / f"epoch_{epoch}_output.wav", run.samples / f"epoch_{epoch}_reference.wav"
+    )
+
+
+def on_demand(run: RunFolder, epoch: int, asked: Sequence[object]) -> SampleFiles:
+    """A sample that somebody asks for: a file for each thing asked (what, how, where), so that
+    neither the epoch's own sample nor another one on demand is written over."""
+    told = hashlib.sha256(repr(tuple(asked)).encode()).hexdigest()[:8]
+    folder = run.samples_on_demand
+    return SampleFiles(
+        folder / f"epoch_{epoch}_{told}.wav", folder / f"epoch_{epoch}_{told}_reference.wav"
+    )
+
+
+def reference_of(settings: TrainSettings, dataset: Dataset) -> SampleReference:
+    """A validation clip, else a training clip, chosen by content; SAMPLE_TEXT, else its own text.
+
+    A clip that no step learned from, saying what it says itself: so output and reference compare.
+    """
+    clips = [dataset.clips[index] for index in dataset.validation or dataset.train]
+    shortest, longest = REFERENCE_SECONDS
+    fitting = [clip for clip in clips if shortest <= clip.seconds <= longest]
+    clip = min(fitting or clips, key=lambda clip: clip.sha256)
+    return SampleReference(clip.path, settings.sample_text or clip.text, clip.language)
+
+
+def sample_is_missing(run: RunFolder, epoch: int, sha256: str) -> bool:
+    """Whether no sidecar tells of this checkpoint: the run ended between checkpoint and sample."""
+    try:
+        told = json.loads(of_epoch(run, epoch).sidecar.read_text(encoding="utf-8"))
+        return bool(told["checkpoint_sha256"] != sha256)
+    except (OSError, ValueError, KeyError, TypeError):
+        return True

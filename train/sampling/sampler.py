@@ -1,0 +1,256 @@
+"""Every epoch heard, by its own weights, where `train.sampling.placement` says.
+
+A sample never stops a run and changes no bit of it: in every mode a model of its own speaks, with
+the weights of the checkpoint just written. What happened and why stands in `epoch_N_output.json`
+beside the wav. The one exception: an error in this process after which its GPU computes no more
+ends the run (70), because training lives there too.
+"""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from machine.devices import cuda_errors
+from machine.devices.probe.runner import report_surprise
+from machine.devices.selection import Environment
+from machine.storage.atomic import crash_point, write_json
+from train.resilience import lost_gpu
+from train.sampling.placement import (
+    SamplingFailure,
+    SamplingPlan,
+    after_fault,
+    failure_of,
+    surprising,
+)
+from train.sampling.sample_files import SampleFiles, SampleReference, SampleSidecar, of_epoch
+from xtts import audio
+from xtts.hub.run_folder import RunFolder
+from xtts.workers.file_synthesis import FileSpeaker, SpeakRequest, SpokenFile
+from xtts.workers.file_worker import START_SECONDS, Worker
+
+log = logging.getLogger("train")
+
+MOST_FAILURES_IN_A_ROW = 3
+# The reference project's full-size sample took 43 s on a CPU; a loaded machine may be slower.
+SPEAK_SECONDS = 900.0
+NICE_BESIDE_TRAINING = 5
+# A worker gets ready and speaks; after a fault once more, and then on the CPU.
+LONGEST_SAMPLE_SECONDS = 3 * (START_SECONDS + SPEAK_SECONDS)
+
+SpeaksHere = Callable[[SpeakRequest, SamplingPlan], SpokenFile]
+
+
+class Sampler:
+    """Speaks samples by the plan; `with` starts its worker and ends it.
+
+    in_process: speaks in this process, where the plan says so. heard: is told of every sidecar.
+    interrupted: whether the run is to stop; a sample is then given up at once. report: is told of
+    a GPU's fault that its check had not foretold. files: where the sample of an epoch goes.
+    """
+
+    def __init__(
+        self,
+        chosen: SamplingPlan,
+        run: RunFolder,
+        reference: SampleReference,
+        new_worker: Callable[[SamplingPlan], Worker],
+        *,
+        seed: int = 0,
+        in_process: SpeaksHere | None = None,
+        heard: Callable[[int, SampleSidecar], None] | None = None,
+        interrupted: Callable[[], bool] = lambda: False,
+        report: Callable[[str, str], None] = report_surprise,
+        files: Callable[[RunFolder, int], SampleFiles] = of_epoch,
+    ) -> None:
+        self.plan = chosen
+        self.run = run
+        self.reference = reference
+        self.worker = new_worker(chosen)
+        self.seed = seed
+        self.failures_in_a_row = 0
+        self._new_worker = new_worker
+        self._in_process = in_process
+        self._heard = heard
+        self._interrupted = interrupted
+        self._report = report
+        self._files = files
+        self._closing = False
+        # One thread for the whole run: a worker dies with the thread that started it.
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="sampling")
+        self._running: Future[None] | None = None
+
+    def __enter__(self) -> "Sampler":
+        """Starts the worker: it imports and loads while the first epoch is learned."""
+        if self.plan.subprocess:
+            self.worker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing = True
+        self._pool.shutdown(wait=True)
+        self.worker.close()
+
+    def sample(self, epoch: int, checkpoint: Path, sha256: str) -> None:
+        """Speaks the epoch's checkpoint; beside a training GPU, without waiting for it."""
+        self.finish()
+        if self.plan.overlap:
+            self._running = self._pool.submit(self._sample, epoch, checkpoint, sha256)
+        else:
+            self._sample(epoch, checkpoint, sha256)
+
+    def finish(self) -> None:
+        """Waits for a sample that is still being spoken."""
+        if self._running is not None:
+            self._running.result()
+            self._running = None
+
+    def _sample(self, epoch: int, checkpoint: Path, sha256: str) -> None:
+        files = self._files(self.run, epoch)
+        out = files.output
+        request = SpeakRequest(
+            self.reference.text, self.reference.language, self.reference.path, out, checkpoint,
+            self.seed,
+        )  # fmt: skip
+        told, failure = self._nothing(epoch, sha256), None
+        if self.plan.mode != "skipped":
+            told, failure = self._spoken(request, told)
+        if self._stopping():
+            log.info("The sample of epoch %d is left for the next start.", epoch)
+            return
+        crash_point("mid-sample")
+        try:
+            if told.mode == "skipped":  # an older attempt's wav is not of these weights
+                out.unlink(missing_ok=True)
+            files.sidecar.parent.mkdir(parents=True, exist_ok=True)
+            write_json(files.sidecar, asdict(told))
+            if self._heard:
+                self._heard(epoch, told)
+        except Exception as error:
+            log.warning("What is known of sample %d cannot be written: %s", epoch, error)
+        if failure and self._lost(failure):
+            raise lost_gpu.gone(self.plan.device, failure.first_line)
+
+    def _spoken(
+        self, request: SpeakRequest, nothing: SampleSidecar
+    ) -> tuple[SampleSidecar, SamplingFailure | None]:
+        """Speaks, by one plan after another; the failure is the one that ended it."""
+        tried_again = False
+        while not isinstance(found := self._attempt(request, nothing.epoch), SpokenFile):
+            if self._stopping():
+                return nothing, None
+            if found.transient and not tried_again:
+                tried_again = True
+                log.warning("Sample %d once more, after: %s", nothing.epoch, found.sentence)
+                cuda_errors.free_after_fault(self.plan.device)
+                continue
+            if surprising(self.plan, found):
+                self._report(self.plan.device, found.first_line)
+            other = None if self._lost(found) else after_fault(self.plan, found)
+            if other is None:
+                return self._failed(nothing, found), found
+            log.warning("Samples move to %s (%s): %s.", other.device, other.mode, other.reason)
+            self._change(other)
+            tried_again = False
+        self.failures_in_a_row = 0
+        log.info(
+            "Sample: %s, %.1f s of audio in %.1f s on %s (%s).", request.out, found.audio_seconds,
+            found.seconds, found.device, self.plan.reason,
+        )  # fmt: skip
+        return replace(
+            nothing, mode=self.plan.mode, reason=self.plan.reason, device=found.device,
+            seconds=round(found.seconds, 3), audio_seconds=round(found.audio_seconds, 3),
+            similarity=None if found.similarity is None else round(found.similarity, 4),
+        ), None  # fmt: skip
+
+    def _attempt(self, request: SpeakRequest, epoch: int) -> SpokenFile | SamplingFailure:
+        """One try. The error ends here, and with it the frames that hold tensors on the GPU."""
+        try:
+            self._write_reference(epoch)
+            if self.plan.mode == "in_process" and self._in_process:
+                return self._in_process(request, self.plan)
+            return self.worker.speak(request, SPEAK_SECONDS, self._stopping)
+        except Exception as error:  # whatever it is, it costs a sample and not the run
+            here = self.plan.mode == "in_process"
+            return failure_of(error, cuda_errors.poisoned(self.plan.device) if here else "")
+
+    def _lost(self, failure: SamplingFailure) -> bool:
+        """Whether this process, and training with it, has lost its GPU."""
+        sticky = failure.fault is not None and failure.fault.sticky
+        return sticky and self.plan.mode == "in_process"
+
+    def _stopping(self) -> bool:
+        return self._closing or self._interrupted()
+
+    def _change(self, other: SamplingPlan) -> None:
+        self.worker.close()
+        if other.mode != "in_process":
+            self._in_process = None  # and with it its copy of the model on the GPU
+        self.plan = other
+        self.worker = self._new_worker(other)
+
+    def _failed(self, nothing: SampleSidecar, failure: SamplingFailure) -> SampleSidecar:
+        self.failures_in_a_row += 1
+        reason = f"{failure.code}: {failure.sentence}"
+        if self.plan.reason.startswith("speaking on"):  # why it was not spoken where it should be
+            reason += f" Before that, {self.plan.reason}."
+        log.warning("No sample of epoch %d (%s): %s", nothing.epoch, failure.code, failure.sentence)
+        if self.failures_in_a_row >= MOST_FAILURES_IN_A_ROW and not self._lost(failure):
+            last = f"the last one: {failure.sentence}"
+            ends = f"{MOST_FAILURES_IN_A_ROW} samples in a row failed, {last}"
+            log.warning("Sampling ends for this run: %s Training goes on.", ends)
+            self._change(SamplingPlan("skipped", "none", ends))
+        return replace(nothing, reason=reason)
+
+    def _write_reference(self, epoch: int) -> None:
+        path = self._files(self.run, epoch).reference
+        path.parent.mkdir(parents=True, exist_ok=True)
+        audio.write_wav(path, audio.read(self.reference.path, audio.VOCODER_RATE))
+
+    def _nothing(self, epoch: int, sha256: str) -> SampleSidecar:
+        return SampleSidecar(
+            epoch, sha256, self.reference.text, self.plan.device, "skipped", self.plan.reason,
+            None, None, audio.VOCODER_RATE, None,
+        )  # fmt: skip
+
+
+def workers(base: Path, machine: Environment, precision: str) -> Callable[[SamplingPlan], Worker]:
+    """What makes the worker of each plan; precision: SPEAK_PRECISION."""
+    return lambda chosen: new_worker(chosen, base, machine, precision)
+
+
+def new_worker(
+    chosen: SamplingPlan, base: Path, machine: Environment, precision: str = "auto"
+) -> Worker:
+    """The worker that a plan asks for: all cores when training waits, all but one beside it."""
+    return Worker(
+        base,
+        device=chosen.device if chosen.device != "none" else "cpu",
+        mel_device=chosen.mel_device,
+        precision=precision,
+        cudnn=chosen.cudnn,
+        clean_libraries=chosen.clean_libraries,
+        threads=max(1, machine.cpu_count - 1) if chosen.overlap else machine.cpu_count,
+        niceness=NICE_BESIDE_TRAINING if chosen.overlap else 0,
+        # Every sample has other weights: kept ones would only take memory from training.
+        keep_weights=False,
+    )
+
+
+def in_process(base: Path) -> SpeaksHere:
+    """Speaks in this process, loading at the first request; the random state stays as it is."""
+    loaded: dict[tuple[str, str], FileSpeaker] = {}
+
+    def speak(request: SpeakRequest, chosen: SamplingPlan) -> SpokenFile:
+        import torch
+
+        device = torch.device(chosen.device)
+        where = (chosen.device, chosen.mel_device)
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            if where not in loaded:
+                loaded.clear()
+                loaded[where] = FileSpeaker(base, chosen.device, mel_device=chosen.mel_device)
+            return loaded[where].speak(request)
+
+    return speak

@@ -1,0 +1,1 @@
+"""Models and voices on disk: base models, downloads, bundles, run folders."""

@@ -1,0 +1,1 @@
+"""Model, voice and text become sound: whole, streamed, or many at once."""

@@ -1,0 +1,180 @@
+"""The decode loop: text and a voice's latents become codes, one at a time.
+
+The latent of each code is kept from the step that made it; Coqui runs the whole GPT a second time
+to get the same numbers. Order of the rules as in Hugging Face's `generate`: repetition penalty,
+temperature, top-k, top-p.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from machine.devices.cuda_errors import NotFinite
+from xtts.inference import cuda_graphs
+from xtts.inference.decode_step import DecodeStep
+from xtts.model.conditioning import NUM_LATENTS
+from xtts.model.gpt import GPT
+from xtts.model.kv_cache import KeyValueCache
+from xtts.model.shapes import PLACEHOLDER_ID, SamplingParams
+
+
+class DecodingError(NotFinite):
+    """The model said what is no number."""
+
+
+@dataclass(frozen=True)
+class DecodingResult:
+    """codes [n] without STOP; latents [n + 1, width] (the last one decided to stop), or [n, width]
+    when the model was cut off at its most codes."""
+
+    codes: Tensor
+    latents: Tensor
+    stopped: bool
+
+
+class DecodingState:
+    """One sentence while it is being decoded: what was said, what comes next.
+
+    Looks at nothing but its own row, so that it makes no difference who decodes beside it.
+    """
+
+    def __init__(
+        self,
+        gpt: GPT,
+        decoding: SamplingParams,
+        generator: torch.Generator,
+        max_codes: int | None = None,
+    ) -> None:
+        shape = gpt.shape
+        self.decoding = decoding
+        self.generator = generator
+        self.limit = min(max_codes or shape.max_codes, shape.max_codes)
+        self.stop_code = shape.audio_stop
+        self.code = torch.tensor([shape.audio_start], device=gpt.mel_head.weight.device)
+        self.seen = torch.zeros(shape.audio_ids, dtype=torch.bool, device=self.code.device)
+        self.seen[[PLACEHOLDER_ID, shape.audio_start]] = True
+        self.codes: list[Tensor] = []
+        self.latents: list[Tensor] = []
+        self.stopped = False
+        self.error: DecodingError | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether it said STOP, or as many codes as it may, or what is no number."""
+        return self.stopped or self.error is not None or len(self.codes) >= self.limit
+
+    @property
+    def position(self) -> int:
+        """The audio position of `code`, the last one chosen."""
+        return len(self.codes)
+
+    def take(self, latent: Tensor, logits: Tensor) -> None:
+        """Chooses the next code from logits `[audio_ids]`, whose latent is `[width]`.
+
+        Raises DecodingError when the logits are not finite.
+        """
+        self.latents.append(latent)
+        self.code = sample(logits, self.seen, self.decoding, self.generator)
+        self.stopped = int(self.code) == self.stop_code
+        if not self.stopped:
+            self.codes.append(self.code)
+            self.seen[self.code] = True
+
+    def decoded(self) -> DecodingResult:
+        """Everything said so far."""
+        codes = torch.cat(self.codes) if self.codes else self.code[:0]
+        return DecodingResult(codes, torch.stack(self.latents), self.stopped)
+
+
+@torch.inference_mode()
+def prefill(gpt: GPT, latents: Tensor, text: Tensor, utterance: DecodingState) -> KeyValueCache:
+    """Reads text ids `[n]` behind conditioning latents `[1, 32, width]` and takes the first code;
+    returns the cache, with room for all codes to come."""
+    capacity = NUM_LATENTS + len(text) + 2 + utterance.limit + 1
+    cache = gpt.gpt.new_cache(1, capacity)
+    embedded = torch.cat((gpt.prefix(latents, text), gpt.audio_input(utterance.code, 0)), dim=1)
+    latent, logits = gpt.step(embedded, cache)
+    utterance.take(latent[0], logits[0])
+    return cache
+
+
+@torch.inference_mode()
+def iterate_codes(
+    gpt: GPT, latents: Tensor, text: Tensor, utterance: DecodingState
+) -> Iterator[DecodingState]:
+    """Yields `utterance` after each of its steps, until it is done."""
+    cache = prefill(gpt, latents, text, utterance)
+    yield utterance
+    graphed, place = cuda_graphs.graphed_step(gpt), torch.zeros_like(utterance.code)
+    step = DecodeStep(gpt)
+    if graphed is not None:
+        graphed.enter(0, cache)
+    while not utterance.done:
+        place.fill_(utterance.position)
+        if graphed is None:
+            latent, logits = step(utterance.code, place, cache)
+        else:
+            latent, logits = (found.clone() for found in graphed(utterance.code, place))
+        utterance.take(latent[0], logits[0])
+        yield utterance
+
+
+def decode(
+    gpt: GPT,
+    latents: Tensor,
+    text: Tensor,
+    decoding: SamplingParams,
+    generator: torch.Generator,
+    *,
+    max_codes: int | None = None,
+) -> DecodingResult:
+    """Codes for text ids `[n]`, spoken with conditioning latents `[1, 32, width]`.
+
+    Raises DecodingError when the logits are not finite: drawing from them would be a device-side
+    assert on a GPU, which kills the context.
+    """
+    utterance = DecodingState(gpt, decoding, generator, max_codes)
+    for _ in iterate_codes(gpt, latents, text, utterance):
+        pass
+    return utterance.decoded()
+
+
+def sample(
+    logits: Tensor, seen: Tensor, decoding: SamplingParams, generator: torch.Generator
+) -> Tensor:
+    """The next code `[1]` from logits `[audio_ids]`; `seen` [audio_ids] marks what was said."""
+    if not bool(torch.isfinite(logits).all()):
+        raise DecodingError(
+            "The model's output is not a number (NaN or infinite): its weights are damaged, or "
+            "this device computes wrongly. Try an earlier epoch, or DEVICE=cpu."
+        )
+    logits = repetition_penalty(logits.float(), seen, decoding.repetition_penalty)
+    if decoding.greedy:
+        return logits.argmax(-1, keepdim=True)
+    chances = torch.softmax(top_k_top_p(logits, decoding), dim=-1)
+    return torch.multinomial(chances, 1, generator=generator)
+
+
+def repetition_penalty(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
+    """CTRL's repetition penalty (https://arxiv.org/abs/1909.05858): said codes get less likely."""
+    if penalty == 1.0:
+        return logits
+    lowered = torch.where(logits < 0, logits * penalty, logits / penalty)
+    return torch.where(seen, lowered, logits)
+
+
+def top_k_top_p(logits: Tensor, decoding: SamplingParams) -> Tensor:
+    """Temperature, then the top-k, then the smallest set that holds `top_p` of the chances."""
+    logits = logits / max(decoding.temperature, 1e-5)
+    if 0 < decoding.top_k < logits.shape[-1]:
+        least = logits.topk(decoding.top_k).values[-1]
+        logits = logits.masked_fill(logits < least, -torch.inf)
+    if decoding.top_p < 1.0:
+        ordered, order = logits.sort(descending=False)
+        # The best one always stays, as in Hugging Face's TopPLogitsWarper.
+        out = ordered.softmax(-1).cumsum(-1) <= 1 - decoding.top_p
+        out[-1] = False
+        logits = logits.masked_fill(torch.zeros_like(out).scatter(0, order, out), -torch.inf)
+    return logits

@@ -1,0 +1,130 @@
+"""One request while it is spoken in a crowd: pieces of text behind each other, sound in chunks.
+
+The same as `xtts.inference.synthesis.stream`, turned round: there the sound is pulled, here each
+step of the crowd pushes a latent in, and what is settled comes out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from xtts.inference.batched_decoding import DecodingSlots
+from xtts.inference.decoding import DecodingState
+from xtts.inference.fading import StreamFade
+from xtts.inference.speed import SpeedChange
+from xtts.inference.synthesis import check_finite
+from xtts.inference.voice import Voice
+from xtts.model.loading import Model
+from xtts.model.shapes import SamplingParams
+from xtts.model.streaming_vocoder import ChunkedVocoder, chunk_codes
+from xtts.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class SynthesisParams:
+    """What is to be spoken. temperature: None is the model's own, 0 the likeliest code each time;
+    max_codes: the most that each piece may take; pieces: the ids of the text, where another process
+    has read it."""
+
+    text: str
+    language: str
+    seed: int = 0
+    temperature: float | None = None
+    speed: float = 1.0
+    max_codes: int | None = None
+    pieces: Sequence[Sequence[int]] | None = None
+
+    def rules(self, own: SamplingParams) -> SamplingParams:
+        """How codes are drawn, where a model's own manner is `own`."""
+        if self.temperature is None:
+            return own
+        return replace(own, temperature=self.temperature, greedy=self.temperature == 0)
+
+    def ids(self, tokenizer: Tokenizer) -> list[list[int]]:
+        """Of each piece. Raises TextError."""
+        if self.pieces is not None:
+            return [list(piece) for piece in self.pieces]
+        return [piece.ids for piece in tokenizer.split(self.text, self.language)]
+
+
+class SynthesisRequest:
+    """Raises TextError when it is made from text that cannot be spoken."""
+
+    def __init__(self, model: Model, voice: Voice, ask: SynthesisParams) -> None:
+        self.model = model
+        self.voice = voice
+        self.ask = ask
+        self._rules = ask.rules(model.config.decoding)
+        self._generator = torch.Generator(model.device).manual_seed(ask.seed)
+        self._pieces = ask.ids(model.tokenizer)
+        self._several = len(self._pieces) > 1
+        self.codes = 0
+        self.cut_pieces = 0
+        self.slot: int | None = None
+
+    def enter(self, slots: DecodingSlots) -> None:
+        """Begins the next piece."""
+        ids = torch.tensor(self._pieces.pop(0), device=self.model.device)
+        self._utterance = DecodingState(
+            self.model.gpt, self._rules, self._generator, self.ask.max_codes
+        )
+        self._taken = 0
+        self._tempo = SpeedChange(self.ask.speed)
+        self._vocoder = ChunkedVocoder(
+            self.model.vocoder, self.model.config.vocoder, self.voice.speaker
+        )
+        self._sizes = chunk_codes()
+        self._wanted = next(self._sizes)
+        self._fade = StreamFade() if self._several else None
+        self.slot = slots.enter(self.voice.latents, ids, self._utterance)
+
+    @torch.inference_mode()
+    def take(self, slots: DecodingSlots) -> list[Tensor]:
+        """The sound that is settled after a step, as float32 on the CPU; gives the slot back when
+        the piece is done. Raises DecodingError when the model says what is no number."""
+        if self._utterance.error is not None:
+            raise self._utterance.error
+        found = []
+        for latent in self._utterance.latents[self._taken :]:
+            self._vocoder.add(self._tempo.add(latent))
+            if self._vocoder.ready_codes() >= self._wanted:
+                found.append(self._pushed(self._vocoder.speak()))
+                self._wanted = next(self._sizes)
+        self._taken = len(self._utterance.latents)
+        if self._utterance.done:
+            found += self._ended(slots)
+        return [chunk for chunk in found if len(chunk)]
+
+    def leave(self, slots: DecodingSlots) -> None:
+        """Gives the slot back, said or not."""
+        if self.slot is not None:
+            slots.leave(self.slot)
+            self.slot = None
+
+    @property
+    def done(self) -> bool:
+        """Whether every piece was spoken."""
+        return self.slot is None and not self._pieces
+
+    @property
+    def paused(self) -> bool:
+        """Whether it stands between two pieces; `enter` begins the next."""
+        return self.slot is None and bool(self._pieces)
+
+    def _ended(self, slots: DecodingSlots) -> list[Tensor]:
+        self.codes += len(self._utterance.codes)
+        self.cut_pieces += not self._utterance.stopped
+        self.leave(slots)
+        rest = self._tempo.rest()
+        if len(rest):
+            self._vocoder.add(rest)
+        found = [self._pushed(chunk) for chunk in self._vocoder.rest()]
+        if self._fade is not None:
+            found.append(self._fade.end())
+        return found
+
+    def _pushed(self, chunk: Tensor) -> Tensor:
+        chunk = check_finite(chunk)
+        return chunk if self._fade is None else self._fade.push(chunk)

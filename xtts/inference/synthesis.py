@@ -1,0 +1,128 @@
+"""Model, voice and text -> a waveform.
+
+Epoch samples, the worker and the API all speak through here, so that what is heard during training
+is what will be served.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from xtts.inference.decoding import DecodingError, DecodingState, iterate_codes
+from xtts.inference.fading import fade_edges, fade_stream_edges
+from xtts.inference.voice import Voice
+from xtts.model.loading import Model
+from xtts.model.shapes import SamplingParams
+from xtts.model.streaming_vocoder import ChunkedVocoder, chunk_codes
+from xtts.text.tokenizer import Piece
+
+
+def synthesize(
+    model: Model,
+    voice: Voice,
+    text: str,
+    language: str,
+    *,
+    decoding: SamplingParams | None = None,
+    seed: int = 0,
+    max_codes: int | None = None,
+) -> Tensor:
+    """Speaks `text`: a waveform `[samples]` in float32 at 24,000 Hz, on the CPU.
+
+    The same seed speaks the same waveform. max_codes: the most that each piece may take, 46 ms
+    each. Raises TextError for text that cannot be spoken and
+    DecodingError when the model says what is no number.
+    """
+    pieces = synthesize_pieces(
+        model, voice, text, language, decoding=decoding, seed=seed, max_codes=max_codes
+    )
+    return torch.cat(list(pieces))
+
+
+@torch.inference_mode()
+def synthesize_pieces(
+    model: Model,
+    voice: Voice,
+    text: str,
+    language: str,
+    *,
+    decoding: SamplingParams | None = None,
+    seed: int = 0,
+    max_codes: int | None = None,
+) -> Iterator[Tensor]:
+    """As `synthesize`, one waveform for each piece that the model can say at once."""
+    rules = decoding or model.config.decoding
+    pieces = model.tokenizer.split(text, language)
+    for steps in _pieces(model, voice, pieces, rules, seed, max_codes):
+        vocoder = _vocoder(model, voice)
+        for latent in steps:
+            vocoder.add(latent)
+        waveform = check_finite(torch.cat(list(vocoder.rest())))
+        yield fade_edges(waveform) if len(pieces) > 1 else waveform
+
+
+@torch.inference_mode()
+def stream(
+    model: Model,
+    voice: Voice,
+    text: str,
+    language: str,
+    *,
+    decoding: SamplingParams | None = None,
+    seed: int = 0,
+    max_codes: int | None = None,
+) -> Iterator[Tensor]:
+    """As `synthesize`, in chunks as soon as they can be spoken: a small one first, then larger
+    ones.
+
+    Joined they are what `synthesize` says, within rounding.
+    """
+    rules = decoding or model.config.decoding
+    pieces = model.tokenizer.split(text, language)
+    for steps in _pieces(model, voice, pieces, rules, seed, max_codes):
+        chunks = (check_finite(chunk) for chunk in _chunks(_vocoder(model, voice), steps))
+        yield from fade_stream_edges(chunks) if len(pieces) > 1 else chunks
+
+
+def _pieces(
+    model: Model,
+    voice: Voice,
+    pieces: list[Piece],
+    rules: SamplingParams,
+    seed: int,
+    max_codes: int | None,
+) -> Iterator[Iterator[Tensor]]:
+    """For each piece of text its latents `[1, width]`, as they are made."""
+    generator = torch.Generator(model.device).manual_seed(seed)
+    for piece in pieces:
+        ids = torch.tensor(piece.ids, device=model.device)
+        utterance = DecodingState(model.gpt, rules, generator, max_codes)
+        steps = iterate_codes(model.gpt, voice.latents, ids, utterance)
+        yield (said.latents[-1][None] for said in steps)
+
+
+def _chunks(vocoder: ChunkedVocoder, latents: Iterator[Tensor]) -> Iterator[Tensor]:
+    sizes = chunk_codes()
+    wanted = next(sizes)
+    for latent in latents:
+        vocoder.add(latent)
+        if vocoder.ready_codes() >= wanted:
+            yield vocoder.speak()
+            wanted = next(sizes)
+    yield from vocoder.rest()
+
+
+def _vocoder(model: Model, voice: Voice) -> ChunkedVocoder:
+    return ChunkedVocoder(model.vocoder, model.config.vocoder, voice.speaker)
+
+
+def check_finite(waveform: Tensor) -> Tensor:
+    """The waveform as float32 on the CPU. Raises DecodingError when it is not finite."""
+    waveform = waveform.float().cpu()
+    if not bool(torch.isfinite(waveform).all()):
+        raise DecodingError(
+            "The vocoder's waveform is not finite: this device computes wrongly or the model's "
+            "files are damaged. Try DEVICE=cpu."
+        )
+    return waveform

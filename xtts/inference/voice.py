@@ -1,0 +1,107 @@
+"""Reference recordings -> a Voice: what the GPT and the vocoder must know of a speaker."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from machine.errors import SotaqueError
+from xtts import audio
+from xtts.audio import CODE_RATE, SPEAKER_RATE, conditioning_mel, resample
+from xtts.model.conditioning import NUM_LATENTS
+from xtts.model.config import ModelConfig
+from xtts.model.loading import Model
+
+# Coqui leaves out a last chunk shorter than this; a reference shorter than this is refused.
+MIN_CHUNK_SECONDS = 0.33
+
+
+class VoiceError(SotaqueError):
+    """A reference recording that no voice can be taken from."""
+
+
+@dataclass(frozen=True)
+class Voice:
+    """latents [1, 32, width] for the GPT, speaker [1, 512, 1] for the vocoder."""
+
+    latents: Tensor
+    speaker: Tensor
+
+
+def read_reference(config: ModelConfig, path: Path) -> Tensor:
+    """As much of a recording as a voice is taken from, `[samples]` at 22,050 Hz.
+
+    Raises AudioError, and VoiceError as `voice_from_reference`. Of an hour that a 250 kB FLAC
+    holds, no more than the first seconds are unpacked.
+    """
+    wanted = config.conditioning
+    seconds = max(wanted.total_seconds, wanted.speaker_seconds)
+    waveform = audio.read(path, CODE_RATE, max_seconds=seconds)
+    _check(waveform)
+    return waveform
+
+
+@torch.inference_mode()
+def voice_from_reference(model: Model, waveform: Tensor, known: Tensor | None = None) -> Voice:
+    """A voice from one recording `[samples]` at 22,050 Hz, as `Xtts.get_conditioning_latents`.
+
+    known: the recording's speaker embedding [1, 512, 1], which no training moves. Raises VoiceError
+    for less than 0.33 s, silence or values that are no numbers: a NaN from here would reach the
+    sampling, and on a GPU kill the context for everyone.
+    """
+    _check(waveform)
+    with model.voice_encoder() as ears:
+        whose = speaker(ears, waveform) if known is None else known
+        return Voice(conditioning(ears, waveform), whose)
+
+
+def neutral_voice(model: Model) -> Voice:
+    """Whom a service tries itself as where there is no recording: the whole way of a word, whatever
+    it sounds like."""
+    latents = torch.zeros(1, NUM_LATENTS, model.config.gpt.width, device=model.device)
+    width = model.config.speaker_encoder.embedding_width
+    return Voice(latents, torch.zeros(1, width, 1, device=model.device))
+
+
+@torch.inference_mode()
+def conditioning(model: Model, waveform: Tensor) -> Tensor:
+    """Latents `[1, 32, width]`: the mean over chunks of the recording's first seconds."""
+    wanted = model.config.conditioning
+    waveform = waveform[: int(wanted.total_seconds * CODE_RATE)]
+    chunks = waveform.split(int(wanted.chunk_seconds * CODE_RATE))
+    latents = [
+        model.gpt.conditioning_latents(
+            conditioning_mel(chunk[None], model.mel_stats).to(model.device)
+        )
+        for chunk in chunks
+        if len(chunk) >= MIN_CHUNK_SECONDS * CODE_RATE
+    ]
+    return torch.stack(latents).mean(0)
+
+
+@torch.inference_mode()
+def speaker(model: Model, waveform: Tensor, rate: int = CODE_RATE) -> Tensor:
+    """The speaker embedding `[1, 512, 1]` of a recording `[samples]`; training never moves it."""
+    waveform = waveform[: int(model.config.conditioning.speaker_seconds * rate)]
+    with model.voice_encoder() as ears:
+        return ears.speaker_encoder(resample(waveform, rate, SPEAKER_RATE)[None])
+
+
+def similarity(model: Model, waveform: Tensor, rate: int, whose: Voice) -> float:
+    """Cosine between the speaker of a recording and a voice, by the model's own encoder: 1 is the
+    same. The voice was heard before it spoke; to hear its recording again would cost as much."""
+    return float(torch.dot(speaker(model, waveform, rate).flatten(), whose.speaker.flatten()))
+
+
+def _check(waveform: Tensor) -> None:
+    seconds = waveform.shape[-1] / CODE_RATE
+    if seconds < MIN_CHUNK_SECONDS:
+        raise VoiceError(
+            f"The reference is {seconds:.2f} s long; a voice needs at least {MIN_CHUNK_SECONDS} s, "
+            "and 3 to 30 s are better."
+        )
+    if not bool(torch.isfinite(waveform).all()):
+        raise VoiceError("The reference holds values that are no numbers (NaN or infinite).")
+    if float(waveform.abs().max()) < 1e-4:
+        raise VoiceError("The reference is silent: no sample is above -80 dB.")

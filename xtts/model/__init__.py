@@ -1,0 +1,1 @@
+"""The network: GPT, vocoder, their shapes, and loading them from disk."""

@@ -1,0 +1,189 @@
+"""A model's sizes and manners, read from Coqui's `config.json` and `vocab.json` as plain JSON.
+
+Coqui's `XttsConfig.load_json` drops keys that it does not know and its classes hard-code the sizes
+of DVAE, vocoder and speaker encoder. So what differs in our small models stands under one key,
+`"sotaque"`; without that key every size is XTTS-v2's.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from machine.errors import SotaqueError
+from xtts.model.shapes import (
+    ConditioningParams,
+    DVAEShape,
+    GPTShape,
+    SamplingParams,
+    SpeakerEncoderShape,
+    TrainingAdvice,
+    VocoderShape,
+)
+
+T = TypeVar("T")
+# What a model says in one piece where its config.json does not tell, by its front-end: the embedded
+# voice's folders and bundles told nothing at first. Others keep to the language's characters.
+PIECE_TOKENS = {"cmu_phones": 50}
+CPML = "CPML-1.0.0 (non-commercial, model and outputs)"
+
+
+class ConfigError(SotaqueError):
+    """config.json or vocab.json cannot be used; the sentence names file, key and value."""
+
+
+@dataclass(frozen=True)
+class _Own:
+    """The key "sotaque" of config.json; unknown names in it are refused, so that none is lost."""
+
+    schema: int = 1
+    vocoder: VocoderShape = field(default_factory=VocoderShape)
+    speaker_encoder: SpeakerEncoderShape = field(default_factory=SpeakerEncoderShape)
+    dvae: DVAEShape | None = None
+    text_frontend: str = "coqui"
+    piece_tokens: int | None = None
+    stop_input_trained: bool = False
+    training: TrainingAdvice = field(default_factory=TrainingAdvice)
+    licence: str = CPML
+    weights: str = "trained"
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Everything about a model that is not a weight. piece_tokens: the most text ids that it says
+    in one piece (`xtts.text.tokenizer`); None is as many as it has places for."""
+
+    gpt: GPTShape
+    vocoder: VocoderShape
+    speaker_encoder: SpeakerEncoderShape
+    dvae: DVAEShape
+    decoding: SamplingParams
+    conditioning: ConditioningParams
+    training: TrainingAdvice
+    languages: tuple[str, ...]
+    text_frontend: str
+    piece_tokens: int | None
+    stop_input_trained: bool
+    licence: str
+    weights: str
+
+    @property
+    def speaks_in_coqui(self) -> bool:
+        """True when Coqui's own classes can hold this model: they hard-code these sizes."""
+        return (
+            self.vocoder == VocoderShape()
+            and self.speaker_encoder == SpeakerEncoderShape()
+            and self.text_frontend == "coqui"
+        )
+
+    @staticmethod
+    def read(folder: Path) -> "ModelConfig":
+        """Reads `folder/config.json` and the ids in `folder/vocab.json`.
+
+        Raises ConfigError naming the file, the key and the value.
+        """
+        config = _read_json(folder / "config.json")
+        args = config.get("model_args") or {}
+        own = _validated(_Own, config.get("sotaque") or {}, folder / "config.json", "sotaque")
+        gpt = _gpt_shape(args, folder)
+        return ModelConfig(
+            gpt=gpt,
+            vocoder=own.vocoder,
+            speaker_encoder=own.speaker_encoder,
+            dvae=own.dvae or DVAEShape(num_codes=gpt.audio_ids - 2),
+            decoding=_picked(SamplingParams, config, folder),
+            conditioning=_conditioning(config),
+            training=own.training,
+            languages=tuple(config.get("languages") or ("en",)),
+            text_frontend=own.text_frontend,
+            piece_tokens=own.piece_tokens or PIECE_TOKENS.get(own.text_frontend),
+            stop_input_trained=own.stop_input_trained,
+            licence=own.licence,
+            weights=own.weights,
+        )
+
+
+def _gpt_shape(args: dict[str, Any], folder: Path) -> GPTShape:
+    count, start, stop = _vocabulary_ids(folder / "vocab.json")
+    defaults = GPTShape(text_ids=count, text_start=start)
+    # XTTS-v1 has no perceiver; its prompt layout is another model.
+    if args.get("gpt_use_perceiver_resampler") is False:
+        raise ConfigError(
+            f"{folder / 'config.json'} says gpt_use_perceiver_resampler=false: that is XTTS-v1. "
+            "Sotaque trains XTTS-v2; use a v2 folder."
+        )
+    values = {
+        "text_ids": max(count, int(args.get("gpt_number_text_tokens") or 0)),
+        "text_start": start,
+        "text_stop": stop,
+        "layers": args.get("gpt_layers", defaults.layers),
+        "width": args.get("gpt_n_model_channels", defaults.width),
+        "heads": args.get("gpt_n_heads", defaults.heads),
+        "audio_ids": args.get("gpt_num_audio_tokens", defaults.audio_ids),
+        "audio_start": args.get("gpt_start_audio_token", defaults.audio_start),
+        "audio_stop": args.get("gpt_stop_audio_token", defaults.audio_stop),
+        "max_text_tokens": args.get("gpt_max_text_tokens", defaults.max_text_tokens),
+        "max_audio_tokens": args.get("gpt_max_audio_tokens", defaults.max_audio_tokens),
+    }
+    return _validated(GPTShape, values, folder / "config.json", "model_args")
+
+
+def _vocabulary_ids(path: Path) -> tuple[int, int, int]:
+    """(number of text ids, START, STOP) of a `tokenizers` file, without loading `tokenizers`."""
+    vocabulary = _read_json(path)
+    ids: dict[str, int] = dict((vocabulary.get("model") or {}).get("vocab") or {})
+    ids.update({token["content"]: token["id"] for token in vocabulary.get("added_tokens") or []})
+    for name in ("[START]", "[STOP]"):
+        if name not in ids:
+            raise ConfigError(
+                f"{path} has no token {name}; XTTS needs [START] and [STOP]. "
+                "Take the vocab.json that belongs to this model."
+            )
+    return max(ids.values()) + 1, ids["[START]"], ids["[STOP]"]
+
+
+def _conditioning(config: dict[str, Any]) -> ConditioningParams:
+    defaults = ConditioningParams()
+    return ConditioningParams(
+        total_seconds=float(config.get("gpt_cond_len") or defaults.total_seconds),
+        chunk_seconds=float(config.get("gpt_cond_chunk_len") or defaults.chunk_seconds),
+        speaker_seconds=float(config.get("max_ref_len") or defaults.speaker_seconds),
+    )
+
+
+def _picked(kind: type[T], config: dict[str, Any], folder: Path) -> T:
+    names = getattr(kind, "__dataclass_fields__", {})
+    values = {name: config[name] for name in names if config.get(name) is not None}
+    return _validated(kind, values, folder / "config.json", "the decoding defaults")
+
+
+def _validated(kind: type[T], values: dict[str, Any], path: Path, where: str) -> T:
+    unknown = sorted(set(values) - set(getattr(kind, "__dataclass_fields__", {})))
+    if unknown:
+        raise ConfigError(f'{path}, key "{where}": unknown name {unknown[0]!r}; remove it.')
+    try:
+        return TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(
+            f'{path}, key "{where}": {name} is {first["input"]!r}; {first["msg"]}.'
+        ) from error
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{path} is missing. A model folder in Coqui's layout holds it."
+        ) from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{path} cannot be read as JSON ({error}). Copy the file again."
+        ) from error
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} holds a JSON {type(found).__name__}, not an object.")
+    return found

@@ -1,0 +1,192 @@
+"""The part of XTTS that learns: conditioning, embeddings, transformer, two heads.
+
+Our own module (Coqui's drags transformers in and broke with it more than once), with Coqui's names,
+so that a published `model.pth` is read and written key for key. `tests/peers` holds its losses,
+gradients and greedy codes against Coqui's `GPT`.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from xtts.model.conditioning import ConditioningEncoder, PerceiverResampler, conditioning_latents
+from xtts.model.kv_cache import Cache
+from xtts.model.packed_batch import PackedBatch
+from xtts.model.packed_conditioning import packed_conditioning_latents
+from xtts.model.shapes import GPTShape
+from xtts.model.transformer import Transformer, initialise
+
+PREFIX = "gpt."
+# On disk these are Hugging Face Conv1D weights, [in, out].
+_TURNED = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
+
+# Targets whose logits are held at once: 6,681 text ids in float32 take 55 MB.
+LOGITS_CHUNK = 2048
+
+
+class Losses(NamedTuple):
+    """Mean cross-entropies in nats a token, and how many tokens each is the mean of."""
+
+    text: Tensor
+    audio: Tensor
+    num_text: int
+    num_audio: int
+
+
+class PositionTable(nn.Module):
+    """Learned positions; the extra level `emb` is Coqui's name on disk."""
+
+    def __init__(self, positions: int, width: int) -> None:
+        super().__init__()
+        self.emb = nn.Embedding(positions, width)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        return self.emb(positions)
+
+
+class GPT(nn.Module):
+    """Text ids and a voice's latents in, codes and their latents out.
+
+    The latents that the vocoder speaks are `final_norm(transformer(...))` at the audio positions.
+    """
+
+    def __init__(self, shape: GPTShape, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.shape = shape
+        width = shape.width
+        self.conditioning_encoder = ConditioningEncoder(width, shape.heads)
+        self.conditioning_perceiver = PerceiverResampler(width)
+        self.text_embedding = nn.Embedding(shape.text_ids, width)
+        self.mel_embedding = nn.Embedding(shape.audio_ids, width)
+        self.text_pos_embedding = PositionTable(shape.text_positions, width)
+        self.mel_pos_embedding = PositionTable(shape.audio_positions, width)
+        self.gpt = Transformer(shape.layers, width, shape.heads, dropout)
+        self.final_norm = nn.LayerNorm(width)
+        self.text_head = nn.Linear(width, shape.text_ids)
+        self.mel_head = nn.Linear(width, shape.audio_ids)
+
+    # Training
+
+    def hidden(self, rows: PackedBatch) -> Tensor:
+        """The training forward: `[rows * length, width]`, normed, of every slot of the grid."""
+        latents = self._heard(rows)
+        text = self.text_embedding(rows.text) + self.text_pos_embedding(rows.text_positions)
+        audio = self.mel_embedding(rows.audio) + self.mel_pos_embedding(rows.audio_positions)
+        # Filled slot by slot, so that padding costs no embedding and its gradient is nowhere.
+        grid = text.new_zeros(rows.rows * rows.length, self.shape.width)
+        grid = grid.index_copy(0, rows.conditioning_slots, latents.flatten(0, 1).to(grid.dtype))
+        grid = grid.index_copy(0, rows.text_slots, text)
+        grid = grid.index_copy(0, rows.audio_slots, audio)
+        seen = self.gpt(grid.view(rows.rows, rows.length, -1), rows.segments)
+        return self.final_norm(seen).flatten(0, 1)
+
+    def losses(self, rows: PackedBatch) -> Losses:
+        """Cross-entropy of text and audio, each the mean over its targets in the batch; 0 where it
+        has none."""
+        hidden = self.hidden(rows)
+        return Losses(
+            cross_entropy(self.text_head, hidden, rows.text_target_slots, rows.text_targets),
+            cross_entropy(self.mel_head, hidden, rows.audio_target_slots, rows.audio_targets),
+            len(rows.text_targets),
+            len(rows.audio_targets),
+        )
+
+    def _heard(self, rows: PackedBatch) -> Tensor:
+        """Latents `[clips, 32, width]` of the conditioning."""
+        if rows.frames is None:
+            return self.conditioning_latents(rows.conditioning, rows.conditioning_lengths)
+        frames = rows.conditioning.transpose(1, 2).flatten(0, 1)
+        return packed_conditioning_latents(
+            self.conditioning_encoder, self.conditioning_perceiver,
+            frames.index_select(0, rows.frames.slots), rows.frames,
+        )  # fmt: skip
+
+    # Speaking
+
+    def conditioning_latents(self, mel: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Conditioning mel `[batch, 80, frames]` -> latents `[batch, 32, width]`."""
+        return conditioning_latents(
+            self.conditioning_encoder, self.conditioning_perceiver, mel, lengths
+        )
+
+    def prefix(self, latents: Tensor, text: Tensor) -> Tensor:
+        """Latents `[1, 32, width]` and text ids `[n]` -> embeddings `[1, 32 + n + 2, width]`."""
+        ids = F.pad(text, (1, 0), value=self.shape.text_start)
+        ids = F.pad(ids, (0, 1), value=self.shape.text_stop)
+        positions = torch.arange(len(ids), device=ids.device)
+        embedded = self.text_embedding(ids) + self.text_pos_embedding(positions)
+        return torch.cat((latents.to(embedded.dtype), embedded[None]), dim=1)
+
+    def audio_input(self, code: Tensor, position: int | Tensor) -> Tensor:
+        """Codes `[batch]` at an audio position, or one each, -> embeddings `[batch, 1, width]`."""
+        where = position if isinstance(position, Tensor) else torch.full_like(code, position)
+        return (self.mel_embedding(code) + self.mel_pos_embedding(where))[:, None]
+
+    def step(self, embedded: Tensor, cache: Cache) -> tuple[Tensor, Tensor]:
+        """Positions `[batch, time, width]` behind the cache -> (latent `[batch, width]`,
+        audio logits `[batch, audio_ids]`) of the last of them."""
+        latent = self.final_norm(self.gpt(embedded, cache)[:, -1])
+        return latent, self.mel_head(latent)
+
+
+def cross_entropy(head: nn.Module, hidden: Tensor, slots: Tensor, targets: Tensor) -> Tensor:
+    """Mean cross-entropy in float32 of `head` at these slots of `hidden`.
+
+    Where there are many targets no more than a chunk of their logits is held: backwards each chunk
+    is computed again, which is 2 % of a step of XTTS-v2.
+    """
+    total = hidden.new_zeros((), dtype=torch.float32)
+    pieces = list(zip(slots.split(LOGITS_CHUNK), targets.split(LOGITS_CHUNK), strict=True))
+    for where, wanted in pieces:
+        if len(pieces) > 1 and torch.is_grad_enabled():
+            part = checkpoint(
+                _summed, head, hidden, where, wanted, use_reentrant=False, preserve_rng_state=False
+            )
+        else:
+            part = _summed(head, hidden, where, wanted)
+        total = total + part
+    return total / max(1, len(targets))
+
+
+def _summed(head: nn.Module, hidden: Tensor, slots: Tensor, targets: Tensor) -> Tensor:
+    logits = head(hidden.index_select(0, slots))
+    return F.cross_entropy(logits.float(), targets, reduction="sum")
+
+
+def new_gpt(shape: GPTShape, seed: int) -> GPT:
+    """A GPT with GPT-2's random start, the same for the same seed; disturbs no random state."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        gpt = GPT(shape)
+        initialise(gpt.gpt)
+        tables = (gpt.text_embedding, gpt.mel_embedding)
+        for table in (*tables, gpt.text_pos_embedding.emb, gpt.mel_pos_embedding.emb):
+            nn.init.normal_(table.weight, std=0.02)
+    return gpt
+
+
+def to_coqui(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """`GPT.state_dict()` -> Coqui's names and orientation, as they stand in `model.pth`."""
+    return {PREFIX + name: _turned(name, tensor).contiguous() for name, tensor in state.items()}
+
+
+def from_coqui(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The learning part of a `model.pth` -> `GPT.state_dict()`.
+
+    Other parts are left out, and so are the inference copies that Coqui's trainer saves twice.
+    """
+    left_out = (PREFIX + "gpt_inference.", PREFIX + "gpt.wte.", PREFIX + "gpt.wpe.")
+    return {
+        name.removeprefix(PREFIX): _turned(name, tensor)
+        for name, tensor in state.items()
+        if name.startswith(PREFIX) and not name.startswith(left_out)
+    }
+
+
+def _turned(name: str, tensor: Tensor) -> Tensor:
+    turned = name.endswith(_TURNED) and ".h." in f".{name}"
+    return tensor.t() if turned else tensor

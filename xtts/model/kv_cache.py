@@ -1,0 +1,177 @@
+"""Keys and values of positions already seen, so that one step of the transformer costs one
+position: for one row of the batch, or for slots that enter and leave on their own.
+
+`xtts.model.transformer.Attention` hands its queries, keys and values to `attend`; nobody else does.
+"""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+class Cache(Protocol):
+    """What the transformer asks of a cache. Tensors are [batch, heads, time, head_width]."""
+
+    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Remembers keys and values; each position sees itself and all before it."""
+
+    def advance(self, time: int) -> None:
+        """Counts `time` new positions, behind the last layer."""
+
+
+class KeyValueCache:
+    """Storage is allocated once; `length` positions of it are in use.
+
+    Keys and values of a position lie beside each other, so that one copy writes both.
+    entries: [layers, batch, 2, heads, capacity, head_width].
+    """
+
+    def __init__(self, entries: Tensor) -> None:
+        self.entries = entries
+        self.length = 0
+        # A list, because taking a layer out of a tensor costs more than attending in it.
+        self._layers = [entries.select(0, layer) for layer in range(len(entries))]
+
+    @staticmethod
+    def empty(
+        layers: int, batch: int, heads: int, capacity: int, head_width: int, like: Tensor
+    ) -> "KeyValueCache":
+        """A cache of `capacity` positions with the type and device of `like`."""
+        return KeyValueCache(like.new_zeros(layers, batch, 2, heads, capacity, head_width))
+
+    @property
+    def keys(self) -> Tensor:
+        """[layers, batch, heads, capacity, head_width]."""
+        return self.entries[:, :, 0]
+
+    @property
+    def values(self) -> Tensor:
+        """As `keys`."""
+        return self.entries[:, :, 1]
+
+    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Any number of positions into an empty cache, afterwards one at a time."""
+        time = keys.shape[2]
+        if self.length and time != 1:
+            raise ValueError(f"{time} positions at once behind {self.length} cached ones")
+        packed = torch.stack((queries, keys, values), 1)
+        if self.length:
+            return self.attend_next(layer, packed)
+        self._layers[layer].narrow(3, 0, time).copy_(packed[:, 1:])
+        return F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+
+    def attend_next(self, layer: int, packed: Tensor) -> Tensor:
+        """As `xtts.inference.decode_step.DecodeCache` says."""
+        entries = self._layers[layer]
+        entries.narrow(3, self.length, 1).copy_(packed.narrow(1, 1, 2))
+        keys, values = entries.narrow(3, 0, self.length + 1).unbind(1)
+        # One new position sees everything: no mask.
+        queries = packed.select(1, 0)
+        if entries.dtype == packed.dtype:
+            return F.scaled_dot_product_attention(queries, keys, values)
+        mixed = F.scaled_dot_product_attention(queries.to(entries.dtype), keys, values)
+        return mixed.to(packed.dtype)
+
+    def advance(self, time: int) -> None:
+        self.length += time
+
+
+@dataclass
+class SlotCaches:
+    """One cache a row; a row without one is an empty slot, computed and thrown away.
+
+    Each row attends by itself, over its own length: what a slot says does not depend, in any bit,
+    on who else is there.
+    """
+
+    rows: list[KeyValueCache | None] = field(default_factory=list)
+
+    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        mixed = torch.zeros_like(queries)
+        for row, cache in enumerate(self.rows):
+            if cache is not None:
+                own = slice(row, row + 1)
+                mixed[own] = cache.attend(layer, queries[own], keys[own], values[own])
+        return mixed
+
+    def attend_next(self, layer: int, packed: Tensor) -> Tensor:
+        """As `xtts.inference.decode_step.DecodeCache` says."""
+        mixed = torch.zeros_like(packed[:, 0])
+        for row, cache in enumerate(self.rows):
+            if cache is not None:
+                mixed[row : row + 1] = cache.attend_next(layer, packed[row : row + 1])
+        return mixed
+
+    def advance(self, time: int) -> None:
+        for cache in self.rows:
+            if cache is not None:
+                cache.advance(time)
+
+
+class StaticCaches:
+    """Slots whose shapes and addresses never change, as a CUDA graph needs them.
+
+    entries: [layers, slots, 2, heads, capacity, head_width]; lengths, speaking: [slots], on the
+    device. Every slot attends over the first `span` positions, with what is not in use masked; an
+    empty slot writes its one position again and again.
+    """
+
+    def __init__(self, entries: Tensor) -> None:
+        self.entries = entries
+        slots, self.capacity = entries.shape[1], entries.shape[4]
+        self.lengths = torch.zeros(slots, dtype=torch.long, device=entries.device)
+        self.speaking = torch.zeros_like(self.lengths)
+        self.span = self.capacity
+        # The same on the host, so that nobody has to wait for the device to know.
+        self._counts = [0] * slots
+        self._slots = torch.arange(slots, device=entries.device)
+        self._places = torch.arange(self.capacity, device=entries.device)
+
+    @staticmethod
+    def empty(like: KeyValueCache) -> "StaticCaches":
+        """A slot for each row of a cache that nothing is in."""
+        return StaticCaches(like.entries)
+
+    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """One position of each slot."""
+        return self.attend_next(layer, torch.stack((queries, keys, values), 1))
+
+    def attend_next(self, layer: int, packed: Tensor) -> Tensor:
+        """As `xtts.inference.decode_step.DecodeCache` says."""
+        entries = self.entries[layer]
+        # [slots, 2, heads, head_width], each at its own place.
+        entries[self._slots, :, :, self.lengths] = packed[:, 1:, :, 0].to(entries.dtype)
+        keys, values = entries[:, :, :, : self.span].unbind(1)
+        seen = (self._places[None, : self.span] <= self.lengths[:, None])[:, None, None]
+        queries = packed[:, 0].to(entries.dtype)
+        mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=seen)
+        return mixed.to(packed.dtype)
+
+    def advance(self, time: int) -> None:
+        self.lengths += time * self.speaking
+
+    def span_of(self, step: int) -> int:
+        """The smallest multiple of `step` that holds the next position of everybody."""
+        longest = max(self._counts) + 1
+        return min(self.capacity, -(-longest // step) * step)
+
+    def counted(self) -> None:
+        """Tells the host's side that everybody who speaks has one position more."""
+        self._counts = [count + (count > 0) for count in self._counts]
+
+    def enter(self, slot: int, filled: KeyValueCache) -> None:
+        """Takes over what one row has seen, into `slot`."""
+        used = filled.entries[:, 0, :, :, : filled.length]
+        self.entries[:, slot, :, :, : filled.length] = used
+        self._counts[slot] = filled.length
+        self.lengths[slot] = filled.length
+        self.speaking[slot] = 1
+
+    def leave(self, slot: int) -> None:
+        """Nobody speaks from `slot` any more."""
+        self._counts[slot] = 0
+        self.lengths[slot] = 0
+        self.speaking[slot] = 0

@@ -1,0 +1,239 @@
+"""A folder on disk and a device -> a model that can listen and speak.
+
+The folder has Coqui's layout (`config.json model.pth vocab.json …`). Weights are memory-mapped and
+land in their place once; the part that learns can be exchanged without touching the rest.
+"""
+
+import zipfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from machine.memory import MappedFiles
+from xtts.model import quantization, streaming_vocoder
+from xtts.model.config import ConfigError, ModelConfig
+from xtts.model.empty_weights import without_weights
+from xtts.model.gpt import GPT, from_coqui
+from xtts.model.vocoder import SpeakerEncoder, Vocoder, load_speaker_encoder, load_vocoder
+from xtts.text.tokenizer import Tokenizer
+
+# Coqui pickled its configuration objects into the published file. They are of no use here, but a
+# safe load must be told that they are harmless: each becomes an inert object.
+_COQUI_CLASSES = (
+    "TTS.tts.configs.xtts_config.XttsConfig",
+    "TTS.tts.configs.xtts_config.XttsArgs",
+    "TTS.tts.configs.xtts_config.XttsAudioConfig",
+    "TTS.tts.models.xtts.XttsArgs",
+    "TTS.tts.models.xtts.XttsAudioConfig",
+    "TTS.config.shared_configs.BaseDatasetConfig",
+)
+# Of the GPT: what takes a voice from a recording, or is for learning only.
+LISTENING = ("conditioning_encoder.", "conditioning_perceiver.", "text_head.")
+
+
+class VoiceEncoder(Protocol):
+    """Loads what listens when it is needed (`xtts.model.low_memory`)."""
+
+    def __call__(self, speaking: "Model") -> "Model": ...
+    def of(self, learned: Mapping[str, Tensor]) -> "VoiceEncoder": ...
+    def rest(self) -> None: ...
+
+
+@dataclass
+class Model:
+    """Everything needed to speak; all parts are in evaluation mode."""
+
+    config: ModelConfig
+    device: torch.device
+    tokenizer: Tokenizer
+    gpt: GPT
+    vocoder: Vocoder
+    speaker_encoder: SpeakerEncoder
+    mel_stats: Tensor
+    kind: str = "fp32"
+    listener: "VoiceEncoder | None" = None
+
+    @contextmanager
+    def voice_encoder(self) -> Iterator["Model"]:
+        """Who can take a voice from a recording: this one, or one that is loaded for it."""
+        if self.listener is None:
+            yield self
+            return
+        try:
+            yield self.listener(self)
+        finally:
+            self.listener.rest()
+
+    def warm_up(self) -> None:
+        """Has made now what would be made while the first word is waited for
+        (`xtts.model.streaming_vocoder`)."""
+        width = self.config.speaker_encoder.embedding_width
+        streaming_vocoder.warm_up_widths(self.vocoder, self.config.vocoder, width)
+
+    def load_gpt(self, state: Mapping[str, Tensor]) -> None:
+        """Takes the learning part out of `state` (names as in `model.pth`); the rest stays.
+
+        Raises ConfigError when the tensors are not this model's.
+        """
+        gpt = load_gpt(
+            state, self.config, kind=self.kind, device=self.device, source="the checkpoint",
+            lean=self.listener is not None,
+        )  # fmt: skip
+        self.gpt = gpt.eval().requires_grad_(False)
+        self.listener = self.listener and self.listener.of(state)
+
+    def unload_gpt(self) -> None:
+        """Gives its memory back; `load_gpt` is needed before the next word."""
+        with without_weights():
+            self.gpt = GPT(self.config.gpt).eval()
+
+
+def load_model(
+    folder: Path,
+    device: torch.device | str = "cpu",
+    mel_device: torch.device | str = "cpu",
+    *,
+    precision: str = "fp32",
+) -> Model:
+    """Loads a model folder onto `device`; mel_device: where the speaker's mel is taken; precision:
+    fp32 is exact, int8 and int4 are the transformer's weights on a CPU, auto what is fastest here
+    (`xtts.model.quantization`).
+
+    Raises ConfigError when a file is missing or does not belong to the others.
+    """
+    device = torch.device(device)
+    config = ModelConfig.read(folder)
+    state = read_tensors(folder / "model.pth")
+    kind, vocoder_type = quantization.resolve_precision(precision, device.type, config.gpt.width)
+    gpt = load_gpt(state, config, kind=kind, device=device)
+    vocoder = load_vocoder(state, config).to(device)
+    if vocoder_type is not None:
+        vocoder.lay_out(vocoder_type)
+    return Model(
+        kind=kind,
+        config=config,
+        device=device,
+        tokenizer=Tokenizer(config, folder),
+        gpt=gpt.eval().requires_grad_(False),
+        vocoder=vocoder,
+        speaker_encoder=load_speaker_encoder(state, config, mel_device).to(device),
+        mel_stats=mel_stats(folder, state),
+    )
+
+
+def load_gpt(
+    state: Mapping[str, Tensor],
+    config: ModelConfig,
+    dropout: float = 0.0,
+    *,
+    kind: str = "fp32",
+    device: torch.device | str = "cpu",
+    source: str = "model.pth",
+    lean: bool = False,
+) -> GPT:
+    """The learning part alone, in float32, its gradients on; or its matrices of another kind. lean:
+    without what only listens, and with nothing kept of the file that was read.
+
+    Raises ConfigError, naming `source`, when the tensors of `state` are not this model's.
+    """
+    with without_weights():
+        gpt = GPT(config.gpt, dropout)
+    found = _belonging(gpt, state, source)
+    files = MappedFiles.look() if lean else MappedFiles(())
+    whole = list(found.values())
+    if kind != "fp32":
+        _quantise(gpt, found, kind, files)
+    # A copy, always: the source is memory-mapped, and training must not write into it.
+    placed = {
+        name: torch.empty(tensor.shape, device=device).copy_(found[name])
+        for name, tensor in gpt.state_dict().items()
+        if not (lean and name.startswith(LISTENING))
+    }
+    gpt.load_state_dict(placed, assign=True, strict=not lean)
+    for tensor in whole:
+        files.forget(tensor.data_ptr(), tensor.nbytes)
+    return gpt.requires_grad_(True)
+
+
+def _belonging(gpt: GPT, state: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
+    """The GPT's tensors out of `state`, under its own names."""
+    own = gpt.state_dict()
+    found = from_coqui(state)
+    missing = sorted(own.keys() - found.keys())
+    if missing:
+        raise ConfigError(f"{source} has no tensor gpt.{missing[0]}; it is not an XTTS-v2 model.")
+    for name, tensor in own.items():
+        if found[name].shape != tensor.shape:
+            raise ConfigError(
+                f"{source}: gpt.{name} is {list(found[name].shape)}, and config.json with "
+                f"vocab.json ask for {list(tensor.shape)}. Take files that belong together."
+            )
+    return found
+
+
+def _quantise(gpt: GPT, found: dict[str, Tensor], kind: str, files: MappedFiles) -> None:
+    """Puts the transformer's matrices in their place, as many at once as there are threads: each
+    is packed by one, and no more than those are there in float32."""
+    names = [name for name, module in gpt.gpt.named_modules() if isinstance(module, nn.Linear)]
+
+    def packed(name: str) -> nn.Module:
+        weight, bias = found.pop(f"gpt.{name}.weight"), found.pop(f"gpt.{name}.bias")
+        made = quantization.quantized_linear(kind, weight, bias)
+        files.forget(weight.data_ptr(), weight.nbytes)
+        return made
+
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        for name, module in zip(names, pool.map(packed, names), strict=True):
+            parent, _, own = name.rpartition(".")
+            setattr(gpt.gpt.get_submodule(parent), own, module)
+    gpt.gpt.cache_type = quantization.memory_type()
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a `model.pth`, memory-mapped, without running any pickled code.
+
+    Raises ConfigError when the file is missing or no such thing.
+    """
+    if not path.is_file():
+        raise ConfigError(f"{path} is missing. A model folder in Coqui's layout holds it.")
+    inert: list[Any] = [(_Inert, name) for name in _COQUI_CLASSES]
+    try:
+        with torch.serialization.safe_globals(inert):
+            # What was saved before torch 1.6 is no zip file and cannot be memory-mapped.
+            found = torch.load(
+                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
+            )
+        tensors = found.get("model", found)
+        if not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
+            raise TypeError("not every entry is a tensor")
+    except Exception as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ConfigError(
+            f"{path} cannot be read as model weights ({first}). Copy or download it again."
+        ) from error
+    # Coqui's trainer saves the same weights one level deeper.
+    return {name.removeprefix("xtts."): tensor for name, tensor in tensors.items()}
+
+
+class _Inert(dict[str, Any]):
+    """Stands for a pickled Coqui object that nobody asks anything."""
+
+
+def mel_stats(folder: Path, state: Mapping[str, Tensor]) -> Tensor:
+    """The 80 band scales that both mels are divided by; in `model.pth`, else `mel_stats.pth`."""
+    if "mel_stats" in state:
+        return state["mel_stats"].float().clone()
+    path = folder / "mel_stats.pth"
+    if not path.is_file():
+        raise ConfigError(
+            f"{path} is missing, and model.pth has no mel_stats. It is published beside XTTS-v2's "
+            "dvae.pth under the same name; copy it there."
+        )
+    stats: Tensor = torch.load(path, map_location="cpu", weights_only=True)
+    return stats.float()

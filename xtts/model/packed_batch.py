@@ -1,0 +1,181 @@
+"""How a clip becomes one row of the GPT, and what the row must predict.
+
+    [ 32 conditioning | START t1 … tn (STOP) | START c1 … cm STOP STOP STOP ]
+                        t1 … tn STOP           c1 … cm  STOP STOP STOP STOP     <- targets
+
+Coqui puts text and audio at fixed columns and masks the gaps; since positions are added per part,
+the results are the same. Coqui also masks the text STOP *input* while training and feeds it while
+speaking: `stop_input` says which of both the model at hand was trained with.
+
+Clips lie right-padded, one a row, and need no mask, because causal attention never sees what is
+behind; or packed, all in one row without padding (`xtts.model.varlen`), and say the same. Tokens
+lie flat in any case; `*_slots` say where in the `[rows * length]` grid each one goes. So embeddings
+and heads run on real tokens only, and nothing needs a host-device synchronisation.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from xtts.model.conditioning import NUM_LATENTS
+from xtts.model.shapes import GPTShape
+from xtts.model.varlen import VarlenLayout
+
+# ceil(samples / 1024) codes, then four STOP targets: Coqui's `code_lengths = … + 3`, plus one.
+STOP_TARGETS = 4
+
+
+@dataclass(frozen=True)
+class PackedBatch:
+    """A batch for `GPT.losses`; all tensors may be moved with `to`.
+
+    rows, length: the grid; a packed batch is one row. text_*, audio_*: flat tokens, their positions
+    within their part and their slots in the grid. *_targets with *_target_slots: what is to be
+    predicted where. conditioning: mel [clips, 80, frames]; conditioning_lengths [clips] in frames.
+    segments: the clips of a packed row, frames: their conditioning; None where clips are padded.
+    """
+
+    rows: int
+    length: int
+    conditioning: Tensor
+    conditioning_lengths: Tensor
+    conditioning_slots: Tensor
+    text: Tensor
+    text_positions: Tensor
+    text_slots: Tensor
+    text_targets: Tensor
+    text_target_slots: Tensor
+    audio: Tensor
+    audio_positions: Tensor
+    audio_slots: Tensor
+    audio_targets: Tensor
+    audio_target_slots: Tensor
+    segments: VarlenLayout | None = None
+    frames: VarlenLayout | None = None
+
+    def to(self, device: torch.device | str) -> "PackedBatch":
+        """The same rows on `device`; the copy does not wait."""
+        moved: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                moved[name] = value.to(device, non_blocking=True)
+            elif isinstance(value, VarlenLayout):
+                moved[name] = value.to(device)
+        return replace(self, **moved)
+
+    def pinned(self) -> "PackedBatch":
+        """The same rows in memory that a GPU can copy from by itself."""
+        moved: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                moved[name] = value.pin_memory()
+            elif isinstance(value, VarlenLayout):
+                moved[name] = value.pinned()
+        return replace(self, **moved)
+
+    def tensors(self) -> list[Tensor]:
+        """All of them, those of the segments too."""
+        found = [value for value in vars(self).values() if isinstance(value, Tensor)]
+        for part in (self.segments, self.frames):
+            found += [part.number, part.slots] if part else []
+        return found
+
+    def without_targets(self) -> "PackedBatch":
+        """The same rows, from which nothing is learned."""
+        return replace(
+            self,
+            text_targets=self.text_targets[:0],
+            text_target_slots=self.text_target_slots[:0],
+            audio_targets=self.audio_targets[:0],
+            audio_target_slots=self.audio_target_slots[:0],
+        )
+
+    @property
+    def used(self) -> int:
+        """Positions of the grid that hold something."""
+        return len(self.conditioning_slots) + len(self.text) + len(self.audio)
+
+
+def row_length(num_tokens: int, num_codes: int, stop_input: bool) -> int:
+    """Positions that a clip of so many text tokens and codes takes."""
+    return NUM_LATENTS + num_tokens + 1 + stop_input + num_codes + STOP_TARGETS
+
+
+def pack(
+    tokens: Sequence[Tensor],
+    codes: Sequence[Tensor],
+    conditioning: Sequence[Tensor],
+    shape: GPTShape,
+    *,
+    stop_input: bool,
+    unheard: Sequence[tuple[int, int]] | None = None,
+    padded: bool = True,
+) -> PackedBatch:
+    """Lays clips out, each in a padded row of its own, or all in one row without padding.
+
+    tokens[i] [n], codes[i] [m], conditioning[i] [80, frames]. `unheard[i]` = (first, last + 1)
+    codes of clip i that are no targets, because its conditioning was cut there.
+    """
+    lengths = [row_length(len(t), len(c), stop_input) for t, c in zip(tokens, codes, strict=True)]
+    taken = [max(lengths)] * len(lengths) if padded else lengths
+    starts = [0, *itertools.accumulate(taken)]
+    text, audio = _Part(), _Part()
+    for index, (tokens_of_clip, codes_of_clip) in enumerate(zip(tokens, codes, strict=True)):
+        start = starts[index] + NUM_LATENTS
+        silent = unheard[index] if unheard else (0, 0)
+        inputs, targets = _text(tokens_of_clip, shape, stop_input)
+        text.add(start, inputs, targets, skip=(0, 0))
+        audio.add(start + len(inputs), *_audio(codes_of_clip, shape), skip=silent)
+    mels, mel_lengths = _padded(conditioning)
+    grid = (torch.tensor(starts[:-1])[:, None] + torch.arange(NUM_LATENTS)).flatten()
+    rows, length = (len(tokens), taken[0]) if padded else (1, starts[-1])
+    found = PackedBatch(rows, length, mels, mel_lengths, grid, *text.flat(), *audio.flat())
+    if padded:
+        return found
+    frames = VarlenLayout.of(mel_lengths.tolist())
+    return replace(found, segments=VarlenLayout.of(lengths), frames=frames)
+
+
+def _text(tokens: Tensor, shape: GPTShape, stop_input: bool) -> tuple[Tensor, Tensor]:
+    start, stop = tokens.new_tensor([shape.text_start]), tokens.new_tensor([shape.text_stop])
+    inputs = torch.cat((start, tokens, stop) if stop_input else (start, tokens))
+    # Behind a STOP input nothing is to be predicted: the first audio id is START by definition.
+    return inputs, torch.cat((tokens, stop))
+
+
+def _audio(codes: Tensor, shape: GPTShape) -> tuple[Tensor, Tensor]:
+    stops = codes.new_full((STOP_TARGETS,), shape.audio_stop)
+    inputs = torch.cat((codes.new_tensor([shape.audio_start]), codes, stops[1:]))
+    return inputs, torch.cat((codes, stops))
+
+
+class _Part:
+    """Collects one part (text or audio) of all rows, flat."""
+
+    def __init__(self) -> None:
+        self.columns: tuple[list[Tensor], ...] = ([], [], [], [], [])
+
+    def add(self, start: int, inputs: Tensor, targets: Tensor, skip: tuple[int, int]) -> None:
+        positions = torch.arange(len(inputs))
+        aim = torch.arange(len(targets))
+        kept = (aim < skip[0]) | (aim >= skip[1])
+        found = (inputs.long(), positions, start + positions, targets.long()[kept])
+        for column, values in zip(self.columns, (*found, start + aim[kept]), strict=True):
+            column.append(values)
+
+    def flat(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        first, second, third, fourth, fifth = (torch.cat(column) for column in self.columns)
+        return first, second, third, fourth, fifth
+
+
+def _padded(mels: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Mels [80, frames_i] -> [rows, 80, most frames] padded with zeros, and their lengths."""
+    lengths = torch.tensor([mel.shape[1] for mel in mels])
+    padded = torch.zeros(len(mels), mels[0].shape[0], int(lengths.max()))
+    for row, mel in zip(padded, mels, strict=True):
+        row[:, : mel.shape[1]] = mel
+    return padded, lengths

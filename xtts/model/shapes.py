@@ -1,0 +1,132 @@
+"""A model's sizes and manners as plain values; `xtts.model.config` reads them from disk.
+
+Every default is XTTS-v2's.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+# One code is so many samples at 22,050 Hz (Coqui's gpt_code_stride_len).
+SAMPLES_PER_CODE = 1024
+# Codes and conditioning live at the one, the vocoder speaks at the other.
+CODE_RATE = 22_050
+VOCODER_RATE = 24_000
+# Coqui fills the prefix with this id, and its repetition penalty sees it.
+PLACEHOLDER_ID = 1
+# Pieces of a long text are faded at both ends, so that joining them makes no click.
+FADE_SECONDS = 0.005
+# Smaller models are not bound by memory, and rounding their weights is heard more.
+SMALLEST_ROUNDED_WIDTH = 512
+
+
+@dataclass(frozen=True)
+class GPTShape:
+    """Sizes of the part that learns (441 M parameters with 6,681 text ids)."""
+
+    text_ids: int
+    text_start: int
+    text_stop: int = 0
+    layers: int = 30
+    width: int = 1024
+    heads: int = 16
+    audio_ids: int = 1026
+    audio_start: int = 1024
+    audio_stop: int = 1025
+    max_text_tokens: int = 402
+    max_audio_tokens: int = 605
+
+    @property
+    def text_positions(self) -> int:
+        """Rows of the text position table: the tokens, START and STOP."""
+        return self.max_text_tokens + 2
+
+    @property
+    def audio_positions(self) -> int:
+        """Rows of the audio position table: Coqui adds one for its single conditioning input."""
+        return self.max_audio_tokens + 3
+
+    @property
+    def max_codes(self) -> int:
+        """The most codes one sentence may speak (28 s); also where decoding gives up."""
+        return self.max_audio_tokens - 3
+
+
+@dataclass(frozen=True)
+class VocoderShape:
+    """HiFi-GAN's sizes (Kong et al. 2020, V1, widened by a condition in each layer)."""
+
+    upsample_initial_channel: int = 512
+    upsample_rates: tuple[int, ...] = (8, 8, 2, 2)
+    upsample_kernel_sizes: tuple[int, ...] = (16, 16, 4, 4)
+    resblock_type: str = "1"
+    resblock_kernel_sizes: tuple[int, ...] = (3, 7, 11)
+    resblock_dilation_sizes: tuple[tuple[int, ...], ...] = ((1, 3, 5), (1, 3, 5), (1, 3, 5))
+
+    def __post_init__(self) -> None:
+        if SAMPLES_PER_CODE % self.hop:
+            raise ValueError(
+                f"upsample_rates multiply to {self.hop}, which is no part of the "
+                f"{SAMPLES_PER_CODE} samples of a code"
+            )
+
+    @property
+    def hop(self) -> int:
+        """One step of the input, in samples at 24 kHz; `output_hop_length` in Coqui's config."""
+        return prod(self.upsample_rates)
+
+    @property
+    def steps_per_code(self) -> int:
+        """Steps that a code's latent is stretched to, before the change to 24,000 Hz."""
+        return SAMPLES_PER_CODE // self.hop
+
+
+@dataclass(frozen=True)
+class SpeakerEncoderShape:
+    """H/ASP's sizes (https://arxiv.org/abs/2009.14153)."""
+
+    embedding_width: int = 512
+    layers: tuple[int, ...] = (3, 4, 6, 3)
+    num_filters: tuple[int, ...] = (32, 64, 128, 256)
+
+
+@dataclass(frozen=True)
+class DVAEShape:
+    """The frozen codec's sizes; `num_codes` comes from the GPT's audio ids."""
+
+    num_codes: int = 1024
+    codebook_dim: int = 512
+    hidden_dim: int = 512
+    num_resnet_blocks: int = 3
+    num_layers: int = 2
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """How codes are drawn; the defaults are those of `Xtts.synthesize` with XTTS-v2's config."""
+
+    temperature: float = 0.75
+    top_k: int = 50
+    top_p: float = 0.85
+    repetition_penalty: float = 5.0
+    greedy: bool = False
+
+
+@dataclass(frozen=True)
+class ConditioningParams:
+    """How much of a reference recording becomes latents, in seconds."""
+
+    total_seconds: float = 30.0
+    chunk_seconds: float = 4.0
+    speaker_seconds: float = 30.0
+
+
+@dataclass(frozen=True)
+class TrainingAdvice:
+    """What the base model recommends where a setting says `auto`; None = no advice. freeze: names
+    of weights with *, separated by commas."""
+
+    num_epochs: int | None = None
+    learning_rate: float | None = None
+    batch_seconds: float | None = None
+    freeze: str | None = None
+    ema_decay: float | None = None

@@ -1,0 +1,100 @@
+"""The vocoder in pieces: latents in as the GPT makes them, finished samples out.
+
+A sample depends on the vocoder's input only so far to the left and right (`receptive_field`), so a
+piece spoken with that much of its neighbours equals the same stretch of the whole, up to rounding.
+Used by streams, and by every long piece of text, whose memory stays that of one chunk.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from xtts.model.chunk_sizes import (
+    STEPS_PER_FRAME,
+    WINDOW_SAMPLES,
+    chunk_codes,
+    first_steps,
+    receptive_field,
+    settled_steps,
+    windows,
+)
+from xtts.model.shapes import VocoderShape
+from xtts.model.vocoder import Vocoder
+
+__all__ = ["ChunkedVocoder", "chunk_codes", "receptive_field", "settled_steps", "warm_up_widths"]
+
+# A vocoder at XTTS-v2's size takes 40 MB for a second; a piece this long is spoken at once.
+MOST_SAMPLES = 256_000
+
+
+class ChunkedVocoder:
+    """Speaks one utterance chunk by chunk; joined, its chunks are the whole waveform."""
+
+    def __init__(self, vocoder: Vocoder, shape: VocoderShape, speaker: Tensor) -> None:
+        self.vocoder = vocoder
+        self.shape = shape
+        self.speaker = speaker
+        self.reach = receptive_field(shape)
+        self._widths = vocoder_widths(vocoder, shape)
+        self._latents: list[Tensor] = []
+        self._codes = 0
+        self._spoken_steps = 0
+
+    def add(self, latents: Tensor) -> None:
+        """Takes more latents `[n, width]`."""
+        self._latents.append(latents)
+        self._codes += len(latents)
+
+    def ready_codes(self) -> float:
+        """How many codes' worth of samples could be spoken now."""
+        ahead = settled_steps(self._codes, self.shape) - self.reach - self._spoken_steps
+        return max(0.0, ahead / (self.shape.steps_per_code * STEPS_PER_FRAME))
+
+    def speak(self) -> Tensor:
+        """The samples `[n]` that are settled and not yet spoken."""
+        return self._to(settled_steps(self._codes, self.shape) - self.reach)
+
+    def rest(self) -> Iterator[Tensor]:
+        """All that is left when no more latents come, in chunks of bounded memory."""
+        total = self._total()
+        while self._spoken_steps < total:
+            yield self._to(min(total, self._spoken_steps + MOST_SAMPLES // self.shape.hop))
+
+    def _total(self) -> int:
+        return self._steps().shape[2] if self._codes else 0
+
+    def _steps(self) -> Tensor:
+        # Of all latents anew: at most 2,600 steps are interpolated in a millisecond.
+        return self.vocoder.steps(torch.cat(self._latents)[None])
+
+    def _to(self, end: int) -> Tensor:
+        """The samples from where speaking stopped up to step `end`."""
+        begin = self._spoken_steps
+        if end <= begin:
+            return torch.zeros(0)
+        steps, found = self._steps(), []
+        for window in windows(begin, end, steps.shape[2], self.reach, self._widths):
+            sound = self.vocoder.sound(steps[:, :, window.left : window.right], self.speaker)[0]
+            hop, left = self.shape.hop, window.left
+            found.append(sound[(begin - left) * hop : (window.end - left) * hop])
+            begin = window.end
+        self._spoken_steps = end
+        return torch.cat(found)
+
+
+@torch.inference_mode()
+def warm_up_widths(vocoder: Vocoder, shape: VocoderShape, speaker_width: int) -> None:
+    """Has the code made for every width, and for a stream's first chunk, before the first word is
+    spoken."""
+    if not vocoder.laid_out:
+        return
+    weight = next(vocoder.parameters())
+    for width in (first_steps(shape), *vocoder_widths(vocoder, shape)):
+        speaker = weight.new_zeros(1, speaker_width, 1)
+        vocoder.sound(weight.new_zeros(1, vocoder.width, width), speaker)
+
+
+def vocoder_widths(vocoder: Vocoder, shape: VocoderShape) -> tuple[int, ...]:
+    """Of the windows in which it speaks; as published it has none."""
+    return tuple(samples // shape.hop for samples in WINDOW_SAMPLES) if vocoder.laid_out else ()

@@ -1,0 +1,166 @@
+"""The frozen parts that know sound: HiFi-GAN vocoder, speaker encoder, DVAE.
+
+Coqui's modules at sizes from config.json: `HifiDecoder` hard-codes its speaker encoder, so its two
+parts are built one by one, under the names that they have in a published `model.pth`. Weight norm
+is folded in after loading (it costs time at every call and changes nothing); exports copy the
+base's file and keep its names.
+"""
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils import parametrize
+
+from xtts.audio import MEL_BANDS, speaker_mel
+from xtts.model.channels_last import to_channels_last, widened
+from xtts.model.chunk_sizes import STEPS_PER_FRAME as STEPS_PER_FRAME
+from xtts.model.config import ConfigError, ModelConfig
+from xtts.model.shapes import DVAEShape, VocoderShape
+
+
+class Vocoder(nn.Module):
+    """GPT latents to a waveform."""
+
+    def __init__(self, width: int, speaker_width: int, shape: VocoderShape) -> None:
+        super().__init__()
+        from TTS.vocoder.models.hifigan_generator import HifiganGenerator
+
+        self.waveform_decoder: nn.Module = HifiganGenerator(
+            width, 1, shape.resblock_type, shape.resblock_dilation_sizes,
+            shape.resblock_kernel_sizes, shape.upsample_kernel_sizes,
+            shape.upsample_initial_channel, shape.upsample_rates,
+            inference_padding=0, cond_channels=speaker_width, conv_pre_weight_norm=False,
+            conv_post_weight_norm=False, conv_post_bias=False, cond_in_each_up_layer=True,
+        )  # fmt: skip
+        self.shape = shape
+        self.width = width
+        self._laid_out_as: torch.dtype | None = None
+
+    def forward(self, latents: Tensor, speaker: Tensor) -> Tensor:
+        """Latents `[batch, codes, width]`, speaker `[batch, 512, 1]` -> `[batch, samples]`."""
+        return self.sound(self.steps(latents), speaker)
+
+    def steps(self, latents: Tensor) -> Tensor:
+        """Latents `[batch, codes, width]` -> the generator's input `[batch, width, steps]`.
+
+        XTTS-v2: from 21.5 Hz to 86.1 Hz and from there to 24,000 / 256 Hz, each linear, as the
+        model learned them.
+        """
+        frames = F.interpolate(
+            latents.transpose(1, 2), scale_factor=[float(self.shape.steps_per_code)], mode="linear"
+        )
+        return F.interpolate(frames, scale_factor=[STEPS_PER_FRAME], mode="linear")
+
+    def sound(self, steps: Tensor, speaker: Tensor) -> Tensor:
+        """Steps `[batch, width, steps]`, speaker `[batch, 512, 1]` -> `[batch, steps * hop]`."""
+        if self._laid_out_as is None:
+            waveform: Tensor = self.waveform_decoder(steps, g=speaker)
+            return waveform[:, 0]
+        steps, speaker = (widened(part, self._laid_out_as) for part in (steps, speaker))
+        waveform = self.waveform_decoder(steps, g=speaker)
+        return waveform[:, 0, 0].float()
+
+    @property
+    def laid_out(self) -> bool:
+        """Whether it speaks in another layout than the published one."""
+        return self._laid_out_as is not None
+
+    def lay_out(self, dtype: torch.dtype) -> None:
+        """Speaks in the layout and type that are fastest here, from now on; weight norm is folded
+        before. Not for learning, and not to be saved."""
+        to_channels_last(self.waveform_decoder)
+        self.waveform_decoder.to(dtype)
+        self._laid_out_as = dtype
+
+
+def load_vocoder(state: Mapping[str, Tensor], config: ModelConfig) -> Vocoder:
+    """The vocoder out of a `model.pth`'s tensors, ready to speak."""
+    speaker_width = config.speaker_encoder.embedding_width
+    vocoder = Vocoder(config.gpt.width, speaker_width, config.vocoder)
+    decoder = vocoder.waveform_decoder
+    decoder.load_state_dict(_part(state, "hifigan_decoder.waveform_decoder."))
+    for module in decoder.modules():
+        if parametrize.is_parametrized(module, "weight"):
+            parametrize.remove_parametrizations(module, "weight")
+    return vocoder.eval().requires_grad_(False)
+
+
+class SpeakerEncoder(nn.Module):
+    """Who speaks, as one unit vector.
+
+    mel_device: where its mel is taken. The only CUDA FFT of XTTS's conditioning is here, and builds
+    were seen where just that fails: the CPU, unless the GPU's FFT passed the check.
+    """
+
+    def __init__(self, config: ModelConfig, mel_device: torch.device | str = "cpu") -> None:
+        super().__init__()
+        self.mel_device = torch.device(mel_device)
+        from TTS.encoder.models.resnet import ResNetSpeakerEncoder
+
+        shape = config.speaker_encoder
+        self.net: nn.Module = ResNetSpeakerEncoder(
+            input_dim=64, proj_dim=shape.embedding_width, layers=list(shape.layers),
+            num_filters=list(shape.num_filters), log_input=True, use_torch_spec=False,
+        )  # fmt: skip
+
+    def forward(self, waveform: Tensor) -> Tensor:
+        """Waveform `[batch, samples]` at 16 kHz -> `[batch, 512, 1]`, unit length."""
+        device = next(self.net.parameters()).device
+        mel = speaker_mel(waveform.to(self.mel_device)).to(device)
+        embedding: Tensor = self.net(mel, l2_norm=True)
+        return embedding.unsqueeze(-1)
+
+
+def load_speaker_encoder(
+    state: Mapping[str, Tensor], config: ModelConfig, mel_device: torch.device | str = "cpu"
+) -> SpeakerEncoder:
+    """The speaker encoder out of a `model.pth`'s tensors; its mel filters there are ours here."""
+    encoder = SpeakerEncoder(config, mel_device)
+    part = _part(state, "hifigan_decoder.speaker_encoder.")
+    encoder.net.load_state_dict(
+        {name: tensor for name, tensor in part.items() if not name.startswith("torch_spec.")}
+    )
+    return encoder.eval().requires_grad_(False)
+
+
+def new_dvae(shape: DVAEShape) -> Any:
+    """Coqui's `DiscreteVAE` at these sizes: mel `[batch, 80, frames]` <-> codes `[batch, n]`."""
+    from TTS.tts.layers.xtts.dvae import DiscreteVAE
+
+    return DiscreteVAE(
+        channels=MEL_BANDS, normalization=None, positional_dims=1, num_tokens=shape.num_codes,
+        codebook_dim=shape.codebook_dim, hidden_dim=shape.hidden_dim,
+        num_resnet_blocks=shape.num_resnet_blocks, kernel_size=3, num_layers=shape.num_layers,
+        use_transposed_convs=False,
+    )  # fmt: skip
+
+
+def load_dvae(folder: Path, config: ModelConfig) -> Any:
+    """The codec of a base folder, for `get_codebook_indices` only: a decoder may be missing."""
+    dvae = new_dvae(config.dvae)
+    state = torch.load(folder / "dvae.pth", map_location="cpu", weights_only=True)
+    state = {name: tensor.float() for name, tensor in state.items()}
+    missing, unexpected = dvae.load_state_dict(state, strict=False)
+    needed = [name for name in missing if name.startswith(("encoder.", "codebook.embed"))]
+    needed = [name for name in needed if name != "codebook.embed_avg"]
+    if needed or unexpected:
+        raise ConfigError(
+            f"{folder / 'dvae.pth'} is not this model's DVAE: "
+            f"{(needed + list(unexpected))[0]} does not fit. Take the dvae.pth published with it."
+        )
+    with contextlib.suppress(AttributeError):
+        del dvae.decoder
+    return dvae.eval().requires_grad_(False)
+
+
+def _part(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(prefix): tensor.float()
+        for name, tensor in state.items()
+        if name.startswith(prefix)
+    }

@@ -1,0 +1,1 @@
+"""A model folder or checkpoint becomes an ONNX voice."""

@@ -1,0 +1,193 @@
+"""A model folder, or a checkpoint of it, -> an ONNX voice (`xtts.onnx.folder` says what is in it).
+
+The weights are memory-mapped, read only to be written, one by one, and given back. At XTTS-v2's
+size that takes 40 s of one core and 2.0 GB at its peak.
+"""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from torch import Tensor
+
+from machine.storage.atomic import (
+    WriteError,
+    Written,
+    replace_file,
+    require_space,
+    sha256_of,
+    sync_folder,
+)
+from xtts import audio
+from xtts.inference import latents_file, voice
+from xtts.model import loading as model
+from xtts.model.config import ConfigError, ModelConfig
+from xtts.model.empty_weights import without_weights
+from xtts.model.gpt import GPT, from_coqui
+from xtts.model.vocoder import load_speaker_encoder, load_vocoder
+from xtts.onnx import folder as folders
+from xtts.onnx.export import graphs, weights
+from xtts.onnx.export.tracing import OPSET, traced
+from xtts.onnx.folder import OnnxError, OnnxVoice
+from xtts.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class ExportSource:
+    """What is exported. learned: a checkpoint's tensors in Coqui's names, None for the folder's
+    own; weights: the SHA-256 of the file that they are from; licence: None is the model's."""
+
+    folder: Path
+    weights: str
+    learned: Mapping[str, Tensor] | None = None
+    reference: Path | None = None
+    licence: str | None = None
+
+
+def source_of_folder(folder: Path) -> ExportSource:
+    """A base model's or a bundle's folder, with the recording beside it."""
+    ModelConfig.read(folder)  # what is no model folder is told as that
+    reference = folder / "reference.wav"
+    sha256 = sha256_of(folder / "model.pth")
+    return ExportSource(folder, sha256, reference=reference if reference.is_file() else None)
+
+
+def export(source: ExportSource, to: Path, kinds: Sequence[str] = weights.KINDS) -> OnnxVoice:
+    """Writes the folder beside `to` and gives it its name when it is whole.
+
+    Raises OnnxError for a folder with other things in it, ConfigError, and WriteError or DiskFull.
+    """
+    _refuse_others(to)
+    spoken = mapped(source.folder, source.learned)
+    part = to.parent / f".{to.name}.{os.getpid()}.sotaque-part"
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        require_space(to.parent, _bytes(spoken, kinds), to.name)
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        found = OnnxVoice(
+            _files(part, spoken, source, kinds), tuple(kinds), OPSET, source.weights,
+            source.licence or spoken.config.licence,
+            datetime.now(UTC).isoformat(timespec="seconds"),
+        )  # fmt: skip
+        folders.write(part, found)
+        if to.exists():
+            shutil.rmtree(to)
+        part.rename(to)
+        sync_folder(to.parent)
+    except OSError as error:
+        raise WriteError(f"{to} could not be written ({error.strerror}).") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return found
+
+
+def mapped(folder: Path, learned: Mapping[str, Tensor] | None = None) -> model.Model:
+    """The model with its learning part as it lies in the file: to be read, not to be trained.
+
+    Raises ConfigError when files do not belong together.
+    """
+    config = ModelConfig.read(folder)
+    state = model.read_tensors(folder / "model.pth")
+    with without_weights():
+        gpt = GPT(config.gpt)
+    found = from_coqui(state if learned is None else learned)
+    try:
+        gpt.load_state_dict({name: found[name].float() for name in gpt.state_dict()}, assign=True)
+    except (KeyError, RuntimeError) as error:
+        first = str(error).splitlines()[-1].strip()
+        raise ConfigError(
+            f"The weights are not those of {folder / 'config.json'}: {first}. Take files that "
+            "belong together."
+        ) from error
+    return model.Model(
+        config=config,
+        device=torch.device("cpu"),
+        tokenizer=Tokenizer(config, folder),
+        gpt=gpt.eval().requires_grad_(False),
+        vocoder=load_vocoder(state, config),
+        speaker_encoder=load_speaker_encoder(state, config),
+        mel_stats=model.mel_stats(folder, state),
+    )
+
+
+def _files(
+    part: Path, spoken: model.Model, source: ExportSource, kinds: Sequence[str]
+) -> dict[str, Written]:
+    width, speaker_width = spoken.config.gpt.width, spoken.config.speaker_encoder.embedding_width
+    files = _step(part, spoken.gpt, kinds)
+    for name, graph in (
+        (folders.VOCODER, graphs.vocoder_graph(spoken.vocoder, width, speaker_width)),
+        (folders.CONDITIONING, graphs.conditioning_graph(spoken.gpt)),
+        (folders.SPEAKER, graphs.speaker_graph(spoken.speaker_encoder)),
+    ):
+        files |= weights.write(traced(graph, folded=True), part / name)
+    for name in [name for name in files if name.endswith(".onnx")]:
+        onnx.checker.check_model(str(part / name))
+    files[folders.EMBEDDINGS] = _write_array(part / folders.EMBEDDINGS, tables(spoken.gpt))
+    files[folders.MEL_STATS] = _write_array(part / folders.MEL_STATS, spoken.mel_stats.numpy())
+    for name in ("config.json", "vocab.json"):
+        files[name] = _copy(source.folder / name, part / name)
+    if source.reference is not None:
+        recording = audio.read(source.reference, audio.CODE_RATE, max_seconds=60.0)
+        path = part / folders.VOICE
+        latents_file.write(path, voice.voice_from_reference(spoken, recording))
+        files[folders.VOICE] = Written(sha256_of(path), path.stat().st_size)
+    return files
+
+
+def _step(part: Path, gpt: GPT, kinds: Sequence[str]) -> dict[str, Written]:
+    """The GPT in each kind; its rounded numbers, 0.4 GB, are let go before the others' turn."""
+    files: dict[str, Written] = {}
+    found = traced(graphs.step_graph(gpt), folded=False)
+    for kind in kinds:
+        files |= weights.write(found, part / folders.GPT[kind], kind)
+    return files
+
+
+def tables(gpt: GPT) -> "np.ndarray[Any, Any]":
+    """The four tables that ids are looked up in, below each other: `[rows, width]`."""
+    parts = (gpt.text_embedding, gpt.text_pos_embedding.emb, gpt.mel_embedding,
+             gpt.mel_pos_embedding.emb)  # fmt: skip
+    return torch.cat([part.weight.detach() for part in parts]).numpy()
+
+
+def _write_array(path: Path, array: "np.ndarray[Any, Any]") -> Written:
+    return replace_file(path, lambda file: np.save(file, np.ascontiguousarray(array, np.float32)))
+
+
+def _copy(source: Path, path: Path) -> Written:
+    content = source.read_bytes()
+    return replace_file(path, lambda file: file.write(content))
+
+
+def _bytes(spoken: model.Model, kinds: Sequence[str]) -> int:
+    """Of the folder: the transformer once in each kind, all else in float32."""
+    parts = (spoken.gpt, spoken.vocoder, spoken.speaker_encoder)
+    whole = sum(tensor.numel() for part in parts for tensor in part.state_dict().values())
+    transformer = sum(parameter.numel() for parameter in spoken.gpt.gpt.parameters())
+    each = sum({"fp32": 4, "int8": 1}[kind] for kind in kinds)
+    return transformer * each + 4 * (whole - transformer)
+
+
+def _refuse_others(to: Path) -> None:
+    """Only an empty folder, or an earlier export without anything else in it, is replaced."""
+    if not to.exists():
+        return
+    if not to.is_dir():
+        raise OnnxError(f"--to {to} is a file; name a folder.")
+    known: set[str] = set()
+    with contextlib.suppress(OnnxError):
+        known = {*folders.read(to).files, folders.NAME}
+    if others := sorted({path.name for path in to.iterdir()} - known):
+        raise OnnxError(
+            f"--to {to} holds {others[0]}, which no ONNX export wrote. Name a new or empty folder."
+        )

@@ -1,0 +1,52 @@
+"""`python -m xtts.onnx.export.exporter_child FOLDER TO [--kinds int8] [--checkpoint FILE]`: an
+export in a process of its own, for `xtts.onnx.export.export_cache`; its last line on stderr is what
+went wrong."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from machine.errors import SotaqueError
+from xtts.onnx.folder import GPT
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exports; the sentence of a fault goes to stderr."""
+    asked = _parser().parse_args(argv)
+    try:
+        from machine.storage.atomic import sha256_of
+        from xtts.hub.run_folder import read_checkpoint, reference_beside
+        from xtts.onnx.export import exporter
+
+        if asked.checkpoint is None:
+            source = exporter.source_of_folder(asked.folder)
+        else:
+            learned = read_checkpoint(asked.checkpoint).model
+            sha256, reference = sha256_of(asked.checkpoint), reference_beside(asked.checkpoint)
+            source = exporter.ExportSource(asked.folder, sha256, learned, reference)
+        exporter.export(source, asked.to, asked.kinds)
+    except SotaqueError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    except ImportError as error:
+        sys.stderr.write(
+            f"The package {error.name} is missing: .venv/bin/uv pip install -e '.[onnx]'\n"
+        )
+        return SotaqueError.exit_code
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m xtts.onnx.export.exporter_child", description=__doc__
+    )
+    parser.add_argument("folder", type=Path, help="the model's")
+    parser.add_argument("to", type=Path)
+    parser.add_argument("--kinds", nargs="+", choices=tuple(GPT), default=tuple(GPT))
+    parser.add_argument("--checkpoint", type=Path, help="whose learning part is taken")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""The four graphs as torch modules that say what goes in and out; `xtts.onnx.export.exporter`
+traces them.
+
+The transformer is `xtts.model.transformer`'s own, with a cache that hands its past in and its new
+keys and values out. Keys lie turned ([.., head_width, time]), so that a step multiplies with them
+as they are; what is past is never copied nor given back: whoever runs the graph keeps it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from xtts.model.gpt import GPT
+from xtts.model.vocoder import SpeakerEncoder, Vocoder
+
+# Added to scores of places that hold nothing; infinity would make a row of nothing a NaN.
+NOTHING = -1e30
+
+
+@dataclass
+class GraphCache:
+    """As `xtts.model.kv_cache.KeyValueCache` for a trace: the past comes in and the new is
+    collected.
+
+    past_keys[i]: [batch, heads, head_width, places]; past_values[i]: [batch, heads, places,
+    head_width]; bias: [batch, places], 0 where a place is in use, NOTHING where not.
+    """
+
+    past_keys: list[Tensor]
+    past_values: list[Tensor]
+    bias: Tensor
+    time: int
+    head_width: int
+    keys: list[Tensor] = field(default_factory=list)
+    values: list[Tensor] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        # Once for all layers, so that a step is not made of sums about shapes.
+        ahead = torch.full((self.time, self.time), NOTHING).triu(1)
+        before = self.bias[:, None].expand(-1, self.time, -1)
+        self._bias = torch.cat((before, ahead.expand(self.bias.shape[0], -1, -1)), -1)[:, None]
+        self._places = self.bias.shape[1]
+
+    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        turned = keys.transpose(2, 3)
+        self.keys.append(turned)
+        self.values.append(values)
+        queries = queries * self.head_width**-0.5
+        scores = torch.cat((queries @ self.past_keys[layer], queries @ turned), dim=-1)
+        weights = (scores + self._bias).softmax(-1)
+        seen = weights[..., : self._places] @ self.past_values[layer]
+        return seen + weights[..., self._places :] @ values
+
+    def advance(self, time: int) -> None:
+        """Whoever runs the graph counts."""
+
+
+class StepGraph(nn.Module):
+    """Any number of positions behind a past of any length: reading the text and each code alike."""
+
+    def __init__(self, gpt: GPT) -> None:
+        super().__init__()
+        self.gpt = gpt.gpt
+        self.final_norm = gpt.final_norm
+        self.mel_head = gpt.mel_head
+
+    def forward(self, embedded: Tensor, bias: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
+        """Positions [batch, time, width], the bias of the past, keys and values of each layer ->
+        latent [batch, width] and logits [batch, audio_ids] of the last position; new keys
+        [layers, batch, heads, head_width, time], new values [layers, batch, heads, time, ..]."""
+        time, head_width = embedded.shape[1], self.gpt.width // self.gpt.heads
+        cache = GraphCache(list(past[0::2]), list(past[1::2]), bias, time, head_width)
+        latent = self.final_norm(self.gpt(embedded, cache)[:, -1])
+        return latent, self.mel_head(latent), torch.stack(cache.keys), torch.stack(cache.values)
+
+
+class ConditioningGraph(nn.Module):
+    """Encoder and perceiver."""
+
+    def __init__(self, gpt: GPT) -> None:
+        super().__init__()
+        self.encoder = gpt.conditioning_encoder
+        self.perceiver = gpt.conditioning_perceiver
+
+    def forward(self, mel: Tensor) -> Tensor:
+        """Mel [batch, 80, frames] -> latents [batch, 32, width]."""
+        return self.perceiver(self.encoder(mel).transpose(1, 2))
+
+
+class VocoderGraph(nn.Module):
+    """The vocoder behind its interpolation."""
+
+    def __init__(self, vocoder: Vocoder) -> None:
+        super().__init__()
+        self.decoder = vocoder.waveform_decoder
+
+    def forward(self, steps: Tensor, speaker: Tensor) -> Tensor:
+        """Steps [batch, width, steps], speaker [batch, 512, 1] -> samples [batch, samples]."""
+        return self.decoder(steps, g=speaker)[:, 0]
+
+
+class SpeakerGraph(nn.Module):
+    """The speaker encoder behind its mel."""
+
+    def __init__(self, encoder: SpeakerEncoder) -> None:
+        super().__init__()
+        self.net = encoder.net
+
+    def forward(self, mel: Tensor) -> Tensor:
+        """Mel [batch, 64, frames] in power, not yet logged -> [batch, 512, 1] of unit length."""
+        return self.net(mel, l2_norm=True)[:, :, None]
+
+
+@dataclass(frozen=True)
+class ExportGraph:
+    """A module with what a trace of it needs. axes: the sizes that may change, of each tensor."""
+
+    module: nn.Module
+    given: tuple[Tensor, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    axes: Mapping[str, Mapping[int, str]]
+
+
+def step_graph(gpt: GPT) -> ExportGraph:
+    """Inputs `embedded`, `bias`, `past_keys_0`, `past_values_0`, …; outputs `latent`, `logits`,
+    `keys`, `values`."""
+    shape = gpt.shape
+    batch, time, places, head_width = 2, 3, 4, shape.width // shape.heads
+    keys = torch.zeros(batch, shape.heads, head_width, places)
+    values = torch.zeros(batch, shape.heads, places, head_width)
+    names = [f"past_{part}_{layer}" for layer in range(shape.layers) for part in ("keys", "values")]
+    turned = {0: "batch", 3: "places"}
+    axes: dict[str, Mapping[int, str]] = {
+        "embedded": {0: "batch", 1: "time"}, "bias": {0: "batch", 1: "places"},
+        "latent": {0: "batch"}, "logits": {0: "batch"},
+        "keys": {1: "batch", 4: "time"}, "values": {1: "batch", 3: "time"},
+    }  # fmt: skip
+    axes |= {name: turned if "keys" in name else {0: "batch", 2: "places"} for name in names}
+    return ExportGraph(
+        StepGraph(gpt),
+        (torch.zeros(batch, time, shape.width), torch.zeros(batch, places),
+         *(keys, values) * shape.layers),
+        ("embedded", "bias", *names), ("latent", "logits", "keys", "values"), axes,
+    )  # fmt: skip
+
+
+def conditioning_graph(gpt: GPT) -> ExportGraph:
+    """Input `mel`; output `latents`."""
+    axes = {"mel": {0: "batch", 2: "frames"}, "latents": {0: "batch"}}
+    return ExportGraph(
+        ConditioningGraph(gpt), (torch.randn(2, 80, 40),), ("mel",), ("latents",), axes
+    )
+
+
+def vocoder_graph(vocoder: Vocoder, width: int, speaker_width: int) -> ExportGraph:
+    """Inputs `steps` and `speaker`; output `samples`."""
+    axes = {
+        "steps": {0: "batch", 2: "steps"}, "speaker": {0: "batch"},
+        "samples": {0: "batch", 1: "samples"},
+    }  # fmt: skip
+    given = (torch.randn(2, width, 20), torch.randn(2, speaker_width, 1))
+    return ExportGraph(VocoderGraph(vocoder), given, ("steps", "speaker"), ("samples",), axes)
+
+
+def speaker_graph(encoder: SpeakerEncoder) -> ExportGraph:
+    """Input `mel`; output `speaker`."""
+    axes = {"mel": {0: "batch", 2: "frames"}, "speaker": {0: "batch"}}
+    return ExportGraph(
+        SpeakerGraph(encoder), (torch.rand(2, 64, 60),), ("mel",), ("speaker",), axes
+    )

@@ -1,0 +1,115 @@
+"""A traced graph -> a file of nodes and a file of numbers beside it, in float32 or int8.
+
+The numbers are written one tensor after the other out of the memory-mapped model, and what was read
+is given back; at multiples of a page, so that ONNX Runtime maps them instead of reading them.
+"""
+
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from torch import Tensor
+
+from machine.memory import MappedFiles, trim_heap
+from machine.storage.atomic import Written, replace_file
+from xtts.onnx.export.tracing import Traced
+
+KINDS = ("fp32", "int8")
+# Whatever the runtime wants to know while it reads the nodes: shapes, axes, single numbers.
+_INLINE_BYTES = 1024
+_PAGE_BYTES = 4096
+_CONTRIB = "com.microsoft"
+
+
+def write(found: Traced, path: Path, kind: str = "fp32") -> dict[str, Written]:
+    """Writes `path` and `path.data`; what was written, by file name. Raises DiskFull, WriteError.
+
+    int8: the transformer's matrices with one scale a column; what goes into them is quantised as it
+    comes (ONNX Runtime's DynamicQuantizeMatMul, for CPUs).
+    """
+    model = ModelProto()
+    model.CopyFrom(found.model)
+    files = MappedFiles.look()
+    if kind == "int8":
+        _quantise(model, found.weights, files)
+    data = path.with_name(path.name + ".data")
+
+    def stream(file: BinaryIO) -> None:
+        end = 0
+        for name, tensor in _tensors(model, found.weights):
+            array = _array(tensor)
+            if array.nbytes < _INLINE_BYTES:
+                model.graph.initializer.append(numpy_helper.from_array(array, name))
+                continue
+            begin = -(-end // _PAGE_BYTES) * _PAGE_BYTES
+            file.write(bytes(begin - end))
+            file.write(array.data.cast("B"))
+            end = begin + array.nbytes
+            model.graph.initializer.append(_external(name, array, data.name, begin))
+            files.forget(tensor.data_ptr(), tensor.nbytes)
+
+    numbers = replace_file(data, stream)
+    nodes = replace_file(path, lambda file: file.write(model.SerializeToString()))
+    return {path.name: nodes, data.name: numbers}
+
+
+def _tensors(model: ModelProto, weights: dict[str, Tensor]) -> "list[tuple[str, Tensor]]":
+    """What the graph names, each once, in the order of its use."""
+    there = {one.name for one in model.graph.initializer}
+    names = dict.fromkeys(name for node in model.graph.node for name in node.input)
+    return [(name, weights[name]) for name in names if name in weights and name not in there]
+
+
+def _array(tensor: Tensor) -> "np.ndarray[Any, Any]":
+    kept = tensor.dtype in (torch.int8, torch.int64)
+    return (tensor if kept else tensor.float()).detach().contiguous().numpy()
+
+
+def _external(name: str, array: "np.ndarray[Any, Any]", location: str, offset: int) -> TensorProto:
+    kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+    found = TensorProto(name=name, dims=array.shape, data_type=kind)
+    found.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", offset), ("length", array.nbytes)):
+        found.external_data.add(key=key, value=str(value))
+    return found
+
+
+def _quantise(model: ModelProto, weights: dict[str, Tensor], files: MappedFiles) -> None:
+    """Every product with a weight becomes one node that also adds the bias behind it."""
+    after = {node.input[1]: node for node in model.graph.node if node.op_type == "Add"}
+    nodes: list[NodeProto] = []
+    done: set[str] = set()
+    for node in model.graph.node:
+        if node.output[0] in done:
+            continue
+        if node.op_type != "MatMul" or node.input[1] not in weights:
+            nodes.append(node)
+            continue
+        add = after[node.output[0]]
+        parts = _rounded(node.input[1], weights)
+        files.forget(weights[node.input[1]].data_ptr(), weights[node.input[1]].nbytes)
+        trim_heap()  # between the matrices that stay, 1.5 GB of holes at XTTS-v2's size
+        nodes.append(helper.make_node(
+            "DynamicQuantizeMatMul", [node.input[0], *parts, add.input[0]], [add.output[0]],
+            name=node.name, domain=_CONTRIB,
+        ))  # fmt: skip
+        done.add(add.output[0])
+    made = [NodeProto() for _ in nodes]
+    for copy, node in zip(made, nodes, strict=True):
+        copy.CopyFrom(node)
+    del model.graph.node[:]
+    model.graph.node.extend(made)
+    model.opset_import.append(helper.make_opsetid(_CONTRIB, 1))
+
+
+def _rounded(name: str, weights: dict[str, Tensor]) -> tuple[str, str, str]:
+    """Adds int8 numbers, scales and zeros of a weight [in, out]; returns their names."""
+    weight = weights[name].float()
+    scales = (weight.abs().amax(0) / 127).clamp(min=1e-8)
+    names = (f"{name}_int8", f"{name}_scales", f"{name}_zeros")
+    weights[names[0]] = (weight / scales).round().clamp(-127, 127).to(torch.int8)
+    weights[names[1]] = scales
+    weights[names[2]] = torch.zeros(len(scales), dtype=torch.int8)
+    return names

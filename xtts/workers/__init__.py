@@ -1,0 +1,1 @@
+"""Processes that speak for a trainer or a service, and their protocols."""

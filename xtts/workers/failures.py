@@ -1,0 +1,89 @@
+"""Why a worker did not speak: what it said itself, or what its end means."""
+
+import signal
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from machine.devices import cuda_errors
+from machine.devices.cuda_errors import DeviceFault
+from machine.devices.health import Outcome
+from machine.errors import SotaqueError
+
+_NO_MEMORY = ("memoryerror", "out of memory", "can't allocate memory", "cannot allocate memory")
+
+
+class WorkerFailed(SotaqueError):
+    """The worker did not speak.
+
+    reason_code: crashed, killed, hang, out_of_memory, gpu_fault, not_finite, refused, interrupted;
+    fault: what it says of the device, where it says something; of_device: whether the device may be
+    the reason. An error that the process raised and did not take for one of its device is not.
+    """
+
+    def __init__(
+        self,
+        reason_code: str,
+        reason: str,
+        fault: DeviceFault | None = None,
+        *,
+        of_device: bool = True,
+    ) -> None:
+        super().__init__(reason)
+        self.reason_code = reason_code
+        self.fault = fault
+        self.of_device = of_device
+
+
+def answer_of(error: Exception, device: str) -> dict[str, Any] | None:
+    """What the child answers to an error: a sentence, a fault of its device; None for others.
+
+    Whatever the error was, a device that computes no more is what is told.
+    """
+    found = cuda_errors.classify(error, cuda_errors.free_bytes(device))
+    if poison := cuda_errors.poisoned(device):
+        number = found.code if found and found.sticky else None
+        found = DeviceFault(Outcome.STICKY, "context", number, poison)
+    elif isinstance(error, SotaqueError):
+        code = "not_finite" if isinstance(error, cuda_errors.NotFinite) else "refused"
+        return {"ok": False, "reason_code": code, "reason": str(error)}
+    if found is None:
+        return None
+    if found.part.startswith("memory"):
+        said = {"reason_code": "out_of_memory", "reason": "The worker ran out of memory"}
+    else:
+        said = {"reason_code": "gpu_fault", "reason": f"The worker failed on {device}"}
+    said["reason"] += f": {found.words.rstrip('.')}."
+    return {"ok": False, **said, "fault": asdict(found)}
+
+
+def worker_failed(answer: Mapping[str, Any]) -> WorkerFailed:
+    """What `answer_of` gave, on the parent's side."""
+    told = answer.get("fault")
+    fault = DeviceFault(**{**told, "outcome": Outcome(told["outcome"])}) if told else None
+    return WorkerFailed(answer["reason_code"], answer["reason"], fault)
+
+
+def death(code: int, last_line: str, *, oom_killed: bool = False) -> WorkerFailed:
+    """What an exit status, the last line on stderr and the kernel's count of OOM kills mean."""
+    tail = f" It said last: {last_line}" if last_line else ""
+    oom_killed = oom_killed and code == -signal.SIGKILL
+    if oom_killed or any(words in last_line.lower() for words in _NO_MEMORY):
+        by = ": the system killed it" if oom_killed else ""
+        reason = f"The worker ran out of memory{by}.{tail}"
+        fault = DeviceFault(Outcome.TRANSIENT, "memory of the machine", None, reason)
+        return WorkerFailed("out_of_memory", reason, fault)
+    if code == -signal.SIGKILL:
+        what = "was killed (SIGKILL); most often the system does that when memory runs out"
+        return WorkerFailed("killed", f"The worker {what}.{tail}")
+    if code < 0:
+        return WorkerFailed("crashed", f"The worker ended by {_signal_name(-code)}.{tail}")
+    reason = f"The worker ended with exit status {code}.{tail}"
+    return WorkerFailed("crashed", reason, of_device=False)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has no name
+        return f"signal {number}"

@@ -1,0 +1,130 @@
+"""What is asked of whoever speaks a file, what comes back, and a model that does it.
+
+`xtts.workers.file_worker_main` speaks so in a process of its own; `train.sampling.sampler` does in
+the trainer's, on a GPU that passed the check. Importing this module imports no torch.
+"""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from xtts.inference.voice import Voice
+    from xtts.model.loading import Model
+
+
+@dataclass(frozen=True)
+class SpeakRequest:
+    """What to speak and where to. weights: a checkpoint file; None speaks with the base's own."""
+
+    text: str
+    language: str
+    reference: Path
+    out: Path
+    weights: Path | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class SpokenFile:
+    """seconds: how long it took, loading included; similarity: cosine to the reference."""
+
+    seconds: float
+    audio_seconds: float
+    device: str
+    similarity: float | None = None
+
+
+class FileSpeaker:
+    """A base model with the learning part of the last request; it never sees a model in training.
+
+    keep_weights: False lets the learning part go between requests (1.8 GB at full size), for
+    whoever asks for other weights each time. mel_device: where the speaker's mel is taken, the only
+    FFT of speaking: `device` where its FFT passed the check. precision: as
+    `xtts.model.loading.load_model`.
+    """
+
+    def __init__(
+        self,
+        base: Path,
+        device: str,
+        threads: int | None = None,
+        *,
+        keep_weights: bool = True,
+        mel_device: str = "cpu",
+        precision: str = "auto",
+    ) -> None:
+        import torch
+
+        from xtts.model import loading as model
+
+        if threads:
+            torch.set_num_threads(threads)
+        self.device = device
+        self.base = base
+        self.keep_weights = keep_weights
+        self._model: Model = model.load_model(base, device, mel_device, precision=precision)
+        self._model.warm_up()
+        self._loaded: tuple[str, int] | None = ("", 0)
+        self._heard: tuple[Tensor, Tensor] | None = None
+        self._let_go()
+
+    def speak(self, request: SpeakRequest) -> SpokenFile:
+        """Speaks one request into its file, 24 kHz PCM16; draws from no global random state.
+
+        Raises the errors of audio, voice, text, decoding, runs and model; what is wrong with text
+        or recording is told before weights are read or anything is computed.
+        """
+        from xtts import audio
+        from xtts.inference import synthesis, voice
+
+        started = time.perf_counter()
+        self._model.tokenizer.split(request.text, request.language)
+        reference = voice.read_reference(self._model.config, request.reference)
+        self._take(request.weights)
+        whose = self._voice_of(reference)
+        waveform = synthesis.synthesize(
+            self._model, whose, request.text, request.language, seed=request.seed
+        )
+        audio.write_wav(request.out, waveform)
+        likeness = voice.similarity(self._model, waveform, audio.VOCODER_RATE, whose)
+        self._let_go()
+        return SpokenFile(
+            time.perf_counter() - started, len(waveform) / audio.VOCODER_RATE, self.device, likeness
+        )
+
+    def _voice_of(self, reference: "Tensor") -> "Voice":
+        """A run's epochs are heard against one recording; its speaker is taken once."""
+        from xtts.inference import voice
+
+        known = None
+        if self._heard is not None and self._heard[0].equal(reference):
+            known = self._heard[1]
+        found = voice.voice_from_reference(self._model, reference, known)
+        self._heard = (reference, found.speaker)
+        return found
+
+    def _take(self, weights: Path | None) -> None:
+        """Loads the learning part of a checkpoint; None is the base's own."""
+        from xtts.hub import run_folder
+        from xtts.model import loading as model
+
+        key = (str(weights), os.stat(weights).st_mtime_ns) if weights else ("", 0)
+        if key == self._loaded:
+            return
+        # What is half loaded by a fault must not be taken for anything by the next request.
+        self._loaded = None
+        if weights:
+            self._model.load_gpt(run_folder.read_checkpoint(weights).model)
+        else:
+            self._model.load_gpt(model.read_tensors(self.base / "model.pth"))
+        self._loaded = key
+
+    def _let_go(self) -> None:
+        if not self.keep_weights and self.device == "cpu":
+            self._model.unload_gpt()
+            self._loaded = None

@@ -1,0 +1,157 @@
+"""The worker process: loads a base model, then speaks what its parent asks, line by line.
+
+stdout belongs to the protocol: what libraries print goes to stderr. Imports and frozen parts are
+loaded before the first request; of a checkpoint only the learning part is read.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from machine.devices.cuda_errors import GpuLost, exit_after_fault
+from machine.errors import SotaqueError
+from machine.memory import limit_onednn_cache
+from machine.storage.checksums import trust_cached_hash
+from machine.threads import set_omp_passive
+from xtts.workers.failures import answer_of
+from xtts.workers.file_synthesis import SpeakRequest, SpokenFile
+
+_PR_SET_PDEATHSIG = 1
+
+
+class SpeaksFiles(Protocol):
+    """What `serve` asks of `xtts.workers.file_synthesis.FileSpeaker`."""
+
+    def speak(self, request: SpeakRequest) -> SpokenFile: ...
+
+
+def main(new_speaker: Callable[[argparse.Namespace], SpeaksFiles] | None = None) -> int:
+    """Speaks until stdin is closed; exit 2 when the base model cannot be loaded, 70 after a fault
+    of the device."""
+    arguments = _arguments()
+    die_with_parent(arguments.parent)
+    set_omp_passive()
+    limit_onednn_cache()
+    os.nice(arguments.nice)
+    # A copy of fd 1 for the answers; whatever else is printed must not break the protocol.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    try:
+        speaker = (new_speaker or _speaker)(arguments)
+    except Exception as error:
+        answer = answer_of(error, arguments.device)
+        if answer is None:
+            raise
+        _write(answers, answer)
+        return error.exit_code if isinstance(error, SotaqueError) else GpuLost.exit_code
+    _write(answers, {"ok": True})
+    return serve(speaker, sys.stdin, answers, arguments.device)
+
+
+def serve(speaker: SpeaksFiles, requests: IO[str], answers: IO[str], device: str) -> int:
+    """One answer per request. A refusal is an answer; a fault of the device is the last one: the
+    next process has a context of its own. Any other error ends the process."""
+    for line in requests:
+        request = json.loads(line)
+        for name in ("reference", "out", "weights"):
+            request[name] = Path(request[name]) if request[name] else None
+        if told := request.pop("seen", None):
+            trust_cached_hash(request["weights"], told)
+        try:
+            injected_fault(os.environ.get("SOTAQUE_WORKER_FAULT", ""))
+            answer = {"ok": True, **asdict(speaker.speak(SpeakRequest(**request)))}
+        except Exception as error:
+            told = answer_of(error, device)
+            if told is None:
+                raise
+            answer = told
+        _write(answers, answer)
+        if "fault" in answer:
+            return GpuLost.exit_code
+    return 0
+
+
+def die_with_parent(parent: int) -> None:
+    """Has the kernel kill this process when its parent dies, in whatever way.
+
+    The parent is the thread that started this process (prctl(2)): it must live as long.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before we asked
+        os._exit(1)
+
+
+def injected_fault(kind: str) -> None:
+    """Fails as the tests wish: a signal's name, `hang`, `memory`, `gpu memory`, a CUDA error's
+    number, `nan` for a vocoder that says what is no number, or the text of an error."""
+    if not kind:
+        return
+    if kind.startswith("SIG"):
+        os.kill(os.getpid(), signal.Signals[kind])
+    if kind == "hang":
+        time.sleep(3600)
+    if kind == "memory":
+        raise MemoryError
+    if kind not in ("nan", "gpu memory") and not kind.isdigit():
+        raise RuntimeError(kind)
+    import torch
+
+    if kind == "nan":
+        torch.nn.modules.module.register_module_forward_hook(_no_number)
+        return
+    if kind == "gpu memory":
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+    error = torch.AcceleratorError(f"CUDA error: number {kind}\nCUDA kernel errors might be …")
+    error.error_code = int(kind)  # type: ignore[attr-defined]
+    raise error
+
+
+def _no_number(module: Any, _given: Any, found: Any) -> Any:
+    return found * float("nan") if type(module).__name__ == "HifiganGenerator" else None
+
+
+def _speaker(arguments: argparse.Namespace) -> SpeaksFiles:
+    import torch
+
+    from xtts.workers.file_synthesis import FileSpeaker
+
+    torch.backends.cudnn.enabled = arguments.cudnn
+    return FileSpeaker(
+        arguments.base, arguments.device, arguments.threads, keep_weights=arguments.keep_weights,
+        mel_device=arguments.mel_device, precision=arguments.precision,
+    )  # fmt: skip
+
+
+def _write(answers: IO[str], answer: dict[str, Any]) -> None:
+    answers.write(json.dumps(answer) + "\n")
+    answers.flush()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m xtts.workers.file_worker_main", description=__doc__
+    )
+    parser.add_argument("--base", type=Path, required=True)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--mel-device", default="cpu")
+    parser.add_argument("--precision", default="auto")
+    parser.add_argument("--no-cudnn", dest="cudnn", action="store_false")
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--nice", type=int, default=0)
+    parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--keep-weights", action="store_true")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    exit_after_fault(main())

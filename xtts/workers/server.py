@@ -1,0 +1,288 @@
+"""What the speaking child does with each message: open a voice, speak, hush, listen.
+
+One thread steps the crowds; one other opens voices and reads recordings, so that nobody who speaks
+waits for a file of 2 GB; a third asks the process that reads texts (`xtts.workers.text_worker`),
+whatever is in them. Messages and answers are described in `xtts.workers.server_main`.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from machine.devices import cuda_errors
+from machine.errors import SotaqueError
+from xtts.inference.batching import ContinuousBatcher, StepOutput
+from xtts.inference.request import SynthesisParams
+from xtts.inference.voice import Voice
+from xtts.workers import voice_registry
+from xtts.workers.failures import answer_of
+from xtts.workers.protocol import packed
+from xtts.workers.text_worker import TextWorker
+from xtts.workers.voice_registry import ComputeConfig, LoadedVoice, VoiceSpec
+
+_KEPT_VOICES = 64
+
+
+@dataclass
+class PendingTask:
+    """Something another thread is doing: what it is for, and what comes of it then."""
+
+    message: Mapping[str, Any]
+    future: "Future[Any]"
+    then: Callable[[Mapping[str, Any], Any], Iterator[bytes]]
+
+
+class Reads(Protocol):
+    """What is asked of `xtts.workers.text_worker.TextWorker`."""
+
+    def start(self) -> None: ...
+    def open(self, folder: Path) -> None: ...
+    def read(self, folder: Path, text: str, language: str) -> list[list[int]]: ...
+
+
+class SpeechServer:
+    """The voices that stand, and everybody who speaks with one of them."""
+
+    def __init__(
+        self,
+        where: ComputeConfig,
+        slots: int,
+        threads: int | None = None,
+        texts: Reads | None = None,
+    ) -> None:
+        if threads:
+            torch.set_num_threads(threads)
+        self.device = where.device
+        self._where = where
+        self._slots = slots
+        self._standing: dict[str, LoadedVoice] = {}
+        self._crowds: dict[str, ContinuousBatcher] = {}
+        self._closing: set[str] = set()
+        self._voices: OrderedDict[tuple[str, str], Voice] = OrderedDict()
+        self._pending: list[PendingTask] = []
+        # When each began, later by all that it has paused: `seconds` is time spent speaking.
+        self._began: dict[str, float] = {}
+        self._paused: dict[str, float] = {}
+        self._other = ThreadPoolExecutor(1, thread_name_prefix="opening")
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="reading")
+        self._texts = texts or TextWorker()
+        # Its imports take as long as a model's loading, and are over by then.
+        self._reading.submit(self._texts.start)
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is something to do without another message."""
+        return any(crowd.busy for crowd in self._crowds.values())
+
+    @property
+    def waiting(self) -> bool:
+        """Whether another thread is at something."""
+        return bool(self._pending)
+
+    def take(self, message: Mapping[str, Any], _body: bytes) -> Iterator[bytes]:
+        """Does what a message asks, as far as that can be done at once."""
+        doing = {
+            "open": self._open, "close": self._close, "speak": self._speak,
+            "go_on": self._go_on, "cancel": self._cancel, "listen": self._listen,
+            "forget": self._forget_voice,
+        }  # fmt: skip
+        yield from doing[message["do"]](message)
+
+    def step(self) -> Iterator[bytes]:
+        """Takes what the other thread has done, and one step of every crowd."""
+        yield from self._settle()
+        for crowd in list(self._crowds.values()):
+            if crowd.busy:
+                for said in crowd.step():
+                    yield from self._told(said)
+        for key in list(self._closing):
+            self._close({"key": key})
+
+    def _open(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+        wanted = VoiceSpec(**message["voice"])
+        others = dict(self._standing)
+        future = self._other.submit(self._stand, wanted, others)
+        self._pending.append(PendingTask(message, future, self._opened))
+        yield from ()
+
+    def _stand(self, wanted: VoiceSpec, others: dict[str, LoadedVoice]) -> LoadedVoice:
+        found: LoadedVoice = voice_registry.load_voice(wanted, self._where, others)
+        self._reading.submit(self._texts.open, found.folder).result()
+        return found
+
+    def _opened(self, message: Mapping[str, Any], found: LoadedVoice) -> Iterator[bytes]:
+        key = message["key"]
+        self._standing[key] = found
+        self._crowds[key] = found.crowd(self._slots)
+        told = found.told()
+        yield packed({"say": "opened", "id": message.get("id", ""), "key": key, **told})
+
+    def _close(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+        key = message["key"]
+        needed = any(one.message.get("key") == key for one in self._pending)
+        if key in self._crowds and (needed or not self._crowds[key].empty):
+            self._closing.add(key)
+        else:
+            self._closing.discard(key)
+            self._crowds.pop(key, None)
+            self._standing.pop(key, None)
+            for known in [known for known in self._voices if known[0] == key]:
+                del self._voices[known]
+            cuda_errors.free_after_fault(self.device)
+        return iter(())
+
+    def _speak(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+        ask, folder = message["ask"], self._standing[message["key"]].folder
+        future = self._reading.submit(self._texts.read, folder, ask["text"], ask["language"])
+        self._pending.append(PendingTask(message, future, self._read))
+        yield from ()
+
+    def _read(self, message: Mapping[str, Any], pieces: list[list[int]]) -> Iterator[bytes]:
+        """The text was read: now the voice."""
+        message = {**message, "ask": {**message["ask"], "pieces": pieces}}
+        standing, recording = self._standing[message["key"]], message.get("recording")
+        if recording is None:
+            nobody = standing.nobody() if message.get("micro") else None
+            yield from self._enter(message, standing.own or nobody)
+        elif (found := self._voices.get((message["key"], recording))) is not None:
+            self._voices.move_to_end((message["key"], recording))
+            yield from self._enter(message, found)
+        else:
+            yield from self._listen(message)
+
+    def _listen(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+        standing, path = self._standing[message["key"]], Path(message["recording"])
+        future = self._other.submit(standing.voice_of, path, self._where.latents_folder)
+        self._pending.append(PendingTask(message, future, self._heard))
+        yield from ()
+
+    def _forget_voice(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+        for known in [known for known in self._voices if known[1] == message["recording"]]:
+            del self._voices[known]
+        return iter(())
+
+    def _go_on(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+        name = message["id"]
+        try:
+            for crowd in self._crowds.values():
+                if crowd.go_on(name):
+                    self._began[name] += time.perf_counter() - self._paused.pop(name)
+                    return
+        except SotaqueError as error:
+            self._forget(name)
+            yield from self._refused(name, error)
+
+    def _heard(self, message: Mapping[str, Any], found: Voice) -> Iterator[bytes]:
+        self._keep((message["key"], message["recording"]), found)
+        if message["do"] == "listen":
+            yield packed({"say": "heard", "id": message.get("id", "")})
+        else:
+            yield from self._enter(message, found)
+
+    def _cancel(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+        name = message["id"]
+        waiting = [one for one in self._pending if one.message.get("id") == name]
+        self._pending = [one for one in self._pending if one not in waiting]
+        for one in waiting:
+            one.future.cancel()
+        left = [crowd.leave(name) for crowd in self._crowds.values()]
+        self._forget(name)
+        if waiting or any(left):
+            yield packed({"say": "cancelled", "id": name})
+
+    def _enter(self, message: Mapping[str, Any], voice: Voice | None) -> Iterator[bytes]:
+        name, began = message["id"], time.perf_counter()
+        if voice is None:
+            reason = "This voice holds no recording of its own. Ask for an uploaded voice."
+            yield _failed(name, "no_reference", reason)
+            return
+        try:
+            self._crowds[message["key"]].enter(name, voice, SynthesisParams(**message["ask"]))
+        except SotaqueError as error:
+            yield from self._refused(name, error)
+        else:
+            self._began[name] = began
+
+    def _refused(self, name: str, error: Exception) -> Iterator[bytes]:
+        """A refusal is an answer to one; a fault of the device is raised, and ends the child."""
+        told = answer_of(error, self.device)
+        if told is None or "fault" in told:
+            raise error
+        yield _failed(name, told["reason_code"], told["reason"])
+
+    def _told(self, said: StepOutput) -> Iterator[bytes]:
+        for chunk in said.chunks:
+            yield packed({"say": "sound", "id": said.name}, pcm16(chunk))
+        if said.paused:
+            self._paused[said.name] = time.perf_counter()
+            yield packed({"say": "paused", "id": said.name})
+        if not said.done:
+            return
+        seconds = time.perf_counter() - self._began[said.name]
+        self._forget(said.name)
+        if said.error is not None:
+            yield from self._refused(said.name, said.error)
+        else:
+            yield packed({
+                "say": "done", "id": said.name, "codes": said.codes, "seconds": seconds,
+                "cut_pieces": said.cut_pieces,
+            })  # fmt: skip
+
+    def _forget(self, name: str) -> None:
+        self._began.pop(name, None)
+        self._paused.pop(name, None)
+
+    def _settle(self) -> Iterator[bytes]:
+        done = [one for one in self._pending if one.future.done()]
+        self._pending = [one for one in self._pending if one not in done]
+        for one in done:
+            yield from self._settled(one)
+
+    def _settled(self, one: PendingTask) -> Iterator[bytes]:
+        name, key = one.message.get("id", ""), one.message["key"]
+        try:
+            found = one.future.result()
+        except (SotaqueError, OSError) as error:
+            told = answer_of(error, self.device) or _unreadable(error)
+            if told is None or "fault" in told:
+                raise
+            header = {"say": "failed", "id": name, "key": key}
+            yield packed({**header, "reason_code": told["reason_code"], "reason": told["reason"]})
+            return
+        yield from one.then(one.message, found)
+
+    def _keep(self, known: tuple[str, str], voice: Voice) -> None:
+        """The voices of uploaded recordings, those that were asked for last; not of one that was
+        deleted while it was listened to."""
+        if not Path(known[1]).is_file():
+            return
+        self._voices[known] = voice
+        self._voices.move_to_end(known)
+        while len(self._voices) > _KEPT_VOICES:
+            self._voices.popitem(last=False)
+
+
+def _unreadable(error: Exception) -> dict[str, str] | None:
+    """A file that went while it was read (an epoch that was pruned) is the end of that voice, not
+    of everybody who speaks."""
+    if not isinstance(error, OSError):
+        return None
+    name = Path(str(error.filename)).name if error.filename else "A file of it"
+    return {"reason_code": "refused", "reason": f"{name} cannot be read ({error.strerror})."}
+
+
+def pcm16(chunk: torch.Tensor) -> bytes:
+    """Samples `[n]` in -1..1 as 16-bit little-endian PCM."""
+    scaled = (chunk.clamp(-1.0, 1.0) * 32767.0).round().to(torch.int16)
+    found: bytes = scaled.numpy().astype("<i2").tobytes()
+    return found
+
+
+def _failed(name: str, code: str, reason: str) -> bytes:
+    return packed({"say": "failed", "id": name, "reason_code": code, "reason": reason})

@@ -1,0 +1,179 @@
+"""The process that speaks for a service: owns the models, and does what its parent asks.
+
+Frames (`xtts.workers.protocol`) on stdin:
+    {do: open, id, key, voice: {name, base, …}}        -> opened (licence, languages, …) | failed
+    {do: close, key}                                   when nobody speaks with it any more
+    {do: speak, id, key, recording | null, micro, ask: {text, language, seed, …}}
+                                                       -> sound …, done | failed | cancelled
+                 micro: the service's own word, said as nobody where there is no recording
+                 paused instead, between two pieces of a long text: its slot is free for another
+    {do: go_on, id}                                    the next piece of what has paused
+    {do: listen, id, key, recording}                   -> heard | failed
+    {do: forget, recording}                            of a voice that was deleted
+    {do: cancel, id}                                   -> cancelled, unless it is over
+and on stdout, besides those: {say: ready} once, {say: alive} every second, and {say: fault} as the
+last word before exit 70 when the device computes no more. stdin's end ends it; so does its
+parent's death. Other libraries' prints go to stderr.
+"""
+
+import argparse
+import os
+import queue
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from machine.devices.cuda_errors import GpuLost, exit_after_fault
+from machine.errors import SotaqueError
+from machine.memory import limit_onednn_cache
+from machine.threads import set_omp_passive
+from xtts.workers import protocol
+from xtts.workers.failures import answer_of
+from xtts.workers.file_worker_main import die_with_parent
+
+ALIVE_SECONDS = 1.0
+# How soon an opened voice, or a read recording, is seen while nobody speaks.
+_LOOK_SECONDS = 0.01
+
+
+class SpeechService(Protocol):
+    """What `serve` asks of `xtts.workers.server.SpeechServer`."""
+
+    device: str
+
+    @property
+    def busy(self) -> bool: ...
+    @property
+    def waiting(self) -> bool: ...
+    def take(self, message: Mapping[str, Any], body: bytes) -> Iterator[bytes]: ...
+    def step(self) -> Iterator[bytes]: ...
+
+
+def main(new_speaker: Callable[[argparse.Namespace], SpeechService] | None = None) -> int:
+    """Speaks until stdin is closed; exit 70 after a fault of the device."""
+    arguments = _arguments()
+    die_with_parent(arguments.parent)
+    set_omp_passive()
+    limit_onednn_cache()
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    inbox: queue.SimpleQueue[tuple[dict[str, Any], bytes] | None] = queue.SimpleQueue()
+    requests = os.fdopen(os.dup(0), "rb")
+    threading.Thread(target=_pump, args=(requests, inbox), name="requests", daemon=True).start()
+    device = arguments.device
+    try:
+        speaker = (new_speaker or _ensemble)(arguments)
+        device = speaker.device
+        answers.write(protocol.packed({"say": "ready", "pid": os.getpid()}))
+        answers.flush()
+        serve(speaker, inbox, answers)
+    except BrokenPipeError:  # the parent has gone
+        return 0
+    except Exception as error:
+        return _last_word(answers, error, device)
+    return 0
+
+
+def serve(
+    speaker: SpeechService,
+    inbox: "queue.SimpleQueue[tuple[dict[str, Any], bytes] | None]",
+    answers: BinaryIO,
+) -> None:
+    """Messages between two steps, until the end of the inbox."""
+    told = 0.0
+    while True:
+        for arrived in _arrived(inbox, _patience(speaker)):
+            if arrived is None:
+                return
+            for frame in speaker.take(*arrived):
+                answers.write(frame)
+        for frame in speaker.step():
+            answers.write(frame)
+        if time.monotonic() - told >= ALIVE_SECONDS:
+            answers.write(protocol.packed({"say": "alive"}))
+            told = time.monotonic()
+        answers.flush()
+
+
+def _patience(speaker: SpeechService) -> float:
+    """How long a message is waited for before the next step."""
+    if speaker.busy:
+        return 0.0
+    return _LOOK_SECONDS if speaker.waiting else ALIVE_SECONDS
+
+
+def _arrived(
+    inbox: "queue.SimpleQueue[tuple[dict[str, Any], bytes] | None]", patience: float
+) -> Iterator[tuple[dict[str, Any], bytes] | None]:
+    """What is there now; the first is waited for as long as `patience`."""
+    try:
+        yield inbox.get(block=patience > 0, timeout=patience or None)
+        while True:
+            yield inbox.get_nowait()
+    except queue.Empty:
+        return
+
+
+def _pump(
+    requests: BinaryIO, inbox: "queue.SimpleQueue[tuple[dict[str, Any], bytes] | None]"
+) -> None:
+    try:
+        while (found := protocol.read(requests)) is not None:
+            inbox.put(found)
+    finally:
+        inbox.put(None)
+
+
+def _last_word(answers: BinaryIO, error: Exception, device: str) -> int:
+    """Tells a fault of the device and ends with its code; any other error is a crash, of which only
+    kind and place are told: its message may quote a caller's text, and the last line on stderr
+    stands in the service's status and log."""
+    told = answer_of(error, device)
+    if told is None:
+        frames_of = traceback.extract_tb(error.__traceback__)
+        for frame in frames_of:
+            sys.stderr.write(f"  {frame.filename}:{frame.lineno} in {frame.name}\n")
+        place = f"{Path(frames_of[-1].filename).name}:{frames_of[-1].lineno}"
+        sys.stderr.write(f"{type(error).__name__} in {place}\n")
+        return 1
+    answers.write(protocol.packed({"say": "fault", **told}))
+    answers.flush()
+    return error.exit_code if isinstance(error, SotaqueError) else GpuLost.exit_code
+
+
+def _ensemble(arguments: argparse.Namespace) -> SpeechService:
+    import torch
+
+    from xtts.workers.server import SpeechServer
+    from xtts.workers.voice_registry import ComputeConfig
+
+    torch.backends.cudnn.enabled = not arguments.no_cudnn
+    folder = arguments.latents
+    where = ComputeConfig(
+        arguments.device, arguments.mel_device, arguments.precision, folder, arguments.backend,
+        arguments.low_memory, arguments.threads,
+    )  # fmt: skip
+    return SpeechServer(where, arguments.slots, arguments.threads)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Speaks for a service; not for people.")
+    parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--mel-device", default="cpu")
+    parser.add_argument("--precision", default="auto")
+    parser.add_argument("--backend", choices=("torch", "onnx"), default="torch")
+    parser.add_argument("--low-memory", action="store_true")
+    parser.add_argument("--slots", type=int, default=4)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--latents", type=Path)
+    parser.add_argument("--no-cudnn", action="store_true")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    exit_after_fault(main())

@@ -1,0 +1,85 @@
+"""The process that reads texts for a service: normalises and tokenises, away from who speaks.
+
+Lines of JSON on stdin, one answer each on stdout:
+    {"load": FOLDER}                              -> {"loaded": true}
+    {"read": TEXT, "language": L, "folder": FOLDER} -> {"pieces": [[id, …], …]}
+or {"refused": SENTENCE}. A text may take `CPU_SECONDS`; after more, the parent ends the process.
+Nothing of a text is ever printed.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from machine.errors import SotaqueError
+from xtts.model.config import ModelConfig
+from xtts.text.tokenizer import Tokenizer
+from xtts.workers.file_worker_main import die_with_parent
+
+# Ten times what the slowest text of 4,096 characters takes. The processor's time, so that a busy
+# machine refuses nobody.
+CPU_SECONDS = 1.5
+TOO_LONG = (
+    "This text takes too long to be read. Speak it in parts, and write what is not a plain "
+    "sentence (tables, codes, long numbers) in words."
+)
+
+
+class _OutOfTime(BaseException):
+    """No Exception: the normaliser suppresses those."""
+
+
+def main() -> int:
+    """Reads until stdin is closed."""
+    parser = argparse.ArgumentParser(description="Reads texts for a service; not for people.")
+    parser.add_argument("--parent", type=int, required=True)
+    die_with_parent(parser.parse_args().parent)
+    signal.signal(signal.SIGVTALRM, _out_of_time)
+    # The answers have a pipe of their own; what libraries print is nobody's business.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    known: dict[str, Tokenizer] = {}
+    for line in sys.stdin:
+        answers.write(json.dumps(_answer(json.loads(line), known)) + "\n")
+    return 0
+
+
+def _answer(asked: Mapping[str, Any], known: dict[str, Tokenizer]) -> dict[str, Any]:
+    try:
+        if "load" in asked:
+            known[asked["load"]] = _loaded(asked["load"])
+            return {"loaded": True}
+        signal.setitimer(signal.ITIMER_VIRTUAL, CPU_SECONDS)
+        try:
+            if asked["folder"] not in known:
+                known[asked["folder"]] = _loaded(asked["folder"])
+            pieces = known[asked["folder"]].split(asked["read"], asked["language"])
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    except SotaqueError as error:
+        return {"refused": str(error)}
+    except _OutOfTime:
+        return {"refused": TOO_LONG}
+    except Exception as error:  # of reading: whatever it is, only this text is to suffer
+        return {"refused": f"This text cannot be read ({type(error).__name__}). Write it simpler."}
+    return {"pieces": [piece.ids for piece in pieces]}
+
+
+def _loaded(folder: str) -> Tokenizer:
+    path = Path(folder)
+    found = Tokenizer(ModelConfig.read(path), path)
+    found.warm_up()
+    return found
+
+
+def _out_of_time(*_: object) -> NoReturn:
+    raise _OutOfTime
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""The child of `doctor --deep`: the demo voice speaks one sentence on one device, without chance.
+
+Run as `python -m xtts.workers.trial_sentence DEVICE FILE`: the waveform goes into FILE as raw
+float32, one JSON line to stdout.
+"""
+
+import json
+import math
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TEXT = "The birch canoe slid on the smooth planks."
+_SECONDS = 3
+
+
+def main() -> int:
+    """Prints {"seconds", "audio_seconds", "loudness"}: of the speaking, loading left out."""
+    import torch
+
+    from xtts import audio
+    from xtts.hub import bundle
+    from xtts.inference import synthesis, voice
+    from xtts.model.shapes import SamplingParams
+
+    device, out = sys.argv[1], Path(sys.argv[2])
+    # TensorFloat-32 would be off by more than what is asked here.
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    model = bundle.open_voice("demo", device=device).model
+    started = time.perf_counter()
+    speaker = voice.voice_from_reference(model, vowel(audio.CODE_RATE))
+    waveform = synthesis.synthesize(
+        model, speaker, TEXT, "en", decoding=SamplingParams(greedy=True)
+    )
+    seconds = time.perf_counter() - started
+    out.write_bytes(waveform.float().contiguous().numpy().tobytes())
+    found = {
+        "seconds": seconds,
+        "audio_seconds": len(waveform) / audio.VOCODER_RATE,
+        "loudness": float(waveform.square().mean().sqrt()),
+    }
+    sys.stdout.write(json.dumps(found) + "\n")
+    return 0
+
+
+def vowel(rate: int) -> "Tensor":
+    """A voice that needs no recording `[samples]`: harmonics of 120 Hz, louder and softer."""
+    import torch
+
+    seconds = torch.arange(_SECONDS * rate) / rate
+    parts = [torch.sin(2 * math.pi * 120 * n * seconds) / n for n in range(1, 20)]
+    rhythm = 0.6 + 0.4 * torch.sin(2 * math.pi * 3 * seconds)
+    return 0.1 * torch.stack(parts).sum(0) * rhythm
+
+
+if __name__ == "__main__":
+    sys.exit(main())
