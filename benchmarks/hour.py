@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.voice import SENTENCES
+from benchmarks import texts
 from machine.errors import SotaqueError
 from xtts.hub.bundle import open_voice
 from xtts.inference.synthesis import synthesize_pieces
@@ -21,7 +21,7 @@ def spoken(seconds: float) -> dict[str, Any]:
         opened.model, read_reference(opened.model.config, opened.reference)
     )
     opened.model.warm_up()  # as in the worker and the service: it is no growth
-    sentences = SENTENCES.read_text(encoding="utf-8").replace("\n", " ")
+    sentences = " ".join(texts.sentences("twenty"))
     resident, said, started = list[float](), 0.0, time.perf_counter()
     while said < seconds:
         # As long as one call may be: an hour of text is 60,000 characters.

@@ -18,8 +18,8 @@ import numpy as np
 from machine.onnxruntime.sessions import OnnxSessionOptions
 from xtts.onnx.speech import loading as model
 from xtts.onnx.speech import request as speech
-from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxModel
-from xtts.onnx.speech.request import OnnxLatents, OnnxSynthesisParams
+from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxLatents, OnnxModel
+from xtts.onnx.speech.request import OnnxSynthesisParams
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks import judges
-from benchmarks.voice import SENTENCES
+from benchmarks.texts import sentences
 from train.dataset import dataset, features
 from train.dataset.batches import Batches, ConditioningChoice
 from train.settings import TrainSettings
@@ -55,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args(argv)
-    lines = [line for line in SENTENCES.read_text(encoding="utf-8").split("\n") if line]
+    lines = sentences("twenty")
     clips = [
         (judges.teacher(arguments.speak_as, text), text) for text in lines[: arguments.sentences]
     ]

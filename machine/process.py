@@ -5,6 +5,7 @@ child is left behind, and the answer says that it hung.
 """
 
 import contextlib
+import ctypes
 import os
 import re
 import signal
@@ -20,6 +21,7 @@ _KEPT_CHARACTERS = 1 << 20
 # the newline.
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\^_]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -88,3 +90,14 @@ def run_with_timeout(
                 pipe.close()
         return answer(None, fault=f"no answer within {limit_seconds:g} s")
     return answer(child.returncode, out, errors)
+
+
+def die_with_parent(parent: int) -> None:
+    """Has the kernel kill this process when its parent dies, in whatever way.
+
+    The parent is the thread that started this process (prctl(2)): it must live as long.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before we asked
+        os._exit(1)

@@ -1,4 +1,5 @@
-"""The house rules: who may import whom, how long a module may be, where the environment is read.
+"""The rules of the house: who may import whom, how large a module and a folder may be, which names
+are unique, where the environment is read.
 
 Read from the syntax tree, so that a rule is broken by the line that breaks it, run or not.
 """
@@ -6,6 +7,7 @@ Read from the syntax tree, so that a rule is broken by the line that breaks it, 
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -16,13 +18,15 @@ PACKAGES = ("machine", "xtts", "train", "api", "demo_voice", "benchmarks")
 MODULES = sorted(path.relative_to(ROOT) for one in PACKAGES for path in (ROOT / one).rglob("*.py"))
 MOST_LINES = 600
 MOST_FUNCTION_LINES = 60
-MOST_LOOP_LINES = 40
+MOST_MODULES_IN_A_FOLDER = 17
 
 # Arrows are imports; there are no others.
 MAY_NOT_IMPORT = {
-    "xtts": ("train", "api", "benchmarks", "tests"),
-    "train": ("api", "benchmarks", "tests"),
-    "api": ("train", "benchmarks", "tests"),
+    "machine": ("xtts", "train", "api", "demo_voice", "benchmarks", "tests"),
+    "xtts": ("train", "api", "demo_voice", "benchmarks", "tests"),
+    "train": ("api", "demo_voice", "benchmarks", "tests"),
+    "api": ("train", "demo_voice", "benchmarks", "tests"),
+    "demo_voice": ("api", "tests"),
     "benchmarks": ("tests",),
 }
 # Coqui's learning part and trainer drag transformers in (8.9 s against 2.6 s) and have broken with
@@ -35,6 +39,40 @@ PEERS_ONLY = (
     "TTS.tts.layers.xtts.trainer",
     "TTS.tts.layers.tortoise.arch_utils",
 )
+# Still to be renamed: classes whose name another class has too.
+SHARED_NAMES: set[str] = {
+    "Ask",
+    "Child",
+    "Clip",
+    "Computing",
+    "Conditioning",
+    "Curves",
+    "Fade",
+    "Features",
+    "GpuMeter",
+    "Graph",
+    "Manner",
+    "Metrics",
+    "Parts",
+    "Patience",
+    "Place",
+    "Recipe",
+    "Remembered",
+    "Run",
+    "Segments",
+    "Sound",
+    "Source",
+    "Speaker",
+    "Speaks",
+    "Speech",
+    "Spoken",
+    "Standing",
+    "Status",
+    "Step",
+    "Tempo",
+    "Tokenizer",
+    "Voice",
+}
 VAGUE = {"utils", "util", "helpers", "helper", "core", "manager", "service", "common", "misc"}
 # The settings read the environment. The others, and why:
 READS_ENVIRONMENT = {
@@ -43,7 +81,7 @@ READS_ENVIRONMENT = {
     "train/distributed.py": "RANK, WORLD_SIZE and their like: torchrun's, not a person's",
     "machine/devices/probe/runner.py": "what its children inherit; where a user's caches are",
     "machine/devices/probe/child.py": "SOTAQUE_PROBE_FAULT: tests make the check fail",
-    "machine/doctor/readings/collection.py": "what libraries and GPUs it chooses: that is what is judged",
+    "machine/doctor/readings/collection.py": "libraries and GPUs it chooses: that is judged",
     "xtts/workers/file_worker_main.py": "SOTAQUE_WORKER_FAULT: tests make the worker fail",
     "machine/threads.py": "sets how OpenMP waits, before torch starts it",
     "machine/memory.py": "sets how much oneDNN keeps, before torch computes",
@@ -91,6 +129,50 @@ def test_a_module_imports_only_what_its_package_may() -> None:
     assert broken == []
 
 
+def test_no_modules_import_each_other() -> None:
+    """Not in a circle of any length, not inside functions, and not for types only."""
+    modules = {dotted(path): path for path in MODULES}
+    edges = {
+        name: {one.module for one in imports(path) if one.module in modules} - {name}
+        for name, path in modules.items()
+    }
+    # A package's own module is imported with each of its modules; it does no work.
+    edges = {
+        name: {one for one in to if not name.startswith(one + ".")} for name, to in edges.items()
+    }
+    while leaves := {name for name, to in edges.items() if not to & edges.keys()}:
+        edges = {name: to for name, to in edges.items() if name not in leaves}
+    # What only imports a circle, without being in it, goes too.
+    while roots := edges.keys() - {one for to in edges.values() for one in to}:
+        edges = {name: to for name, to in edges.items() if name not in roots}
+    assert {name: sorted(to & edges.keys()) for name, to in edges.items()} == {}
+
+
+def dotted(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def test_a_folder_holds_what_can_be_read_at_a_glance() -> None:
+    counts = Counter(
+        str(path.parent)
+        for path in MODULES
+        if path.parts[0] != "benchmarks" and path.name != "__init__.py"
+    )
+    full = {folder: count for folder, count in counts.items() if count > MOST_MODULES_IN_A_FOLDER}
+    assert full == {}
+
+
+def test_the_name_of_a_public_class_means_one_thing() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in tree(path).body:
+            if isinstance(node, ast.ClassDef) and node.name[0] != "_":
+                homes.setdefault(node.name, []).append(str(path))
+    shared = {name: paths for name, paths in homes.items() if len(paths) > 1}
+    assert {name: paths for name, paths in shared.items() if name not in SHARED_NAMES} == {}
+    assert SHARED_NAMES <= shared.keys(), "a name is unique now: take it out of SHARED_NAMES"
+
+
 def test_coquis_learning_part_is_for_comparison_only() -> None:
     broken = [
         f"{path}:{one.line}: {one.module}"
@@ -132,14 +214,6 @@ def line_count(path: Path) -> int:
 
 def length(node: ast.stmt) -> int:
     return int(node.end_lineno or 0) - node.lineno + 1
-
-
-def test_the_loop_is_read_from_top_to_bottom() -> None:
-    functions = [
-        one for one in tree(Path("train/trainer.py")).body if isinstance(one, ast.FunctionDef)
-    ]
-    assert all(length(one) <= MOST_LOOP_LINES for one in functions)
-    assert any(isinstance(inner, ast.For) for one in functions for inner in ast.walk(one))
 
 
 def test_names_say_what_a_module_is() -> None:
@@ -203,8 +277,10 @@ def test_the_exceptions_are_still_needed() -> None:
 def test_importing_a_package_does_no_work() -> None:
     """Not even torch: `--help` and a mistyped setting answer at once."""
     code = (
-        "import sys; before = set(sys.modules); import xtts, train, api, benchmarks;"
-        "import machine.settings.loading, train.settings, api.settings, train.__main__, xtts.__main__;"
+        "import sys; before = set(sys.modules); import machine, xtts, train, api;"
+        "import benchmarks, demo_voice;"
+        "import machine.settings.loading, train.settings, api.settings;"
+        "import train.__main__, xtts.__main__;"
         "print(*sorted({name.split('.')[0] for name in set(sys.modules) - before}))"
     )
     done = subprocess.run(
@@ -234,10 +310,16 @@ def test_a_module_only_defines() -> None:
 
 
 def test_the_tests_stand_as_the_code_does() -> None:
-    """tests/train/test_x.py is about train/x.py, or about something that train is asked to do."""
-    for package in ("xtts", "train"):
-        folder = ROOT / "tests" / package
-        assert (folder / "__init__.py").exists()
-        names = {path.stem.removeprefix("test_") for path in folder.glob("test_*.py")}
-        modules = {path.stem for path in (ROOT / package).glob("*.py")}
-        assert len(names & modules) >= len(names) / 2
+    """tests/train/optim/test_x.py is about train/optim/x.py, or about something that a person asks
+    of that folder."""
+    for package in ("machine", "xtts", "train", "api", "demo_voice"):
+        top = ROOT / "tests" / package
+        tests = [
+            path.relative_to(ROOT / "tests")
+            for path in top.rglob("test_*.py")
+            if path.parent.name != "page"  # the page's modules are JavaScript
+        ]
+        assert [str(path) for path in tests if not (ROOT / path.parent).is_dir()] == []
+        names = {path.stem.removeprefix("test_").removeprefix("onnx_") for path in tests}
+        modules = {path.stem for path in MODULES if path.parts[0] == package}
+        assert len(names & modules) >= len(names) / 3, package

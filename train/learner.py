@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from machine.devices import cuda_errors
 from train.dataset.batches import Batch
 from train.distributed import ALONE, Totals, World, totals
+from train.optim.factory import new_optimizer
 from train.optim.optimizer import (
     Schedule,
     load_state,
     mix_seed,
-    new_optimizer,
     set_rate,
     weight_groups,
 )

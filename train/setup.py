@@ -7,13 +7,9 @@ model: a mistake is told in seconds, before anything is written.
 import logging
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from machine.devices import selection
-from machine.devices.selection import Choice, Environment
-from machine.storage.locks import lock
 from train import defaults, distributed, runtime, setup_data, setup_learner
 from train.checkpointing import disk_space
 from train.checkpointing.async_writer import CheckpointWriter
@@ -22,7 +18,6 @@ from train.checkpointing.fingerprint import Fingerprint
 from train.checkpointing.start_position import find_start, nothing_left, start_position
 from train.dataset import dataset
 from train.dataset.batches import Batches
-from train.dataset.dataset import Dataset
 from train.distributed import ALONE, World
 from train.early_stopping import EarlyStopping
 from train.learner import Learner
@@ -34,6 +29,7 @@ from train.metrics.system_usage import MachineMetrics
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.lost_gpu import lost_gpu
 from train.resilience.stopping import StopRequest, stop_on_signals
+from train.run_context import RunContext
 from train.sampling import placement
 from train.sampling import sampler as sampling
 from train.sampling.sample_files import reference_of
@@ -43,24 +39,12 @@ from train.trainer import fine_tune
 from train.trainer_context import Parts, StartPosition
 from xtts.hub import bundle
 from xtts.hub.run_folder import RunFolder
+from xtts.hub.run_lock import lock
 from xtts.hub.xtts_v2 import ModelSource
 from xtts.model.config import ModelConfig
 from xtts.text.tokenizer import Tokenizer
 
 log = logging.getLogger("train")
-
-
-@dataclass(frozen=True)
-class RunContext:
-    """What is known before anything is written."""
-
-    machine: Environment
-    device: Choice
-    precision: Choice
-    base: Path
-    config: ModelConfig
-    tokenizer: Tokenizer
-    data: Dataset
 
 
 def run(settings: TrainSettings) -> int:

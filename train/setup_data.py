@@ -6,7 +6,7 @@ Called by `train.setup`, behind what is looked at before anything is written.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from train import defaults
 from train.checkpointing.resume import Resumed
@@ -14,10 +14,8 @@ from train.dataset import features as cached
 from train.dataset.batch_budget import from_state
 from train.dataset.batches import Batches, ConditioningChoice
 from train.distributed import ALONE, World
+from train.run_context import RunContext
 from train.settings import TrainSettings
-
-if TYPE_CHECKING:
-    from train.setup import RunContext
 
 log = logging.getLogger("train")
 

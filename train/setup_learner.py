@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -23,12 +22,10 @@ from train.memory.estimate import MemoryEstimate, estimate_memory
 from train.optim import activation_checkpointing, freezing
 from train.optim.lora import LoraShape
 from train.optim.trainable import TrainableParts
+from train.run_context import RunContext
 from train.settings import TrainSettings
 from xtts.model.gpt import GPT
 from xtts.model.loading import load_gpt, read_tensors
-
-if TYPE_CHECKING:
-    from train.setup import RunContext
 
 log = logging.getLogger("train")
 

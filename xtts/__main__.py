@@ -96,7 +96,12 @@ def _doctor(arguments: argparse.Namespace) -> int:
     from machine.doctor import command
     from machine.doctor.readings.collection import ReadingPlace
 
-    place = ReadingPlace(remembers=not arguments.no_cache, deep=arguments.deep)
+    place = ReadingPlace(
+        remembers=not arguments.no_cache,
+        deep=arguments.deep,
+        trial=(sys.executable, "-m", "xtts.workers.trial_sentence"),
+        models={"demo": Path(__file__).parent / "assets" / "demo" / "model.pth"},
+    )
     return command.run(place, as_json=arguments.json, only_fixes=arguments.fix_hints)
 
 

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from machine.storage import locks
 from machine.storage.checksums import Manifest, ManifestError, read_manifest
+from xtts.hub import run_lock
 from xtts.hub.run_folder import RunFolder
 
 CURRENT = "current"
@@ -148,7 +148,7 @@ def losses_of(epoch: EpochSummary) -> Mapping[str, float | None]:
 
 def is_training(folder: RunFolder) -> bool:
     """Whether a trainer is at work: it holds the lock; where there are no locks, it writes."""
-    found = locks.held(folder)
+    found = run_lock.held(folder)
     if found is not None:
         return found
     with contextlib.suppress(OSError):

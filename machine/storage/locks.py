@@ -1,4 +1,4 @@
-"""One trainer in a run folder at a time: a lock that ends with its process, even under kill -9."""
+"""Lock files: held by one process at a time, and let go with it, even under kill -9."""
 
 import contextlib
 import errno
@@ -11,63 +11,49 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from machine.errors import SotaqueError
-from machine.storage.atomic import STALE_SECONDS, WriteError, remove_stale
-from xtts.hub.run_folder import RunFolder
+from machine.storage.atomic import WriteError
 
 log = logging.getLogger(__name__)
 
 # A forked child shares its parent's lock and would keep it: so it closes these first.
 _held: set[int] = set()
 _NO_LOCKS_HERE = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-# Whoever asks `held` has the lock himself for some microseconds: no reason to refuse a trainer.
+# Whoever asks `held` has the lock himself for some microseconds: no reason to refuse another.
 _ASKED_SECONDS = 0.5
 
 
-class RunLocked(SotaqueError):
-    """Another trainer works in this folder; the sentence names its process."""
+class LockHeld(Exception):
+    """Another process holds the lock; the text is its number, or "unknown"."""
 
 
 @contextmanager
-def lock(run: RunFolder) -> Iterator[None]:
-    """Holds the run for this process, and clears what killed writers left in it.
+def exclusive(path: Path) -> Iterator[None]:
+    """Holds the lock file `path`, with this process's number in it.
 
-    Raises RunLocked when another trainer has it, WriteError when the folder cannot be written.
+    Raises:
+        LockHeld: Another process holds it.
+        OSError: It cannot be opened.
     """
-    _close_in_children()
-    descriptor = _open(run.lock_file)
-    _held.add(descriptor)
-    try:
-        _take(descriptor, run.folder)
+    # O_CLOEXEC: a child that is executed never has it.
+    with _opened(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)) as descriptor:
+        _take(descriptor, path.parent)
         with contextlib.suppress(OSError):  # a full disk: the name is for people, the lock holds
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        left = [
-            path
-            for folder in (run.folder, run.checkpoints, run.samples)
-            for path in remove_stale(folder)
-        ]
-        # `train sample` writes there without the lock: it may be at it.
-        left += remove_stale(run.samples_on_demand, older_than_seconds=STALE_SECONDS)
-        for path in left:
-            log.info("Removed %s, left by a run that was killed while writing.", path.name)
         yield
-    finally:
-        _held.discard(descriptor)
-        os.close(descriptor)
 
 
-def held(run: RunFolder) -> bool | None:
-    """Whether a trainer is at work in this folder, in whatever container of this machine; None
-    where the file system has no locks. Reads only."""
+def held(path: Path) -> bool | None:
+    """Whether a process holds it, in whatever container of this machine; None where the file
+    system has no locks. Reads only."""
     try:
-        descriptor = os.open(run.lock_file, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     except OSError:
         return None
     try:
-        # Shared: who asks at the same time is not taken for a trainer.
+        # Shared: who asks at the same time is not taken for a holder.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -84,7 +70,6 @@ def wait_for(path: Path, waiting: Callable[[], object]) -> Iterator[None]:
 
     Where a file system has no locks, nobody is waited for. Raises WriteError.
     """
-    _close_in_children()
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
@@ -92,10 +77,17 @@ def wait_for(path: Path, waiting: Callable[[], object]) -> Iterator[None]:
             f"{path.parent} cannot be written ({error.strerror}). Make it writable for this user, "
             "or name another folder."
         ) from error
-    _held.add(descriptor)
-    try:
+    with _opened(descriptor):
         _wait(descriptor, waiting)
         yield
+
+
+@contextmanager
+def _opened(descriptor: int) -> Iterator[int]:
+    _close_in_children()
+    _held.add(descriptor)
+    try:
+        yield descriptor
     finally:
         _held.discard(descriptor)
         os.close(descriptor)
@@ -117,18 +109,6 @@ def _wait(descriptor: int, waiting: Callable[[], object]) -> None:
             return None
 
 
-def _open(path: Path) -> int:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # O_CLOEXEC: a child that is executed never has it.
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        raise WriteError(
-            f"OUTPUT_DIR={path.parent} cannot be written ({error.strerror}). Make it writable for "
-            "this user, or set OUTPUT_DIR to another folder."
-        ) from error
-
-
 def _take(descriptor: int, folder: Path) -> None:
     end = time.monotonic() + _ASKED_SECONDS
     while True:
@@ -139,15 +119,11 @@ def _take(descriptor: int, folder: Path) -> None:
                 time.sleep(0.02)
                 continue
             owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-            raise RunLocked(
-                f"Another trainer (process {owner}) is working in OUTPUT_DIR={folder}. "
-                "Wait for it or stop it, or set OUTPUT_DIR to another folder."
-            ) from None
+            raise LockHeld(owner) from None
         except OSError as error:
             if error.errno not in _NO_LOCKS_HERE:
                 raise
-            why = error.strerror
-            log.warning("%s has no file locks (%s): start no second trainer.", folder, why)
+            log.warning("%s has no file locks (%s): start no second one.", folder, error.strerror)
             return None
 
 

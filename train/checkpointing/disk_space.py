@@ -29,7 +29,7 @@ from xtts.model.gpt import from_coqui
 from xtts.model.loading import read_tensors
 
 if TYPE_CHECKING:
-    from train.setup import RunContext
+    from train.run_context import RunContext
 
 log = logging.getLogger("train")
 

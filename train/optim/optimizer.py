@@ -82,19 +82,6 @@ def weight_groups(gpt: GPT, weight_decay: float) -> list[dict[str, Any]]:
     return [group for group in groups if group["params"]]
 
 
-def new_optimizer(
-    name: str, groups: list[dict[str, Any]], learning_rate: float, *, fused: bool = True
-) -> torch.optim.Optimizer:
-    """OPTIMIZER: adamw, or adamw8bit (train.optim.eight_bit)."""
-    if name == "adamw8bit":
-        from train.optim.eight_bit import AdamW8bit
-
-        return AdamW8bit(groups, learning_rate)
-    return torch.optim.AdamW(
-        groups, lr=learning_rate, betas=ADAM_BETAS, eps=ADAM_EPSILON, fused=fused
-    )
-
-
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
     """The rate of the next step."""
     for group in optimizer.param_groups:

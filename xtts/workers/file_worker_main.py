@@ -5,8 +5,6 @@ loaded before the first request; of a checkpoint only the learning part is read.
 """
 
 import argparse
-import contextlib
-import ctypes
 import json
 import os
 import signal
@@ -20,12 +18,11 @@ from typing import IO, Any, Protocol
 from machine.devices.cuda_errors import GpuLost, exit_after_fault
 from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
+from machine.process import die_with_parent
 from machine.storage.checksums import trust_cached_hash
 from machine.threads import set_omp_passive
 from xtts.workers.failures import answer_of
 from xtts.workers.file_synthesis import SpeakRequest, SpokenFile
-
-_PR_SET_PDEATHSIG = 1
 
 
 class SpeaksFiles(Protocol):
@@ -78,17 +75,6 @@ def serve(speaker: SpeaksFiles, requests: IO[str], answers: IO[str], device: str
         if "fault" in answer:
             return GpuLost.exit_code
     return 0
-
-
-def die_with_parent(parent: int) -> None:
-    """Has the kernel kill this process when its parent dies, in whatever way.
-
-    The parent is the thread that started this process (prctl(2)): it must live as long.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before we asked
-        os._exit(1)
 
 
 def injected_fault(kind: str) -> None:

@@ -30,10 +30,10 @@ from typing import Any, BinaryIO, Protocol
 from machine.devices.cuda_errors import GpuLost, exit_after_fault
 from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
+from machine.process import die_with_parent
 from machine.threads import set_omp_passive
 from xtts.workers import protocol
 from xtts.workers.failures import answer_of
-from xtts.workers.file_worker_main import die_with_parent
 
 ALIVE_SECONDS = 1.0
 # How soon an opened voice, or a read recording, is seen while nobody speaks.

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from machine.errors import SotaqueError
+from machine.process import die_with_parent
 from xtts.model.config import ModelConfig
 from xtts.text.tokenizer import Tokenizer
-from xtts.workers.file_worker_main import die_with_parent
 
 # Ten times what the slowest text of 4,096 characters takes. The processor's time, so that a busy
 # machine refuses nobody.

@@ -20,8 +20,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from machine.devices import cuda_errors
 from machine.devices.health import OPERATIONS, OperationVerdict, Outcome
+from machine.process import die_with_parent
 from machine.threads import set_omp_passive
-from xtts.workers.file_worker_main import die_with_parent
 
 if TYPE_CHECKING:
     from torch import Tensor

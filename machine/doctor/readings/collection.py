@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from machine.devices import selection
@@ -24,7 +25,6 @@ from machine.errors import SotaqueError
 # The probe's own limits are below this one.
 _LIMIT_SECONDS = 200.0
 _FILE_SECONDS = 5.0
-_DEMO_WEIGHTS = Path(__file__).parents[3] / "xtts" / "assets" / "demo" / "model.pth"
 _CONCERNING = (
     "CUDA_", "NVIDIA_", "LD_", "PYTORCH_", "DRI_PRIME", "__NV_PRIME", "__GLX_VENDOR", "TORCH_",
 )  # fmt: skip
@@ -33,7 +33,8 @@ _CONCERNING = (
 @dataclass(frozen=True)
 class ReadingPlace:
     """Where to look. root, dotenv, environ, gpus: what tests replace; remembers: whether answers of
-    an earlier call count; deep: whether to speak."""
+    an earlier call count; deep: whether to run `trial`, the command that speaks a sentence
+    (`… DEVICE FILE`); models: the weights of base models that have a name, for their size."""
 
     root: Path = Path("/")
     dotenv: Path = Path(".env")
@@ -41,6 +42,8 @@ class ReadingPlace:
     gpus: Callable[..., Environment] = selection.look_at_machine
     remembers: bool = True
     deep: bool = False
+    trial: tuple[str, ...] = ()
+    models: Mapping[str, Path] = field(default_factory=dict)
     managed_seconds: float = 8.0
 
 
@@ -51,24 +54,28 @@ def look(place: ReadingPlace) -> Machine:
     seconds: dict[str, float] = {}
     _take(_files(place), _FILE_SECONDS, found, troubles, seconds)
     _take(_children(place, found), _LIMIT_SECONDS, found, troubles, seconds)
-    if place.deep:
+    if place.deep and place.trial:
         devices = ["cpu", *_sound_gpus(found.get("environment"))]
-        _take({"spoken": lambda: programs.speech(devices)}, 3 * _LIMIT_SECONDS, found, troubles,
-              seconds)  # fmt: skip
+        spoken = {"spoken": lambda: programs.speech(place.trial, devices)}
+        _take(spoken, 3 * _LIMIT_SECONDS, found, troubles, seconds)
     return Machine(**found, troubles=troubles, seconds=seconds)
 
 
-def settings(environ: Mapping[str, str], dotenv: Path) -> MachineSettings:
-    """The settings that concern the machine; a fault is told and the defaults stand."""
+def settings(
+    environ: Mapping[str, str], dotenv: Path, models: Mapping[str, Path] = MappingProxyType({})
+) -> MachineSettings:
+    """The settings that concern the machine; a fault is told and the defaults stand.
+
+    Args:
+        models: The weights of the base models that have a name.
+    """
     from machine.settings.loading import SharedSettings, load
 
     try:
         found, _ = load(SharedSettings, (), environ, dotenv)
     except SotaqueError as error:
-        return MachineSettings(model_bytes=_size(_DEMO_WEIGHTS), fault=str(error))
-    weights = {"demo": _DEMO_WEIGHTS}.get(
-        found.base_model, Path(found.base_model).expanduser() / "model.pth"
-    )
+        return MachineSettings(model_bytes=_size(models.get("demo")), fault=str(error))
+    weights = models.get(found.base_model, Path(found.base_model).expanduser() / "model.pth")
     return MachineSettings(found.output_dir, found.device, found.base_model, _size(weights))
 
 
@@ -88,7 +95,7 @@ def _files(place: ReadingPlace) -> dict[str, Callable[[], Any]]:
 
     @cache
     def read_settings() -> MachineSettings:
-        return settings(place.environ, place.dotenv)
+        return settings(place.environ, place.dotenv, place.models)
 
     return {
         "variables": lambda: kept,
@@ -163,7 +170,7 @@ def _sound_gpus(machine: Environment | None) -> list[str]:
     return [f"cuda:{gpu.index}" for gpu in machine.gpus if not gpu.verdict] if machine else []
 
 
-def _size(path: Path) -> int:
+def _size(path: Path | None) -> int:
     with contextlib.suppress(OSError):
-        return path.stat().st_size
+        return path.stat().st_size if path else 0
     return 0

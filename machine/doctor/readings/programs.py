@@ -166,16 +166,20 @@ def build_word(path: Path, name: str) -> str:
     return ""
 
 
-def speech(devices: Sequence[str]) -> tuple[TrialSpeech, ...]:
-    """One sentence on each device, the CPU first; the others are compared with it."""
+def speech(trial: Sequence[str], devices: Sequence[str]) -> tuple[TrialSpeech, ...]:
+    """One sentence on each device, the CPU first; the others are compared with it.
+
+    Args:
+        trial: The command that speaks it; device and file are put behind it.
+        devices: Where, the CPU first.
+    """
     from machine.doctor.readings.waveforms import distance
 
     found = []
     with tempfile.TemporaryDirectory(prefix="sotaque-doctor-") as folder:
         for number, device in enumerate(devices):
             out = Path(folder) / f"{number}.f32"
-            command = (sys.executable, "-m", "xtts.workers.trial_sentence", device, str(out))
-            answer = run_with_timeout(command, _SPEECH_SECONDS)
+            answer = run_with_timeout((*trial, device, str(out)), _SPEECH_SECONDS)
             if answer.code != 0:
                 found.append(TrialSpeech(device, answer.seconds, fault=answer.last_error))
                 continue

@@ -14,11 +14,11 @@ import pytest
 
 from api.runs import listing, promotion
 from machine.storage.checksums import read_manifest
-from machine.storage.locks import lock
 from tests.api.conftest import Running, running, settings_in
 from tests.api.routes.test_speech_routes import wanted
 from tests.api.run_folders import write_epoch
 from xtts.hub.run_folder import RunFolder
+from xtts.hub.run_lock import lock
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_it_says_at_once_whether_a_trainer_works(service: Running, output: Path)
 
 
 def test_without_locks_it_trains_who_writes(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("machine.storage.locks.held", lambda _: None)
+    monkeypatch.setattr("xtts.hub.run_lock.held", lambda _: None)
     run = RunFolder(output)
     assert listing.is_training(run)
     os.utime(run.metrics, (1, 1))

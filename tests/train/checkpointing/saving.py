@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from machine.storage.locks import lock
 from train.checkpointing.checkpoints import Checkpoints, SavedCheckpoint
 from train.checkpointing.fingerprint import Fingerprint
 from xtts.hub.run_folder import RunFolder
+from xtts.hub.run_lock import lock
 
 FINGERPRINT = Fingerprint("b" * 64, "d" * 64, "v" * 64, {"layers": 2, "width": 64})
 LOSSES = {1: 3.0, 2: 1.0, 3: 2.0}

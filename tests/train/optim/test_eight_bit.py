@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from tests.train.test_learner import a_batch, a_learner, same, weights
-from train.optim.optimizer import OptimizerError, new_optimizer, state_bytes
+from train.optim.factory import new_optimizer
+from train.optim.optimizer import OptimizerError, state_bytes
 
 
 def eight(**changes):

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from machine.storage import atomic, checksums, locks
+from machine.storage import atomic, checksums
 from machine.storage.atomic import replace_file
 from machine.storage.checksums import Manifest, write_manifest
-from machine.storage.locks import RunLocked, lock
+from xtts.hub import run_lock
 from xtts.hub.run_folder import RunError, RunFolder, read_checkpoint, reference_beside
+from xtts.hub.run_lock import RunLocked, lock
 
 VALUES = 70_000  # 280 kB: four regions of 64 kB
 
@@ -300,7 +301,7 @@ def test_the_reference_beside_a_checkpoint(run):
 
 HOLD = (
     "import sys, time; from pathlib import Path\n"
-    "from machine.storage.locks import lock; from xtts.hub.run_folder import RunFolder\n"
+    "from xtts.hub.run_lock import lock; from xtts.hub.run_folder import RunFolder\n"
     "with lock(RunFolder(Path(sys.argv[1]))): print('held', flush=True); sys.stdin.read()"
 )
 
@@ -326,13 +327,13 @@ def test_a_second_trainer_is_refused_by_the_first_ones_number(run):
 
 
 def test_whoever_asks_whether_a_trainer_works_knows_it_at_once(run):
-    assert locks.held(run) is False
+    assert run_lock.held(run) is False
     process = holder(run)
-    assert locks.held(run) is True
+    assert run_lock.held(run) is True
     process.kill()
     process.wait()
     assert run.lock_file.read_text() == f"{process.pid}\n"
-    assert locks.held(run) is False
+    assert run_lock.held(run) is False
 
 
 def test_who_asks_keeps_no_trainer_out(run):
@@ -346,9 +347,9 @@ def test_who_asks_keeps_no_trainer_out(run):
         [sys.executable, "-c", asking, str(run.lock_file)], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout.readline() == "asks\n"
-        assert locks.held(run) is False
+        assert run_lock.held(run) is False
         with lock(run):
-            assert locks.held(run) is True
+            assert run_lock.held(run) is True
 
 
 def test_where_there_are_no_locks_nobody_knows(run, monkeypatch):
@@ -357,7 +358,7 @@ def test_where_there_are_no_locks_nobody_knows(run, monkeypatch):
 
     run.lock_file.touch()
     monkeypatch.setattr("machine.storage.locks.fcntl.flock", none_here)
-    assert locks.held(run) is None
+    assert run_lock.held(run) is None
 
 
 def test_children_inherit_no_lock(run):

@@ -9,8 +9,7 @@ from xtts.inference.voice import Voice
 from xtts.model import loading as model
 from xtts.model.loading import Model
 from xtts.onnx.export import exporter
-from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxModel, load_onnx_model
-from xtts.onnx.speech.request import OnnxLatents
+from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxLatents, OnnxModel, load_onnx_model
 
 
 @pytest.fixture(scope="session")

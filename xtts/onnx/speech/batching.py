@@ -12,8 +12,8 @@ from xtts.inference.batched_decoding import NoFreeSlotError
 from xtts.inference.batching import StepOutput
 from xtts.inference.decoding import DecodingError
 from xtts.inference.request import SynthesisParams
-from xtts.onnx.speech.loading import OnnxModel
-from xtts.onnx.speech.request import OnnxLatents, OnnxSynthesisParams, OnnxSynthesisRequest
+from xtts.onnx.speech.loading import OnnxLatents, OnnxModel
+from xtts.onnx.speech.request import OnnxSynthesisParams, OnnxSynthesisRequest
 
 
 class OnnxContinuousBatcher:

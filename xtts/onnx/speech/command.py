@@ -12,8 +12,8 @@ from xtts.onnx import folder as folders
 from xtts.onnx.folder import OnnxError, OnnxVoice
 from xtts.onnx.speech import loading as model
 from xtts.onnx.speech import request as speech
-from xtts.onnx.speech.loading import OnnxComputeConfig
-from xtts.onnx.speech.request import OnnxLatents, OnnxSynthesisParams
+from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxLatents
+from xtts.onnx.speech.request import OnnxSynthesisParams
 
 
 def speak(

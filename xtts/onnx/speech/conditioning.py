@@ -19,8 +19,7 @@ from xtts.inference import latents_file
 from xtts.model.config import ModelConfig
 from xtts.model.loading import Model
 from xtts.onnx import folder as folders
-from xtts.onnx.speech.loading import OnnxComputeConfig
-from xtts.onnx.speech.request import OnnxLatents
+from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxLatents
 
 
 class OnnxVoiceEncoder:

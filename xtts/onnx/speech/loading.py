@@ -12,12 +12,20 @@ from xtts.model.config import ModelConfig
 from xtts.onnx import folder as folders
 from xtts.onnx.folder import OnnxError, OnnxVoice
 from xtts.onnx.speech.gpt import OnnxGPT
-from xtts.onnx.speech.request import OnnxLatents
 from xtts.onnx.speech.vocoder import MOST_SAMPLES, OnnxVocoder
 from xtts.text.tokenizer import Tokenizer
 
 # Under LOW_MEMORY: a piece of the vocoder's this long takes 90 MB at XTTS-v2's size.
 SHORT_SAMPLES = 48_000
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class OnnxLatents:
+    """Who speaks: latents [1, 32, width] for the GPT, speaker [1, 512, 1] for the vocoder."""
+
+    latents: Array
+    speaker: Array
 
 
 @dataclass(frozen=True)

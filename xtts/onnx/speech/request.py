@@ -4,28 +4,18 @@ settled by it. Speaking whole, in a stream and among others are the same steps. 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from machine.devices.cuda_errors import NotFinite
 from xtts.model.chunk_sizes import chunk_codes
 from xtts.model.shapes import FADE_SECONDS, PLACEHOLDER_ID, VOCODER_RATE, SamplingParams
+from xtts.onnx.speech.loading import OnnxLatents, OnnxModel
 from xtts.onnx.speech.sampling import sample
 from xtts.onnx.speech.vocoder import OnnxChunks
 
-if TYPE_CHECKING:
-    from xtts.onnx.speech.loading import OnnxModel
-
 Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class OnnxLatents:
-    """Who speaks: latents [1, 32, width] for the GPT, speaker [1, 512, 1] for the vocoder."""
-
-    latents: Array
-    speaker: Array
 
 
 @dataclass(frozen=True)
@@ -47,7 +37,7 @@ class OnnxSynthesisRequest:
 
     def __init__(
         self,
-        model: "OnnxModel",
+        model: OnnxModel,
         voice: OnnxLatents,
         text: str,
         language: str,
@@ -103,7 +93,7 @@ class _Piece:
 
     def __init__(
         self,
-        model: "OnnxModel",
+        model: OnnxModel,
         voice: OnnxLatents,
         rules: SamplingParams,
         manner: OnnxSynthesisParams,
@@ -237,7 +227,7 @@ def _ramp(length: int) -> Array:
 
 
 def speak(
-    model: "OnnxModel",
+    model: OnnxModel,
     voice: OnnxLatents,
     text: str,
     language: str,
@@ -250,7 +240,7 @@ def speak(
 
 
 def stream(
-    model: "OnnxModel",
+    model: OnnxModel,
     voice: OnnxLatents,
     text: str,
     language: str,

@@ -20,8 +20,7 @@ from xtts.onnx.folder import OnnxError
 from xtts.onnx.speech import command, conditioning
 from xtts.onnx.speech import loading as model
 from xtts.onnx.speech.batching import OnnxContinuousBatcher
-from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxModel
-from xtts.onnx.speech.request import OnnxLatents
+from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxLatents, OnnxModel
 
 
 @dataclass(frozen=True)

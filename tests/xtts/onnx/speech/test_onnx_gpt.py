@@ -7,8 +7,7 @@ import torch
 from xtts.inference.voice import Voice
 from xtts.model.loading import Model
 from xtts.onnx.speech.gpt import BLOCK, Past
-from xtts.onnx.speech.loading import OnnxModel
-from xtts.onnx.speech.request import OnnxLatents
+from xtts.onnx.speech.loading import OnnxLatents, OnnxModel
 
 IDS = [5, 9, 13, 20]
 

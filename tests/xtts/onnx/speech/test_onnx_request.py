@@ -20,8 +20,14 @@ from xtts.model.shapes import PLACEHOLDER_ID, SamplingParams
 from xtts.onnx import folder
 from xtts.onnx.export import exporter
 from xtts.onnx.speech import request as speech
-from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxModel, load_onnx_model, read_voice
-from xtts.onnx.speech.request import OnnxLatents, OnnxSynthesisParams
+from xtts.onnx.speech.loading import (
+    OnnxComputeConfig,
+    OnnxLatents,
+    OnnxModel,
+    load_onnx_model,
+    read_voice,
+)
+from xtts.onnx.speech.request import OnnxSynthesisParams
 from xtts.text.tokenizer import TextError
 
 TEXT = "the old man walked along the river."

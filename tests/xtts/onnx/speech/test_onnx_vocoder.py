@@ -8,8 +8,7 @@ from xtts.inference.voice import Voice
 from xtts.model.loading import Model
 from xtts.model.shapes import VocoderShape
 from xtts.model.vocoder import Vocoder
-from xtts.onnx.speech.loading import OnnxModel
-from xtts.onnx.speech.request import OnnxLatents
+from xtts.onnx.speech.loading import OnnxLatents, OnnxModel
 from xtts.onnx.speech.vocoder import OnnxChunks, OnnxVocoder
 
 ONE_A_CODE = VocoderShape(

@@ -1,0 +1,22 @@
+"""What is known of a run before anything is written; `train.setup` finds it out."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from machine.devices.selection import Choice, Environment
+from train.dataset.dataset import Dataset
+from xtts.model.config import ModelConfig
+from xtts.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What is known before anything is written."""
+
+    machine: Environment
+    device: Choice
+    precision: Choice
+    base: Path
+    config: ModelConfig
+    tokenizer: Tokenizer
+    data: Dataset
