@@ -441,7 +441,7 @@ def test_podman_compose_trains_stops_and_goes_on(
 ) -> None:
     epochs = users_clone / "train" / "output" / "checkpoints"
     training = compose(TRAINING)
-    settings = {"MAX_TRAIN_SAMPLES": "", "NUM_EPOCHS": "3", "NUM_THREADS": "1"}
+    settings = {"MAX_TRAIN_SAMPLES": "40", "NUM_EPOCHS": "3", "NUM_THREADS": "1"}
     training("up", "-d", "--no-build", **settings)
     training.until_healthy("trainer")
     training.until_healthy("tensorboard")
