@@ -39,40 +39,6 @@ PEERS_ONLY = (
     "TTS.tts.layers.xtts.trainer",
     "TTS.tts.layers.tortoise.arch_utils",
 )
-# Still to be renamed: classes whose name another class has too.
-SHARED_NAMES: set[str] = {
-    "Ask",
-    "Child",
-    "Clip",
-    "Computing",
-    "Conditioning",
-    "Curves",
-    "Fade",
-    "Features",
-    "GpuMeter",
-    "Graph",
-    "Manner",
-    "Metrics",
-    "Parts",
-    "Patience",
-    "Place",
-    "Recipe",
-    "Remembered",
-    "Run",
-    "Segments",
-    "Sound",
-    "Source",
-    "Speaker",
-    "Speaks",
-    "Speech",
-    "Spoken",
-    "Standing",
-    "Status",
-    "Step",
-    "Tempo",
-    "Tokenizer",
-    "Voice",
-}
 VAGUE = {"utils", "util", "helpers", "helper", "core", "manager", "service", "common", "misc"}
 # The settings read the environment. The others, and why:
 READS_ENVIRONMENT = {
@@ -169,8 +135,7 @@ def test_the_name_of_a_public_class_means_one_thing() -> None:
             if isinstance(node, ast.ClassDef) and node.name[0] != "_":
                 homes.setdefault(node.name, []).append(str(path))
     shared = {name: paths for name, paths in homes.items() if len(paths) > 1}
-    assert {name: paths for name, paths in shared.items() if name not in SHARED_NAMES} == {}
-    assert SHARED_NAMES <= shared.keys(), "a name is unique now: take it out of SHARED_NAMES"
+    assert shared == {}
 
 
 def test_coquis_learning_part_is_for_comparison_only() -> None:
