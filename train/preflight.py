@@ -1,4 +1,4 @@
-"""`python -m train.preflight [DOTENV]`: what a run would refuse, before anything is computed.
+"""`python -m train.preflight [DOTENV]`: what a run would refuse, as JSON.
 
 Prints a JSON list of sentences, those that the run itself would end with; always exits with 0. The
 doctor asks this in a child: it lives in `xtts`, which may not know `train`. Nothing is downloaded

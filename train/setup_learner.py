@@ -1,4 +1,4 @@
-"""How a run learns, put together: what the settings and the machine make of the model.
+"""Builds the learner of a run: optimization config, schedule, batch size.
 
 Called by `train.setup`, behind `train.setup_data`: what learns depends on the longest clip.
 """

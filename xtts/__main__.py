@@ -1,5 +1,4 @@
-"""`python -m xtts`: speak with a voice on disk, ask what is wrong with this machine, watch it, tell
-where an ONNX model runs."""
+"""`python -m xtts speak | doctor | monitor | explain`: the command line."""
 
 import argparse
 import json

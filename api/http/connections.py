@@ -1,5 +1,4 @@
-"""The connections of the server: how long a client may take for a request's head, how many it may
-hold, and who has to go when there are too many.
+"""Connection limits: time for a request's head, connections per address, who is closed first.
 
 uvicorn has no time limit for a head: its keep-alive timer ends at the first byte, and a connection
 that never sends one is kept for ever. So its protocol is extended here. As in nginx, the oldest

@@ -1,4 +1,4 @@
-"""uvicorn, as the service runs it: bounded connections, and an end within ten seconds.
+"""Runs uvicorn with bounded connections and a shutdown within ten seconds.
 
 `docker stop` and Kubernetes' defaults: SIGTERM, and SIGKILL ten or thirty seconds later. Whoever is
 spoken to has FINISH_SECONDS of them; pages that only listen, and requests that wait, are told at

@@ -1,4 +1,4 @@
-"""What this machine can do: looked at once, then decided by pure functions that return a reason.
+"""Detects the environment; chooses DEVICE and PRECISION, each with its reason.
 
 Nothing is guessed from versions. A GPU counts when `machine.devices.probe.runner` has really run
 operations on it in a child process; this process creates no CUDA context by looking.

@@ -1,4 +1,4 @@
-"""What a file must be: size and SHA-256, written beside it after it, checked before it is loaded.
+"""Manifests: size and SHA-256 of a file, written after it, verified before loading.
 
 `torch.load` accepts a flipped bit and a zeroed block without a word, so nothing of ours is
 unpickled before it is compared with its manifest. Used by `xtts.hub.run_folder` and

@@ -1,4 +1,4 @@
-"""Lock files: held by one process at a time, and let go with it, even under kill -9."""
+"""File locks, held by one process and released with it, even by kill -9."""
 
 import contextlib
 import errno

@@ -1,5 +1,4 @@
-"""When checkpoints are written and removed; `machine.storage.atomic` does the writing,
-`train.checkpointing.resume` reads.
+"""Saves epoch and interrupted checkpoints, best.json, and prunes.
 
 Called by the loop at the end of an epoch and when it is told to stop. Order of one save: weights,
 trainer state, manifest, best.json, then what is superseded goes. A kill between any two of these

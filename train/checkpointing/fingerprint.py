@@ -1,4 +1,4 @@
-"""What a run is made from, so that it never goes on from something else unnoticed.
+"""Fingerprint of a run: base, data, vocabulary and shape must not change on resume.
 
 A changed NUM_EPOCHS, device, sampling or logging is no part of it; a changed learning rate is told
 and used. Called by the loop at the start; compared by `train.checkpointing.resume`.

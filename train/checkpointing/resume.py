@@ -1,4 +1,4 @@
-"""Where a run goes on: the furthest state that is whole, and fits this base and data.
+"""Resume: finds the newest verified checkpoint, checks the fingerprint, archives.
 
 RESUME=auto    the newest epoch, or the stop inside one, whichever is further along
 RESUME=never   the old run moves whole to OUTPUT_DIR/archive/<UTC time>/, training starts anew

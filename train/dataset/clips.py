@@ -1,4 +1,4 @@
-"""One clip, looked at before step 1: its recording, its text, and why it is refused if it is.
+"""Validates one clip: recording, length, transcript; why it is rejected.
 
 Called by `train.dataset.dataset`. What decoding a file and reading a text gave is remembered, so
 that a second start does neither.

@@ -1,4 +1,4 @@
-"""The clips that a run learns from: every one looked at before step 1, every refusal with a reason.
+"""Reads a dataset: every clip checked before step 1; train and validation split.
 
 `read` is what the trainer, `check` and `prepare` share. What a file or a text turned out to be is
 remembered in the cache folder, so that a second start decodes nothing.

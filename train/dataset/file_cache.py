@@ -1,4 +1,4 @@
-"""What was found out about files and texts, kept between starts in one JSON file of the cache.
+"""Remembers file hashes and clip checks between starts.
 
 A damaged or unwritable file costs time and nothing else: everything in it can be found out again.
 A seal over the content tells a damaged one: a flipped bit in a clip's length is still a number, and

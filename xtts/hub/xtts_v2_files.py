@@ -1,4 +1,4 @@
-"""What Coqui publishes as XTTS-v2, and whether a folder holds it: names, sizes, hashes, licence.
+"""The published files of XTTS-v2: names, sizes, hashes, licence.
 
 Looking only: `xtts.hub.xtts_v2` brings what is missing, `xtts.hub.base_models` asks for the licence
 first.

@@ -1,5 +1,6 @@
-"""Speaking in an isolated process that may crash, hang or run out of memory without hurting its
-parent. This is the parent's side; `xtts.workers.file_worker_main` is the other.
+"""Parent side of the isolated worker that speaks files for the trainer.
+
+This is the parent's side; `xtts.workers.file_worker_main` is the other.
 
 One JSON line per request on the child's stdin, one per answer on its stdout. The child is its own
 process group, and dies with its parent even when that is killed.

@@ -1,4 +1,4 @@
-"""The worker process: loads a base model, then speaks what its parent asks, line by line.
+"""The isolated worker process: loads a base model, speaks request after request.
 
 stdout belongs to the protocol: what libraries print goes to stderr. Imports and frozen parts are
 loaded before the first request; of a checkpoint only the learning part is read.

@@ -1,4 +1,4 @@
-"""What the last check of the GPUs found, kept for as long as it holds.
+"""Caches the probe's verdict until driver, torch or GPU changes.
 
 Kept under everything that it depends on, as far as that can be read without touching a GPU: torch
 and its build, the driver, the cards, the search path of libraries, the boot. A file that cannot be

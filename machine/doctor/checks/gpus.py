@@ -1,4 +1,4 @@
-"""Checks of the GPU at work: what the kernel logged, what the probe ran, and what will be used."""
+"""Checks of the GPU at work: kernel log, probe results, chosen device."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Checks of what stands around the GPU: settings, disk, memory, FFmpeg, and speech itself."""
+"""Checks of settings, disk, memory, shared memory, FFmpeg, and a trial sentence."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a child found of files, kept until one of them changes: `doctor` asks twice in no time.
+"""Caches slow readings until the files they depend on change.
 
 A cache that is damaged, of another version or cannot be written is no cache, and nothing else.
 """

@@ -1,4 +1,4 @@
-"""Takes every reading of the machine at once, each in a thread of its own and with a limit.
+"""Takes all readings in parallel, each with a time limit.
 
 Nothing here raises: a look that fails or hangs leaves its reason in `Machine.troubles`. CUDA is
 only ever touched by children (`machine.devices.probe.runner` and `programs`).

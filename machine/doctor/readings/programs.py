@@ -1,4 +1,4 @@
-"""Readings that are answers of programs and of children: each has a limit, none is trusted."""
+"""Readings from programs and child processes: nvidia-smi, dmesg, torch, ONNX Runtime."""
 
 import ast
 import contextlib

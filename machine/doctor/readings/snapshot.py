@@ -1,4 +1,4 @@
-"""What the doctor looked at: raw readings without a judgement; tests simulate machines with it."""
+"""The machine as data: raw readings; tests simulate machines with it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The child that imports torch and tells its build and which libraries came with it. No CUDA call.
+"""Child process that imports torch and reports its build and libraries.
 
 Run as `python -m machine.doctor.readings.torch_child`; one JSON line.
 """
