@@ -24,7 +24,8 @@ class MachineSettings:
 
 @dataclass(frozen=True)
 class Refused:
-    """What a program would refuse to start with. program: "train" or "api"; sentence: its own."""
+    """What a program would refuse to start with. program: what a person calls it;
+    sentence: its own."""
 
     program: str
     sentence: str

@@ -18,7 +18,7 @@ _OURS_TO_JUDGE = re.compile(
 
 
 def main() -> int:
-    """Prints what `machine.TorchBuild` holds."""
+    """Prints what `TorchBuild` holds."""
     import torch
 
     # Loads cuDNN, so that it stands among the libraries; no context is created.
