@@ -26,7 +26,8 @@ from machine.storage.atomic import (
     sync_folder,
     write_json,
 )
-from machine.storage.checksums import Manifest, remember_hash, write_manifest
+from machine.storage.checksums import Manifest, write_manifest
+from machine.storage.hash_cache import remember_hash
 from train.checkpointing.fingerprint import Fingerprint
 from train.checkpointing.pruning import drop_corrupt, prune, remove
 from train.checkpointing.resume import Resumed, resume
@@ -201,7 +202,7 @@ def tensor_bytes(value: Any) -> int:
 def _save(path: Path, content: dict[str, Any]) -> Written:
     content = {"schema": CHECKPOINT_SCHEMA, **content}
     written = replace_file(path, lambda file: torch.save(content, file))
-    remember_hash(path, written)
+    remember_hash(path, written.sha256)
     return written
 
 

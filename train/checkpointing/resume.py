@@ -15,7 +15,8 @@ from typing import Any
 from torch import Tensor
 
 from machine.errors import SotaqueError
-from machine.storage.checksums import ManifestError, fault_of, known_sha256, read_manifest
+from machine.storage.checksums import ManifestError, fault_of, read_manifest
+from machine.storage.hash_cache import known_sha256
 from train.checkpointing.fingerprint import Fingerprint, differences
 from train.metrics import curve_folder
 from xtts.hub.run_folder import RunFolder, load_verified, set_aside

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
 
+from machine.storage.file_cache import FileCache
 from train.dataset.clips import (
     LONGEST_SECONDS,
     SOUNDS_VERSION,
@@ -22,7 +23,6 @@ from train.dataset.clips import (
     decode_clip,
 )
 from train.dataset.entries import DatasetError, TranscriptEntry
-from train.dataset.file_cache import FileCache
 from train.dataset.metadata import read_entries
 from train.dataset.progress import with_progress
 from train.settings import TrainSettings
