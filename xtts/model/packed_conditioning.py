@@ -14,7 +14,6 @@ from torch.nn import functional as F
 
 from xtts.model import varlen
 from xtts.model.conditioning import (
-    NUM_LATENTS,
     PERCEIVER_HEAD_WIDTH,
     PERCEIVER_HEADS,
     AttentionBlock,
@@ -23,6 +22,7 @@ from xtts.model.conditioning import (
     PerceiverResampler,
     TimeGroupNorm,
 )
+from xtts.model.shapes import NUM_LATENTS
 from xtts.model.varlen import VarlenLayout, attention
 
 
