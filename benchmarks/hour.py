@@ -7,26 +7,22 @@ from typing import Any
 
 from benchmarks import texts
 from machine.errors import SotaqueError
-from xtts.hub.bundle import open_voice
 from xtts.inference.synthesis import synthesize_pieces
-from xtts.inference.voice import read_reference, voice_from_reference
+from xtts.workers.voice_registry import VoiceSpec, load_voice
 
 
 def spoken(seconds: float) -> dict[str, Any]:
     """Speaks that many seconds in one go; resident memory is read after each piece."""
-    opened = open_voice("demo", precision="auto")
-    if opened.reference is None:
+    opened = load_voice(VoiceSpec("demo"))
+    opened.prepare()  # as in the worker and the service: it is no growth
+    if opened.own is None:
         raise SotaqueError("The embedded voice has no reference.wav; take the package whole.")
-    heard = voice_from_reference(
-        opened.model, read_reference(opened.model.config, opened.reference)
-    )
-    opened.model.warm_up()  # as in the worker and the service: it is no growth
     sentences = " ".join(texts.sentences("twenty"))
     resident, said, started = list[float](), 0.0, time.perf_counter()
     while said < seconds:
         # As long as one call may be: an hour of text is 60,000 characters.
         text = sentences * max(1, 60_000 // len(sentences))
-        for piece in synthesize_pieces(opened.model, heard, text, "en"):
+        for piece in synthesize_pieces(opened.model, opened.own, text, "en"):
             said += len(piece) / 24_000
             resident.append(_resident_mb())
             if said >= seconds:

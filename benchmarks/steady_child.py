@@ -50,7 +50,7 @@ def _torch(base: Path, voice: Path, threads: int, low: bool) -> Says:
     from xtts.model import low_memory
 
     torch.set_num_threads(threads)
-    loaded = (low_memory if low else model).load(base, precision="auto")
+    loaded = (low_memory.load_low_memory if low else model.load_model)(base, precision="auto")
     whose = latents_file.read(voice, loaded)
     if whose is None:
         raise ValueError(f"{voice} holds no voice of this model")
@@ -62,12 +62,11 @@ def _torch(base: Path, voice: Path, threads: int, low: bool) -> Says:
 def _onnx(base: Path, voice: Path, threads: int, low: bool) -> Says:
     from xtts.model.config import ModelConfig
     from xtts.onnx import folder
-    from xtts.onnx.speech import command
     from xtts.onnx.speech import loading as model
     from xtts.onnx.speech import request as speech
 
     export, config = voice.parent, ModelConfig.read(base)
-    how = command.computing(
+    how = model.compute_config(
         folder.read(export), config, precision="auto", device="cpu", low=low, threads=threads
     )
     loaded, whose = model.load_onnx_model(export, how), model.read_voice(voice, config)

@@ -159,13 +159,14 @@ def _spoken(
         yield [judges.teacher(voice, text) for text in sentences]
         return
     from xtts.hub.base_models import DEMO
-    from xtts.hub.bundle import open_voice
     from xtts.inference.synthesis import synthesize
     from xtts.inference.voice import voice_from_reference
+    from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
 
     with_onnx = precision.startswith(onnx_voice.PREFIX)
     own = "fp32" if with_onnx else precision
-    model = open_voice(bundle, precision=own, low_memory=low and not with_onnx).model
+    where = ComputeConfig(precision=own, low_memory=low and not with_onnx)
+    model = load_voice(VoiceSpec(bundle, tos_agreed=True), where).model
     reference = resample(judges.teacher(voice, REFERENCE_TEXT), SPEAKER_RATE, CODE_RATE)
     heard = voice_from_reference(model, reference)
     if with_onnx:

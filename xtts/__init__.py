@@ -1,7 +1,159 @@
-"""The model. Knows neither training nor HTTP; importing it does no work.
+"""The model: reads a voice from disk and speaks with it.
 
-Look:   environment (this machine), bundle and runs (what is on disk), config (a model's sizes)
-Listen: audio -> voice                      a reference recording becomes latents
-Speak:  text -> gpt -> synthesis            text becomes codes, latents, a waveform
-Apart:  worker                              the same, in a process that may die
+From a notebook, in four lines:
+
+>>> import soundfile, xtts
+>>> voice = xtts.load_voice("demo")
+>>> waveform = xtts.synthesize(voice, "Good morning.")
+>>> soundfile.write("out.wav", waveform, voice.sample_rate)
+
+The first argument of `load_voice` is `demo` (the voice in the package), the folder of a bundle or
+of an ONNX voice (`python -m train export`), or a checkpoint of a run. `reference` is a recording of
+somebody else who is to speak:
+
+>>> voice = xtts.load_voice("demo", reference="anna.wav")
+>>> waveform = xtts.synthesize(voice, "Good morning.", language="en", seed=3, speed=1.2)
+
+`stream` returns the same speech in chunks, the first one after a fraction of a second:
+
+>>> for chunk in xtts.stream(voice, "Good morning. It is a long story."):
+...     play(chunk)
+
+Importing this package does no work: torch is imported by the first `load_voice`, and not at all for
+an ONNX voice.
+
+Sub-packages: `model` (GPT, vocoder, loading), `text` (tokenizer), `inference` (latents, decoding,
+batching), `onnx` (export, and speech without torch), `workers` (speech in processes that may die),
+`hub` (base models, bundles and run folders on disk).
 """
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import os
+
+    import numpy as np
+
+    from xtts.inference.loaded_voice import LoadedVoice
+
+__all__ = ["load_voice", "stream", "synthesize"]
+
+
+def load_voice(
+    name: "str | os.PathLike[str]" = "demo",
+    *,
+    reference: "str | os.PathLike[str] | None" = None,
+    base: "str | os.PathLike[str] | None" = None,
+    device: str = "cpu",
+    precision: str = "auto",
+    low_memory: bool = False,
+    tos_agreed: bool = False,
+) -> "LoadedVoice":
+    """Loads a voice, verified, and the latents of who speaks.
+
+    Args:
+        name: `demo`, the folder of a bundle, of a base model or of an ONNX voice, or a
+            `checkpoint_epoch_N.pt`. An ONNX voice is computed by ONNX Runtime, all others by
+            PyTorch.
+        reference: A recording of who is to speak, 3 to 30 s of clear speech in any format that
+            libsndfile reads. None is the voice's own recording.
+        base: The folder of a checkpoint's base model, where it is no longer at the path that the
+            checkpoint names.
+        device: `cpu`, `cuda` or `cuda:N`.
+        precision: `fp32` is exact; `int8` and `int4` round the transformer's weights on a CPU;
+            `auto` is what is fastest on this device.
+        low_memory: Takes less memory and more time (docs/onnx.md, LOW_MEMORY).
+        tos_agreed: You have read and agreed to the non-commercial licence of Coqui's XTTS-v2;
+            needed to load a folder of its published weights.
+
+    Returns:
+        The voice. `sample_rate` is 24,000 Hz; `languages` and `licence` are its model's.
+
+    Raises:
+        machine.errors.SotaqueError: Its message says what is wrong and what to do. BundleError:
+            there is no such voice, it is damaged, or it holds no recording of its own and
+            `reference` is None. AudioError, VoiceError: `reference` cannot be used.
+    """
+    from pathlib import Path
+
+    from xtts.workers import voice_registry
+    from xtts.workers.voice_registry import BundleError, ComputeConfig, VoiceSpec
+
+    spec = VoiceSpec(
+        str(name), None if base is None else str(base), tos_agreed=tos_agreed,
+        reference=None if reference is None else Path(reference).expanduser(),
+    )  # fmt: skip
+    where = ComputeConfig(
+        device, precision=precision, backend=voice_registry.backend_of(spec), low_memory=low_memory
+    )
+    voice = voice_registry.load_voice(spec, where)
+    if voice.own is None:
+        raise BundleError(
+            f"{name} holds no recording of its own: pass reference=, a recording of who is to "
+            "speak, 3 to 30 s of clear speech."
+        )
+    return voice
+
+
+def synthesize(
+    voice: "LoadedVoice",
+    text: str,
+    language: str = "en",
+    *,
+    seed: int = 0,
+    speed: float = 1.0,
+    temperature: float | None = None,
+) -> "np.ndarray[Any, Any]":
+    """Speaks a text of any length.
+
+    Args:
+        voice: From `load_voice`.
+        text: What to speak; a long text is split into sentences.
+        language: The text's language, one of `voice.languages`.
+        seed: The same seed gives the same waveform on the same machine; another one, another take.
+        speed: 2 takes half the time, 0.5 twice; the pitch stays.
+        temperature: How freely codes are drawn: 0 is always the likeliest; None is the model's own.
+
+    Returns:
+        The waveform `[samples]`, float32 in -1..1, mono at `voice.sample_rate` Hz.
+
+    Raises:
+        TextError: The text holds nothing that can be spoken, or the model has not that language.
+        DecodingError, NotFinite: The model's output is not finite.
+    """
+    from xtts.inference.synthesis_params import SynthesisParams
+
+    return voice.synthesize(SynthesisParams(text, language, seed, temperature, speed))
+
+
+def stream(
+    voice: "LoadedVoice",
+    text: str,
+    language: str = "en",
+    *,
+    seed: int = 0,
+    speed: float = 1.0,
+    temperature: float | None = None,
+) -> "Iterator[np.ndarray[Any, Any]]":
+    """Speaks a text in chunks, each as soon as it is computed: a short one first, then longer ones.
+
+    Args:
+        voice: As in `synthesize`, and so are all the others.
+        text: What to speak.
+        language: The text's language.
+        seed: Another seed, another take.
+        speed: 2 takes half the time.
+        temperature: How freely codes are drawn.
+
+    Returns:
+        Waveforms `[samples]`, float32 in -1..1, mono at `voice.sample_rate` Hz. Joined they are
+        what `synthesize` returns, up to rounding.
+
+    Raises:
+        TextError: When the first chunk is asked for; as `synthesize`.
+        DecodingError, NotFinite: The model's output is not finite.
+    """
+    from xtts.inference.synthesis_params import SynthesisParams
+
+    yield from voice.stream(SynthesisParams(text, language, seed, temperature, speed))

@@ -130,42 +130,36 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 def _speak(arguments: argparse.Namespace) -> int:
     lines = _lines(arguments)
-    if (Path(arguments.voice) / "onnx.json").is_file():
-        from xtts.onnx.speech import command
-
-        for said in command.speak(
-            Path(arguments.voice), lines, language=arguments.language, seed=arguments.seed,
-            precision=arguments.precision, device=arguments.device, voice=arguments.latents,
-            low_memory=arguments.low_memory, reference=arguments.reference,
-        ):  # fmt: skip
-            print(said)
-        return 0
     # Imported here: `--help` and a mistyped option need not wait seconds for torch.
-    from xtts import audio
-    from xtts.hub import bundle
-    from xtts.inference import synthesis, voice
+    from xtts import wav
+    from xtts.inference.synthesis_params import SynthesisParams
+    from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, backend_of, load_voice
 
-    opened = bundle.open_voice(
-        arguments.voice, base=arguments.base, device=arguments.device,
-        precision=arguments.precision, low_memory=arguments.low_memory,
+    # The licence was agreed to when the files were fetched, or the checkpoint was trained.
+    spec = VoiceSpec(
+        arguments.voice, arguments.base, tos_agreed=True, reference=arguments.reference,
+        latents=arguments.latents,
     )  # fmt: skip
-    reference = arguments.reference or opened.reference
-    if reference is None:
-        raise SotaqueError(
-            f"--voice {arguments.voice} holds no recording of its own; say whose voice it is to be "
-            "with --reference FILE.wav (3 to 30 s of clear speech)."
-        )
+    where = ComputeConfig(
+        arguments.device, precision=arguments.precision, backend=backend_of(spec),
+        low_memory=arguments.low_memory,
+    )  # fmt: skip
+    voice = load_voice(spec, where)
     # What is wrong with a text or a recording is told before anything is computed.
     for text, _ in lines:
-        opened.model.tokenizer.split(text, arguments.language)
-    heard = voice.read_reference(opened.model.config, reference)
-    speaker = voice.voice_from_reference(opened.model, heard)
-    for text, out in lines:
-        waveform = synthesis.synthesize(
-            opened.model, speaker, text, arguments.language, seed=arguments.seed
+        voice.check_text(text, arguments.language)
+    if voice.own is None:
+        raise SotaqueError(
+            f"--voice {arguments.voice} holds no voice of its own; say whose it is to be with "
+            "--reference FILE.wav (3 to 30 s of clear speech), or an ONNX voice's with --latents "
+            "FILE.safetensors."
         )
-        audio.write_wav(out, waveform)
-        print(f"{out}: {len(waveform) / audio.VOCODER_RATE:.2f} s")
+    if voice.message:
+        print(voice.message)
+    for text, out in lines:
+        waveform = voice.synthesize(SynthesisParams(text, arguments.language, arguments.seed))
+        wav.write(out, waveform, voice.sample_rate)
+        print(f"{out}: {len(waveform) / voice.sample_rate:.2f} s")
     return 0
 
 

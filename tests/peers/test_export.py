@@ -15,6 +15,7 @@ from xtts.hub import bundle
 from xtts.hub.run_folder import RunFolder
 from xtts.model.config import ModelConfig
 from xtts.model.loading import read_tensors
+from xtts.workers.voice_registry import VoiceSpec, load_voice
 
 # XTTS-v2's learning part in small; its vocoder and speaker encoder have no other size at Coqui.
 SMALL = {
@@ -137,4 +138,4 @@ def test_padded_text_tables_are_cut_to_the_vocabulary(tmp_path):
     assert xtts.gpt.text_embedding.weight.shape == (count, 64)
     check_weights(xtts, checkpoint, base)
     assert ModelConfig.read(exported.folder).gpt.text_ids == count
-    bundle.open_voice(str(exported.folder))
+    load_voice(VoiceSpec(str(exported.folder)))

@@ -21,6 +21,7 @@ from xtts.hub.base_models import BundleError
 from xtts.hub.run_folder import RunFolder
 from xtts.model.config import ConfigError, ModelConfig
 from xtts.model.loading import read_tensors
+from xtts.workers.voice_registry import VoiceSpec, load_voice
 
 
 @pytest.fixture
@@ -72,8 +73,8 @@ def test_the_verb_writes_a_voice_that_speaks(base, checkpoint, tmp_path, caplog,
     assert sorted(path.name for path in to.iterdir()) == [
         "bundle.json", "config.json", "model.pth", "reference.wav", "vocab.json",
     ]  # fmt: skip
-    opened = bundle.open_voice(str(to))
-    same = bundle.open_voice(str(checkpoint))
+    opened = load_voice(VoiceSpec(str(to)))
+    same = load_voice(VoiceSpec(str(checkpoint)))
     assert torch.equal(opened.model.gpt.text_head.weight, same.model.gpt.text_head.weight)
     assert opened.reference.read_bytes() == same.reference.read_bytes()
 
@@ -139,7 +140,7 @@ def test_a_half_precision_base_stays_half_where_it_is_frozen(base, tmp_path):
     decoder = "hifigan_decoder.waveform_decoder.conv_pre.weight"
     assert tensors[decoder].dtype == torch.float16
     assert tensors["gpt.text_head.weight"].dtype == torch.float32
-    bundle.open_voice(str(to))
+    load_voice(VoiceSpec(str(to)))
 
 
 def test_a_reference_in_another_format_becomes_a_wav(base, checkpoint, tmp_path):
@@ -247,8 +248,8 @@ def test_a_base_that_has_moved_is_found_with_base(base, checkpoint, tmp_path, mo
     assert main([*command, "--base", str(tmp_path / "moved")]) == 0
     assert bundle.verify(tmp_path / "voice") is None
     with pytest.raises(BundleError, match="is no folder"):
-        bundle.open_voice(str(checkpoint))
-    bundle.open_voice(str(checkpoint), base=str(tmp_path / "moved"))
+        load_voice(VoiceSpec(str(checkpoint)))
+    load_voice(VoiceSpec(str(checkpoint), base=str(tmp_path / "moved")))
 
 
 def test_sizes_that_differ_are_named(checkpoint, tmp_path):

@@ -14,6 +14,7 @@ from train.__main__ import main
 from xtts.hub import bundle
 from xtts.hub.run_folder import RunFolder
 from xtts.hub.xtts_v2_files import FilesError
+from xtts.workers.voice_registry import VoiceSpec, load_voice
 
 QUIET = {
     "BATCH_SECONDS": "1.2", "SEED": "5", "NUM_THREADS": "1", "DEVICE": "cpu",
@@ -90,6 +91,6 @@ def test_the_voice_of_such_a_run_asks_for_the_files_where_they_are_missing(
     monkeypatch.chdir(tmp_path)
     checkpoint = tmp_path / "run" / "checkpoints" / "checkpoint_epoch_1.pt"
     with pytest.raises(FilesError, match="into train/xtts_v2"):
-        bundle.open_voice(str(checkpoint))
-    opened = bundle.open_voice(str(checkpoint), base=str(tmp_path / "xtts_v2"))
+        load_voice(VoiceSpec(str(checkpoint)))
+    opened = load_voice(VoiceSpec(str(checkpoint), base=str(tmp_path / "xtts_v2")))
     assert opened.model.gpt is not None

@@ -11,17 +11,16 @@ HEAVY = {
     "onnxruntime", "onnx", "gruut", "spacy", "torchcodec", "datasets", "fastapi", "tensorflow",
 }  # fmt: skip
 SPEAKS = """
-from xtts.hub.bundle import open_voice
-from xtts.inference.synthesis import speak
-from xtts.inference.voice import from_reference, read
-opened = open_voice("demo", precision="auto")
-heard = from_reference(opened.model, read(opened.model.config, opened.reference))
-assert len(speak(opened.model, heard, "Yes.", "en", max_codes=4))
+import xtts
+voice = xtts.load_voice("demo")
+assert len(next(xtts.stream(voice, "Yes.")))
 """
 SERVES = """
 import xtts.workers.server_main, xtts.workers.server, xtts.workers.voice_registry
-from xtts.workers.voice_registry import Computing, Wanted, stand
-assert stand(Wanted("demo"), Computing(threads=1), {}).own
+from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
+voice = load_voice(VoiceSpec("demo"), ComputeConfig(threads=1))
+voice.prepare()
+assert voice.own
 """
 
 

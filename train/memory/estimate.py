@@ -6,8 +6,7 @@
 from dataclasses import dataclass
 
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
-from xtts.model.conditioning import NUM_LATENTS
-from xtts.model.shapes import GPTShape
+from xtts.model.shapes import NUM_LATENTS, GPTShape
 
 # Values that a block keeps for its backward pass, in widths: both norms' inputs and outputs,
 # queries, keys, values, attention's output, and the feed-forward's two inner activations. In bf16

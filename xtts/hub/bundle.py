@@ -1,9 +1,10 @@
 """Bundles: a voice folder with weights, recording and bundle.json; write, read, verify.
 
 bundle.json says what the voice was made from, under which licence, and the hash of each file.
-Written by `train.export`, read by `speak` and the API.
+Written by `train.export`; `xtts.workers.voice_registry` opens it.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,11 +16,11 @@ from machine.storage.checksums import Manifest, fault_of
 from xtts.hub.base_models import DEMO, BundleError, base_of, check_base, locate_base
 
 if TYPE_CHECKING:
-    from xtts.model.loading import Model
+    from torch import Tensor
 
 __all__ = [
-    "Bundle", "BundleError", "OpenedVoice", "check_base", "locate_base", "open_voice", "read",
-    "verify", "write",
+    "Bundle", "BundleError", "VoiceFiles", "VoiceSpec", "check_base", "find_voice", "locate_base",
+    "read", "verify", "write",
 ]  # fmt: skip
 
 SCHEMA = 1
@@ -41,11 +42,51 @@ class Bundle:
 
 
 @dataclass(frozen=True)
-class OpenedVoice:
-    """A model that speaks as a voice; reference: a recording of it, where one is kept."""
+class VoiceSpec:
+    """Which voice is wanted.
 
-    model: "Model"
+    Attributes:
+        name: `demo`, a folder (bundle, base model, ONNX voice) or a checkpoint.
+        base: The folder of a checkpoint's base model, where it has moved.
+        xtts_v2: The folder of XTTS-v2, for a checkpoint that was made from it.
+        tos_agreed: Whether the user has agreed to XTTS-v2's licence (COQUI_TOS_AGREED).
+        reference: A recording of who is to speak; None is the voice's own.
+        latents: Stored latents of who is to speak, for an ONNX voice.
+        allow_base_reference: Whether a checkpoint whose run kept no recording speaks as its base
+            does. A service does so: better than no word at all.
+    """
+
+    name: str
+    base: str | None = None
+    xtts_v2: str = "train/xtts_v2"
+    tos_agreed: bool = False
+    reference: Path | None = None
+    latents: Path | None = None
+    allow_base_reference: bool = False
+
+    @property
+    def path(self) -> Path:
+        """Where `name` is on disk; nothing need be there."""
+        return DEMO if self.name == "demo" else Path(self.name).expanduser()
+
+
+@dataclass(frozen=True)
+class VoiceFiles:
+    """The files of a voice that were found and verified.
+
+    Attributes:
+        folder: The model's folder; of a checkpoint, its base model's.
+        weights: The file of the learning part: `model.pth` or the checkpoint.
+        reference: A recording of the voice, if there is one.
+        licence: What the bundle says; None where there is no bundle.
+        state: The learning part of a checkpoint, read; None for a folder.
+    """
+
+    folder: Path
+    weights: Path
     reference: Path | None
+    licence: str | None
+    state: "Mapping[str, Tensor] | None" = None
 
 
 def write(folder: Path, bundle: Bundle) -> None:
@@ -78,56 +119,46 @@ def verify(folder: Path) -> str | None:
     return fault_of(Manifest(epoch=bundle.epoch, step=0, files=bundle.files), folder)
 
 
-def open_voice(
-    name: str,
-    *,
-    base: str | None = None,
-    device: str = "cpu",
-    precision: str = "fp32",
-    low_memory: bool = False,
-) -> OpenedVoice:
-    """Opens `demo`, a bundle's or base model's folder, or a checkpoint, verified.
+def find_voice(spec: VoiceSpec) -> VoiceFiles:
+    """Where the files of a voice are: of `demo`, of a folder (a bundle or a base model) or of a
+    checkpoint. They are verified, and nothing is loaded but a checkpoint.
 
-    base: the folder of a checkpoint's base model, where the checkpoint's own word for it is no
-    longer right. precision: as `xtts.model.loading.load_model`; low_memory: by
-    `xtts.model.low_memory`.
-
-    Raises BundleError, ConfigError or RunError.
+    Raises BundleError, FilesError or RunError.
     """
-    path = DEMO if name == "demo" else Path(name).expanduser()
+    path = spec.path
     if path.is_dir():
-        return _open_folder(path, device, precision, low_memory)
+        return _find_in_folder(path, spec)
     if path.is_file():
-        return _open_checkpoint(path, base, device, precision, low_memory)
+        return _find_of_checkpoint(path, spec)
     raise BundleError(
-        f"There is no voice at {name}. Allowed are demo, the folder of a bundle, or a "
-        "checkpoint_epoch_N.pt out of OUTPUT_DIR/checkpoints."
+        f"There is no voice at {spec.name}. Allowed are demo, the folder of a bundle or of an ONNX "
+        "voice, or a checkpoint_epoch_N.pt out of OUTPUT_DIR/checkpoints."
     )
 
 
-def _open_folder(folder: Path, device: str, precision: str, low_memory: bool) -> OpenedVoice:
-    if (folder / "bundle.json").is_file() and (fault := verify(folder)):
-        raise BundleError(f"{fault} Export or copy the voice again.")
-    reference = folder / "reference.wav"
-    opened = _load(folder, device, precision, low_memory)
-    return OpenedVoice(opened, reference if reference.is_file() else None)
+def _find_in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
+    licence = None
+    if (folder / "bundle.json").is_file():
+        if fault := verify(folder):
+            raise BundleError(f"{fault} Export or copy the voice again.")
+        licence = read(folder).licence
+    elif folder != DEMO:
+        locate_base(str(folder), tos_agreed=spec.tos_agreed)
+    reference = spec.reference or _existing(folder / "reference.wav")
+    return VoiceFiles(folder, folder / "model.pth", reference, licence)
 
 
-def _open_checkpoint(
-    path: Path, base: str | None, device: str, precision: str, low_memory: bool
-) -> OpenedVoice:
+def _find_of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
     from xtts.hub.run_folder import read_checkpoint, reference_beside
 
     checkpoint = read_checkpoint(path)
-    folder = base_of(path, checkpoint.provenance, Path(base) if base else None)
-    opened = _load(folder, device, precision, low_memory)
-    opened.load_gpt(checkpoint.model)
-    return OpenedVoice(opened, reference_beside(path))
+    base = Path(spec.base) if spec.base else None
+    folder = base_of(path, checkpoint.provenance, base, Path(spec.xtts_v2))
+    reference = spec.reference or reference_beside(path)
+    if reference is None and spec.allow_base_reference:
+        reference = _existing(folder / "reference.wav")
+    return VoiceFiles(folder, path, reference, None, checkpoint.model)
 
 
-def _load(folder: Path, device: str, precision: str, low_memory: bool) -> "Model":
-    from xtts.model import loading as model
-    from xtts.model import low_memory as lean
-
-    loading = lean.load_low_memory if low_memory else model.load_model
-    return loading(folder, device, precision=precision)
+def _existing(path: Path) -> Path | None:
+    return path if path.is_file() else None

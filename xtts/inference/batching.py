@@ -14,7 +14,8 @@ from torch import Tensor
 
 from xtts.inference.batched_decoding import DecodingSlots, NoFreeSlotError
 from xtts.inference.decoding import DecodingError
-from xtts.inference.request import SynthesisParams, SynthesisRequest
+from xtts.inference.request import SynthesisRequest
+from xtts.inference.synthesis_params import SynthesisParams
 from xtts.inference.voice import Voice
 from xtts.model.loading import Model
 

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from xtts.inference.decode_step import DecodeStep
-from xtts.model.conditioning import NUM_LATENTS
 from xtts.model.gpt import GPT
 from xtts.model.kv_cache import KeyValueCache, StaticCaches
+from xtts.model.shapes import NUM_LATENTS
 
 log = logging.getLogger(__name__)
 

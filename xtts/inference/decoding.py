@@ -14,10 +14,9 @@ from torch import Tensor
 from machine.devices.cuda_errors import NotFinite
 from xtts.inference import cuda_graphs
 from xtts.inference.decode_step import DecodeStep
-from xtts.model.conditioning import NUM_LATENTS
 from xtts.model.gpt import GPT
 from xtts.model.kv_cache import KeyValueCache
-from xtts.model.shapes import PLACEHOLDER_ID, SamplingParams
+from xtts.model.shapes import NUM_LATENTS, PLACEHOLDER_ID, SamplingParams
 
 
 class DecodingError(NotFinite):

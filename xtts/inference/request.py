@@ -4,9 +4,6 @@ The same as `xtts.inference.synthesis.stream`, turned round: there the sound is 
 step of the crowd pushes a latent in, and what is settled comes out.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-
 import torch
 from torch import Tensor
 
@@ -15,38 +12,10 @@ from xtts.inference.decoding import DecodingState
 from xtts.inference.fading import StreamFade
 from xtts.inference.speed import SpeedChange
 from xtts.inference.synthesis import check_finite
+from xtts.inference.synthesis_params import SynthesisParams
 from xtts.inference.voice import Voice
 from xtts.model.loading import Model
-from xtts.model.shapes import SamplingParams
 from xtts.model.streaming_vocoder import ChunkedVocoder, chunk_codes
-from xtts.text.tokenizer import Tokenizer
-
-
-@dataclass(frozen=True)
-class SynthesisParams:
-    """What is to be spoken. temperature: None is the model's own, 0 the likeliest code each time;
-    max_codes: the most that each piece may take; pieces: the ids of the text, where another process
-    has read it."""
-
-    text: str
-    language: str
-    seed: int = 0
-    temperature: float | None = None
-    speed: float = 1.0
-    max_codes: int | None = None
-    pieces: Sequence[Sequence[int]] | None = None
-
-    def rules(self, own: SamplingParams) -> SamplingParams:
-        """How codes are drawn, where a model's own manner is `own`."""
-        if self.temperature is None:
-            return own
-        return replace(own, temperature=self.temperature, greedy=self.temperature == 0)
-
-    def ids(self, tokenizer: Tokenizer) -> list[list[int]]:
-        """Of each piece. Raises TextError."""
-        if self.pieces is not None:
-            return [list(piece) for piece in self.pieces]
-        return [piece.ids for piece in tokenizer.split(self.text, self.language)]
 
 
 class SynthesisRequest:

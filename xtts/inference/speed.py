@@ -5,8 +5,19 @@ The pitch stays: a latent says what is heard, not for how long. Equal to
 latents as they come.
 """
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
+
+
+def change_speed(latents: Iterator[Tensor], speed: float) -> Iterator[Tensor]:
+    """The latents `[width]` of one utterance at another speed, `[n, width]` each time."""
+    change = SpeedChange(speed)
+    for latent in latents:
+        yield change.add(latent)
+    if len(rest := change.rest()):
+        yield rest
 
 
 class SpeedChange:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from xtts.inference.decoding import DecodingError, DecodingState, iterate_codes
 from xtts.inference.fading import fade_edges, fade_stream_edges
+from xtts.inference.speed import change_speed
 from xtts.inference.voice import Voice
 from xtts.model.loading import Model
 from xtts.model.shapes import SamplingParams
@@ -27,16 +28,18 @@ def synthesize(
     decoding: SamplingParams | None = None,
     seed: int = 0,
     max_codes: int | None = None,
+    speed: float = 1.0,
 ) -> Tensor:
     """Speaks `text`: a waveform `[samples]` in float32 at 24,000 Hz, on the CPU.
 
     The same seed speaks the same waveform. max_codes: the most that each piece may take, 46 ms
-    each. Raises TextError for text that cannot be spoken and
-    DecodingError when the model says what is no number.
+    each; speed: 2 takes half the time, at the same pitch. Raises TextError for text that cannot be
+    spoken and DecodingError when the model says what is no number.
     """
     pieces = synthesize_pieces(
-        model, voice, text, language, decoding=decoding, seed=seed, max_codes=max_codes
-    )
+        model, voice, text, language, decoding=decoding, seed=seed, max_codes=max_codes,
+        speed=speed,
+    )  # fmt: skip
     return torch.cat(list(pieces))
 
 
@@ -50,14 +53,15 @@ def synthesize_pieces(
     decoding: SamplingParams | None = None,
     seed: int = 0,
     max_codes: int | None = None,
+    speed: float = 1.0,
 ) -> Iterator[Tensor]:
     """As `synthesize`, one waveform for each piece that the model can say at once."""
     rules = decoding or model.config.decoding
     pieces = model.tokenizer.split(text, language)
     for steps in _pieces(model, voice, pieces, rules, seed, max_codes):
         vocoder = _vocoder(model, voice)
-        for latent in steps:
-            vocoder.add(latent)
+        for latents in change_speed(steps, speed):
+            vocoder.add(latents)
         waveform = check_finite(torch.cat(list(vocoder.rest())))
         yield fade_edges(waveform) if len(pieces) > 1 else waveform
 
@@ -72,6 +76,7 @@ def stream(
     decoding: SamplingParams | None = None,
     seed: int = 0,
     max_codes: int | None = None,
+    speed: float = 1.0,
 ) -> Iterator[Tensor]:
     """As `synthesize`, in chunks as soon as they can be spoken: a small one first, then larger
     ones.
@@ -81,7 +86,8 @@ def stream(
     rules = decoding or model.config.decoding
     pieces = model.tokenizer.split(text, language)
     for steps in _pieces(model, voice, pieces, rules, seed, max_codes):
-        chunks = (check_finite(chunk) for chunk in _chunks(_vocoder(model, voice), steps))
+        latents = change_speed(steps, speed)
+        chunks = (check_finite(chunk) for chunk in _chunks(_vocoder(model, voice), latents))
         yield from fade_stream_edges(chunks) if len(pieces) > 1 else chunks
 
 
@@ -93,20 +99,20 @@ def _pieces(
     seed: int,
     max_codes: int | None,
 ) -> Iterator[Iterator[Tensor]]:
-    """For each piece of text its latents `[1, width]`, as they are made."""
+    """For each piece of text its latents `[width]`, as they are made."""
     generator = torch.Generator(model.device).manual_seed(seed)
     for piece in pieces:
         ids = torch.tensor(piece.ids, device=model.device)
         utterance = DecodingState(model.gpt, rules, generator, max_codes)
         steps = iterate_codes(model.gpt, voice.latents, ids, utterance)
-        yield (said.latents[-1][None] for said in steps)
+        yield (said.latents[-1] for said in steps)
 
 
 def _chunks(vocoder: ChunkedVocoder, latents: Iterator[Tensor]) -> Iterator[Tensor]:
     sizes = chunk_codes()
     wanted = next(sizes)
-    for latent in latents:
-        vocoder.add(latent)
+    for some in latents:
+        vocoder.add(some)
         if vocoder.ready_codes() >= wanted:
             yield vocoder.speak()
             wanted = next(sizes)

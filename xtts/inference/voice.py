@@ -9,9 +9,9 @@ from torch import Tensor
 from machine.errors import SotaqueError
 from xtts import audio
 from xtts.audio import CODE_RATE, SPEAKER_RATE, conditioning_mel, resample
-from xtts.model.conditioning import NUM_LATENTS
 from xtts.model.config import ModelConfig
 from xtts.model.loading import Model
+from xtts.model.shapes import NUM_LATENTS
 
 # Coqui leaves out a last chunk shorter than this; a reference shorter than this is refused.
 MIN_CHUNK_SECONDS = 0.33

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-NUM_LATENTS = 32
+from xtts.model.shapes import NUM_LATENTS
+
 MEL_BANDS = 80
 # Coqui fixes these for every width.
 PERCEIVER_HEADS = 8

@@ -21,8 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from xtts.model.conditioning import NUM_LATENTS
-from xtts.model.shapes import GPTShape
+from xtts.model.shapes import NUM_LATENTS, GPTShape
 from xtts.model.varlen import VarlenLayout
 
 # ceil(samples / 1024) codes, then four STOP targets: Coqui's `code_lengths = … + 3`, plus one.

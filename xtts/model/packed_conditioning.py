@@ -13,7 +13,6 @@ from torch.nn import functional as F
 
 from xtts.model import varlen
 from xtts.model.conditioning import (
-    NUM_LATENTS,
     PERCEIVER_HEAD_WIDTH,
     PERCEIVER_HEADS,
     AttentionBlock,
@@ -22,6 +21,7 @@ from xtts.model.conditioning import (
     PerceiverResampler,
     TimeGroupNorm,
 )
+from xtts.model.shapes import NUM_LATENTS
 from xtts.model.varlen import VarlenLayout, attention
 
 

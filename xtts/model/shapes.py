@@ -13,6 +13,8 @@ CODE_RATE = 22_050
 VOCODER_RATE = 24_000
 # Coqui fills the prefix with this id, and its repetition penalty sees it.
 PLACEHOLDER_ID = 1
+# A voice is so many vectors before the text (Coqui's gpt_num_latents).
+NUM_LATENTS = 32
 # Pieces of a long text are faded at both ends, so that joining them makes no click.
 FADE_SECONDS = 0.005
 # Smaller models are not bound by memory, and rounding their weights is heard more.

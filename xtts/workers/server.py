@@ -18,7 +18,7 @@ import torch
 from machine.devices import cuda_errors
 from machine.errors import SotaqueError
 from xtts.inference.batching import ContinuousBatcher, StepOutput
-from xtts.inference.request import SynthesisParams
+from xtts.inference.synthesis_params import SynthesisParams
 from xtts.inference.voice import Voice
 from xtts.workers import voice_registry
 from xtts.workers.failures import answer_of
@@ -105,14 +105,15 @@ class SpeechServer:
             self._close({"key": key})
 
     def _open(self, message: Mapping[str, Any]) -> Iterator[bytes]:
-        wanted = VoiceSpec(**message["voice"])
+        wanted = VoiceSpec(**message["voice"], allow_base_reference=True)
         others = dict(self._standing)
         future = self._other.submit(self._stand, wanted, others)
         self._pending.append(PendingTask(message, future, self._opened))
         yield from ()
 
     def _stand(self, wanted: VoiceSpec, others: dict[str, LoadedVoice]) -> LoadedVoice:
-        found: LoadedVoice = voice_registry.load_voice(wanted, self._where, others)
+        found = voice_registry.load_voice(wanted, self._where, others)
+        found.prepare()
         self._reading.submit(self._texts.open, found.folder).result()
         return found
 

@@ -23,15 +23,15 @@ def main() -> int:
     import torch
 
     from xtts import audio
-    from xtts.hub import bundle
     from xtts.inference import synthesis, voice
     from xtts.model.shapes import SamplingParams
+    from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
 
     device, out = sys.argv[1], Path(sys.argv[2])
     # TensorFloat-32 would be off by more than what is asked here.
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
-    model = bundle.open_voice("demo", device=device).model
+    model = load_voice(VoiceSpec("demo"), ComputeConfig(device, precision="fp32")).model
     started = time.perf_counter()
     speaker = voice.voice_from_reference(model, vowel(audio.CODE_RATE))
     waveform = synthesis.synthesize(

@@ -12,8 +12,9 @@ from machine.storage.atomic import Written, sha256_of
 from tests.models import tiny_base
 from tests.published import publish_folder
 from xtts.hub import bundle
-from xtts.hub.bundle import Bundle, BundleError, check_base, locate_base, open_voice
+from xtts.hub.bundle import Bundle, BundleError, VoiceSpec, check_base, locate_base
 from xtts.model.config import ConfigError
+from xtts.workers.voice_registry import load_voice
 
 ALL = ("config.json", "vocab.json", "model.pth", "dvae.pth", "mel_stats.pth")
 
@@ -90,7 +91,7 @@ def test_weights_in_the_format_of_an_old_torch_pass_too(base):
         found = torch.load(base / name, weights_only=True)
         torch.save(found, base / name, _use_new_zipfile_serialization=False)
     check_base(base)
-    assert open_voice(str(base)).model.gpt is not None
+    assert load_voice(VoiceSpec(str(base))).model.gpt is not None
 
 
 @pytest.mark.parametrize("name", ALL[:4])
@@ -163,7 +164,7 @@ def test_a_changed_file_is_named_and_the_voice_is_not_opened(voice, name):
     (voice / name).write_bytes(content)
     assert name in bundle.verify(voice)
     with pytest.raises(BundleError, match=name):
-        open_voice(str(voice))
+        load_voice(VoiceSpec(str(voice)))
 
 
 def test_a_bundle_that_names_no_weights_is_not_whole(voice):
@@ -188,13 +189,13 @@ def test_a_newer_bundle_is_a_sentence(voice):
 
 
 def test_a_voice_is_opened_with_its_reference(voice):
-    assert open_voice(str(voice)).reference is None
+    assert load_voice(VoiceSpec(str(voice))).reference is None
     shutil.copy(voice / "vocab.json", voice / "reference.wav")
-    opened = open_voice(str(voice))
+    opened = load_voice(VoiceSpec(str(voice)))
     assert opened.reference == voice / "reference.wav"
     assert opened.model.config.weights == "random"
 
 
 def test_a_voice_that_is_not_there_is_named():
     with pytest.raises(BundleError, match="There is no voice at nowhere"):
-        open_voice("nowhere")
+        load_voice(VoiceSpec("nowhere"))

@@ -12,10 +12,9 @@ from xtts.inference import cuda_graphs
 from xtts.inference.batched_decoding import DecodingSlots
 from xtts.inference.cuda_graphs import CudaGraphStep
 from xtts.inference.decoding import DecodingState, decode, prefill
-from xtts.model.conditioning import NUM_LATENTS
 from xtts.model.gpt import GPT, new_gpt
 from xtts.model.kv_cache import KeyValueCache
-from xtts.model.shapes import GPTShape, SamplingParams
+from xtts.model.shapes import NUM_LATENTS, GPTShape, SamplingParams
 
 SHAPE = GPTShape(
     text_ids=40, text_start=39, layers=3, width=64, heads=4, audio_ids=66, audio_start=64,

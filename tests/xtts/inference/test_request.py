@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from xtts.inference import synthesis, voice
 from xtts.inference.batching import ContinuousBatcher
 from xtts.inference.fading import StreamFade, fade_edges
-from xtts.inference.request import SynthesisParams
 from xtts.inference.speed import SpeedChange
+from xtts.inference.synthesis_params import SynthesisParams
 from xtts.model import loading as model
 from xtts.workers import protocol
 from xtts.workers.protocol import FrameError

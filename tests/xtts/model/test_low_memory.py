@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from tests.models import tiny_base
-from xtts.hub import bundle
 from xtts.inference import synthesis, voice
 from xtts.inference.voice import Voice, VoiceError
 from xtts.model import loading as model
 from xtts.model import low_memory
 from xtts.model.gpt import to_coqui
 from xtts.model.loading import LISTENING, Model
+from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
 
 TEXT = "one two three."
 
@@ -75,7 +75,7 @@ def test_another_epoch_is_spoken_and_heard_with(
 
 
 def test_a_voice_is_opened_so(base_folder: Path) -> None:
-    opened = bundle.open_voice(str(base_folder), precision="auto", low_memory=True)
+    opened = load_voice(VoiceSpec(str(base_folder)), ComputeConfig(low_memory=True))
     assert opened.model.listener is not None
 
 

@@ -56,13 +56,19 @@ def test_a_file_that_goes_while_it_is_opened_is_a_refusal(monkeypatch: pytest.Mo
     assert said["reason"] == "checkpoint_epoch_1.pt cannot be read (No such file or directory)."
 
 
-def test_the_voices_asked_for_last_are_kept_and_nobodys_beginning() -> None:
+def test_the_voices_asked_for_last_are_kept_and_nobodys_beginning(
+    tmp_path: Path,
+) -> None:
     """Sixty-four voices; and of requests that were cancelled or refused nothing stays."""
     ensemble = SpeechServer(ComputeConfig(), 1, texts=Written())
     ensemble._standing["v"], ensemble._crowds["v"] = Mute(), Refusing()
 
-    def speak(recording: str) -> None:
-        message = {"do": "speak", "id": recording, "key": "v", "recording": recording, "ask": ASK}
+    def speak(name: str) -> None:
+        recording = tmp_path / name
+        recording.touch()
+        message = {
+            "do": "speak", "id": name, "key": "v", "recording": str(recording), "ask": ASK,
+        }  # fmt: skip
         list(ensemble.take(message, b""))
         while ensemble.waiting:
             list(ensemble.step())
@@ -72,7 +78,7 @@ def test_the_voices_asked_for_last_are_kept_and_nobodys_beginning() -> None:
         speak(f"{number}.wav")
     speak("0.wav")  # known: it moves to the end
     speak("64.wav")
-    assert [name for _, name in ensemble._voices] == [
+    assert [Path(path).name for _, path in ensemble._voices] == [
         *(f"{number}.wav" for number in range(2, 64)), "0.wav", "64.wav",
     ]  # fmt: skip
     assert ensemble._began == {}

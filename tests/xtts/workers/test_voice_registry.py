@@ -7,7 +7,7 @@ import soundfile
 import torch
 
 from tests.models import tiny_base
-from xtts.inference.request import SynthesisParams
+from xtts.inference.synthesis_params import SynthesisParams
 from xtts.inference.voice import Voice
 from xtts.model.streaming_vocoder import vocoder_widths
 from xtts.model.vocoder import Vocoder
@@ -43,7 +43,8 @@ def test_the_first_request_finds_the_vocoder_warm(
     standing = load_voice(
         VoiceSpec(str(folder)), ComputeConfig(low_memory=low_memory, threads=1), {}
     )
-    assert isinstance(standing, LoadedVoice) and standing.own is not None
+    standing.prepare()
+    assert standing.own is not None
     made, model = set(widths), standing.model
     assert set(vocoder_widths(model.vocoder, model.config.vocoder)) < made
     widths.clear()

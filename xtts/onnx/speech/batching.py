@@ -10,7 +10,7 @@ from machine.devices.cuda_errors import NotFinite
 from xtts.inference.batched_decoding import NoFreeSlotError
 from xtts.inference.batching import StepOutput
 from xtts.inference.decoding import DecodingError
-from xtts.inference.request import SynthesisParams
+from xtts.inference.synthesis_params import SynthesisParams
 from xtts.onnx.speech.loading import OnnxLatents, OnnxModel
 from xtts.onnx.speech.request import OnnxSynthesisParams, OnnxSynthesisRequest
 

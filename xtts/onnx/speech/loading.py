@@ -1,14 +1,17 @@
 """Loads an ONNX voice: sessions, tables, latents."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from machine.devices.selection import cpu_count
 from machine.onnxruntime import sessions
 from machine.onnxruntime.sessions import OnnxSessionOptions, Optimisation, SessionStatus
 from xtts.model.config import ModelConfig
+from xtts.model.shapes import SMALLEST_ROUNDED_WIDTH
 from xtts.onnx import folder as folders
 from xtts.onnx.folder import OnnxError, OnnxVoice
 from xtts.onnx.speech.gpt import OnnxGPT
@@ -37,6 +40,37 @@ class OnnxComputeConfig:
     wish: str = "cpu"
     options: OnnxSessionOptions = field(default_factory=OnnxSessionOptions)
     most_samples: int = MOST_SAMPLES
+
+
+def compute_config(
+    said: OnnxVoice, config: ModelConfig, *, precision: str, device: str, low: bool,
+    threads: int | None = None,
+) -> OnnxComputeConfig:  # fmt: skip
+    """How to compute. threads: None is as many as this process may use, one with `low`.
+
+    Raises OnnxError for a precision that this export has not.
+    """
+    kind = gpt_kind(precision, config.gpt.width, low=low, kinds=said.kinds)
+    wish = "cpu" if device == "cpu" or (device == "auto" and kind == "int8") else device
+    base = low_memory_config(threads or 1) if low else OnnxComputeConfig()
+    options = base.options if low else OnnxSessionOptions(threads=threads or cpu_count())
+    return OnnxComputeConfig(kind, wish, options, base.most_samples)
+
+
+def gpt_kind(
+    precision: str, width: int, *, low: bool, kinds: Sequence[str] = tuple(folders.GPT)
+) -> str:
+    """Which of these kinds a precision means. Raises OnnxError for one that is not among them."""
+    kind = precision
+    if precision == "auto":
+        rounded = low or width >= SMALLEST_ROUNDED_WIDTH
+        kind = "int8" if "int8" in kinds and rounded else kinds[0]
+    if kind not in kinds:
+        raise OnnxError(
+            f"This ONNX voice speaks in {' and '.join(kinds)}, not in {kind}. Ask for one of "
+            "them with --precision or SPEAK_PRECISION, or export it again with --onnx all."
+        )
+    return kind
 
 
 def low_memory_config(threads: int = 1) -> OnnxComputeConfig:

@@ -12,7 +12,7 @@ from xtts.__main__ import main
 from xtts.inference import latents_file, voice
 from xtts.inference.voice import Voice
 from xtts.model.loading import Model
-from xtts.onnx.speech import command, conditioning
+from xtts.onnx.speech import conditioning
 from xtts.onnx.speech import loading as model
 from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxModel
 
@@ -79,11 +79,11 @@ def test_threads_are_those_that_this_process_may_use(
     onnx_model: OnnxModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ONNX Runtime's own choice is every core of the machine, whatever a container allows."""
-    monkeypatch.setattr(command, "cpu_count", lambda: 3)
+    monkeypatch.setattr(model, "cpu_count", lambda: 3)
 
     def asked(low: bool = False, threads: int | None = None) -> int:
         said, config = onnx_model.voice, onnx_model.config
-        how = command.computing(
+        how = model.compute_config(
             said, config, precision="auto", device="cpu", low=low, threads=threads
         )
         return how.options.threads
@@ -97,4 +97,4 @@ def test_threads_are_those_that_this_process_may_use(
      ("fp32", 1024, True, "fp32"), ("int8", 64, False, "int8")],
 )  # fmt: skip
 def test_what_auto_means(precision: str, width: int, low: bool, kind: str) -> None:
-    assert command.kind_of(precision, width, low=low) == kind
+    assert model.gpt_kind(precision, width, low=low) == kind

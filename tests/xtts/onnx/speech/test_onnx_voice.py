@@ -1,5 +1,7 @@
 """BACKEND=onnx in the speaking child: frames in, sound out, and where it computes."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +12,10 @@ import soundfile
 from tests.models import tiny_base
 from tests.xtts.workers.test_server_main import Talk, next_done
 from xtts.hub.base_models import BundleError
-from xtts.inference.request import SynthesisParams
+from xtts.inference.synthesis_params import SynthesisParams
 from xtts.onnx import folder as folders
 from xtts.onnx.folder import OnnxError
-from xtts.onnx.speech import voice_registry
+from xtts.workers.voice_registry import ComputeConfig, LoadedVoice, VoiceSpec, load_voice
 
 
 @pytest.fixture(scope="module")
@@ -87,22 +89,20 @@ def test_text_that_cannot_be_spoken_is_refused_and_the_rest_go_on(talk: Talk) ->
 
 
 def test_a_voice_that_is_not_there_is_refused(tmp_path: Path, base: Path) -> None:
-    asked = voice_registry.OnnxVoiceSpec(exports=tmp_path / "exports")
     with pytest.raises(BundleError, match="There is no voice at"):
-        voice_registry.load_onnx_voice(
-            str(tmp_path / "none"), None, asked, xtts_v2="", tos_agreed=False
-        )
+        opened(tmp_path / "none", tmp_path / "latents")
     with pytest.raises(OnnxError, match="nowhere to keep"):
-        voice_registry.load_onnx_voice(
-            str(base), None, voice_registry.OnnxVoiceSpec(), xtts_v2="", tos_agreed=False
-        )
+        opened(base)
+
+
+def opened(folder: Path, latents_folder: Path | None = None) -> LoadedVoice:
+    where = ComputeConfig(backend="onnx", latents_folder=latents_folder)
+    return load_voice(VoiceSpec(str(folder)), where)
 
 
 def test_without_a_recording_nobody_speaks(onnx_folder: Path) -> None:
     """The service tries itself so (`xtts.workers.server`)."""
-    standing = voice_registry.load_onnx_voice(
-        str(onnx_folder), None, voice_registry.OnnxVoiceSpec(), xtts_v2="", tos_agreed=False
-    )
+    standing = opened(onnx_folder)
     assert standing.own is None and len(standing.weights) == 64
     crowd = standing.crowd(1)
     crowd.enter("micro", standing.nobody(), SynthesisParams("a", "en", max_codes=4))
@@ -111,9 +111,7 @@ def test_without_a_recording_nobody_speaks(onnx_folder: Path) -> None:
 
 
 def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(onnx_folder: Path) -> None:
-    standing = voice_registry.load_onnx_voice(
-        str(onnx_folder), None, voice_registry.OnnxVoiceSpec(), xtts_v2="", tos_agreed=False
-    )
+    standing = opened(onnx_folder)
     crowd, long = standing.crowd(1), "one two three four five six seven eight nine ten. " * 14
     asked = SynthesisParams(long, "en", seed=3, max_codes=4)
 
@@ -138,7 +136,30 @@ def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(onnx_folde
 
 
 def test_torch_says_who_speaks_an_onnx_voice(onnx_folder: Path) -> None:
-    from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
-
     with pytest.raises(BundleError, match="BACKEND=onnx speaks with it"):
         load_voice(VoiceSpec(str(onnx_folder)), ComputeConfig(), {})
+
+
+ONNX = """
+import shutil, sys
+import numpy as np
+from safetensors.numpy import save_file
+import xtts
+random = np.random.default_rng(0)
+latents = random.standard_normal((1, 32, 64)).astype(np.float32)
+speaker = random.standard_normal((1, 512, 1)).astype(np.float32)
+folder = shutil.copytree(sys.argv[1], sys.argv[2])
+save_file({"latents": latents, "speaker": speaker}, folder + "/voice.safetensors")
+voice = xtts.load_voice(folder)
+assert len(xtts.synthesize(voice, "a", temperature=0))
+print([name for name in ("torch", "TTS", "transformers", "onnx") if name in sys.modules])
+"""
+
+
+def test_an_onnx_voice_speaks_without_torch(onnx_folder: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ONNX, str(onnx_folder), str(tmp_path / "voice")],
+        capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,84 @@
+"""`import xtts` as a person uses it in a notebook: the examples of the documentation are run."""
+
+import doctest
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+import xtts
+from machine.errors import SotaqueError
+from tests.datasets import a_sound
+from tests.models import tiny_base
+from xtts.hub.base_models import DEMO
+from xtts.inference.loaded_voice import LoadedVoice
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def demo() -> LoadedVoice:
+    return xtts.load_voice("demo")
+
+
+def test_the_examples_of_the_docstring_speak(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "anna.wav").write_bytes((DEMO / "reference.wav").read_bytes())
+    played: list[np.ndarray] = []
+    example = doctest.DocTestParser().get_doctest(
+        str(xtts.__doc__), {"play": played.append}, "xtts", None, None
+    )
+    runner = doctest.DocTestRunner()
+    assert runner.run(example, clear_globs=False) == (0, len(example.examples))
+    samples, rate = soundfile.read("out.wav")
+    assert rate == 24_000 and len(samples) > 12_000 and np.abs(samples).max() > 0.01
+    assert len(played) > 1 and played[0].dtype == np.float32
+
+
+def test_the_example_of_the_docs_is_the_docstrings() -> None:
+    told = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    lines = [line[4:] for line in str(xtts.__doc__).splitlines() if line[:4] in (">>> ", "... ")]
+    assert lines and [line for line in lines if line not in told] == []
+
+
+def test_it_is_the_waveform_of_the_command_line(demo: LoadedVoice, tmp_path: Path) -> None:
+    from xtts.__main__ import main
+
+    out = tmp_path / "out.wav"
+    assert main(["speak", "--text", "Yes.", "--seed", "3", "--out", str(out)]) == 0
+    said, _ = soundfile.read(out, dtype="float32")
+    assert np.abs(xtts.synthesize(demo, "Yes.", seed=3) - said).max() < 1e-4
+
+
+def test_seed_and_speed_are_heard_and_chunks_join(demo: LoadedVoice) -> None:
+    one, same, other = (
+        xtts.synthesize(demo, "Yes.", seed=seed, temperature=1.0) for seed in (1, 1, 2)
+    )
+    assert np.array_equal(one, same) and not np.array_equal(one, other)
+    one = xtts.synthesize(demo, "Yes.", seed=1)
+    assert np.allclose(np.concatenate(list(xtts.stream(demo, "Yes.", seed=1))), one, atol=1e-4)
+    for found in (
+        xtts.synthesize(demo, "Yes.", seed=1, speed=2.0),
+        np.concatenate(list(xtts.stream(demo, "Yes.", seed=1, speed=2.0))),
+    ):
+        assert len(found) == pytest.approx(len(one) / 2, abs=2_000)
+
+
+def test_a_base_without_a_recording_speaks_as_the_reference(tmp_path: Path) -> None:
+    base = tiny_base(tmp_path / "base")
+    with pytest.raises(SotaqueError, match="pass reference="):
+        xtts.load_voice(base)
+    reference = tmp_path / "who.wav"
+    soundfile.write(reference, a_sound(2.0, 22_050), 22_050)
+    voice = xtts.load_voice(base, reference=reference)
+    assert voice.languages == ("en", "pt") and len(xtts.synthesize(voice, "One.")) > 0
+    with pytest.raises(SotaqueError, match="not one of this model's"):
+        xtts.synthesize(voice, "One.", "xx")
+
+
+def test_what_is_not_there_is_told() -> None:
+    with pytest.raises(SotaqueError, match="There is no voice at nowhere"):
+        xtts.load_voice("nowhere")

@@ -1,0 +1,34 @@
+"""What one request asks of a voice. Importing this module imports no torch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from xtts.model.shapes import SamplingParams
+from xtts.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class SynthesisParams:
+    """What is to be spoken. temperature: None is the model's own, 0 the likeliest code each time;
+    max_codes: the most that each piece may take; pieces: the ids of the text, where another process
+    has read it."""
+
+    text: str
+    language: str
+    seed: int = 0
+    temperature: float | None = None
+    speed: float = 1.0
+    max_codes: int | None = None
+    pieces: Sequence[Sequence[int]] | None = None
+
+    def rules(self, own: SamplingParams) -> SamplingParams:
+        """How codes are drawn, where a model's own manner is `own`."""
+        if self.temperature is None:
+            return own
+        return replace(own, temperature=self.temperature, greedy=self.temperature == 0)
+
+    def ids(self, tokenizer: Tokenizer) -> list[list[int]]:
+        """Of each piece. Raises TextError."""
+        if self.pieces is not None:
+            return [list(piece) for piece in self.pieces]
+        return [piece.ids for piece in tokenizer.split(self.text, self.language)]

@@ -1,0 +1,102 @@
+"""A voice that PyTorch computes: a model folder, or a checkpoint and the folder of its base."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from machine.storage.atomic import sha256_of
+from xtts.hub.bundle import VoiceFiles
+from xtts.inference import latents_file, synthesis, voice
+from xtts.inference.batching import ContinuousBatcher
+from xtts.inference.loaded_voice import Array, ComputeConfig, LoadedVoice
+from xtts.inference.synthesis_params import SynthesisParams
+from xtts.inference.voice import Voice
+from xtts.model import loading, low_memory
+from xtts.model.loading import Model
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LoadedTorchVoice(LoadedVoice):
+    """weights_file: the file of the learning part; reference: a recording of the voice;
+    latents_folder: where its latents are kept."""
+
+    model: Model
+    folder: Path
+    weights_file: Path
+    reference: Path | None
+    bundle_licence: str | None = None
+    latents_folder: Path | None = None
+
+    @property
+    def licence(self) -> str:
+        """The bundle's, or what config.json says."""
+        return self.bundle_licence or self.model.config.licence
+
+    def prepare(self) -> None:
+        """As in `LoadedVoice`; also compiles the vocoder's kernels."""
+        self.model.warm_up()
+        super().prepare()
+
+    def synthesize(self, ask: SynthesisParams) -> Array:
+        """As in `LoadedVoice`."""
+        found = synthesis.synthesize(
+            self.model, self._speaker(), ask.text, ask.language, seed=ask.seed, speed=ask.speed,
+            decoding=ask.rules(self.model.config.decoding), max_codes=ask.max_codes,
+        )  # fmt: skip
+        return found.numpy()
+
+    def stream(self, ask: SynthesisParams) -> Iterator[Array]:
+        """As in `LoadedVoice`."""
+        chunks = synthesis.stream(
+            self.model, self._speaker(), ask.text, ask.language, seed=ask.seed, speed=ask.speed,
+            decoding=ask.rules(self.model.config.decoding), max_codes=ask.max_codes,
+        )  # fmt: skip
+        return (chunk.numpy() for chunk in chunks)
+
+    def crowd(self, count: int) -> ContinuousBatcher:
+        """As in `LoadedVoice`."""
+        return ContinuousBatcher(self.model, count)
+
+    def nobody(self) -> Voice:
+        """As in `LoadedVoice`."""
+        return voice.neutral_voice(self.model)
+
+    def voice_of(self, recording: Path, kept: Path | None) -> Voice:
+        """As in `LoadedVoice`."""
+        weights = "" if kept is None else self.weights
+        return latents_file.latents_of_recording(self.model, weights, recording, kept)
+
+    def _speaker(self) -> Voice:
+        return self.own or self.nobody()
+
+    def _weights_sha256(self) -> str:
+        return sha256_of(self.weights_file)
+
+    def _own_latents(self) -> Voice | None:
+        if self.reference is None:
+            return None
+        return self.voice_of(self.reference, self.latents_folder)
+
+
+def load_torch_voice(
+    files: VoiceFiles, where: ComputeConfig, others: Iterable[LoadedVoice] = ()
+) -> LoadedTorchVoice:
+    """Loads a voice that was found. others: voices that are loaded already; a checkpoint of one's
+    base model takes its vocoder, speaker encoder and tokenizer from there.
+
+    Raises ConfigError.
+    """
+    same = None
+    if files.state is not None:
+        same = next((one.model for one in others if one.folder == files.folder), None)
+    model = replace(same) if same else _load_model(files.folder, where)
+    if files.state is not None:
+        model.load_gpt(files.state)
+    return LoadedTorchVoice(
+        model, files.folder, files.weights, files.reference, files.licence, where.latents_folder
+    )
+
+
+def _load_model(folder: Path, where: ComputeConfig) -> Model:
+    load = low_memory.load_low_memory if where.low_memory else loading.load_model
+    return load(folder, where.device, where.mel_device, precision=where.precision)

@@ -1,0 +1,136 @@
+"""A voice that ONNX Runtime computes, without torch in the process unless a recording is encoded.
+
+A voice that is no ONNX folder becomes one first, once (`xtts.onnx.export.export_cache`).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from machine.storage.atomic import sha256_of
+from xtts.hub import bundle
+from xtts.hub.bundle import VoiceSpec
+from xtts.inference.loaded_voice import Array, ComputeConfig, LoadedVoice
+from xtts.inference.synthesis_params import SynthesisParams
+from xtts.model.config import ModelConfig
+from xtts.model.shapes import NUM_LATENTS
+from xtts.onnx import folder as folders
+from xtts.onnx.export import export_cache
+from xtts.onnx.folder import OnnxError
+from xtts.onnx.speech import loading, request
+from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxLatents, OnnxModel
+from xtts.onnx.speech.request import OnnxSynthesisParams
+
+if TYPE_CHECKING:
+    from xtts.onnx.speech.batching import OnnxContinuousBatcher
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LoadedOnnxVoice(LoadedVoice):
+    """how: how it computes; reference: a recording of the voice; latents: its stored latents, which
+    hold where there is no recording; latents_folder: where latents of recordings are kept."""
+
+    model: OnnxModel
+    folder: Path
+    how: OnnxComputeConfig
+    reference: Path | None = None
+    latents: Path | None = None
+    latents_folder: Path | None = None
+
+    @property
+    def licence(self) -> str:
+        """Of the weights that it was exported from."""
+        return self.model.voice.licence
+
+    @property
+    def message(self) -> str:
+        """As in `LoadedVoice`."""
+        return self.model.status.message
+
+    def told(self) -> dict[str, Any]:
+        """As in `LoadedVoice`; `placed`: where ONNX Runtime computes, and why there."""
+        return {**super().told(), "placed": self.model.status.as_dict()}
+
+    def synthesize(self, ask: SynthesisParams) -> Array:
+        """As in `LoadedVoice`."""
+        return request.speak(self.model, self._speaker(), ask.text, ask.language, self._manner(ask))
+
+    def stream(self, ask: SynthesisParams) -> Iterator[Array]:
+        """As in `LoadedVoice`."""
+        return request.stream(
+            self.model, self._speaker(), ask.text, ask.language, self._manner(ask)
+        )
+
+    def crowd(self, count: int) -> "OnnxContinuousBatcher":
+        """As in `LoadedVoice`."""
+        from xtts.onnx.speech.batching import OnnxContinuousBatcher  # its chunks are torch's
+
+        return OnnxContinuousBatcher(self.model, count)
+
+    def nobody(self) -> OnnxLatents:
+        """As in `LoadedVoice`."""
+        config = self.model.config
+        latents = np.zeros((1, NUM_LATENTS, config.gpt.width), np.float32)
+        speaker = np.zeros((1, config.speaker_encoder.embedding_width, 1), np.float32)
+        return OnnxLatents(latents, speaker)
+
+    def voice_of(self, recording: Path, kept: Path | None) -> OnnxLatents:
+        """As in `LoadedVoice`; needs torch, for the mels."""
+        from xtts.onnx.speech import conditioning
+
+        return conditioning.onnx_latents_of_recording(
+            self.folder, self.model.config, self.how, recording, kept
+        )
+
+    def _manner(self, ask: SynthesisParams) -> OnnxSynthesisParams:
+        rules = ask.rules(self.model.config.decoding)
+        return OnnxSynthesisParams(rules, ask.seed, ask.speed, ask.max_codes, pieces=ask.pieces)
+
+    def _speaker(self) -> OnnxLatents:
+        return self.own or self.nobody()
+
+    def _weights_sha256(self) -> str:
+        return self.model.voice.weights
+
+    def _own_latents(self) -> OnnxLatents | None:
+        if self.reference is not None:
+            return self.voice_of(self.reference, self.latents_folder)
+        if self.latents is None:
+            return None
+        return loading.read_voice(self.latents, self.model.config)
+
+
+def load_onnx_voice(spec: VoiceSpec, where: ComputeConfig) -> LoadedOnnxVoice:
+    """Opens an ONNX folder; any other voice is exported first. As
+    `xtts.workers.voice_registry.load_voice`, which opens voices of both kinds.
+
+    Raises OnnxError, ConfigError, what `xtts.hub.bundle.find_voice` raises, and the errors of
+    `machine.onnxruntime.sessions`.
+    """
+    folder = spec.path if folders.is_one(spec.path) else _exported(spec, where)
+    how = loading.compute_config(
+        folders.read(folder), ModelConfig.read(folder), precision=where.precision,
+        device=where.device, low=where.low_memory, threads=where.threads,
+    )  # fmt: skip
+    model = loading.load_onnx_model(folder, how)
+    stored = folder / folders.VOICE
+    latents = spec.latents or (stored if stored.is_file() else None)
+    return LoadedOnnxVoice(model, folder, how, spec.reference, latents, where.latents_folder)
+
+
+def _exported(spec: VoiceSpec, where: ComputeConfig) -> Path:
+    """The ONNX folder of a voice in Coqui's layout or of a checkpoint, made where it is missing."""
+    if where.latents_folder is None:
+        raise OnnxError(
+            f"{spec.path} is no ONNX voice, and there is nowhere to keep an export of it."
+        )
+    files = bundle.find_voice(spec)
+    sha256 = sha256_of(files.weights)
+    width = ModelConfig.read(files.folder).gpt.width
+    kind = loading.gpt_kind(where.precision, width, low=where.low_memory)
+    checkpoint = files.weights if files.state is not None else None
+    needed = export_cache.Needed(files.folder, sha256, kind, checkpoint)
+    return export_cache.kept_export(where.latents_folder.parent / "onnx", needed)
