@@ -48,6 +48,16 @@ def base_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_base(tmp_path_factory.mktemp("base") / "tiny")
 
 
+@pytest.fixture(scope="session")
+def onnx_folder(base_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny base as ONNX, for the whole session: do not write into it."""
+    from xtts.onnx.export import exporter
+
+    folder = tmp_path_factory.mktemp("onnx") / "voice"
+    exporter.export(exporter.source_of_folder(base_folder), folder)
+    return folder
+
+
 def tiny_base(
     folder: Path,
     *,

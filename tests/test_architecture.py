@@ -66,16 +66,21 @@ def tree(path: Path) -> ast.Module:
     return ast.parse((ROOT / path).read_text(encoding="utf-8"), str(path))
 
 
-def imports(path: Path) -> Iterator[Import]:
+@cache
+def imports(path: Path) -> tuple[Import, ...]:
+    return tuple(imports_of(tree(path), path))
+
+
+def imports_of(module: ast.Module, path: Path) -> Iterator[Import]:
     """Every import, those inside functions too; `from a import b` is a and a.b."""
-    for node in ast.walk(tree(path)):
+    for node in ast.walk(module):
         if isinstance(node, ast.Import):
             yield from (Import(alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
-            module = str(node.module)
-            yield Import(module, node.lineno)
-            yield from (Import(f"{module}.{alias.name}", node.lineno) for alias in node.names)
+            name = str(node.module)
+            yield Import(name, node.lineno)
+            yield from (Import(f"{name}.{alias.name}", node.lineno) for alias in node.names)
 
 
 def within(module: str, package: str) -> bool:

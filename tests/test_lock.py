@@ -9,6 +9,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -36,6 +37,7 @@ OWN = (*PROGRAMS, "demo_voice", "benchmarks")
 both = pytest.mark.parametrize("name", EXTRAS)
 
 
+@cache
 def pins(name: str) -> list[Requirement]:
     return [
         Requirement(f"{package}=={version}{f'; {marker}' if marker else ''}")
@@ -43,6 +45,7 @@ def pins(name: str) -> list[Requirement]:
     ]
 
 
+@cache
 def entries(name: str) -> set[str]:
     """Each version with its marker and its hashes."""
     return set(re.split(r"\n(?=\S)", LOCKS[name].strip()))

@@ -61,8 +61,9 @@ def open_session(
     """A session of a model, on what was wished where that works, else on the CPU; `status` says
     which and why.
 
-    wish: auto, cuda, cuda:1, rocm, directml, openvino, openvino:GPU, cpu. Raises WishError for
-    another, RuntimeMissing, and ModelRefused for a model that does not open on the CPU.
+    wish: auto, cuda, cuda:1, rocm, directml, openvino, openvino:GPU, cpu. Raises
+    ProviderRequestError for another, RuntimeMissing, and ModelRefused for a model that does not
+    open on the CPU.
     """
     wished = wish_of(wish)
     onnxruntime = runtime()

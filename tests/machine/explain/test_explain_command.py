@@ -1,6 +1,7 @@
 """`python -m xtts explain`, from the words on the command line to text, JSON and exit code."""
 
 import json
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from machine.explain import command, inputs
+from machine.explain import command, inputs, running_child
 from machine.explain.graph import ModelUnreadable, read
 from machine.explain.refusals import refusal
 from machine.onnxruntime.providers import CPU, CUDA, wish_of
@@ -98,6 +99,19 @@ BROKEN: dict[str, tuple[Callable[[Path], Path], str]] = {
 }  # fmt: skip
 
 
+@pytest.fixture
+def child_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child's work here, where everything is imported; the tests that are told in words, as
+    JSON and of another provider start it as it is."""
+
+    def answer(child: tuple[str, ...], _limit_seconds: float) -> ProcessResult:
+        monkeypatch.setattr(sys, "argv", list(child[2:]))
+        return ProcessResult(running_child.main(), "", "", 0.1)
+
+    monkeypatch.setattr(command, "run_with_timeout", answer)
+
+
+@pytest.mark.usefixtures("child_in_this_process")
 @pytest.mark.parametrize("broken", BROKEN)
 def test_what_cannot_be_explained_is_told_in_one_line(broken, tmp_path, capsys) -> None:
     make, told = BROKEN[broken]
@@ -158,6 +172,7 @@ def test_the_json_holds_what_the_text_says(tmp_path, capsys) -> None:
     assert {row["provider"] for row in told["run"]["executed"]} == {CPU}
 
 
+@pytest.mark.usefixtures("child_in_this_process")
 def test_without_run_nothing_is_run(tmp_path, capsys) -> None:
     assert main(["explain", str(written("Piper", tmp_path)), "--provider", "cpu", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -181,6 +196,7 @@ def test_what_is_asked_wrongly_is_told(arguments, told, tmp_path, capsys) -> Non
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("child_in_this_process")
 def test_text_cannot_be_made_up(tmp_path, capsys) -> None:
     words = Sketch({"words": (TensorProto.STRING, ["N"])})
     model = words.model({words.add("Identity", "words"): "same"})
@@ -192,6 +208,7 @@ def test_text_cannot_be_made_up(tmp_path, capsys) -> None:
     assert main(["explain", str(path), "--provider", "cpu"]) == 0
 
 
+@pytest.mark.usefixtures("child_in_this_process")
 def test_inputs_that_no_guess_fits_are_told_with_their_names(tmp_path, capsys) -> None:
     odd = Sketch({"x": (TensorProto.FLOAT, ["n"])})
     table = odd.add("Reshape", "x", odd.whole(7, 11))

@@ -16,7 +16,6 @@ from machine.onnxruntime.operators import is_heavy
 from machine.onnxruntime.placement import ProviderVerdict, status
 from machine.onnxruntime.providers import CPU, ProviderRequest
 from tests.machine.explain.kinds import KINDS, written
-from xtts.onnx.export import exporter
 
 # What each is run with, and operators that it is known for.
 EXPECTED = {
@@ -118,17 +117,10 @@ def test_a_shape_that_cannot_be_is_refused(said, told, tmp_path) -> None:
         inputs.plans(graph.inputs, said)
 
 
-@pytest.fixture(scope="module")
-def ours(base_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("ours") / "voice"
-    exporter.export(exporter.source_of_folder(base_folder), folder)
-    return folder
-
-
 @pytest.mark.parametrize("name", ["conditioning", "gpt", "gpt_int8", "speaker", "vocoder"])
-def test_our_own_graphs_are_explained(name, ours, tmp_path, monkeypatch) -> None:
-    graph = read(ours / f"{name}.onnx")
+def test_our_own_graphs_are_explained(name, onnx_folder, tmp_path, monkeypatch) -> None:
+    graph = read(onnx_folder / f"{name}.onnx")
     told = run_here(graph, tmp_path, monkeypatch)
     assert "fault" not in told and "fault" not in told["run"], told
     assert any(is_heavy(operator) for operator in told["nodes"][CPU])
-    assert graph.file_bytes > (ours / f"{name}.onnx").stat().st_size  # the numbers beside it
+    assert graph.file_bytes > (onnx_folder / f"{name}.onnx").stat().st_size  # the numbers beside it

@@ -8,15 +8,7 @@ import torch
 from xtts.inference.voice import Voice
 from xtts.model import loading as model
 from xtts.model.loading import Model
-from xtts.onnx.export import exporter
 from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxLatents, OnnxModel, load_onnx_model
-
-
-@pytest.fixture(scope="session")
-def onnx_folder(base_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("onnx") / "voice"
-    exporter.export(exporter.source_of_folder(base_folder), folder)
-    return folder
 
 
 @pytest.fixture(scope="session")
