@@ -1,1 +1,1 @@
-"""Speaks over HTTP. May import xtts, never train."""
+"""The HTTP service: speaks with a voice, and serves the listening page. Never imports train."""

@@ -1,4 +1,4 @@
-"""`python -m api`: serves the newest voice on API_HOST:API_PORT."""
+"""`python -m api`: starts the service on API_HOST:API_PORT."""
 
 import gc
 import logging

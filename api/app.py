@@ -1,4 +1,4 @@
-"""The service, put together: parts, routes, and what stands before them."""
+"""Builds the FastAPI application: state, routes, middleware, exception handlers."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""PCM16 at 24 kHz -> the bytes of a format, as they come or as a whole.
+"""Audio formats of an answer: PCM16 at 24 kHz to wav, flac, mp3, opus, streamed or whole.
 
 libsndfile encodes all of them (its wheel brings LAME, Opus and FLAC), so no FFmpeg is needed.
 """

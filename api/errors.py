@@ -1,4 +1,4 @@
-"""Every refusal as one RFC 9457 body; under /v1/audio/speech with OpenAI's `error` inside too.
+"""Every HTTP error as one RFC 9457 body, with OpenAI's `error` inside for speech.
 
 No path of this machine and no traceback ever stands in one: sentences of other modules go through
 `without_paths`.

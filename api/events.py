@@ -1,4 +1,4 @@
-"""Server-sent events: what happened, to whoever listens at /events."""
+"""Server-sent events for /events: broadcasts what happened to every open page."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What Prometheus sees: a closed list, with labels from closed lists (no text, voice or address).
+"""Prometheus metrics for /metrics: a closed list, with labels from closed lists.
 
 See https://prometheus.io/docs/practices/naming.
 """

@@ -1,5 +1,6 @@
-"""What stands before every route: who may ask, how much, how long and how often. Plain ASGI, so
-that a client's going away is seen by the routes.
+"""ASGI middleware: API key, foreign origins, rate limit, body size, request id.
+
+Plain ASGI, so that a client's going away is seen by the routes.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""`python -m api.preflight [DOTENV]`: what the service would refuse at its start, as a JSON list.
+"""`python -m api.preflight [DOTENV]`: what the service would refuse at start, as JSON.
 
-The doctor asks this in a child: it lives in `xtts`, which may not know `api`.
+The doctor asks this in a child: it lives in `machine`, which may not know `api`.
 """
 
 import json

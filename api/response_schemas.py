@@ -1,4 +1,4 @@
-"""What comes back, as pydantic models: told by /openapi.json, held by the tests of the contract."""
+"""Response bodies as pydantic models, as /openapi.json shows them."""
 
 from typing import Any, Literal
 

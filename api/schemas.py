@@ -1,4 +1,4 @@
-"""What goes in and out, as pydantic models: checked on the way in, told by /openapi.json."""
+"""Request bodies as pydantic models, validated and shown in /openapi.json."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,4 @@
-"""Every setting of `python -m api`, once: name, default, bounds, and what it is for.
+"""Every setting of the service: name, default, bounds, description.
 
 The string under a field is at once the comment in `.env.example`, the text of `--help` and the row
 in `docs/settings.md`.

@@ -1,4 +1,4 @@
-"""What the routes share: made once by `api.app`, found in every request by `app_state`."""
+"""AppState: what the routes share; `app_state` is the FastAPI dependency."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""A fault that pydantic found, as a sentence for who wrote the request: what, and what to do."""
+"""Turns pydantic's validation errors into sentences for whoever sent the request."""
 
 from collections.abc import Mapping
 from typing import Any

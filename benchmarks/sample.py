@@ -20,7 +20,8 @@ import torch
 from benchmarks import bases
 from benchmarks.speaking import TEXT
 from machine.storage import atomic
-from machine.storage.checksums import Manifest, remember_hash, write_manifest
+from machine.storage.checksums import Manifest, write_manifest
+from machine.storage.hash_cache import remember_hash
 from xtts import audio
 from xtts.hub.base_models import DEMO
 from xtts.inference import synthesis
@@ -77,6 +78,6 @@ def _checkpoint(base: Path, path: Path) -> Path:
     bias[-1] = -1e4
     content = {"model": {**weights, "gpt.mel_head.bias": bias}, "provenance": {}}
     written = atomic.replace_file(path, partial(torch.save, content))
-    remember_hash(path, written)  # the trainer tells its worker what it wrote
+    remember_hash(path, written.sha256)  # the trainer tells its worker what it wrote
     write_manifest(path.with_suffix(".json"), Manifest(1, 1, {path.name: written}))
     return path

@@ -111,8 +111,8 @@ def write(folder: Path, base: Path, count: int) -> None:
 
 
 def _remember(cache: Path, known: dict[str, Any]) -> None:
+    from machine.storage.file_cache import FileCache
     from train.dataset.clips import SOUNDS_VERSION
-    from train.dataset.file_cache import FileCache
 
     sounds = FileCache(cache / f"sounds-{SOUNDS_VERSION}.json")
     for key, value in known.items():

@@ -26,7 +26,7 @@ from demo_voice.gpt.targets import Targets
 from demo_voice.recipe import FULL, SHORT, BaseRecipe
 from demo_voice.teachers import accents, flite, neighbours, people, phone_timing
 from demo_voice.teachers.flite import TeacherSpeech
-from demo_voice.text import lexicon, sentences
+from demo_voice.text import lexicon, long_sentences, sentences
 from demo_voice.vocoder import training
 from machine.errors import SotaqueError
 
@@ -36,8 +36,11 @@ REFERENCE_TEXT = (
     "He could not find his keys, so he waited outside. I usually walk to work, but today I took "
     "the bus."
 )
-JUDGED = Path(__file__).parents[1] / "benchmarks" / "sentences.txt"
+# Texts by which the voice is judged; the teacher never says one of them.
+JUDGED = Path(__file__).parents[1] / "benchmarks"
 STAGES = ("clips", "codec", "listener", "targets", "vocoder", "pretraining", "tuning", "package")
+# What runs where only the GPT goes on.
+GPT_STAGES = ("clips", "targets", "pretraining", "package")
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,7 @@ class Making:
 
     def clips(self) -> None:
         """Sentences, spoken by the teacher."""
-        judged = {sentences.plain(line) for line in JUDGED.read_text(encoding="utf-8").splitlines()}
-        endless = sentences.sentences(lexicon.read(), f"text/{self.recipe.seed}", judged)
+        endless = sentences.sentences(lexicon.read(), f"text/{self.recipe.seed}", judged())
         found = list(itertools.islice(endless, self.recipe.sentences))
         more = list(itertools.islice(endless, self.recipe.accented))
         planned = flite.plan(found, self.recipe.seed)
@@ -78,8 +80,21 @@ class Making:
         behind = flite.shards(len(planned))
         flite.speak_all(accents.plan(more), self.work / "clips", self.foreigner, first=behind)
         last = list(itertools.islice(endless, self.recipe.neighbouring))
-        near = flite.plan(last, self.recipe.seed, neighbours.NEIGHBOURS)
+        near = flite.plan(last, self.recipe.seed, self._neighbours)
         behind += flite.shards(len(more))
+        flite.speak_all(near, self.work / "clips", self.neighbour, first=behind)
+        self._long_clips(behind + flite.shards(len(near)))
+
+    def _long_clips(self, behind: int) -> None:
+        """Sentences of 13 to 40 words by those whom the GPT learns to speak as."""
+        recipe = self.recipe
+        endless = long_sentences.long_sentences(lexicon.read(), f"long/{recipe.seed}", judged())
+        found = list(itertools.islice(endless, recipe.lengthy))
+        planned = flite.plan(found, recipe.seed)
+        flite.speak_all(planned, self.work / "clips", self.speaker, first=behind)
+        last = list(itertools.islice(endless, recipe.lengthy_neighbouring))
+        near = flite.plan(last, recipe.seed, self._taught)
+        behind += flite.shards(len(planned))
         flite.speak_all(near, self.work / "clips", self.neighbour, first=behind)
 
     def codec(self) -> None:
@@ -144,6 +159,17 @@ class Making:
         return batches.Lessons(self._targets, heard, mel_stats, self.recipe)
 
     @property
+    def _taught(self) -> Sequence[flite.SpeakingStyle]:
+        """The neighbours whom the GPT learns to speak as; all where it is none (`SHORT`)."""
+        found = [one for one in neighbours.NEIGHBOURS if one.name in self.recipe.pretrained]
+        return found or neighbours.NEIGHBOURS
+
+    @property
+    def _neighbours(self) -> Sequence[flite.SpeakingStyle]:
+        """Whom codec and vocoder hear too, where they learn."""
+        return self._taught if self.recipe.still else neighbours.NEIGHBOURS
+
+    @property
     def _speech(self) -> TeacherSpeech:
         return TeacherSpeech(self.work / "clips")
 
@@ -152,26 +178,42 @@ class Making:
         return Targets(self._speech, self.work / "targets")
 
 
+def judged() -> set[str]:
+    """The texts that judge the voice, as `text.plain`."""
+    files = [JUDGED / name for name in ("sentences.txt", "choosing.txt", "reporting.txt")]
+    lines = [line for path in files for line in path.read_text(encoding="utf-8").splitlines()]
+    return {sentences.plain(line) for line in lines}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Makes the voice; prints the sentence of a fault and returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m demo_voice", description=__doc__)
     parser.add_argument("--work", type=Path, default=Path("train/output/base"))
     parser.add_argument("--to", type=Path, default=Path("train/output/demo"))
     parser.add_argument("--from", dest="begin", type=Path, help="go on from this packed voice")
+    parser.add_argument(
+        "--gpt-alone", action="store_true",
+        help="with --from: only the GPT learns, from further sentences, short and long",
+    )  # fmt: skip
     parser.add_argument("--only", choices=STAGES, action="append", help="may be given again")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, help="fewer than cores where others work too")
     parser.add_argument("--short", action="store_true", help="tiny sizes: does every stage run?")
     arguments = parser.parse_args(argv)
+    if arguments.gpt_alone and not arguments.begin:
+        parser.error("--gpt-alone goes on from a packed voice: name it with --from")
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     recipe = SHORT if arguments.short else FULL
     device = torch.device(arguments.device)
-    if arguments.begin:
+    stages = arguments.only or STAGES
+    if arguments.gpt_alone:
+        recipe, stages = recipe.gpt_alone(), arguments.only or GPT_STAGES
+    elif arguments.begin:
         recipe = recipe.continued()
     making = Making(recipe, arguments.work, arguments.to, device, begin=arguments.begin)
     try:
-        making.run(arguments.only or STAGES)
+        making.run(stages)
     except SotaqueError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -22,11 +22,14 @@ ADVICE = TrainingAdvice(
     freeze="conditioning_*,text_*,mel_pos_embedding",
     ema_decay=0.98,
 )
+# Steps in which attention is guided where a packed voice meets places that it never had.
+LATER_GUIDED = 250
 
 
 @dataclass(frozen=True)
 class StageSchedule:
-    """One training: optimizer steps, rows a step, peak learning rate."""
+    """One training: optimizer steps, rows a step (the GPT's `positions` say how many where they are
+    long), peak learning rate."""
 
     steps: int
     batch: int
@@ -42,11 +45,16 @@ class BaseRecipe:
     # Sentences of `accents`, for the parts that a fine-tune never moves, and of `neighbours`.
     accented: int
     neighbouring: int
+    # Of 13 to 40 words, by the teacher and by those neighbours whom the GPT learns to speak as.
+    lengthy: int
+    lengthy_neighbouring: int
     codec_clips: int
     autoencoder: StageSchedule
     codec: StageSchedule
     listener: StageSchedule
     pretraining: StageSchedule
+    # Of the GPT, in a step of its pretraining: as many as `pretraining.batch` rows of a sentence.
+    positions: int
     guided_steps: int
     timbred_from: int
     pretrained: tuple[str, ...]
@@ -62,6 +70,8 @@ class BaseRecipe:
     advice: TrainingAdvice = ADVICE
     # Steps of the codec in which its decoder learns alone: it is not packed.
     decoder_alone: int = 0
+    # Weights of the pupil (`pretraining.Pupil`) that stay as they are, as `FREEZE` names them.
+    still: tuple[str, ...] = ()
 
     def continued(self) -> "BaseRecipe":
         """For a packed voice, whose attention is guided already: other timbres from the start."""
@@ -69,6 +79,16 @@ class BaseRecipe:
         return replace(
             self, codec=codec, pretraining=pretraining, tuning=tuning, timbred_from=0,
             guided_steps=1, decoder_alone=codec.steps // 8,
+        )  # fmt: skip
+
+    def gpt_alone(self) -> "BaseRecipe":
+        """For a packed voice whose other parts stay: the GPT learns from further sentences, and
+        its latents go on saying what that vocoder reads in them."""
+        return replace(
+            self.continued(), seed=self.seed + 1, sentences=self.sentences // 4, accented=0,
+            neighbouring=self.neighbouring // 4, lengthy=self.lengthy // 2,
+            lengthy_neighbouring=self.lengthy_neighbouring // 2, guided_steps=LATER_GUIDED,
+            still=("gpt.conditioning_*", "mel_head", "voice_head"),
         )  # fmt: skip
 
 
@@ -86,11 +106,14 @@ FULL = BaseRecipe(
     sentences=30_000,
     accented=3_300,
     neighbouring=5_000,
+    lengthy=6_000,
+    lengthy_neighbouring=1_500,
     codec_clips=6_000,
     autoencoder=StageSchedule(1500, 24, 1e-3),
     codec=StageSchedule(10_000, 32, 5e-4),
     listener=StageSchedule(500, 16, 1e-3),
     pretraining=StageSchedule(11_000, 16, 1e-3),
+    positions=2_560,
     guided_steps=800,
     timbred_from=8_500,
     pretrained=(
@@ -135,11 +158,14 @@ SHORT = BaseRecipe(
     sentences=24,
     accented=22,
     neighbouring=12,
+    lengthy=6,
+    lengthy_neighbouring=4,
     codec_clips=40,
     autoencoder=StageSchedule(2, 4, 1e-3),
     codec=StageSchedule(2, 4, 5e-4),
     listener=StageSchedule(2, 4, 1e-3),
     pretraining=StageSchedule(2, 4, 1e-3),
+    positions=1_000,
     guided_steps=1,
     timbred_from=1,
     pretrained=("slt", "rms"),

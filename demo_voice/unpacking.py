@@ -16,6 +16,7 @@ from demo_voice import speaker_encoder
 from demo_voice import stages as pace
 from demo_voice.codec import dvae as codec
 from demo_voice.gpt.batches import Lessons
+from demo_voice.gpt.passages import alone
 from demo_voice.gpt.pretraining import Pupil, optimizers
 from demo_voice.recipe import BaseRecipe
 from demo_voice.vocoder import training
@@ -81,7 +82,7 @@ def _read_mels(pupil: Pupil, lessons: Lessons, recipe: BaseRecipe) -> None:
     size = recipe.pretraining.batch
     for number in range(min(BATCHES, max(1, len(lessons.heard) // size))):
         clips = lessons.heard[number * size : (number + 1) * size]
-        lesson = lessons.batch(clips, f"unpacking/{number}")
+        lesson = lessons.batch(alone(clips), f"unpacking/{number}")
         with pace.low_precision(torch.device("cpu")):
             latents = pupil.latent_pairs(pupil.hidden(lesson), lesson)
         products.append(latents.float())
@@ -100,7 +101,7 @@ def _deaf(gpt: GPT, state: dict[str, Tensor], lessons: Lessons) -> bool:
     gpt.load_state_dict(state)
     first, second = (
         gpt.conditioning_latents(conditioning_mel(heard[0][None].float(), lessons.mel_stats))
-        for heard in list(lessons.references.values())[:2]
+        for heard in [own for own in lessons.references.values() if own][:2]
     )
     return not bool((first - second).norm() > 1e-3)
 

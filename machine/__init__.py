@@ -1,1 +1,1 @@
-"""This computer: what it can do, and why. Knows no model."""
+"""This computer: settings, storage, devices, ONNX Runtime, and the doctor. Knows no model."""

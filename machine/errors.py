@@ -1,4 +1,4 @@
-"""The root of every error that a person, not a programmer, can mend.
+"""SotaqueError: the root of every error that a user can fix, with its exit code.
 
     SotaqueError                exit 2      the sentence says what, the value seen, what to do
     ├── raised by xtts.*        audio, bundle, settings, text, model, worker, atomic

@@ -1,4 +1,4 @@
-"""Memory that is no longer needed, given back to the system.
+"""Returns freed memory to the system; limits oneDNN's cache.
 
 glibc keeps freed blocks below 32 MB for later; at full size a trainer that only waits for its
 sample would hold gigabytes that the process speaking it needs. The pages of a mapped file count as

@@ -1,4 +1,4 @@
-"""Programs that are asked something and may never answer: run with a limit, and left behind.
+"""Child processes: run with a time limit, kill the group, die with the parent.
 
 A driver that hangs holds whoever calls it in the kernel, where not even SIGKILL reaches: such a
 child is left behind, and the answer says that it hung.

@@ -1,4 +1,4 @@
-"""How torch's threads wait for each other; to be called before torch is imported.
+"""OpenMP wait policy; must be set before torch is imported.
 
 OpenMP's threads spin at the end of every parallel region. Where another process wants the same
 cores, each spinning thread keeps the one that it waits for from running: measured on two shared

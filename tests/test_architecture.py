@@ -5,6 +5,7 @@ Read from the syntax tree, so that a rule is broken by the line that breaks it, 
 """
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -48,6 +49,7 @@ READS_ENVIRONMENT = {
     "machine/devices/probe/runner.py": "what its children inherit; where a user's caches are",
     "machine/devices/probe/child.py": "SOTAQUE_PROBE_FAULT: tests make the check fail",
     "machine/doctor/readings/collection.py": "libraries and GPUs it chooses: that is judged",
+    "api/voices/recordings.py": "what the decoder of uploads inherits, and one thread",
     "xtts/workers/file_worker_main.py": "SOTAQUE_WORKER_FAULT: tests make the worker fail",
     "machine/threads.py": "sets how OpenMP waits, before torch starts it",
     "machine/memory.py": "sets how much oneDNN keeps, before torch computes",
@@ -260,6 +262,31 @@ def test_importing_a_package_does_no_work() -> None:
     assert {"xtts", "train", "api"} <= loaded
     heavy = {"torch", "torchaudio", "TTS", "numpy", "transformers", "soundfile", "tensorboard"}
     assert loaded & heavy == set()
+
+
+def test_every_command_that_is_told_can_be_run() -> None:
+    """`python -m MODULE` in a sentence, a page, the Makefile or a Dockerfile: it has a main."""
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*.yml")]
+    pages += [ROOT / one for one in ("Makefile", "Dockerfile", *MODULES)]
+    ours = "|".join((*PACKAGES, "tests"))
+    named = {
+        (name, str(page.relative_to(ROOT)))
+        for page in pages
+        for name in re.findall(
+            rf"(?:-m\"?,? \"?|\$\(RUN\) )((?:{ours})(?:\.[a-z_]+)*)",
+            page.read_text(encoding="utf-8"),
+        )
+    }
+    assert len(named) > 30
+    assert {one for one in named if not runs_as_program(one[0])} == set()
+
+
+def runs_as_program(module: str) -> bool:
+    path = ROOT / module.replace(".", "/")
+    if path.is_dir():
+        return (path / "__main__.py").is_file()
+    path = path.with_suffix(".py")
+    return path.is_file() and 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")
 
 
 def test_a_module_only_defines() -> None:

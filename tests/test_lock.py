@@ -29,6 +29,10 @@ HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}(?: \\)?")
 # Left out on purpose: [tool.uv] in pyproject.toml says why.
 LEFT_OUT = {Requirement(text).name for text in PROJECT["tool"]["uv"]["override-dependencies"]}
 
+# What the images run. demo_voice is made with both locks (`make demo-voice`), like the benchmarks.
+PROGRAMS = ("machine", "xtts", "train", "api")
+OWN = (*PROGRAMS, "demo_voice", "benchmarks")
+
 both = pytest.mark.parametrize("name", EXTRAS)
 
 
@@ -95,11 +99,9 @@ def test_a_container_carries_no_tools_of_development() -> None:
 
 def imported() -> Iterator[tuple[str, str]]:
     """Every package that a module of the programs imports, wherever in it, and that module."""
-    for package in ("xtts", "train", "api"):
+    for package in PROGRAMS:
         for path in sorted((ROOT / package).rglob("*.py")):
             where = path.relative_to(ROOT)
-            if where.parts[:2] == ("train", "base"):
-                continue  # how the voice in the package was made: `make demo-voice` installs both
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Import):
                     yield from ((alias.name.split(".")[0], str(where)) for alias in node.names)
@@ -110,7 +112,7 @@ def imported() -> Iterator[tuple[str, str]]:
 def test_what_the_programs_import_is_in_the_lock_that_they_run_with() -> None:
     of = metadata.packages_distributions()
     locked = {pin.name for pin in pins(RUN)}
-    known = sys.stdlib_module_names | {"xtts", "train", "api"}
+    known = sys.stdlib_module_names | set(OWN)
     missing = {
         (package, where)
         for package, where in imported()

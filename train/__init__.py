@@ -1,1 +1,1 @@
-"""Makes a voice. May import xtts, never api. `trainer.py` is the table of contents."""
+"""Fine-tunes XTTS on a person's voice. `trainer.py` is the place to start reading."""

@@ -1,4 +1,4 @@
-"""`python -m train [run | check | sample | export | prepare]`; no verb means run.
+"""`python -m train [run | check | sample | export | prepare]`: the command line.
 
 run      fine-tune, from the beginning or from where it stopped
 check    read and judge the dataset, train nothing   (--verify, --repair: the feature cache)

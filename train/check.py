@@ -1,4 +1,4 @@
-"""`python -m train check`: what the dataset is worth, without training on it."""
+"""`python -m train check`: validates the dataset without training."""
 
 import logging
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What `auto` means: pure decisions from the settings, the base model's advice and the dataset.
+"""What `auto` means: epochs, learning rate, EMA decay, batch size, from the base's advice.
 
 Each returns its value with the reason, which is printed before the run.
 """

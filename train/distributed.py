@@ -1,4 +1,4 @@
-"""More than one process: `torchrun` starts them, each learns its share, all take the same step.
+"""Distributed training: torchrun's environment, DDP, all-reduce of losses and token counts.
 
     RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT      <- torchrun, srun or a training operator
 

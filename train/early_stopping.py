@@ -1,4 +1,4 @@
-"""EARLY_STOPPING: a run ends when its validation has not become better for so many epochs."""
+"""EARLY_STOPPING: stops when validation loss has not improved for N epochs."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""`python -m train export --checkpoint PATH --to DIR`: a checkpoint becomes a voice on its own.
+"""`python -m train export`: a checkpoint becomes a voice folder for Coqui or for us.
 
 What learned comes from the checkpoint, all else from the base model under its published names, so
 that Coqui's `Xtts.load_checkpoint(DIR)` reads it where the sizes are Coqui's.

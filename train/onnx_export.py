@@ -1,5 +1,4 @@
-"""`python -m train export --onnx`: a checkpoint as an ONNX voice, for `python -m xtts speak` and
-`BACKEND=onnx`, also where there is no torch."""
+"""`python -m train export --onnx`: a checkpoint as an ONNX voice."""
 
 import logging
 from pathlib import Path

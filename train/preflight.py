@@ -1,8 +1,8 @@
-"""`python -m train.preflight [DOTENV]`: what a run would refuse, before anything is computed.
+"""`python -m train.preflight [DOTENV]`: what a run would refuse, as JSON.
 
 Prints a JSON list of sentences, those that the run itself would end with; always exits with 0. The
-doctor asks this in a child: it lives in `xtts`, which may not know `train`. Nothing is downloaded
-and no clip is decoded.
+doctor asks this in a child: it lives in `machine`, which may not know `train`. Nothing is
+downloaded and no clip is decoded.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What is known of a run before anything is written; `train.setup` finds it out."""
+"""What is known of a run before anything is written: machine, base, dataset."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What computes, made ready: threads, cuDNN, the GPU of this process; and how fast it could be."""
+"""Threads, cuDNN and current GPU of the training process; its peak FLOPs."""
 
 import contextlib
 import ctypes

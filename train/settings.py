@@ -1,4 +1,4 @@
-"""Every setting of `python -m train`, once: name, default, bounds, and what it is for.
+"""Every setting of training: name, default, bounds, description.
 
 The string under a field is at once the comment in `.env.example`, the text of `--help` and the row
 in `docs/settings.md`. Read once in `train.__main__`, then passed.

@@ -1,4 +1,4 @@
-"""Puts a run together, in the order in which it can fail, and hands it to the loop.
+"""Sets up a run: machine, base, dataset, resume, learner, logs; then starts the trainer.
 
 Cheap looks first (machine, base model, dataset), then what is on disk, then the cache and the
 model: a mistake is told in seconds, before anything is written.

@@ -1,4 +1,4 @@
-"""What a run learns from, put together: the features of its clips, the budget, the batches.
+"""Builds feature cache and batches of a run.
 
 Called by `train.setup`, behind what is looked at before anything is written.
 """

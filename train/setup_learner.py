@@ -1,4 +1,4 @@
-"""How a run learns, put together: what the settings and the machine make of the model.
+"""Builds the learner of a run: optimization config, schedule, batch size.
 
 Called by `train.setup`, behind `train.setup_data`: what learns depends on the longest clip.
 """
@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import torch
 
+from machine.storage.file_cache import FileCache
 from train import defaults
 from train.checkpointing.resume import Resumed
 from train.dataset.batches import Batches
-from train.dataset.file_cache import FileCache
 from train.defaults import AutoChoice
 from train.distributed import World
 from train.learner import Learner, OptimizationConfig

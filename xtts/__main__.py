@@ -1,7 +1,7 @@
-"""`python -m xtts`: speak with a voice on disk, ask what is wrong with this machine, watch it, tell
-where an ONNX model runs."""
+"""`python -m xtts speak | doctor | monitor | explain`: the command line."""
 
 import argparse
+import importlib.util
 import json
 import os
 import sys
@@ -34,6 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
 
 
+# Programs that nothing here may import: what a person calls each, and the module that says what it
+# would refuse.
+_PREFLIGHTS = {"a run": "train.preflight", "the service": "api.preflight"}
 _SETTINGS = "It reads the environment and .env as the programs do: see docs/settings.md."
 
 
@@ -99,10 +102,21 @@ def _doctor(arguments: argparse.Namespace) -> int:
     place = ReadingPlace(
         remembers=not arguments.no_cache,
         deep=arguments.deep,
+        preflights=preflights(),
         trial=(sys.executable, "-m", "xtts.workers.trial_sentence"),
         models={"demo": Path(__file__).parent / "assets" / "demo" / "model.pth"},
     )
     return command.run(place, as_json=arguments.json, only_fixes=arguments.fix_hints)
+
+
+def preflights() -> dict[str, tuple[str, ...]]:
+    """What a person calls each program that is installed -> the command that judges its settings;
+    the file is put behind it, and a JSON list of sentences comes back."""
+    return {
+        program: (sys.executable, "-m", module)
+        for program, module in _PREFLIGHTS.items()
+        if importlib.util.find_spec(module.partition(".")[0])
+    }
 
 
 def _explain(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Sound on disk and as mels: reading, resampling, writing, and the three mel front-ends.
+"""Reads, resamples and writes audio; the three mel spectrograms (DVAE, conditioning, speaker).
 
 Two rates, never mixed: codes and conditioning live at 22,050 Hz, the vocoder speaks at 24,000 Hz.
 Files are read with soundfile (its wheel brings libsndfile), so no FFmpeg is needed. The mels are

@@ -1,4 +1,4 @@
-"""Sound as 16-bit PCM in a WAV file, for whoever computed it, with torch or without."""
+"""Writes 16-bit PCM WAV files, with or without torch."""
 
 import io
 from pathlib import Path

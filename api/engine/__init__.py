@@ -1,1 +1,1 @@
-"""The speaking process and the queue before it."""
+"""The request queue, and the speaking process behind it."""

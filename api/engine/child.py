@@ -1,4 +1,4 @@
-"""The speaking child as asyncio sees it: started, sent frames to, read frames from, ended."""
+"""The speaking process as asyncio sees it: start, send and read frames, kill."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Voices that end the speaking process when they are opened: not tried for ever. Pure."""
+"""Stops reopening a voice whose loading crashes the speaking process."""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,5 +1,6 @@
-"""The parent of the speaking child: who speaks next, what is told to whom, and a new child when one
-has died. Lives in the event loop; computes nothing.
+"""Sends requests to the speaking process, streams sound back, restarts it when it dies.
+
+Lives in the event loop; computes nothing.
 """
 
 import asyncio

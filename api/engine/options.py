@@ -1,4 +1,4 @@
-"""What an engine is asked to be: within which limits, started how, speaking as whom."""
+"""Limits and options of the engine: slots, queue length, deadlines, device, backend."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

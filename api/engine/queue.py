@@ -1,5 +1,6 @@
-"""Who speaks next: a bounded queue with deadlines, and inputs that killed a child. Pure: the time
-is given, nothing is waited for.
+"""The request queue: bounded, with deadlines, fair between pieces; inputs that killed a process.
+
+Pure: the time is given, nothing is waited for.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""One request as its route sees it: sound that comes, and how it ends."""
+"""One speech request as its route sees it: chunks of sound, and how it ends."""
 
 import asyncio
 import hashlib

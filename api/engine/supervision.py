@@ -1,4 +1,4 @@
-"""Where the next child computes, how soon it is started, and what the service says of itself.
+"""Restart policy: which device the next process uses, back-off, health state, status message.
 
 Pure: a machine that was looked at, what has happened so far, and the time come in; a decision with
 its reason goes out.

@@ -1,4 +1,4 @@
-"""The life of the speaking child: look at the machine, start, open the voice, listen, and again.
+"""Supervises the speaking process: start, open the voice, listen, restart after a crash.
 
 A child that has died, or said nothing for too long, is replaced by one that computes where the
 machine, looked at anew, is good for it.

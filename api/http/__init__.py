@@ -1,1 +1,1 @@
-"""The server below the routes: its socket, its connections, its OpenAPI document."""
+"""The HTTP server below the routes: socket, connections, OpenAPI document."""

@@ -1,11 +1,10 @@
-"""The connections of the server: how long a client may take for a request's head, how many it may
-hold, and who has to go when there are too many.
+"""Connection limits: time for a request's head, connections per address, who is closed first.
 
 uvicorn has no time limit for a head: its keep-alive timer ends at the first byte, and a connection
-that never sends one is kept for ever. So its protocol is extended here. As in nginx, the oldest
-idle connection is closed when its place is needed, and nobody is turned away at the door: whether a
-request is one too many is known when its head is read, and probes are never
-(`api.middleware.ConnectionLimit`).
+that never sends one is kept for ever. So its protocol is extended here, and a connection gets one
+only once its first head is here (`api.http.acceptor`). As in nginx, the oldest idle connection is
+closed when its place is needed, and nobody is turned away at the door: whether a request is one too
+many is known when its head is read, and probes are never (`api.middleware.ConnectionLimit`).
 """
 
 import asyncio
@@ -13,7 +12,7 @@ import ipaddress
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -34,6 +33,15 @@ class ConnectionLimits:
     most_per_address: int = 256
 
 
+class IdleConnection(Protocol):
+    """What may be closed when its place is needed."""
+
+    address: str
+
+    def drop(self, reason: str) -> None:
+        """Closes it at once, and counts why."""
+
+
 @dataclass
 class Connections:
     """Every open connection by address: idle ones, the oldest first, and how many are answered.
@@ -43,8 +51,8 @@ class Connections:
 
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     on_closed: Callable[[str], None] = lambda _reason: None
-    _idle: dict[str, OrderedDict["BoundedProtocol", None]] = field(default_factory=dict)
-    _answered: dict[str, set["BoundedProtocol"]] = field(default_factory=dict)
+    _idle: dict[str, OrderedDict[IdleConnection, None]] = field(default_factory=dict)
+    _answered: dict[str, set[IdleConnection]] = field(default_factory=dict)
     _num_idle: int = 0
     _num_answered: int = 0
 
@@ -56,7 +64,7 @@ class Connections:
         own = len(self._answered.get(address, ()))
         return own >= self.limits.most_per_address or self._num_answered >= self.limits.most
 
-    def rests(self, one: "BoundedProtocol") -> None:
+    def rests(self, one: IdleConnection) -> None:
         """A connection is idle; where there are too many, the one that is so longest is closed."""
         self.leave(one)
         held = self._idle.setdefault(one.address, OrderedDict())
@@ -75,7 +83,7 @@ class Connections:
         self._answered.setdefault(one.address, set()).add(one)
         self._num_answered += 1
 
-    def leave(self, one: "BoundedProtocol") -> None:
+    def leave(self, one: IdleConnection) -> None:
         """Forgets a connection."""
         address = one.address
         if one in (held := self._idle.get(address, OrderedDict())):
@@ -89,15 +97,19 @@ class Connections:
             if not answered:
                 del self._answered[address]
 
-    def protocol(self) -> type[asyncio.Protocol]:
-        """The class that uvicorn makes an object of for each connection."""
+    def protocol(self) -> type["BoundedProtocol"]:
+        """The class of which each connection with a head gets an object."""
         return type("BoundedProtocol", (BoundedProtocol,), {"connections_by_address": self})
 
 
 class BoundedProtocol(H11Protocol):
-    """uvicorn's, with limits."""
+    """uvicorn's, with limits.
+
+    first_bytes: what came before it had a transport.
+    """
 
     connections_by_address: Connections
+    first_bytes = b""
     address = ""
     _is_idle = True
     _head_timer: asyncio.TimerHandle | None = None
@@ -110,6 +122,9 @@ class BoundedProtocol(H11Protocol):
         self._usual_state = self.app_state
         self._wait_for_head()
         self.connections_by_address.rests(self)
+        if self.first_bytes:
+            self.data_received(self.first_bytes)
+            self.first_bytes = b""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timers()

@@ -1,4 +1,4 @@
-"""HEAD wherever GET is (RFC 9110, section 9.3.2): the same status and headers, without the body."""
+"""HEAD wherever GET is (RFC 9110, section 9.3.2): same status and headers, no body."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 

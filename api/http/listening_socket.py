@@ -1,4 +1,4 @@
-"""The port that the service listens on: bound before anything is started, or refused in words."""
+"""Binds API_HOST:API_PORT before anything starts, or says in a sentence why it cannot."""
 
 import errno
 import socket

@@ -1,4 +1,4 @@
-"""/openapi.json, with what FastAPI does not say by itself: the key, and whole numbers whole."""
+"""/openapi.json with what FastAPI leaves out: the API key, and integers without fractions."""
 
 from typing import Any
 

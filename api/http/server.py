@@ -1,4 +1,4 @@
-"""uvicorn, as the service runs it: bounded connections, and an end within ten seconds.
+"""Runs uvicorn with bounded connections and a shutdown within ten seconds.
 
 `docker stop` and Kubernetes' defaults: SIGTERM, and SIGKILL ten or thirty seconds later. Whoever is
 spoken to has FINISH_SECONDS of them; pages that only listen, and requests that wait, are told at
@@ -6,12 +6,14 @@ once.
 """
 
 import asyncio
+import functools
 import resource
 import socket
 
 import uvicorn
 from fastapi import FastAPI
 
+from api.http.acceptor import Acceptor
 from api.http.connections import ConnectionLimits, Connections
 from api.state import AppState
 
@@ -20,30 +22,41 @@ FINISH_SECONDS = 6.0
 _CANCEL_SECONDS = 8
 # Longer than a proxy keeps one: whoever closes first must not be the one that is about to be asked.
 _KEEP_ALIVE_SECONDS = 75
-# asyncio accepts as many in one round of its loop, before any of them is seen: at a few rounds'
-# worth below the limit of open files, it is never reached, and nobody waits for a free one.
-_ACCEPTED_AT_ONCE = 64
+_MOST_HEAD_BYTES = 16 << 10
 _OTHER_FILES = 256
 _MOST_FILES = 1 << 16
+# Connections that the kernel keeps until they are accepted.
 _LISTENING = 2_048
 
 
 class Server(uvicorn.Server):
-    """Stops in its own order. Made by `server_of`."""
+    """Accepts for itself, and stops in its own order. Made by `server_of`."""
 
     parts: AppState
+    connections: Connections
+    _acceptor: Acceptor
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's; connections that wait to be accepted are more than are accepted at once."""
-        await super().startup(sockets)
+        """As uvicorn's, which would accept with asyncio's server. What connects before the service
+        has started waits in the kernel."""
         for one in sockets or ():
             one.listen(_LISTENING)
+        await super().startup([])
+        make_protocol = functools.partial(
+            self.connections.protocol(),
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+        self._acceptor = Acceptor(self.connections, make_protocol, most_head_bytes=_MOST_HEAD_BYTES)
+        self._acceptor.accept_from(sockets or ())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Tells those who wait, lets those who are spoken to finish, ends the rest."""
         engine = self.parts.engine
         self.parts.events.close()
         engine.close()
+        await self._acceptor.close()
         ending = asyncio.get_running_loop().call_later(FINISH_SECONDS, engine.cut_off)
         await super().shutdown(sockets)
         ending.cancel()
@@ -58,13 +71,13 @@ def server_of(app: FastAPI, limits: ConnectionLimits | None = None) -> Server:
     )
     parts.metrics.connections.set_function(lambda: len(connections))
     config = uvicorn.Config(
-        app, http=connections.protocol(), log_level="warning", access_log=False,
+        app, http="h11", log_level="warning", access_log=False,
         server_header=False, timeout_graceful_shutdown=_CANCEL_SECONDS,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS, ws="none", backlog=_ACCEPTED_AT_ONCE,
-        h11_max_incomplete_event_size=16 << 10,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS, ws="none",
+        h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
     )  # fmt: skip
     server = Server(config)
-    server.parts = parts
+    server.parts, server.connections = parts, connections
     return server
 
 

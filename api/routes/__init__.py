@@ -1,1 +1,1 @@
-"""The HTTP routes, a module for each group."""
+"""The HTTP routes, one module for each group."""

@@ -1,4 +1,4 @@
-"""Runs, their epochs, samples and curves; which epoch speaks."""
+"""Routes /v1/runs: runs, epochs, samples, loss curves, and promoting an epoch."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""POST /v1/audio/speech: OpenAI's, with a language, a temperature and a seed."""
+"""Route POST /v1/audio/speech: OpenAI's schema with language, temperature and seed."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""What runs where and why, for people, probes, Prometheus, and a page that listens."""
+"""Routes /, /status, /livez, /readyz, /metrics, /events and /v1/models."""
 
 import time
 from importlib import metadata

@@ -1,4 +1,4 @@
-"""Voices: the served one, and those that were uploaded."""
+"""Routes /v1/voices: list, upload and delete voices."""
 
 import asyncio
 import unicodedata

@@ -1,1 +1,1 @@
-"""The trainer's runs as the service sees them, and which epoch speaks."""
+"""The trainer's run folders as the service sees them, and which epoch is served."""

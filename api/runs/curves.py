@@ -1,4 +1,4 @@
-"""The mean loss of each epoch, read from metrics.jsonl as it grows; each byte is read once."""
+"""Mean loss of each epoch, read incrementally from metrics.jsonl."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

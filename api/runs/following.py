@@ -1,4 +1,4 @@
-"""Which voice is to speak: the promoted epoch, else what VOICE says; looked at every 2 seconds."""
+"""Decides which voice is served: the promoted epoch, else what VOICE says; polls the run."""
 
 import asyncio
 import contextlib

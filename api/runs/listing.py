@@ -1,4 +1,4 @@
-"""The run folder as the page and programs see it: runs, their epochs, their curves.
+"""Lists runs, epochs, samples and losses from the run folder.
 
 Only reads. Ids are looked up in what `scan` found, so that nothing a caller writes becomes a path.
 """

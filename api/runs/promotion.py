@@ -1,5 +1,4 @@
-"""Which epoch was promoted, and what it speaks with: kept in VOICES_DIR, so that both outlive this
-process and replicas share them.
+"""Promotion of an epoch, kept in VOICES_DIR and shared between replicas.
 
     VOICES_DIR/promotion.json           {run, epoch, sha256}; written last
     VOICES_DIR/promoted/<sha256>/…      its checkpoint, manifest and reference, as in a run folder

@@ -1,1 +1,1 @@
-"""Uploaded voices."""
+"""Uploaded voices: decoding recordings, storing them on disk."""

@@ -1,4 +1,4 @@
-"""An upload -> a recording that can be trusted: decoded in a child with limits, never here.
+"""Decodes an uploaded recording in a child process with limits on memory and time.
 
 250 kB of FLAC can hold an hour of silence, and decoders have had overflows: so the child has
 little memory, little time, and nothing to lose (`api.voices.recordings_child`).

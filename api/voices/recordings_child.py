@@ -1,4 +1,4 @@
-"""Decodes one recording from stdin into a mono WAV on stdout, within limits of memory and time.
+"""The decoding child: a recording from stdin, a mono WAV to stdout, under rlimits.
 
 Exit 3 with a sentence on stderr for what is no usable recording, 4 for one that takes more memory
 than it may, 5 where this process could not even begin. It imports no torch.

@@ -1,4 +1,4 @@
-"""Uploaded voices on disk, shared between replicas: a recording and what is known of it.
+"""Uploaded voices on disk, shared between replicas: add, find, delete.
 
     VOICES_DIR/<id>.wav       16-bit PCM, mono, as `api.voices.recordings` made it
     VOICES_DIR/<id>.json      name, when, how long, SHA-256; written last: without it there is none

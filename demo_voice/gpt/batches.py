@@ -1,4 +1,4 @@
-"""Batches for the GPT's pretraining: clips of like length and of few pseudo-speakers together.
+"""Batches for the GPT's pretraining: rows of like length and of few pseudo-speakers together.
 
 Called by `demo_voice.gpt.pretraining` and `demo_voice.vocoder.training`.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from demo_voice.gpt.passages import Passage, Passages, alone
 from demo_voice.gpt.targets import Targets
 from demo_voice.recipe import BaseRecipe
 from demo_voice.teachers.flite import TeacherSpeech
@@ -20,8 +21,8 @@ from xtts.model.packed_batch import PackedBatch, pack
 
 REFERENCES_PER_MANNER = 40
 REFERENCE_FRAMES = (80, 160)
-# Longer clips are left out: a step costs as much as its longest rows.
-MOST_CODES = 80
+# Of the clips by which fine-tunes are rehearsed (`strangers`): as short as most users' are.
+SHORT_CODES = 80
 # Batches are drawn from within a quarter of the pseudo-speakers, and sorted in such windows.
 FAMILIES = 4
 WINDOW_BATCHES = 24
@@ -30,18 +31,18 @@ VALIDATION_CLIPS = 96
 
 @dataclass(frozen=True)
 class Lesson:
-    """A batch: rows, which clips, which reference mel each row is conditioned on, the mel frames of
-    its codes in the timbre of that reference, and that timbre."""
+    """A batch: rows, what they say, which reference mel each row is conditioned on, the mel frames
+    of its codes in the timbre of that reference, and that timbre."""
 
     rows: PackedBatch
-    clips: tuple[int, ...]
+    passages: tuple[Passage, ...]
     reference_of: Tensor
     mels: Tensor
     timbres: tuple[Timbre, ...]
 
 
 class Lessons:
-    """Batches of clips of like length. One reference of each pseudo-speaker serves all its rows of
+    """Batches of rows of like length. One reference of each pseudo-speaker serves all its rows of
     a batch: reading references would cost more than reading rows."""
 
     def __init__(
@@ -55,43 +56,53 @@ class Lessons:
         self.references = references
         self.mel_stats = mel_stats
         self.recipe = recipe
+        self.passages = Passages(targets, recipe.gpt.max_text_tokens)
         self.heard = [
             index
             for index, clip in enumerate(targets.clips)
-            if clip.manner in recipe.pretrained and targets.counts[index] <= MOST_CODES
+            if clip.manner in recipe.pretrained and self.passages.fits(*alone([index]))
         ]
+        self._of_person: dict[str, list[int]] = {}
         self.kept_back = tuple(self.heard[: min(VALIDATION_CLIPS, len(self.heard) // 8)])
+
+    def behind_others(self, clip: int, draw: random.Random) -> Passage:
+        """A passage that ends in this clip, as the vocoder is to meet its latents."""
+        others = self._of_person.setdefault(self.targets.clips[clip].manner, [])
+        if not others:
+            others += self.short(self.targets.clips[clip].manner)
+        return self.passages.ending_in(clip, others, draw)
 
     def short(self, manner: str) -> list[int]:
         """Clips of one pseudo-speaker, be it one that the GPT learns from or not."""
         return [
             index
             for index, clip in enumerate(self.targets.clips)
-            if clip.manner == manner and self.targets.counts[index] <= MOST_CODES
+            if clip.manner == manner and self.targets.counts[index] <= SHORT_CODES
         ]
 
-    def batch(self, clips: Sequence[int], seed: str, timbred: bool = False) -> Lesson:
-        """The lesson of these clips; `timbred` = some in another timbre than the teacher's."""
+    def batch(self, passages: Sequence[Passage], seed: str, timbred: bool = False) -> Lesson:
+        """The lesson of these passages; `timbred` = some in another timbre than the teacher's."""
         draw = random.Random(seed)
-        manners = sorted({self.targets.clips[clip].manner for clip in clips})
+        people = [self.passages.person(passage) for passage in passages]
+        manners = sorted(set(people))
         timbres = [Timbre.drawn(draw) if timbred else Timbre() for _ in manners]
         heard = [self._reference(draw, *pair) for pair in zip(manners, timbres, strict=True)]
         rows = pack(
-            [self.targets.tokens[clip] for clip in clips],
-            [self.targets.codes(clip) for clip in clips],
+            [self.passages.tokens(passage) for passage in passages],
+            [self.passages.codes(passage) for passage in passages],
             heard,
             self.recipe.gpt,
             stop_input=True,
         )
-        which = [manners.index(self.targets.clips[clip].manner) for clip in clips]
+        which = [manners.index(name) for name in people]
         own = tuple(timbres[number] for number in which)
         mels = torch.cat(
             [
-                timbre.mels(self.targets.mels(clip), self.mel_stats)
-                for clip, timbre in zip(clips, own, strict=True)
+                timbre.mels(self.passages.mels(passage), self.mel_stats)
+                for passage, timbre in zip(passages, own, strict=True)
             ]
         )
-        return Lesson(rows, tuple(clips), torch.tensor(which), mels, own)
+        return Lesson(rows, tuple(passages), torch.tensor(which), mels, own)
 
     def _reference(self, draw: random.Random, manner: str, timbre: Timbre) -> Tensor:
         wave = draw.choice(self.references[manner])
@@ -111,31 +122,38 @@ class Lessons:
                 number += 1
             epoch += 1
 
-    def _epoch(self, epoch: int) -> list[list[int]]:
-        """Clips of like length and of few pseudo-speakers together: fewer references to read."""
+    def _epoch(self, epoch: int) -> list[list[Passage]]:
+        """Rows of like length and of few pseudo-speakers together: fewer references to read, and
+        little padding. Each clip comes once, alone or behind others."""
         draw = random.Random(f"epoch/{self.recipe.seed}/{epoch}")
         names = [name for name in PEOPLE if name in self.recipe.pretrained]
         order = self.heard[len(self.kept_back) :]
         draw.shuffle(order)
+        rows = self.passages.drawn(order, draw)
+        draw.shuffle(rows)
         groups = []
         for family in range(FAMILIES):
-            part = [
-                clip
-                for clip in order
-                if names.index(self.targets.clips[clip].manner) % FAMILIES == family
-            ]
-            groups += self._cut(part)
+            groups += self._cut(
+                [row for row in rows if names.index(self.passages.person(row)) % FAMILIES == family]
+            )
         draw.shuffle(groups)
         return groups
 
-    def _cut(self, order: Sequence[int]) -> list[list[int]]:
-        size = self.recipe.pretraining.batch
-        length = self.targets.row_length
-        groups = []
-        for start in range(0, len(order), size * WINDOW_BATCHES):
-            part = sorted(order[start : start + size * WINDOW_BATCHES], key=length)
-            groups += [part[first : first + size] for first in range(0, len(part), size)]
-        return [group for group in groups if len(group) == size or len(groups) == 1]
+    def _cut(self, order: Sequence[Passage]) -> list[list[Passage]]:
+        """Groups of like length, each of as many positions as a step may have."""
+        length, most = self.passages.row_length, self.recipe.positions
+        window = self.recipe.pretraining.batch * WINDOW_BATCHES
+        groups: list[list[Passage]] = []
+        for start in range(0, len(order), window):
+            group: list[Passage] = []
+            for row in sorted(order[start : start + window], key=length):
+                # The rows come longest last: this one says how wide the group would be.
+                if group and (len(group) + 1) * length(row) > most:
+                    groups.append(group)
+                    group = []
+                group.append(row)
+            groups.append(group)
+        return groups
 
 
 def references(speech: TeacherSpeech, manners: Sequence[str]) -> dict[str, list[Tensor]]:

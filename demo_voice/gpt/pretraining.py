@@ -19,9 +19,11 @@ from torch.nn import functional as F
 from demo_voice import stages
 from demo_voice.gpt.batches import Lesson, Lessons, references
 from demo_voice.gpt.guidance import Calm, Guide
+from demo_voice.gpt.passages import alone
 from demo_voice.gpt.targets import MEL_PER_CODE, Targets
 from demo_voice.recipe import BaseRecipe
 from demo_voice.teachers.flite import TeacherSpeech
+from train.optim import freezing
 from xtts.audio import MEL_BANDS
 from xtts.model.gpt import GPT, new_gpt
 from xtts.model.packed_batch import PackedBatch
@@ -109,6 +111,8 @@ def learn(
     stage = recipe.pretraining
     gpt = new_gpt(recipe.gpt, recipe.seed)
     pupil = Pupil(gpt).to(device)
+    if recipe.still:
+        freezing.freeze(pupil, recipe.still)
     extras = Guide(gpt), Calm(gpt)
     named = optimizers(pupil, stage.learning_rate)
     parts: dict[str, stages.Stateful] = {"pupil": pupil, **named}
@@ -189,7 +193,7 @@ def validate(pupil: Pupil, lessons: Lessons) -> float:
     if not lessons.kept_back:
         return math.nan
     device = next(pupil.parameters()).device
-    lesson = lessons.batch(lessons.kept_back, "validation")
+    lesson = lessons.batch(alone(lessons.kept_back), "validation")
     lesson = replace(lesson, rows=lesson.rows.to(device))
     with stages.low_precision(device):
         return float(pupil.losses(lesson)["audio"])

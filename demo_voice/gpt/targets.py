@@ -19,6 +19,9 @@ from xtts.audio import CODE_RATE, MEL_BANDS, MEL_HOP, SAMPLES_PER_CODE, dvae_mel
 FRAMES_PER_CODE = SAMPLES_PER_CODE // MEL_HOP
 MEL_PER_CODE = FRAMES_PER_CODE * MEL_BANDS
 AT_ONCE = 25
+SILENCE = "silence.npz"
+# Codes that the codec hears on either side of the silent one, so that no edge is in sight.
+_ROUND_SILENCE = 24
 
 
 def compute(speech: TeacherSpeech, dvae: Any, mel_stats: Tensor, folder: Path) -> None:
@@ -44,6 +47,19 @@ def compute(speech: TeacherSpeech, dvae: Any, mel_stats: Tensor, folder: Path) -
             )
         waiting.rename(path)
         print(f"codes of shard {shard}", flush=True)
+    code, mel = silent(dvae, mel_stats)
+    np.savez(folder / SILENCE, code=code, mel=mel)
+
+
+@torch.inference_mode()
+def silent(dvae: Any, mel_stats: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """A code int16 [] in which nothing sounds, and its mel frames float16 [320]."""
+    wave = torch.zeros(1, (2 * _ROUND_SILENCE + 1) * SAMPLES_PER_CODE)
+    mels = dvae_mel(wave, mel_stats)
+    codes = dvae.get_codebook_indices(mels.to(next(dvae.parameters()).device)).cpu()
+    first = _ROUND_SILENCE * FRAMES_PER_CODE
+    frames = mels[0, :, first : first + FRAMES_PER_CODE].T.reshape(MEL_PER_CODE)
+    return codes[0, _ROUND_SILENCE].numpy().astype(np.int16), frames.numpy().astype(np.float16)
 
 
 @torch.inference_mode()
@@ -72,6 +88,8 @@ def encode(
 class Targets:
     """The targets of all clips, in the order of `TeacherSpeech.clips`."""
 
+    space = CHARACTERS.index("[SPACE]")
+
     def __init__(self, speech: TeacherSpeech, folder: Path) -> None:
         codes, mels, counts = [], [], []
         for path in sorted(folder.glob("codes_*.npz")):
@@ -84,6 +102,12 @@ class Targets:
         self._starts = np.concatenate([[0], np.cumsum(self.counts)])
         self.clips: list[TeacherClip] = speech.clips[: len(self.counts)]
         self.tokens = [torch.tensor(_ids(clip.text)) for clip in self.clips]
+        with np.load(folder / SILENCE) as found:
+            # What a pause between two clips is made of: a code and its mel frames [320].
+            self.silence = (
+                torch.tensor(int(found["code"])),
+                torch.from_numpy(found["mel"].astype(np.float32)),
+            )
 
     def codes(self, index: int) -> Tensor:
         """The codes [n] of a clip."""

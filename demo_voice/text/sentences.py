@@ -189,7 +189,7 @@ def plural(word: str) -> str:
     return word + "s"
 
 
-def phrases(lexicon: Lexicon) -> list[str]:
+def phrases(lexicon: Lexicon, fewest: int = FEWEST_WORDS, most: int = MOST_WORDS) -> list[str]:
     """WordNet's definitions and examples, cut at their stops, made of words heard often enough."""
     cut = [
         piece.strip(" \"'")
@@ -199,13 +199,13 @@ def phrases(lexicon: Lexicon) -> list[str]:
     cut = [piece for piece in cut if re.fullmatch(r"[A-Za-z][a-z]*(?:,? [a-z']+)+", piece)]
     counts: dict[str, int] = {}
     for piece in cut:
-        for word in _split(piece):
+        for word in split(piece):
             counts[word] = counts.get(word, 0) + 1
     kept = [
         piece
         for piece in dict.fromkeys(cut)
-        if FEWEST_WORDS <= len(_split(piece)) <= MOST_WORDS
-        and all(counts[word] >= LEAST_COUNT and is_known(word) for word in _split(piece))
+        if fewest <= len(split(piece)) <= most
+        and all(counts[word] >= LEAST_COUNT and is_known(word) for word in split(piece))
     ]
     return [piece[0].upper() + piece[1:] + "." for piece in kept]
 
@@ -218,15 +218,16 @@ def sentences(lexicon: Lexicon, seed: str, unseen: set[str]) -> Iterator[str]:
     used = set(unseen)
     while True:
         found = cut.pop() if cut and grammar.draw.random() < 0.45 else grammar.sentence()
-        if plain(found) not in used and len(_split(found)) <= MOST_WORDS:
+        if plain(found) not in used and len(split(found)) <= MOST_WORDS:
             used.add(plain(found))
             yield found
 
 
 def plain(sentence: str) -> str:
     """A sentence for comparing: words alone, lower case."""
-    return " ".join(_split(sentence))
+    return " ".join(split(sentence))
 
 
-def _split(sentence: str) -> list[str]:
+def split(sentence: str) -> list[str]:
+    """The words of a sentence, lower case."""
     return re.findall(r"[a-z']+", sentence.lower())

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from demo_voice import stages
 from demo_voice.gpt.batches import Lessons
+from demo_voice.gpt.passages import alone
 from demo_voice.gpt.pretraining import Pupil
 from demo_voice.gpt.targets import MEL_PER_CODE, Targets
 from demo_voice.recipe import BaseRecipe, StageSchedule
@@ -35,6 +36,8 @@ SEGMENT_CODES, UNJUDGED_CODES = 26, 3
 MARGIN = round(UNJUDGED_CODES * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
 # Rows of the GPT that are computed at once for `tune`, and how many segments each gives.
 SEGMENTS_PER_ROW = 2
+# Share of the rows in which the clip stands behind others: late places' latents sound, too.
+BEHIND_OTHERS = 0.4
 
 
 class MelVocoder(nn.Module):
@@ -113,15 +116,20 @@ def _latent_segments(
     """Latents as they are when the GPT reads the true codes."""
     draw = random.Random(f"tuning/{step}")
     clips = draws.some(draw, max(1, count // SEGMENTS_PER_ROW))
-    lesson = lessons.batch(clips, f"tuning/{step}", timbred=True)
+    rows = [
+        lessons.behind_others(clip, draw) if draw.random() < BEHIND_OTHERS else alone([clip])[0]
+        for clip in clips
+    ]
+    lesson = lessons.batch(rows, f"tuning/{step}", timbred=True)
     lesson = replace(lesson, rows=lesson.rows.to(ear.device))
     with stages.low_precision(ear.device):
         hidden = pupil.hidden(lesson).float()
     slots = lesson.rows.audio_slots
     inputs, speakers, wanted = [], [], []
     for row, clip in enumerate(clips):
-        own = slots[slots // lesson.rows.length == row]
         codes = int(lessons.targets.counts[clip])
+        before = lessons.passages.num_codes(rows[row]) - codes
+        own = slots[slots // lesson.rows.length == row][before:]
         for _ in range(SEGMENTS_PER_ROW):
             first = draw.randint(0, codes - SEGMENT_CODES)
             inputs.append(hidden[own[first : first + SEGMENT_CODES]])

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from demo_voice import stages
 from demo_voice.gpt.batches import Lessons, references
+from demo_voice.gpt.passages import alone
 from demo_voice.gpt.pretraining import Pupil
 from demo_voice.gpt.targets import Targets, encode
 from demo_voice.recipe import ADVICE, BaseRecipe
@@ -77,6 +78,7 @@ class StrangeTargets(Targets):
         self._starts = np.concatenate([[0], np.cumsum(self.counts)])
         self.clips = speech.clips
         tokens = {clip.text: number for number, clip in enumerate(known.clips)}
+        self.silence = known.silence
         self.tokens = [known.tokens[tokens[clip.text]] for clip in speech.clips]
 
 
@@ -120,7 +122,7 @@ def _fine_tuned(pupil: Pupil, lessons: Lessons, number: int, recipe: BaseRecipe)
     draw = random.Random(f"strangers/{recipe.seed}/{number}/order")
     for step in range(min(STEPS, recipe.tuning.steps)):
         group = draw.sample(range(len(lessons.targets.clips)), min(SPLIT, len(lessons.heard)))
-        lesson = lessons.batch(group, f"stranger/{number}/{step}")
+        lesson = lessons.batch(alone(group), f"stranger/{number}/{step}")
         lesson = replace(lesson, rows=lesson.rows.to(device))
         with stages.low_precision(device):
             losses = learning.losses(lesson)

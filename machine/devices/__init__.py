@@ -1,1 +1,1 @@
-"""CPUs and GPUs: which one is used, what state it is in, how busy it is."""
+"""CPUs and GPUs: selection, health, errors, utilization."""

@@ -1,4 +1,4 @@
-"""What an error on a device means: try again, another process, another device, or our own input.
+"""Classifies CUDA and out-of-memory errors: retry, new process, other device, or our own bug.
 
 One function for the check (`machine.devices.probe.runner`) and for the run: the texts and numbers
 are those of CUDA, cuFFT, cuDNN and cuBLAS as torch passes them on. NVIDIA's list of codes:

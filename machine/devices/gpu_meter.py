@@ -1,4 +1,4 @@
-"""How busy the GPUs are now: from NVML in this process, else from `nvidia-smi`, else why not."""
+"""GPU utilization from NVML, else from nvidia-smi, else the reason why not."""
 
 from typing import Any
 

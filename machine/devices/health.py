@@ -1,4 +1,4 @@
-"""What was found of a GPU: a verdict per operation, what it comes to, and what it is good for.
+"""GPU health: a verdict per operation, and what the GPU is good for (train, speak).
 
 Plain values without torch: `machine.devices.probe.runner` fills them, `machine.devices.selection`
 and `train.sampling.sampler` decide by them, `python -m xtts doctor` tells them. They go into JSON

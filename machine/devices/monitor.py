@@ -1,4 +1,4 @@
-"""`python -m xtts monitor`: GPU, CPU and RAM over time, a line each interval, and a CSV.
+"""`python -m xtts monitor`: GPU, CPU and RAM over time, on the console and as CSV.
 
 GPU busy and data waiting tell a slow run's cause: a GPU that is busy for a tenth of the time waits
 for something, and the summary at the end says so.

@@ -1,4 +1,4 @@
-"""The same figures from the program `nvidia-smi`, for where the library itself is out of reach."""
+"""GPU utilization from the program nvidia-smi, where NVML cannot be loaded."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""What this machine can do: looked at once, then decided by pure functions that return a reason.
+"""Detects the environment; chooses DEVICE and PRECISION, each with its reason.
 
 Nothing is guessed from versions. A GPU counts when `machine.devices.probe.runner` has really run
 operations on it in a child process; this process creates no CUDA context by looking.
@@ -56,7 +56,7 @@ def look_at_machine(*, use_cache: bool = True) -> Environment:
         gpus = probe(use_cache=use_cache)
     return Environment(
         cpu_count=cpu_count(),
-        cpu_has_bf16=_cpu_has_bf16(),
+        cpu_has_bf16=has_bf16(),
         memory_bytes=_memory_bytes(),
         in_container=in_container,
         gpus=gpus,
@@ -183,7 +183,8 @@ def cpu_count() -> int:
     return allowed
 
 
-def _cpu_has_bf16() -> bool:
+def has_bf16() -> bool:
+    """Whether this CPU multiplies bf16 in hardware."""
     flags = re.search(r"^flags\s*:(.*)$", _read(Path("/proc/cpuinfo")), re.MULTILINE)
     return flags is not None and not {"amx_bf16", "avx512_bf16"}.isdisjoint(flags[1].split())
 

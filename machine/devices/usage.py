@@ -1,4 +1,4 @@
-"""What is in use on this machine: GPU, CPU and RAM, and the part of one process with its children.
+"""CPU, RAM and GPU usage of the machine and of one process tree.
 
 Read from /proc, without psutil: cheap enough to be done beside a training step.
 """

@@ -1,5 +1,5 @@
-"""`python -m xtts doctor`: what is wrong with this machine, and the one line that mends it.
+"""`python -m xtts doctor`: what is wrong with this machine, and the command that fixes it.
 
-`looking` takes readings (a frozen `machine.Machine`), pure checks judge them (`judging` has the
-list), `report` prints. A reading that fails or hangs is a finding, never an error.
+`readings` fills a frozen `Machine`, pure `checks` judge it (`diagnosis` has the list), `report`
+prints. A reading that fails or hangs is a finding, never an error.
 """

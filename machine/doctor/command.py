@@ -1,4 +1,4 @@
-"""The verb `doctor`: looks, judges, prints; its exit code is the worst that was found."""
+"""The `doctor` command: reads, judges, prints; exit code is the worst finding."""
 
 import sys
 

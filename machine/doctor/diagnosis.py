@@ -1,4 +1,4 @@
-"""The list of checks, in the order in which a person should act; each judges the readings it names.
+"""The list of checks, in the order in which a person should act on them.
 
 A check is pure. What it needs and could not be read makes it `could_not_run`; so does a fault of
 its own, which is told and ends nothing.

@@ -1,4 +1,4 @@
-"""What a check says: seen, wanted, what it means, the one line that mends it."""
+"""A finding: severity, what was seen, what was expected, the fix."""
 
 from dataclasses import dataclass
 from enum import StrEnum

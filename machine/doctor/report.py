@@ -1,4 +1,4 @@
-"""Findings -> what a person reads, or JSON for a program."""
+"""Prints findings as text or JSON."""
 
 import json
 import textwrap

@@ -1,1 +1,1 @@
-"""`python -m xtts explain MODEL.onnx`: which node of a model runs where, and is that normal."""
+"""`python -m xtts explain MODEL.onnx`: which node runs where, and whether that is normal."""

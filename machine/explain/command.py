@@ -1,4 +1,4 @@
-"""The verb `explain`: reads the file, opens it in a child, judges, prints."""
+"""The `explain` command: reads the model, opens it in a child process, judges, prints."""
 
 import json
 import re

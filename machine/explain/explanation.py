@@ -1,4 +1,4 @@
-"""All that was found out about a model, from its file, from a session, and from a run."""
+"""Everything found out about an ONNX model: from its file, a session, a run."""
 
 import re
 from collections.abc import Mapping

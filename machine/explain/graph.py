@@ -1,4 +1,4 @@
-"""Reads an ONNX file without its weights: what goes in, what comes out, which operators it has.
+"""Reads an ONNX file without its weights: inputs, outputs, operators.
 
 What cannot be read is refused in one sentence that says what it is instead.
 """

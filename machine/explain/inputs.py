@@ -1,4 +1,4 @@
-"""Sensible inputs for a model that is not known: sizes for axes that may have any, and numbers.
+"""Makes test inputs for an unknown ONNX model: sizes for dynamic axes, values.
 
 Pure but for `arrays`. A guess may be wrong, so there are several, from large to small; the first
 that the model takes is used and told.

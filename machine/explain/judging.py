@@ -1,4 +1,4 @@
-"""Operators and where they ran -> is that normal, in words. Pure.
+"""Judges where operators ran: is a CPU fallback normal? Pure.
 
 Why the CPU can be right: a value that is there already and small costs less to be worked on than to
 be sent (ONNX Runtime's own rule for shapes: microsoft/onnxruntime#17930, #6229).

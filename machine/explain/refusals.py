@@ -1,4 +1,4 @@
-"""ONNX Runtime's words about a model that it does not open -> one sentence for a person. Pure."""
+"""ONNX Runtime's load errors as one sentence for a person."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What was found out -> text for a person, or JSON for a program."""
+"""Prints an explanation as text or JSON."""
 
 import json
 import textwrap

@@ -1,4 +1,4 @@
-"""The child that opens the model, and with `--run` runs it: placement, times, memory, activity.
+"""Child process that opens and runs an ONNX model: placement, times, memory.
 
 Run as `python -m machine.explain.running_child REQUEST.json RESULT.json`. ONNX Runtime's log goes
 to file descriptor 2, which the parent reads. A model that ends this process ends nothing else.

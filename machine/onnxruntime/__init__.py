@@ -1,2 +1,1 @@
-"""What `machine.onnxruntime.sessions` is made of: which providers there are, what came of trying
-one, and what that means."""
+"""ONNX Runtime sessions: where each runs, and why there."""

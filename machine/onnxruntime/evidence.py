@@ -1,4 +1,4 @@
-"""What was seen of ONNX Runtime on this machine and of one attempt to use a provider; no judgement.
+"""Raw evidence about ONNX Runtime and one attempt to use a provider.
 
 `known` and `active` are what an attempt showed. `get_available_providers()` is never asked: it
 lists what a build was compiled for, CUDA on machines that have none too (measured with 1.31.1;

@@ -1,4 +1,4 @@
-"""Looks at the machine and at ONNX Runtime, and tries a provider in a child."""
+"""Inspects ONNX Runtime and tries a provider in a child process."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""What kind of work each operator of ONNX is: that decides whether the CPU is its normal place."""
+"""Kinds of ONNX operators: which belong on a GPU, which normally stay on the CPU."""
 
 from enum import StrEnum
 

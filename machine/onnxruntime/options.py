@@ -1,4 +1,4 @@
-"""How a session computes: threads, memory, optimisation. Plain values."""
+"""Session options: threads, memory arena, graph optimization."""
 
 from dataclasses import dataclass
 from enum import StrEnum

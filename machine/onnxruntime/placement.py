@@ -1,4 +1,4 @@
-"""Evidence -> where a session computes, and why not where it was wished. Pure."""
+"""Decides the execution provider from evidence, with the reason for a fallback. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""The words a person asks with, and ONNX Runtime's names behind them.
+"""Execution providers: the names users type, and ONNX Runtime's own.
 
 AMD's are two: `ROCMExecutionProvider` left ONNX Runtime with 1.23, and the builds for AMD since
 then bring `MIGraphXExecutionProvider`.

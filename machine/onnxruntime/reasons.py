@@ -1,4 +1,4 @@
-"""Why a provider does not compute, in one sentence each, with what mends it. Pure text.
+"""Why a provider is not used, one sentence each, with the fix.
 
 Each takes what was seen and returns (reason_code, what is the matter, what to do). The codes are
 listed in docs/onnx.md.

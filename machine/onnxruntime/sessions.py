@@ -1,4 +1,4 @@
-"""ONNX Runtime's sessions are opened here and nowhere else, and each says where it really computes.
+"""Opens ONNX Runtime sessions; each says on which provider it runs.
 
 ONNX Runtime falls back to the CPU without a word that a program could read, so a provider is first
 tried in a child (`machine.onnxruntime.inspection`), then judged (`judging`), and only one that

@@ -1,4 +1,4 @@
-"""The child that tries one provider: two products on it, compared with the CPU's.
+"""Child process that tries one provider: two matrix products, compared with the CPU.
 
 Run as `python -m machine.onnxruntime.trial_child PROVIDER OPTIONS.json-text RESULT-FILE`. What ONNX
 Runtime writes to file descriptors 1 and 2 is the parent's to read: the reason for a silent fallback

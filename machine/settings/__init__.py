@@ -1,1 +1,1 @@
-"""How settings are declared, read, checked and explained; both programs use it."""
+"""How settings are declared, loaded, validated and documented; for both programs."""

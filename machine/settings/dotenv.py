@@ -1,4 +1,4 @@
-"""`.env` -> names and values, with the line of each. Called by machine.settings.loading only.
+"""Reads `.env`: names and values with their line numbers.
 
 One file has two readers: Docker Compose and us. What we accept means the same in both; what the two
 would read differently is refused with its line. python-dotenv does the parsing, but its own

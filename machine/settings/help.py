@@ -1,4 +1,4 @@
-"""The settings as text for people: `--help`, `.env.example`, the tables of docs/settings.md.
+"""Settings as text: --help, .env.example, docs/settings.md.
 
 Written from the settings classes, so that a description stands once. tests/test_env_example.py
 keeps the two files equal to this, and `python -m tests.test_env_example` writes them anew.

@@ -1,4 +1,4 @@
-"""The settings of both programs: command line, then environment, then `.env`, then default.
+"""Loads settings: command line, environment, .env, default; all errors at once.
 
 `train.settings` and `api.settings` each declare a frozen dataclass on top of `SharedSettings`;
 `load` fills it and tells every fault at once. An empty value is that name's default and still wins

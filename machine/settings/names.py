@@ -1,4 +1,4 @@
-"""Every name of both programs, and what a person may have meant by one that is none of them."""
+"""All setting names; "did you mean", and other tools' names for them."""
 
 import difflib
 import re

@@ -1,4 +1,4 @@
-"""What a setting may be: the annotated types of the settings classes, and their words.
+"""Annotated types of settings, and how they are described.
 
 Used by machine.settings.loading, and by the settings classes of both programs.
 """

@@ -1,1 +1,1 @@
-"""Files that are whole or absent, their checksums, and locks."""
+"""Atomic files, checksums, locks."""

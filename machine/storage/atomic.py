@@ -1,4 +1,4 @@
-"""Files that are whole or absent, whatever kills the writer; their hashes come with the writing.
+"""Atomic writes: a file is whole or absent whatever kills the writer; disk full.
 
 Temporary file in the same folder, fsync, rename, fsync of the folder (as PostgreSQL's
 durable_rename: without it a rename may reach the disk before the data). Everything that a run or a

@@ -1,4 +1,4 @@
-"""What a file must be: size and SHA-256, written beside it after it, checked before it is loaded.
+"""Manifests: size and SHA-256 of a file, written after it, verified before loading.
 
 `torch.load` accepts a flipped bit and a zeroed block without a word, so nothing of ours is
 unpickled before it is compared with its manifest. Used by `xtts.hub.run_folder` and
@@ -15,14 +15,10 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from machine.errors import SotaqueError
-from machine.storage.atomic import Written, sha256_of, write_json
+from machine.storage.atomic import Written, write_json
+from machine.storage.hash_cache import known_sha256
 
 SCHEMA = 1
-# (bytes, mtime in ns, SHA-256)
-Seen = tuple[int, int, str]
-# (path, size, mtime in ns) -> SHA-256 of what this process has read or written there. A file of
-# 1.8 GB takes seconds to hash, and is asked about by saving, pruning and sampling.
-_seen: dict[tuple[str, int, int], str] = {}
 
 
 class ManifestError(SotaqueError):
@@ -89,33 +85,6 @@ def fault_of(
     return None
 
 
-def remember_hash(path: Path, written: Written) -> None:
-    """Notes a file that this process has just written, so that it is not read back at once."""
-    _seen[_key(path)] = written.sha256
-
-
-def seen_manifest(path: Path) -> Seen | None:
-    """What this process knows of a file as it is now, for a child that is to `trust_cached_hash`
-    it; None when it has neither read nor written it. Raises OSError."""
-    key = _key(path)
-    return (key[1], key[2], _seen[key]) if key in _seen else None
-
-
-def trust_cached_hash(path: Path, told: Seen) -> None:
-    """Takes over what the parent has `seen`: as in its own process, a file is not hashed again
-    while its size and its time stay."""
-    size, mtime_ns, sha256 = told
-    _seen[(str(path.resolve()), size, mtime_ns)] = sha256
-
-
-def known_sha256(path: Path, *, fresh: bool = False) -> str:
-    """The SHA-256 of a file, read once in a process while size and time stay. Raises OSError."""
-    key = _key(path)
-    if fresh or key not in _seen:
-        _seen[key] = sha256_of(path)
-    return _seen[key]
-
-
 def zip_fault(path: Path) -> str | None:
     """What is wrong with a `torch.save` file by its own CRC-32s, where no manifest is at hand."""
     try:
@@ -142,11 +111,6 @@ def _file_fault(path: Path, expected: Written, fresh: bool) -> str | None:
             f"its manifest says {expected.sha256[:12]}…."
         )
     return None
-
-
-def _key(path: Path) -> tuple[str, int, int]:
-    found = path.stat()
-    return (str(path.resolve()), found.st_size, found.st_mtime_ns)
 
 
 def _seal(content: dict[str, Any]) -> str:

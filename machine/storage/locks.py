@@ -1,22 +1,24 @@
-"""Lock files: held by one process at a time, and let go with it, even under kill -9."""
+"""File locks, held by one process and released with it, even by kill -9.
+
+`filelock` holds them (flock, closed in forked children). Ours: what a refusal says, what happens on
+a file system without locks, and `held`, which asks without writing.
+"""
 
 import contextlib
 import errno
 import fcntl
 import logging
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from machine.storage.atomic import WriteError
 
 log = logging.getLogger(__name__)
 
-# A forked child shares its parent's lock and would keep it: so it closes these first.
-_held: set[int] = set()
 _NO_LOCKS_HERE = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 # Whoever asks `held` has the lock himself for some microseconds: no reason to refuse another.
 _ASKED_SECONDS = 0.5
@@ -34,13 +36,19 @@ def exclusive(path: Path) -> Iterator[None]:
         LockHeld: Another process holds it.
         OSError: It cannot be opened.
     """
-    # O_CLOEXEC: a child that is executed never has it.
-    with _opened(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)) as descriptor:
-        _take(descriptor, path.parent)
-        with contextlib.suppress(OSError):  # a full disk: the name is for people, the lock holds
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    lock = _lock_file(path, on_acquired=_write_owner)
+    try:
+        lock.acquire(timeout=_ASKED_SECONDS, poll_interval=0.02)
+    except Timeout:
+        raise LockHeld(_owner(path)) from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS_HERE:
+            raise
+        log.warning("%s has no file locks (%s): start no second one.", path.parent, error.strerror)
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def held(path: Path) -> bool | None:
@@ -68,72 +76,47 @@ def held(path: Path) -> bool | None:
 def wait_for(path: Path, waiting: Callable[[], object]) -> Iterator[None]:
     """Holds the lock file `path`, once whoever has it has let go; `waiting` is called meanwhile.
 
-    Where a file system has no locks, nobody is waited for. Raises WriteError.
+    Where a file system has no locks, nobody is waited for.
+
+    Raises:
+        WriteError: The lock file cannot be opened.
     """
+    lock = _lock_file(path)
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        _wait(lock, waiting)
     except OSError as error:
-        raise WriteError(
-            f"{path.parent} cannot be written ({error.strerror}). Make it writable for this user, "
-            "or name another folder."
-        ) from error
-    with _opened(descriptor):
-        _wait(descriptor, waiting)
-        yield
-
-
-@contextmanager
-def _opened(descriptor: int) -> Iterator[int]:
-    _close_in_children()
-    _held.add(descriptor)
+        if error.errno not in _NO_LOCKS_HERE:
+            raise WriteError(
+                f"{path.parent} cannot be written ({error.strerror}). Make it writable for this "
+                "user, or name another folder."
+            ) from error
     try:
-        yield descriptor
+        yield
     finally:
-        _held.discard(descriptor)
-        os.close(descriptor)
+        lock.release()
 
 
-def _wait(descriptor: int, waiting: Callable[[], object]) -> None:
-    told = False
-    while True:
-        try:
-            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if not told:
-                waiting()
-            told = True
-            time.sleep(0.2)
-        except OSError as error:
-            if error.errno not in _NO_LOCKS_HERE:
-                raise
-            return None
+def _lock_file(path: Path, on_acquired: Callable[[int], None] | None = None) -> FileLock:
+    # A soft lock, a file that is there or not, would outlive a process that is killed.
+    return FileLock(path, fallback_to_soft=False, thread_local=False, on_acquired=on_acquired)
 
 
-def _take(descriptor: int, folder: Path) -> None:
-    end = time.monotonic() + _ASKED_SECONDS
-    while True:
-        try:
-            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() < end:
-                time.sleep(0.02)
-                continue
-            owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-            raise LockHeld(owner) from None
-        except OSError as error:
-            if error.errno not in _NO_LOCKS_HERE:
-                raise
-            log.warning("%s has no file locks (%s): start no second one.", folder, error.strerror)
-            return None
+def _wait(lock: FileLock, waiting: Callable[[], object]) -> None:
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        waiting()
+        lock.acquire(poll_interval=0.2)
 
 
-@cache
-def _close_in_children() -> None:
-    os.register_at_fork(after_in_child=_let_go)
+def _write_owner(descriptor: int) -> None:
+    with contextlib.suppress(OSError):  # a full disk: the name is for people, the lock holds
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
 
 
-def _let_go() -> None:
-    for descriptor in _held:
-        with contextlib.suppress(OSError):
-            os.close(descriptor)
-    _held.clear()
+def _owner(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")[:32].strip() or "unknown"
+    except OSError:
+        return "unknown"

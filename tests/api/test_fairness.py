@@ -1,7 +1,9 @@
 """Long texts beside short ones, limits by caller, and what is counted of refusals."""
 
+import contextlib
 import logging
 import re
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -107,6 +109,32 @@ def test_a_full_queue_is_counted_each_time(tmp_path: Path) -> None:
             found = [one.status_code for one in pool.map(service.say, texts)]
         text = service.client.get("/metrics").text
     assert counted(text, "tts_requests_total", code="503") == found.count(503) > 0
+
+
+def test_uploads_beyond_the_places_are_refused_and_counted(service: Running) -> None:
+    port = int(service.address.rpartition(":")[2])
+    head = (
+        b"POST /v1/voices HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n"
+        b"Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n"
+    )
+    with contextlib.ExitStack() as held:
+        for _ in range(8):  # each has a place as long as its body is on the way
+            one = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+            one.sendall(head)
+        files = {"file": ("anna.wav", b"RIFF")}
+
+        def refused() -> bool:
+            answer = service.client.post("/v1/voices", files=files, data={"name": "Anna"})
+            full = answer.status_code == 503
+            assert not full or (answer.json()["code"], answer.headers["retry-after"]) == (
+                "uploads_full",
+                "5",
+            )
+            return full
+
+        service.wait_until(refused, 10)  # the eighth may still be on its way to the service
+        text = service.client.get("/metrics").text
+    assert counted(text, "tts_refusals_total", code="uploads_full", status="503") == 1
 
 
 def counted(text: str, name: str, **labels: str) -> float:

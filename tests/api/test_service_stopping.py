@@ -102,11 +102,15 @@ def test_open_pages_do_not_hold_the_end_and_who_waits_is_told(
 
 
 def test_with_nothing_but_open_pages_it_ends_at_once(tmp_path: Path) -> None:
+    """And with a client that has sent half of a head."""
     port = free_port()
     command = ("tests.api.stopped_service", str(tmp_path), str(port), "1")
     with process(*command, port=port, folder=tmp_path) as service, contextlib.ExitStack() as pages:
         for _ in range(3):
             pages.enter_context(open_page(port))
+        half = pages.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+        half.sendall(b"GET /livez HTTP/1.1\r\n")
+        time.sleep(0.1)
         assert seconds_to_end(service) < 5
 
 

@@ -5,10 +5,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from train.base.long_text import long_sentences
 
 from benchmarks import texts, voice
 from demo_voice import __main__ as making
+from demo_voice.text.long_sentences import long_sentences
 from demo_voice.text.sentences import plain
 from demo_voice.text.sentences import sentences as short_sentences
 from tests.demo_voice.test_demo_voice import FEW_WORDS

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from demo_voice import stages
-from demo_voice.__main__ import STAGES, Making
+from demo_voice.__main__ import GPT_STAGES, STAGES, Making
 from demo_voice.codec import dvae as codec
 from demo_voice.codec import excerpts
 from demo_voice.gpt import targets
@@ -220,3 +220,28 @@ def test_goes_on_from_a_packed_voice(
     codes = (torch.load(voice / "dvae.pth")["codebook.embed"] for voice in (made.to, again.to))
     assert 0 < float(torch.dist(*codes)) < 1.0  # it learned on, from what there was
     assert not torch.equal(second.gpt.mel_head.weight, first.gpt.mel_head.weight)
+
+
+def test_the_gpt_goes_on_alone(made: Making, tmp_path: Path) -> None:
+    """What listens, codes and sounds stays bit for bit; the clips are further ones."""
+    recipe = SHORT.gpt_alone()
+    again = replace(made, recipe=recipe, work=tmp_path, to=tmp_path / "demo", begin=made.to)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lexicon, "read", lambda: FEW_WORDS)
+        again.run(GPT_STAGES)
+    first, second = (torch.load(voice / "model.pth")["model"] for voice in (made.to, again.to))
+    moved = {name for name in first if not torch.equal(first[name], second[name])}
+    assert "gpt.gpt.h.0.attn.c_attn.weight" in moved
+    assert not [name for name in moved if "conditioning" in name or "decoder" in name]
+    assert (made.to / "dvae.pth").read_bytes() == (again.to / "dvae.pth").read_bytes()
+    old, new = (
+        {clip.text for clip in flite.TeacherSpeech(work / "clips").clips}
+        for work in (made.work, again.work)
+    )
+    assert len(old & new) < len(new) / 2
+
+
+def test_long_sentences_are_among_the_clips(made: Making) -> None:
+    words = [len(text.split(clip.text)) for clip in flite.TeacherSpeech(made.work / "clips").clips]
+    lengthy = SHORT.lengthy + SHORT.lengthy_neighbouring
+    assert sum(13 <= number <= 40 for number in words) == lengthy

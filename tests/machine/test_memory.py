@@ -55,8 +55,8 @@ def test_onednn_keeps_the_code_of_few_shapes(own: bool, known: bool) -> None:
     """Behind 150 widths, 600 shapes with what turns them, code for the first one has to be made
     again, or was kept with the rest."""
     program = (
-        "import sys; from machine.memory import keep_few_shapes\n"
-        f"if {own}: keep_few_shapes()\n"
+        "import sys; from machine.memory import limit_onednn_cache\n"
+        f"if {own}: limit_onednn_cache()\n"
         "import torch\n"
         "conv = torch.nn.Conv2d(16, 16, (1, 7)).requires_grad_(False)\n"
         # torch does a small one of a single row by itself.

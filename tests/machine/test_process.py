@@ -30,7 +30,10 @@ def test_ctrl_c_ends_what_was_asked_too(tmp_path: Path) -> None:
     asked = f"echo $$ > {note}.part; mv {note}.part {note}; exec sleep 60"
     # Tests that a shell starts in the background have SIGINT ignored; a person's terminal has not.
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    code = f"{heard}; from machine.process import ask; ask(('sh', '-c', {asked!r}), 50)"
+    code = (
+        f"{heard}; from machine.process import run_with_timeout;"
+        f"run_with_timeout(('sh', '-c', {asked!r}), 50)"
+    )
     asking = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
     end = time.monotonic() + 20
     while not note.exists() and time.monotonic() < end:

@@ -1,1 +1,1 @@
-"""Checkpoints: written, pruned, and resumed from."""
+"""Checkpoints: write, prune, verify, resume."""

@@ -1,4 +1,4 @@
-"""Checkpoints out of the way: beside a GPU they are written while it goes on learning.
+"""Writes checkpoints in a background thread while a GPU trains on.
 
     the step    -> a copy of everything in the CPU's memory -> a thread that writes -> the sample
 

@@ -1,5 +1,4 @@
-"""When checkpoints are written and removed; `machine.storage.atomic` does the writing,
-`train.checkpointing.resume` reads.
+"""Saves epoch and interrupted checkpoints, best.json, and prunes.
 
 Called by the loop at the end of an epoch and when it is told to stop. Order of one save: weights,
 trainer state, manifest, best.json, then what is superseded goes. A kill between any two of these
@@ -27,7 +26,8 @@ from machine.storage.atomic import (
     sync_folder,
     write_json,
 )
-from machine.storage.checksums import Manifest, remember_hash, write_manifest
+from machine.storage.checksums import Manifest, write_manifest
+from machine.storage.hash_cache import remember_hash
 from train.checkpointing.fingerprint import Fingerprint
 from train.checkpointing.pruning import drop_corrupt, prune, remove
 from train.checkpointing.resume import Resumed, resume
@@ -202,7 +202,7 @@ def tensor_bytes(value: Any) -> int:
 def _save(path: Path, content: dict[str, Any]) -> Written:
     content = {"schema": CHECKPOINT_SCHEMA, **content}
     written = replace_file(path, lambda file: torch.save(content, file))
-    remember_hash(path, written)
+    remember_hash(path, written.sha256)
     return written
 
 

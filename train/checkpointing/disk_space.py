@@ -1,4 +1,4 @@
-"""The disk space of a whole run, looked at before its first step: what is needed, what is free.
+"""Disk space of the whole run, checked before the first step.
 
 Sizes are reckoned from the model and the settings. Refused is only what would end the run at its
 first save (exit 74, as where a disk gets full later); a run that will not fit to its end is warned

@@ -1,16 +1,15 @@
-"""What a run is made from, so that it never goes on from something else unnoticed.
+"""Fingerprint of a run: base, data, vocabulary and shape must not change on resume.
 
 A changed NUM_EPOCHS, device, sampling or logging is no part of it; a changed learning rate is told
 and used. Called by the loop at the start; compared by `train.checkpointing.resume`.
 """
 
-import hashlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from machine.storage.atomic import sha256_of
-from train.dataset.file_cache import FileCache
+from machine.storage.hash_cache import kept_sha256
 from xtts.model.shapes import GPTShape
 
 SCHEMA = 1
@@ -36,7 +35,7 @@ class Fingerprint:
     def of(base_folder: Path, data_sha256: str, shape: GPTShape, cache_dir: Path) -> "Fingerprint":
         """The fingerprint of a run on this base and data. Raises OSError for a missing file."""
         return Fingerprint(
-            base_sha256=remembered_sha256(base_folder / "model.pth", cache_dir),
+            base_sha256=kept_sha256(base_folder / "model.pth", cache_dir / "base_sha256"),
             data_sha256=data_sha256,
             vocabulary_sha256=sha256_of(base_folder / "vocab.json"),
             shape=asdict(shape),
@@ -56,23 +55,6 @@ def differences(saved: dict[str, Any], now: Fingerprint) -> dict[str, str]:
         elif old != value:
             found[name] = f"{_MEANING[name]}: was {_short(old)}, is {_short(value)}"
     return found
-
-
-def remembered_sha256(path: Path, cache_dir: Path) -> str:
-    """The SHA-256 of a large file that hardly ever changes (1.9 GB: seconds at every start).
-
-    Remembered in `cache_dir` by what changes with the content; the path is stored as a hash only.
-    """
-    found = path.stat()
-    facts = (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, path.resolve())
-    key = hashlib.sha256(repr(facts).encode()).hexdigest()
-    memory = FileCache(cache_dir / "base_sha256" / f"{key}.json")
-    if known := memory.get("sha256"):
-        return str(known)
-    sha256 = sha256_of(path)
-    memory.put("sha256", sha256)
-    memory.save()
-    return sha256
 
 
 def _shape_difference(old: dict[str, Any], new: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Which saved epochs go, so that neither the newest whole one nor the best is ever among them.
+"""Which old checkpoints are deleted; never the newest verified or the best.
 
 Called by `train.checkpointing.checkpoints` behind every save. A failure to remove never stops a
 run.

@@ -1,4 +1,4 @@
-"""Where a run goes on: the furthest state that is whole, and fits this base and data.
+"""Resume: finds the newest verified checkpoint, checks the fingerprint, archives.
 
 RESUME=auto    the newest epoch, or the stop inside one, whichever is further along
 RESUME=never   the old run moves whole to OUTPUT_DIR/archive/<UTC time>/, training starts anew
@@ -15,7 +15,8 @@ from typing import Any
 from torch import Tensor
 
 from machine.errors import SotaqueError
-from machine.storage.checksums import ManifestError, fault_of, known_sha256, read_manifest
+from machine.storage.checksums import ManifestError, fault_of, read_manifest
+from machine.storage.hash_cache import known_sha256
 from train.checkpointing.fingerprint import Fingerprint, differences
 from train.metrics import curve_folder
 from xtts.hub.run_folder import RunFolder, load_verified, set_aside

@@ -1,4 +1,4 @@
-"""Where a run begins, on every rank the same; and how that is told."""
+"""Epoch and batch where a run starts or resumes, the same on every rank."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Makes the clips of the demo dataset, by hand when a sentence changes.
+"""Makes the clips of the demo dataset; run by hand when a sentence changes.
 
     python -m train.data.make_demo
 

@@ -1,4 +1,4 @@
-"""BATCH_SECONDS over a run: what it began with, and every time that memory was short and halved it.
+"""The batch budget BATCH_SECONDS, and halving it after out-of-memory.
 
 A halving is known by where it happened: (epoch, batches of it done). From there on the batches of
 that epoch's plan are cut again, and later epochs are planned with the smaller budget; so the same

@@ -1,4 +1,4 @@
-"""Clips -> batches: each clip once an epoch, in an order that depends on seed and epoch only.
+"""Batches: each clip once an epoch, shuffled by seed and epoch; conditioning clips.
 
 Shuffle, sort by length inside windows, cut at the budget of audio seconds (longest clip times
 clips), shuffle the batches, deal them to the ranks of a run. The conditioning of each clip is drawn

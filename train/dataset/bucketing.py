@@ -1,4 +1,4 @@
-"""Which clips go together, in which order, and to whom: pure, for `train.dataset.batches`.
+"""Groups clips of similar length into batches and shards them over ranks. Pure.
 
 Shuffle, sort by length inside windows, cut at the budget, shuffle the groups, deal them to ranks.
 """

@@ -1,17 +1,17 @@
-"""One clip, looked at before step 1: its recording, its text, and why it is refused if it is.
+"""Validates one clip: recording, length, transcript; why it is rejected.
 
 Called by `train.dataset.dataset`. What decoding a file and reading a text gave is remembered, so
 that a second start does neither.
 """
 
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from machine.storage.file_cache import FileCache
+from machine.storage.hash_cache import stamp_of
 from train.dataset.entries import TranscriptEntry
-from train.dataset.file_cache import FileCache
 from xtts.audio import AudioError, declared_bytes, facts
 from xtts.audio import read as read_audio
 from xtts.text.tokenizer import TextError
@@ -82,10 +82,10 @@ class DecodedClip:
 def decode_clip(entry: TranscriptEntry, sounds: FileCache, longest: float) -> DecodedClip:
     """What the recording of a row is; `longest` in seconds. Decodes it unless it is known."""
     try:
-        status = entry.path.stat()
+        stamp = stamp_of(entry.path)
     except OSError:
         return DecodedClip(seen=f"no file {entry.path}", allowed=READABLE)
-    key = f"{os.path.realpath(entry.path)}|{status.st_size}|{status.st_mtime_ns}"
+    key = f"{stamp.path}|{stamp.bytes}|{stamp.mtime_ns}"
     known = sounds.get(key)
     if known is None:
         try:

@@ -1,4 +1,4 @@
-"""The clips that a run learns from: every one looked at before step 1, every refusal with a reason.
+"""Reads a dataset: every clip checked before step 1; train and validation split.
 
 `read` is what the trainer, `check` and `prepare` share. What a file or a text turned out to be is
 remembered in the cache folder, so that a second start decodes nothing.
@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
 
+from machine.storage.file_cache import FileCache
 from train.dataset.clips import (
     LONGEST_SECONDS,
     SOUNDS_VERSION,
@@ -22,7 +23,6 @@ from train.dataset.clips import (
     decode_clip,
 )
 from train.dataset.entries import DatasetError, TranscriptEntry
-from train.dataset.file_cache import FileCache
 from train.dataset.metadata import read_entries
 from train.dataset.progress import with_progress
 from train.settings import TrainSettings

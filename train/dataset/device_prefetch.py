@@ -1,4 +1,4 @@
-"""OVERLAP: the next batch goes to the GPU while it learns the current one.
+"""OVERLAP: prefetches the next batch to the GPU on a side stream.
 
 A copy of its own stream out of pinned memory runs beside the step; the step's stream waits for it
 on the device, and nobody waits on the host. On a CPU there is nothing to copy.

@@ -1,5 +1,4 @@
-"""One row of a transcript, whoever reads it: `train.dataset.metadata` ours,
-`train.dataset.formatters` Coqui's."""
+"""TranscriptEntry: one row of a transcript file."""
 
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath

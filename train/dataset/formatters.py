@@ -1,4 +1,4 @@
-"""Datasets in the layouts of Coqui's own readers, `TTS.tts.datasets.formatters`, by their names.
+"""Dataset layouts of Coqui's formatters (TTS.tts.datasets.formatters), by name.
 
 Called by `train.dataset.metadata` for a DATASET_FORMAT that is not ours. The readers say nothing of
 what they skip, join paths without looking at them, and write `.wav` where a corpus is published as

@@ -1,4 +1,4 @@
-"""Transcript files of every known form -> entries; nothing is decoded here.
+"""Reads transcript files: LJSpeech metadata.csv, Coqui's train and eval CSV.
 
     ljspeech   metadata.csv            id|text[|normalised]            clips in wavs/
     coqui      metadata.csv, or        path|text[|speaker[|language]]  with or without a header line

@@ -1,4 +1,4 @@
-"""How far a long look at many clips is: a bar where somebody watches, else a line now and then.
+"""Progress bar, or a log line now and then, while many clips are read.
 
 Called where clips are judged (`train.dataset.dataset`) and where their features are computed.
 """

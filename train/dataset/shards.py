@@ -1,4 +1,4 @@
-"""The shards of the feature cache: which recording's record stands where.
+"""Shards of the feature cache on disk, and their index.
 
     <shard>.bin    records behind each other
     <shard>.json   audio SHA-256 -> [offset, codes, frames, SHA-256]

@@ -1,4 +1,4 @@
-"""What a step keeps in memory, reckoned from the model's sizes before anything is allocated.
+"""Estimates the memory of a training step from model size.
 
 `benchmarks.memory` counts the same tensors in a true step; the test holds the two together.
 """

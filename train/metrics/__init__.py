@@ -1,1 +1,1 @@
-"""Logs, metrics.jsonl, TensorBoard, and how busy the machine is."""
+"""Logging: console, metrics.jsonl, TensorBoard, system usage."""

@@ -1,4 +1,4 @@
-"""The folder of a run's curves in RUNS_DIR: one for each OUTPUT_DIR, so that runs keep apart.
+"""The TensorBoard folder of a run in RUNS_DIR, one for each OUTPUT_DIR.
 
     OUTPUT_DIR/curves.json      {id}: stays when the folder is moved, names no path
     RUNS_DIR/<name>/run.json    {id, output_dir}: whose curves these are

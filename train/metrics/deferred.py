@@ -1,4 +1,4 @@
-"""Steps on their way to the logs: at once where looking is free, else at the log interval.
+"""Reads losses from the GPU only at the log interval, several steps at once.
 
 A GPU computes while the host is steps ahead. To read a loss is to wait for it, so the numbers of
 several steps are read together, and their time is the mean of the interval.

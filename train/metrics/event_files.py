@@ -1,4 +1,4 @@
-"""TensorBoard's event files. They may fail without harm: `metrics.jsonl` tells the same."""
+"""TensorBoard event files: scalars, audio samples, spectrograms."""
 
 from collections.abc import Mapping
 from pathlib import Path

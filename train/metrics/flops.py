@@ -1,4 +1,4 @@
-"""How much arithmetic a step is: products only, of what is there, forward and twice back.
+"""FLOPs of a training step, and peak FLOPs of GPUs, for MFU.
 
 The useful part: recomputed blocks and padding do not count, so that the share of a GPU's peak that
 a step reaches (MFU, Chowdhery et al. 2022, https://arxiv.org/abs/2204.02311) compares over modes.

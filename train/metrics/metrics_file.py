@@ -1,4 +1,4 @@
-"""`metrics.jsonl`: a line of JSON for every step, each of them there whole or not at all.
+"""metrics.jsonl: one JSON line for every step, whole or not at all.
 
 `train.metrics.logs` writes it; it is a log, and a run goes on when it cannot be written.
 """

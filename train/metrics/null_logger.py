@@ -1,4 +1,4 @@
-"""What the ranks behind the first one say of a run: nothing."""
+"""The logger of ranks other than 0: logs nothing."""
 
 from typing import Any
 

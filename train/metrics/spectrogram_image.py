@@ -1,4 +1,4 @@
-"""A spectrogram as a picture for TensorBoard, without a plotting library."""
+"""Renders a spectrogram for TensorBoard without a plotting library."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""The machine beside the run: read by a thread every few seconds, told with the console's lines.
+"""Logs GPU, CPU and RAM usage beside the losses.
 
 A step only takes what is there already: a driver that hangs costs curves and no time.
 """

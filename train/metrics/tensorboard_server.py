@@ -1,4 +1,4 @@
-"""TensorBoard as a process of the run: started with it, told by its address, gone with it."""
+"""Starts TensorBoard with the run, on TENSORBOARD_PORT."""
 
 import contextlib
 import logging

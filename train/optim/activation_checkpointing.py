@@ -1,4 +1,4 @@
-"""GRADIENT_CHECKPOINTING: a block's activations are computed twice instead of kept.
+"""GRADIENT_CHECKPOINTING: recomputes a block's activations instead of storing them.
 
 Chen et al. 2016 (https://arxiv.org/abs/1604.06174): of each block only its input stays, and the
 backward pass runs it forward once more, with the same dropout. About a third more arithmetic, and

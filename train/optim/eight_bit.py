@@ -1,4 +1,4 @@
-"""OPTIMIZER=adamw8bit: AdamW whose two averages take a byte each instead of four (torchao).
+"""OPTIMIZER=adamw8bit: AdamW with 8-bit states, by torchao.
 
 Dettmers et al. 2022 (https://arxiv.org/abs/2110.02861): each block of 256 values has a scale, each
 value is one of 256 levels. Small tensors (under 4,096 values) stay in float32. Weights and

@@ -1,4 +1,4 @@
-"""EMA_DECAY: an exponential moving average of the weights, which is what is heard and saved.
+"""EMA_DECAY: exponential moving average of the weights.
 
 Polyak and Juditsky 1992. The first steps count more than the decay says (as in TensorFlow's
 ExponentialMovingAverage), or the average would be the base model for a long time.

@@ -1,4 +1,4 @@
-"""OPTIMIZER: the optimizer that a run asked for."""
+"""OPTIMIZER: builds adamw or adamw8bit."""
 
 from typing import Any
 

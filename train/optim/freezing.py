@@ -1,4 +1,4 @@
-"""FREEZE: parts of the model that learn nothing, by the names of their weights.
+"""FREEZE: parameters that are not trained, by name pattern.
 
 A pattern that fits no weight is a mistake, never a wish: it is refused, with the names near it.
 """

@@ -1,4 +1,4 @@
-"""LORA_RANK: the transformer's linear layers stay as they are and learn a small difference each.
+"""LORA_RANK: LoRA adapters on the transformer's linear layers, by peft.
 
 Hu et al. 2021 (https://arxiv.org/abs/2106.09685) by peft's low-level way: y = Wx + (alpha/r) B A x,
 where only A and B learn. Everything else is frozen, the conditioning too, so that a voice is

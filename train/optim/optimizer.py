@@ -1,4 +1,4 @@
-"""How far a step goes: AdamW's numbers and groups, the rate by the step, the seed of a step."""
+"""AdamW's parameter groups, weight decay, learning rate schedule, per-step seed."""
 
 import hashlib
 import math

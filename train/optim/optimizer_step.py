@@ -1,5 +1,4 @@
-"""How the weights move once their gradients are there: clipped, and not at all where a number is
-none; and what a step left behind that nobody has looked at yet.
+"""Gradient clipping and the optimizer step, skipped on the device when non-finite.
 
 Clipping costs a pass over all gradients of its own (3.6 GB read and written at XTTS-v2's size).
 Fused AdamW divides by a number in its kernel anyway, so the clipping goes in there; and it leaves

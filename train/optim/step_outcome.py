@@ -1,4 +1,4 @@
-"""How a step went, and how many in a row that are no numbers end a run; for `train.learner`."""
+"""Result of a step, and ending a run after repeated non-finite losses."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields

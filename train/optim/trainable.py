@@ -1,4 +1,4 @@
-"""The weights of a run in their two forms: those that learn, and those that are saved and heard.
+"""Trainable weights and saved weights: LoRA merged, EMA applied.
 
 Without LORA_RANK and EMA_DECAY both are the same. With adapters, what is saved is merged; with
 averages, it is the average. The trainer's state then keeps what cannot be had back from it.

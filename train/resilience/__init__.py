@@ -1,1 +1,1 @@
-"""Stalls, signals and lost GPUs: how a run ends without losing its state."""
+"""Stalls, signals and lost GPUs: ending a run without losing its state."""

@@ -1,4 +1,4 @@
-"""Signs of life for the watchdog: after each step, and longer leave for what takes longer.
+"""Heartbeat to the watchdog after each step; more time for saving and sampling.
 
     nothing for max(10 x the usual step, STALL_SECONDS)  ->  stacks of all threads, exit 75
 

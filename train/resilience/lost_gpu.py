@@ -1,4 +1,4 @@
-"""A GPU that is lost while training: nothing is saved from it, and the person is told how to go on.
+"""A lost GPU while training: exit 70 with instructions, nothing saved from it.
 
 The weights on a dead CUDA context cannot be read, and what could be read could be wrong: the run
 goes on from what was saved before.

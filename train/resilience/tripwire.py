@@ -1,4 +1,4 @@
-"""A pipe whose first byte ends this process with an exit code, whatever its interpreter does.
+"""A pipe that ends this process with an exit code even when its interpreter hangs.
 
 A process that stalls inside C code, its GIL held, runs no Python any more: no thread, no signal
 handler. What still runs is the C library. Its asynchronous read (aio_read(3), a thread of its own)

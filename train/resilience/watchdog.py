@@ -1,4 +1,4 @@
-"""The watchdog: a process of its own that ends a trainer from which nothing is heard any more.
+"""The watchdog process: ends a stalled trainer (exit 75).
 
 A process, because a thread is as dead as the rest while C code holds the GIL or the system has
 stopped the process. It reads `train.resilience.heartbeat`'s lines (`seconds doing`: how long the

@@ -1,1 +1,1 @@
-"""Samples spoken by an epoch's weights while training goes on."""
+"""Samples spoken by each epoch's weights."""

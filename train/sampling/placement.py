@@ -1,4 +1,4 @@
-"""Where an epoch's sample is spoken, and where after a fault: pure decisions, each with its reason.
+"""Where a sample is spoken: in process, GPU or CPU subprocess, with the reason. Pure.
 
 in_process       a GPU that passed the check, beside the model that is training there
 gpu_subprocess   a GPU that is good for speaking, but not to be trusted beside a model in

@@ -1,4 +1,4 @@
-"""A sample on disk: the reference it is held against, the sidecar that tells of it.
+"""Files of a sample: WAV, reference, JSON sidecar.
 
 `train.sampling.sampler` speaks it, `train.metrics.logs` shows it.
 """

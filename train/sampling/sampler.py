@@ -1,4 +1,4 @@
-"""Every epoch heard, by its own weights, where `train.sampling.placement` says.
+"""Speaks each epoch's sample where `placement` says; falls back after a fault.
 
 A sample never stops a run and changes no bit of it: in every mode a model of its own speaks, with
 the weights of the checkpoint just written. What happened and why stands in `epoch_N_output.json`

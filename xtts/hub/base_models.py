@@ -1,4 +1,4 @@
-"""The folders that a run starts from: where BASE_MODEL is, and whether it can be trained.
+"""Locates BASE_MODEL on disk and checks that it can be trained.
 
 A base folder has Coqui's layout: `config.json model.pth vocab.json dvae.pth mel_stats.pth`.
 """

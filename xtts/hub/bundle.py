@@ -1,4 +1,4 @@
-"""A voice on disk: a model folder with fine-tuned weights, a recording of the voice, `bundle.json`.
+"""Bundles: a voice folder with weights, recording and bundle.json; write, read, verify.
 
 bundle.json says what the voice was made from, under which licence, and the hash of each file.
 Written by `train.export`, read by `speak` and the API.

@@ -1,4 +1,4 @@
-"""The run folder: what stands where, which epoch is the newest or best that is really whole.
+"""The run folder: paths, checkpoints, newest and best verified epoch.
 
 The trainer writes into it (`train.checkpointing.checkpoints`), everyone else reads: sampling,
 `speak`, the API. Nothing in it names an absolute path, so a run may be moved.

@@ -1,4 +1,4 @@
-"""XTTS-v2 in a folder: put there by hand, taken from another program's cache, or downloaded.
+"""XTTS-v2: found by hand or in a cache, or downloaded once the licence is agreed.
 
 Only for whoever has agreed to its licence; `xtts.hub.base_models` asks for that first.
 """

@@ -1,4 +1,4 @@
-"""What Coqui publishes as XTTS-v2, and whether a folder holds it: names, sizes, hashes, licence.
+"""The published files of XTTS-v2: names, sizes, hashes, licence.
 
 Looking only: `xtts.hub.xtts_v2` brings what is missing, `xtts.hub.base_models` asks for the licence
 first.
@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from machine.errors import SotaqueError
 from machine.storage.atomic import WriteError, Written, sha256_of, write_json
+from machine.storage.hash_cache import HashedFile
 
 log = logging.getLogger(__name__)
 
@@ -59,15 +60,6 @@ class FilesError(SotaqueError):
 
 
 @dataclass(frozen=True)
-class SeenFile:
-    """A file that was hashed once, and how to know that it is still that one."""
-
-    sha256: str
-    bytes: int
-    mtime_ns: int
-
-
-@dataclass(frozen=True)
 class XttsV2Files:
     """What a folder holds of the published files; what it holds is the published file."""
 
@@ -86,7 +78,7 @@ def look_at_files(folder: Path) -> XttsV2Files:
     A file is hashed once; `verified.json` remembers it by its size and time. Raises FilesError
     when one is another than the published one.
     """
-    known, seen = _read_manifest(folder), dict[str, SeenFile]()
+    known, seen = _read_manifest(folder), dict[str, HashedFile]()
     missing, wrong = [], []
     for name, expected in XTTS_V2.items():
         try:
@@ -112,7 +104,7 @@ def look_at_files(folder: Path) -> XttsV2Files:
     return XttsV2Files(tuple(seen), tuple(missing))
 
 
-def fault_of(path: Path, expected: Written, found: SeenFile) -> str | None:
+def fault_of(path: Path, expected: Written, found: HashedFile) -> str | None:
     """None for the published file, else the sentence that says what it is instead."""
     if found.bytes != expected.bytes:
         return f"{path} has {found.bytes:,} bytes, the published one {expected.bytes:,}."
@@ -133,26 +125,26 @@ def by_hand(folder: Path, names: Sequence[str]) -> str:
     )
 
 
-def _seen(path: Path, expected: Written, known: SeenFile | None) -> SeenFile:
+def _seen(path: Path, expected: Written, known: HashedFile | None) -> HashedFile:
     """Hashes a file of the right size, unless that was done before. Raises OSError."""
     there = path.stat()
-    if known and (known.bytes, known.mtime_ns) == (there.st_size, there.st_mtime_ns):
+    if known and known.is_still(there):
         return known
     if there.st_size != expected.bytes:
-        return SeenFile("", there.st_size, there.st_mtime_ns)
+        return HashedFile("", there.st_size, there.st_mtime_ns)
     if there.st_size > _WORTH_A_LINE:
         log.info("Verifying %s (%d MB) ...", path, there.st_size / 1e6)
-    return SeenFile(sha256_of(path), there.st_size, there.st_mtime_ns)
+    return HashedFile(sha256_of(path), there.st_size, there.st_mtime_ns)
 
 
-def _read_manifest(folder: Path) -> dict[str, SeenFile]:
+def _read_manifest(folder: Path) -> dict[str, HashedFile]:
     try:
-        return TypeAdapter(dict[str, SeenFile]).validate_json((folder / _MANIFEST).read_bytes())
+        return TypeAdapter(dict[str, HashedFile]).validate_json((folder / _MANIFEST).read_bytes())
     except (OSError, ValidationError):
         return {}
 
 
-def _write_manifest(folder: Path, seen: Mapping[str, SeenFile]) -> None:
+def _write_manifest(folder: Path, seen: Mapping[str, HashedFile]) -> None:
     # A folder that cannot be written is hashed again at the next start, and that is all.
     with contextlib.suppress(WriteError):
         write_json(folder / _MANIFEST, {name: asdict(one) for name, one in seen.items()})

@@ -1,1 +1,1 @@
-"""Model, voice and text become sound: whole, streamed, or many at once."""
+"""Model, voice and text become sound: whole, streamed, or batched."""

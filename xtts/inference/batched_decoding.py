@@ -1,5 +1,4 @@
-"""Many utterances through one model, step by step: each step computes one code for every slot, and
-between two steps utterances enter and leave ("continuous batching", Orca, OSDI 2022).
+"""Continuous batching (Orca): one decode step for all slots; requests enter and leave.
 
 The weights are read once a step whoever speaks, and reading them is what a step costs. The number
 of rows never changes, so an utterance is the same, bit for bit, in a full house and in an empty

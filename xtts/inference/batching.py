@@ -1,4 +1,4 @@
-"""Many speeches through one model, step by step; used by one thread.
+"""ContinuousBatcher: many synthesis requests through one model.
 
 Between two steps speeches come and go. What one says does not depend, in any bit, on who else is
 there (`xtts.inference.batched_decoding`), nor on when it came: its chunks are cut by its own codes

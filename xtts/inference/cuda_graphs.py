@@ -1,5 +1,4 @@
-"""The step of a GPU: captured once as a CUDA graph and replayed for every code, because launching
-some 400 small kernels takes longer than running them.
+"""The decode step captured as a CUDA graph and replayed for every code.
 
 A graph computes on the addresses that it saw. So codes, positions and all that attention remembers
 stay where they are (`xtts.model.kv_cache.StaticCaches`), and one graph is kept for each span of

@@ -1,4 +1,4 @@
-"""One position of every row through the GPT: what is done for each code, and nothing else.
+"""One decode step of the transformer with a key-value cache.
 
 The same numbers, bit for bit in float32, as `GPT.step` says with one position a row; but thirty
 layers of modules, views and copies cost as much as a fifth of the weights (docs/benchmarks.md).

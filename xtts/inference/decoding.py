@@ -1,4 +1,4 @@
-"""The decode loop: text and a voice's latents become codes, one at a time.
+"""Decoding: sampling codes with repetition penalty, temperature, top-k and top-p.
 
 The latent of each code is kept from the step that made it; Coqui runs the whole GPT a second time
 to get the same numbers. Order of the rules as in Hugging Face's `generate`: repetition penalty,

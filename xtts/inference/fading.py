@@ -1,6 +1,6 @@
-"""The ends of a piece of a long text: 5 ms of silence that comes and goes, so that joining pieces
-makes no click (`xtts.model.shapes.FADE_SECONDS`). `xtts.onnx.speech.request` has the same without
-torch.
+"""5 ms fades at the ends of a piece, so that joined pieces do not click.
+
+`xtts.onnx.speech.request` has the same without torch.
 """
 
 from collections.abc import Iterator

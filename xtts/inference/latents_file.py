@@ -1,6 +1,6 @@
-"""A voice's latents on disk, as safetensors: made once for a recording and a model, by whoever is
-first, and read by every replica. Files are whole or absent, and named by what they depend on
-(`xtts.inference.latents_folder`).
+"""Voice latents on disk as safetensors, cached by recording and model.
+
+Files are whole or absent, and named by what they depend on (`xtts.inference.latents_folder`).
 """
 
 import contextlib

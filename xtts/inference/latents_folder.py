@@ -1,4 +1,4 @@
-"""Where latents are kept on disk, so that all of a recording's can be found and deleted.
+"""Where cached latents are kept, so that all of a recording's can be deleted.
 
     FOLDER/<SHA-256 of the recording>/<key>.safetensors     one for each model that listened to it
 

@@ -1,4 +1,4 @@
-"""One request while it is spoken in a crowd: pieces of text behind each other, sound in chunks.
+"""One synthesis request in the batcher: pieces, decoding state, chunks of sound.
 
 The same as `xtts.inference.synthesis.stream`, turned round: there the sound is pulled, here each
 step of the crowd pushes a latent in, and what is settled comes out.

@@ -1,4 +1,4 @@
-"""Speaking faster or slower: the vocoder's latents are interpolated, as Coqui does for its `speed`.
+"""Speaking speed: interpolates the vocoder's latents, as Coqui's `speed` does.
 
 The pitch stays: a latent says what is heard, not for how long. Equal to
 `torch.nn.functional.interpolate(mode="linear", scale_factor=1 / speed)` over the whole, but taking

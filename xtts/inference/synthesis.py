@@ -1,4 +1,4 @@
-"""Model, voice and text -> a waveform.
+"""Synthesizes text with a voice: whole or streamed.
 
 Epoch samples, the worker and the API all speak through here, so that what is heard during training
 is what will be served.

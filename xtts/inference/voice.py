@@ -1,4 +1,4 @@
-"""Reference recordings -> a Voice: what the GPT and the vocoder must know of a speaker."""
+"""Voice: conditioning latents and speaker embedding from a reference recording; similarity."""
 
 from dataclasses import dataclass
 from pathlib import Path

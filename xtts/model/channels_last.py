@@ -1,4 +1,4 @@
-"""The vocoder's convolutions with the channels innermost in memory, which oneDNN and cuDNN want.
+"""Channels-last memory layout for the vocoder's convolutions.
 
 `nn.Conv1d` knows no such layout and copies at every layer in bfloat16. The same arithmetic as a
 two-dimensional convolution one row high: XTTS-v2's vocoder on one AMX core, per second of audio,

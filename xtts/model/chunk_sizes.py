@@ -1,5 +1,6 @@
-"""How a stream is cut: how far a sample of the vocoder sees, which steps are settled, how long each
-chunk is. Plain numbers, for whatever computes the sound.
+"""Chunk sizes of streaming: receptive field of the vocoder, first and later chunks.
+
+Plain numbers, for whatever computes the sound.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""From a reference's mel to the 32 latents that tell the GPT who speaks.
+"""Conditioning encoder and perceiver: reference mel to 32 latents.
 
 A mel `[batch, 80, frames]` goes through six attention blocks over time, then a perceiver resampler
 (Flamingo, https://arxiv.org/abs/2204.14198) draws 32 latents out of it. Names and arithmetic are

@@ -1,4 +1,4 @@
-"""A model's sizes and manners, read from Coqui's `config.json` and `vocab.json` as plain JSON.
+"""ModelConfig: reads config.json and vocab.json of a model folder.
 
 Coqui's `XttsConfig.load_json` drops keys that it does not know and its classes hard-code the sizes
 of DVAE, vocoder and speaker encoder. So what differs in our small models stands under one key,

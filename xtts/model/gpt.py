@@ -1,4 +1,4 @@
-"""The part of XTTS that learns: conditioning, embeddings, transformer, two heads.
+"""The GPT: embeddings, transformer, text and audio heads, losses. The part that is trained.
 
 Our own module (Coqui's drags transformers in and broke with it more than once), with Coqui's names,
 so that a published `model.pth` is read and written key for key. `tests/peers` holds its losses,

@@ -1,5 +1,4 @@
-"""Keys and values of positions already seen, so that one step of the transformer costs one
-position: for one row of the batch, or for slots that enter and leave on their own.
+"""Key-value caches: one row, slots for batching, static buffers for CUDA graphs.
 
 `xtts.model.transformer.Attention` hands its queries, keys and values to `attend`; nobody else does.
 """

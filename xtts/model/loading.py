@@ -1,4 +1,4 @@
-"""A folder on disk and a device -> a model that can listen and speak.
+"""Loads a model folder onto a device; `model.pth` in Coqui's names.
 
 The folder has Coqui's layout (`config.json model.pth vocab.json …`). Weights are memory-mapped and
 land in their place once; the part that learns can be exchanged without touching the rest.

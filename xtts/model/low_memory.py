@@ -1,4 +1,4 @@
-"""A model that speaks in little memory (`LOW_MEMORY=on`, with torch).
+"""LOW_MEMORY=on with torch: mapped weights, voice encoder loaded on demand.
 
 The file is mapped, each matrix becomes 8-bit by itself and what was read of it is given back; what
 only listens (0.22 GB at XTTS-v2's size) is loaded for a recording and let go. Numbers and times

@@ -1,4 +1,4 @@
-"""How a clip becomes one row of the GPT, and what the row must predict.
+"""Packs clips into a training batch: inputs, targets, padding-free layout.
 
     [ 32 conditioning | START t1 … tn (STOP) | START c1 … cm STOP STOP STOP ]
                         t1 … tn STOP           c1 … cm  STOP STOP STOP STOP     <- targets

@@ -1,5 +1,4 @@
-"""The latents of several references at once, packed: the arithmetic of `xtts.model.conditioning`
-with the same weights, for frames that lie behind each other without padding (`xtts.model.varlen`).
+"""Conditioning latents of several references at once, packed without padding.
 
 Training hears 3 to 6 s for each clip; padded to the longest, a quarter would be nothing. Where a
 kernel would need atomic additions to sum over a clip there is a product instead: the same bits each

@@ -1,4 +1,4 @@
-"""Weights of fewer bits for speaking on a CPU, where a code costs what reading the weights costs.
+"""int8 and int4 weights for CPU inference.
 
 int8: one scale a row, activations quantised as they come (torch's x86 kernels, which multiply in
 VNNI or AMX). int4: one scale and zero for 32 weights in a row, activations in bfloat16. The rest of

@@ -1,4 +1,4 @@
-"""A model's sizes and manners as plain values; `xtts.model.config` reads them from disk.
+"""Shapes and default parameters: GPT, vocoder, DVAE, sampling, sample rates.
 
 Every default is XTTS-v2's.
 """

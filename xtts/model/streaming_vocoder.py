@@ -1,4 +1,4 @@
-"""The vocoder in pieces: latents in as the GPT makes them, finished samples out.
+"""The vocoder in chunks: finished samples as latents arrive.
 
 A sample depends on the vocoder's input only so far to the left and right (`receptive_field`), so a
 piece spoken with that much of its neighbours equals the same stretch of the whole, up to rounding.

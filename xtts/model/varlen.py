@@ -1,5 +1,4 @@
-"""Clips behind each other in one row, without padding: each linear layer runs once over the
-positions of all of them, and only attention has to know where a clip begins.
+"""Variable-length attention: clips behind each other in one row, without padding.
 
 Chosen over kernels for variable length because it needs none: on a CPU a clip attends by itself,
 in the row's own memory; elsewhere one kernel attends in a padded grid, which exists for the

@@ -1,4 +1,4 @@
-"""The frozen parts that know sound: HiFi-GAN vocoder, speaker encoder, DVAE.
+"""HiFi-GAN vocoder, speaker encoder and DVAE: the frozen parts.
 
 Coqui's modules at sizes from config.json: `HifiDecoder` hard-codes its speaker encoder, so its two
 parts are built one by one, under the names that they have in a published `model.pth`. Weight norm

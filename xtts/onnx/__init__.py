@@ -1,5 +1,4 @@
-"""A voice as ONNX graphs: written from a model folder, spoken by ONNX Runtime, without torch where
-that is to be.
+"""A voice as ONNX graphs: exported with torch, spoken without it.
 
 Not to be mixed up with the package `onnx`, which `import onnx` means here as everywhere.
 """

@@ -1,4 +1,4 @@
-"""A voice as ONNX on disk: graphs, tables, vocabulary, and `onnx.json` with the hash of each file.
+"""The ONNX voice folder: graphs, tables, vocabulary, onnx.json with hashes.
 
     gpt.onnx  gpt_int8.onnx        one step behind a past of any length (and their numbers: *.data)
     vocoder.onnx                   steps -> samples

@@ -1,1 +1,1 @@
-"""Text to token ids."""
+"""Text to token ids: normalize, phonemize, tokenize, split."""

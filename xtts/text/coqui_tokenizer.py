@@ -1,4 +1,4 @@
-"""Coqui's tokenizer with its normaliser of text, also where torch is not to be loaded.
+"""Coqui's tokenizer and text normalizer, importable without torch.
 
 Its module names torch for one `isinstance`, and the packages above it import all of Coqui: 0.4 GB
 for what a few regular expressions and `tokenizers` do. So without torch in the process the

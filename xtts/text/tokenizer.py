@@ -1,4 +1,4 @@
-"""Text to ids: normalise as Coqui does, tokenise, and split long text into what a model can say.
+"""Tokenizer: normalizes, checks characters, bounds, and encodes text.
 
 The tokenizer is Coqui's `VoiceBpeTokenizer` (0.3 s to import, so only when it is needed). A model
 may name another front-end in config.json: `cmu_phones` turns English into phones, by the door

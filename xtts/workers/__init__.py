@@ -1,1 +1,1 @@
-"""Processes that speak for a trainer or a service, and their protocols."""
+"""Worker processes that speak for the trainer and the service, and their protocols."""

@@ -1,4 +1,4 @@
-"""Why a worker did not speak: what it said itself, or what its end means."""
+"""Why a worker failed: its own answer, or what its exit means."""
 
 import signal
 from collections.abc import Mapping

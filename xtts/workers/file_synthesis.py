@@ -1,4 +1,4 @@
-"""What is asked of whoever speaks a file, what comes back, and a model that does it.
+"""Speaks one request into a file: SpeakRequest, FileSpeaker.
 
 `xtts.workers.file_worker_main` speaks so in a process of its own; `train.sampling.sampler` does in
 the trainer's, on a GPU that passed the check. Importing this module imports no torch.

@@ -1,5 +1,6 @@
-"""Speaking in an isolated process that may crash, hang or run out of memory without hurting its
-parent. This is the parent's side; `xtts.workers.file_worker_main` is the other.
+"""Parent side of the isolated worker that speaks files for the trainer.
+
+This is the parent's side; `xtts.workers.file_worker_main` is the other.
 
 One JSON line per request on the child's stdin, one per answer on its stdout. The child is its own
 process group, and dies with its parent even when that is killed.
@@ -23,7 +24,7 @@ from typing import IO, Any
 
 from machine.devices.probe.runner import clean_environment
 from machine.devices.selection import oom_kills
-from machine.storage.checksums import Seen, seen_manifest
+from machine.storage.hash_cache import hashed_file
 from xtts.workers.failures import WorkerFailed, death, worker_failed
 from xtts.workers.file_synthesis import SpeakRequest, SpokenFile
 
@@ -127,7 +128,7 @@ class Worker:
             self._answer("getting ready", self.start_seconds, interrupted)
             self._ready = True
         plain = {key: _plain(value) for key, value in asdict(request).items()}
-        self._send({**plain, "seen": _seen(request.weights)})
+        self._send({**plain, "hashed": _hashed(request.weights)})
         return SpokenFile(**self._answer("speaking", timeout_seconds, interrupted))
 
     def close(self) -> None:
@@ -192,10 +193,11 @@ class Worker:
         return death(code, last, oom_killed=oom_kills() > self._oom_kills)
 
 
-def _seen(weights: Path | None) -> Seen | None:
+def _hashed(weights: Path | None) -> dict[str, Any] | None:
     """What the trainer has just written need not be hashed once more: a second at full size."""
     with contextlib.suppress(OSError):  # the child tells of what cannot be read
-        return seen_manifest(weights) if weights else None
+        known = hashed_file(weights) if weights else None
+        return asdict(known) if known else None
     return None
 
 

@@ -1,4 +1,4 @@
-"""The worker process: loads a base model, then speaks what its parent asks, line by line.
+"""The isolated worker process: loads a base model, speaks request after request.
 
 stdout belongs to the protocol: what libraries print goes to stderr. Imports and frozen parts are
 loaded before the first request; of a checkpoint only the learning part is read.
@@ -19,7 +19,7 @@ from machine.devices.cuda_errors import GpuLost, exit_after_fault
 from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
 from machine.process import die_with_parent
-from machine.storage.checksums import trust_cached_hash
+from machine.storage.hash_cache import HashedFile, trust_cached_hash
 from machine.threads import set_omp_passive
 from xtts.workers.failures import answer_of
 from xtts.workers.file_synthesis import SpeakRequest, SpokenFile
@@ -61,8 +61,8 @@ def serve(speaker: SpeaksFiles, requests: IO[str], answers: IO[str], device: str
         request = json.loads(line)
         for name in ("reference", "out", "weights"):
             request[name] = Path(request[name]) if request[name] else None
-        if told := request.pop("seen", None):
-            trust_cached_hash(request["weights"], told)
+        if told := request.pop("hashed", None):
+            trust_cached_hash(request["weights"], HashedFile(**told))
         try:
             injected_fault(os.environ.get("SOTAQUE_WORKER_FAULT", ""))
             answer = {"ok": True, **asdict(speaker.speak(SpeakRequest(**request)))}

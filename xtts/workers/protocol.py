@@ -1,4 +1,4 @@
-"""What passes over a pipe between a service and its speaking child: a JSON header, then bytes.
+"""Frames between a service and its speech server: JSON header, then bytes.
 
     header length, body length     two unsigned 32-bit numbers, big endian
     header                         UTF-8 JSON, an object

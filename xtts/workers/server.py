@@ -1,4 +1,4 @@
-"""What the speaking child does with each message: open a voice, speak, hush, listen.
+"""SpeechServer: opens voices, batches requests, pauses, cancels.
 
 One thread steps the crowds; one other opens voices and reads recordings, so that nobody who speaks
 waits for a file of 2 GB; a third asks the process that reads texts (`xtts.workers.text_worker`),

@@ -1,4 +1,4 @@
-"""The process that speaks for a service: owns the models, and does what its parent asks.
+"""The speech server's process: reads frames from stdin, writes sound to stdout.
 
 Frames (`xtts.workers.protocol`) on stdin:
     {do: open, id, key, voice: {name, base, …}}        -> opened (licence, languages, …) | failed

@@ -1,5 +1,4 @@
-"""The parent's side of `xtts.workers.text_worker_main`: texts are read in another process, within a
-time limit.
+"""Parent side of the text worker, with time limits.
 
 What a text does there, whatever it is, becomes a TextError: the process that speaks goes on, and so
 does everybody whom it speaks for.

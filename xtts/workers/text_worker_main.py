@@ -1,4 +1,4 @@
-"""The process that reads texts for a service: normalises and tokenises, away from who speaks.
+"""The text worker process: normalizes and tokenizes untrusted text.
 
 Lines of JSON on stdin, one answer each on stdout:
     {"load": FOLDER}                              -> {"loaded": true}

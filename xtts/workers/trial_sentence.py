@@ -1,4 +1,4 @@
-"""The child of `doctor --deep`: the demo voice speaks one sentence on one device, without chance.
+"""The doctor's trial: the demo voice speaks one sentence on one device.
 
 Run as `python -m xtts.workers.trial_sentence DEVICE FILE`: the waveform goes into FILE as raw
 float32, one JSON line to stdout.

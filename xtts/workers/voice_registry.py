@@ -1,4 +1,4 @@
-"""Which voice stands ready to speak: opened from disk, verified, with its own recording's latents.
+"""Opens a voice by name, folder or checkpoint, and keeps it loaded.
 
 A checkpoint of a base that is loaded already takes only the learning part: the old voice and the
 new one share vocoder, speaker encoder and tokenizer, and both can speak until the old one is done.

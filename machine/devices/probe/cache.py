@@ -1,4 +1,4 @@
-"""What the last check of the GPUs found, kept for as long as it holds.
+"""Caches the probe's verdict until driver, torch or GPU changes.
 
 Kept under everything that it depends on, as far as that can be read without touching a GPU: torch
 and its build, the driver, the cards, the search path of libraries, the boot. A file that cannot be
@@ -18,6 +18,7 @@ from typing import Any
 
 from machine.devices.health import GpuHealth, Outcome, gpu_from
 from machine.storage.atomic import WriteError, write_json
+from machine.storage.hash_cache import stamp_of
 
 log = logging.getLogger(__name__)
 
@@ -149,8 +150,7 @@ def facts(environ: Mapping[str, str], root: Path = Path("/")) -> dict[str, Any]:
 def stamp(path: str) -> list[Any] | None:
     """Where a file really lies, its size and age; None when it is not there."""
     with contextlib.suppress(OSError):
-        found = Path(path).resolve()
-        return [str(found), found.stat().st_size, found.stat().st_mtime_ns]
+        return list(stamp_of(path))
     return None
 
 

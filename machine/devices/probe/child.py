@@ -1,4 +1,4 @@
-"""The child that really runs operations on one device and tells, line by line, how each went.
+"""The probe's child process: runs each operation on one device, reports line by line.
 
 Run as `python -m machine.devices.probe.child --device cuda:0`; `--device cpu` does the same without
 a GPU. A JSON object a line on stdout, so that whoever dies or hangs here has said in what: started,

@@ -1,4 +1,4 @@
-"""What XTTS asks of a device, at the shapes at which it asks: run by `machine.devices.probe.child`.
+"""The operations that the probe runs, at XTTS's shapes: matmul, attention, FFT, training step.
 
 Each operation is a few parts, `ProbePlace -> tensor`, with the same numbers everywhere. Where a
 part computes in 16 bits it starts from numbers that 16 bits hold, so that float32 on the CPU gives

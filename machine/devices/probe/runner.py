@@ -1,4 +1,4 @@
-"""Asks a child process per GPU to really run what XTTS needs of it, and says what came of it.
+"""Starts a probe child for each GPU, with a time limit, and collects verdicts.
 
 A fault in the driver may kill or hang whoever touches it, so this process never does: it starts
 `machine.devices.probe.child`, waits with a limit, and reads what it had told until its end. Where a

@@ -1,4 +1,4 @@
-"""From what a checking child told, and how it ended, to a verdict: pure, so tested line by line."""
+"""From a probe child's output and exit to a verdict. Pure."""
 
 import signal
 from collections.abc import Mapping, Sequence

@@ -1,1 +1,1 @@
-"""The doctor's checks: readings in, findings with their remedies out."""
+"""The doctor's checks: readings in, findings with remedies out. Pure."""

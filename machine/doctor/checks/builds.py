@@ -1,4 +1,4 @@
-"""Checks of what stands between driver and program: torch's build, its libraries, who is visible"""
+"""Checks of torch's build: CUDA version, libraries, architecture, visible GPUs."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Checks of what stands below CUDA: the card on the bus, its driver, container, device nodes."""
+"""Checks of the NVIDIA driver, the container runtime and device nodes."""
 
 from collections.abc import Mapping
 

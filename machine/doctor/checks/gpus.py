@@ -1,4 +1,4 @@
-"""Checks of the GPU at work: what the kernel logged, what the probe ran, and what will be used."""
+"""Checks of the GPU at work: kernel log, probe results, chosen device."""
 
 import re
 from dataclasses import replace
@@ -155,8 +155,10 @@ def _meant(
         "fails as well, so nothing is computed on this GPU.",
         Outcome.COULD_NOT_RUN: "Nothing is known of this GPU: the check itself did not work.",
     }
+    # The check itself, for its own words.
+    check = f".venv/bin/python -m machine.devices.probe.child --device cuda:{gpu.index}"
     last = {Outcome.HANG: "Reboot; if it hangs again, set DEVICE=cpu.",
-            Outcome.COULD_NOT_RUN: ".venv/bin/python -m machine.devices.probe.runner"}  # fmt: skip
+            Outcome.COULD_NOT_RUN: check}  # fmt: skip
     return meanings.get(outcome, ""), advice or last.get(outcome, CPU_ONLY)
 
 

@@ -1,4 +1,4 @@
-"""The check of ONNX Runtime, which says that a GPU is available wherever it was compiled for one.
+"""Checks of ONNX Runtime: is the CUDA provider only compiled in, or does it load?
 
 `get_available_providers()` is the list of what a build knows, not of what works: measured, 1.31 for
 CUDA 13 claims CUDA on a machine without a GPU and then computes on the CPU without a word. So its

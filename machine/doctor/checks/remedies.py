@@ -1,4 +1,4 @@
-"""The lines that mend what several checks find: which build of torch fits, how a driver is got."""
+"""Commands that fix what several checks find: torch build, driver, backend."""
 
 import re
 from collections.abc import Sequence

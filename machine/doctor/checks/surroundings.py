@@ -1,4 +1,4 @@
-"""Checks of what stands around the GPU: settings, disk, memory, FFmpeg, and speech itself."""
+"""Checks of settings, disk, memory, shared memory, FFmpeg, and a trial sentence."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,9 +30,7 @@ def settings(settings: MachineSettings, refused: tuple[Refused, ...]) -> Finding
     """Whether the programs would start with their settings, in the programs' own sentences."""
     faults = [one.sentence for one in refused] or [settings.fault]
     if any(faults):
-        names = {"train": "a run", "api": "the service"}
-        programs = dict.fromkeys(names[one.program] for one in refused)
-        who = " and ".join(programs) or "both programs"
+        who = " and ".join(dict.fromkeys(one.program for one in refused)) or "the programs"
         return fail(
             f"the settings cannot be used: {who} would not start", "settings that are accepted",
             "\n".join(dict.fromkeys(faults)),

@@ -1,1 +1,1 @@
-"""What the doctor reads of the machine, without a judgement."""
+"""What the doctor reads from the machine, without judgement."""

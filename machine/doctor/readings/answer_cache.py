@@ -1,4 +1,4 @@
-"""What a child found of files, kept until one of them changes: `doctor` asks twice in no time.
+"""Caches slow readings until the files they depend on change.
 
 A cache that is damaged, of another version or cannot be written is no cache, and nothing else.
 """
@@ -6,58 +6,38 @@ A cache that is damaged, of another version or cannot be written is no cache, an
 import contextlib
 import hashlib
 import json
-import os
+import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from machine.storage.atomic import WriteError, write_json
-
-_SCHEMA = 1
+from machine.storage.file_cache import FileCache
+from machine.storage.hash_cache import FileStamp, stamp_of
 
 
 class DoctorCache:
     """path: the JSON file; None remembers nothing."""
 
     def __init__(self, path: Path | None) -> None:
-        self.path = path
+        # Whoever asks the doctor has worse to read than the state of its cache.
+        self._kept = FileCache(path, logging.DEBUG) if path else None
 
     def get(self, what: str, key: str) -> dict[str, Any] | None:
         """What was found under this very key, or None."""
-        kept = self._all().get(what)
-        if (
-            isinstance(kept, dict)
-            and kept.get("key") == key
-            and isinstance(kept.get("found"), dict)
-        ):
-            return dict(kept["found"])
-        return None
+        kept = self._kept.get(what) if self._kept else None
+        return dict(kept["found"]) if kept and kept["key"] == key else None
 
     def put(self, what: str, key: str, found: Mapping[str, Any]) -> None:
         """Replaces what was known."""
-        if self.path is None:
-            return
-        value = self._all() | {"schema": _SCHEMA, what: {"key": key, "found": dict(found)}}
-        with contextlib.suppress(OSError, WriteError, ValueError):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(self.path, value)
-
-    def _all(self) -> dict[str, Any]:
-        if self.path is None:
-            return {}
-        try:
-            found = json.loads(self.path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        whole = isinstance(found, dict) and found.get("schema") == _SCHEMA
-        return found if whole else {}
+        if self._kept:
+            self._kept.put(what, {"key": key, "found": dict(found)})
+            self._kept.save()
 
 
 def key_of(paths: Iterable[Path], others: Iterable[str]) -> str:
-    """A SHA-256 over (path, size, time of change) of each file, and over other words."""
-    seen: list[tuple[str, int, int]] = []
+    """A SHA-256 over the stamp of each file, and over other words."""
+    stamps: list[FileStamp] = []
     for path in paths:
         with contextlib.suppress(OSError):
-            told = os.stat(path)
-            seen.append((str(path), told.st_size, told.st_mtime_ns))
-    return hashlib.sha256(json.dumps([sorted(seen), *others]).encode()).hexdigest()
+            stamps.append(stamp_of(path))
+    return hashlib.sha256(json.dumps([sorted(stamps), *others]).encode()).hexdigest()

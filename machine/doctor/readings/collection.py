@@ -1,4 +1,4 @@
-"""Takes every reading of the machine at once, each in a thread of its own and with a limit.
+"""Takes all readings in parallel, each with a time limit.
 
 Nothing here raises: a look that fails or hangs leaves its reason in `Machine.troubles`. CUDA is
 only ever touched by children (`machine.devices.probe.runner` and `programs`).
@@ -34,7 +34,8 @@ _CONCERNING = (
 class ReadingPlace:
     """Where to look. root, dotenv, environ, gpus: what tests replace; remembers: whether answers of
     an earlier call count; deep: whether to run `trial`, the command that speaks a sentence
-    (`… DEVICE FILE`); models: the weights of base models that have a name, for their size."""
+    (`… DEVICE FILE`); preflights: a program's name and the command that prints what it would refuse
+    (`… DOTENV`); models: the weights of base models that have a name, for their size."""
 
     root: Path = Path("/")
     dotenv: Path = Path(".env")
@@ -43,6 +44,7 @@ class ReadingPlace:
     remembers: bool = True
     deep: bool = False
     trial: tuple[str, ...] = ()
+    preflights: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     models: Mapping[str, Path] = field(default_factory=dict)
     managed_seconds: float = 8.0
 
@@ -123,7 +125,7 @@ def _children(place: ReadingPlace, found: Mapping[str, Any]) -> dict[str, Callab
         return Driver(version, nouveau, path, fault, names)
 
     return {
-        "refused": lambda: programs.refused(place.environ, place.dotenv),
+        "refused": lambda: programs.refused(place.preflights, place.environ, place.dotenv),
         "driver": driver,
         "managed": lambda: programs.managed(on_path, loaded, place.managed_seconds),
         "kernel_log": lambda: programs.kernel_log(on_path) if loaded else (),

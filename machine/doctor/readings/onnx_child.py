@@ -1,4 +1,4 @@
-"""The child that loads ONNX Runtime's CUDA library, alone and beside torch's, and tells the reason.
+"""Child process that loads ONNX Runtime's CUDA library alone and beside torch's.
 
 Run as `python -m machine.doctor.readings.onnx_child FILE`; one JSON line.
 """

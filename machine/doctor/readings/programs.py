@@ -1,4 +1,4 @@
-"""Readings that are answers of programs and of children: each has a limit, none is trusted."""
+"""Readings from programs and child processes: nvidia-smi, dmesg, torch, ONNX Runtime."""
 
 import ast
 import contextlib
@@ -31,8 +31,6 @@ _LIBCUDA = (
     "import ctypes; ctypes.CDLL('libcuda.so.1');"
     "print([line.split()[-1] for line in open('/proc/self/maps') if 'libcuda.so' in line][0])"
 )
-# Packages that the doctor may not import, each with a module `preflight` that judges its settings.
-_PROGRAMS = ("train", "api")
 _SETTINGS_SECONDS = 60.0
 _TORCH_SECONDS, _ONNX_SECONDS, _SPEECH_SECONDS, _QUICK_SECONDS = 90.0, 90.0, 180.0, 8.0
 
@@ -87,16 +85,20 @@ def kernel_log(programs: Mapping[str, str]) -> tuple[str, ...]:
     return ()
 
 
-def refused(environ: Mapping[str, str], dotenv: Path) -> tuple[Refused, ...]:
-    """What each program would refuse to start with: it judges its own settings, in a child."""
+def refused(
+    preflights: Mapping[str, Sequence[str]], environ: Mapping[str, str], dotenv: Path
+) -> tuple[Refused, ...]:
+    """What each program would refuse to start with: it judges its own settings, in a child.
+
+    Args:
+        preflights: What a person calls each program, and the command that prints its refusals as a
+            JSON list; `dotenv` is put behind it.
+    """
     found = []
-    for program in _PROGRAMS:
-        if importlib.util.find_spec(program) is None:
-            continue
-        command = (sys.executable, "-m", f"{program}.preflight", str(dotenv))
-        answer = run_with_timeout(command, _SETTINGS_SECONDS, environ)
+    for program, command in preflights.items():
+        answer = run_with_timeout((*command, str(dotenv)), _SETTINGS_SECONDS, environ)
         if answer.code != 0:
-            raise LookFailed(f"{program}.preflight: {answer.last_error}")
+            raise LookFailed(f"the settings of {program}: {answer.last_error}")
         found += [Refused(program, sentence) for sentence in _json(answer.out)]
     return tuple(found)
 

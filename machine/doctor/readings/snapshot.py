@@ -1,4 +1,4 @@
-"""What the doctor looked at: raw readings without a judgement; tests simulate machines with it."""
+"""The machine as data: raw readings; tests simulate machines with it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,8 @@ class MachineSettings:
 
 @dataclass(frozen=True)
 class Refused:
-    """What a program would refuse to start with. program: "train" or "api"; sentence: its own."""
+    """What a program would refuse to start with. program: what a person calls it;
+    sentence: its own."""
 
     program: str
     sentence: str

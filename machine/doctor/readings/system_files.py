@@ -1,4 +1,4 @@
-"""Readings that are files: /proc, /sys, /dev, /etc, and how full a disk is.
+"""Readings from /proc, /sys, /dev, /etc, and free disk space.
 
 Every function takes the root folder to look under, so that a test can stand a broken machine into a
 folder. What is missing reads as empty; what is garbage never raises beyond OSError and ValueError.

@@ -1,4 +1,4 @@
-"""The child that imports torch and tells its build and which libraries came with it. No CUDA call.
+"""Child process that imports torch and reports its build and libraries.
 
 Run as `python -m machine.doctor.readings.torch_child`; one JSON line.
 """
@@ -18,7 +18,7 @@ _OURS_TO_JUDGE = re.compile(
 
 
 def main() -> int:
-    """Prints what `machine.TorchBuild` holds."""
+    """Prints what `TorchBuild` holds."""
     import torch
 
     # Loads cuDNN, so that it stands among the libraries; no context is created.

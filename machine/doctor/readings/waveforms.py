@@ -1,4 +1,4 @@
-"""How far two spoken waveforms are apart, without torch: they are raw float32 files."""
+"""Distance between two raw float32 waveforms, without torch."""
 
 import array
 import math

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,9 +42,7 @@ def alive_seconds(port: int) -> float:
     started = time.monotonic()
     request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     with connected(port, request) as probe:
-        answer = b""
-        while piece := probe.recv(4096):
-            answer += piece
+        answer = everything(probe)
     assert answer.startswith(b"HTTP/1.1 200"), answer
     return time.monotonic() - started
 
@@ -77,6 +76,38 @@ def test_a_head_in_drops_is_given_up_too_also_the_second(tmp_path: Path) -> None
             for _ in range(100):
                 slow.sendall(b"a")
                 time.sleep(0.1)
+
+
+def test_a_head_in_pieces_is_answered_with_what_came_behind_it(tmp_path: Path) -> None:
+    """The body in the same packet, and the next request."""
+    body = b'{"input": "hello", "response_format": "wav"}'
+    head = (
+        b"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        + f"Content-Length: {len(body)}\r\n\r\n".encode()
+    )
+    last = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with service_with(tmp_path, FEW) as service, connected(port_of(service)) as one:
+        for start in range(0, len(head) - 1, 40):
+            one.sendall(head[start : min(start + 40, len(head) - 1)])
+            time.sleep(0.01)
+        one.sendall(head[-1:] + body + last)
+        assert everything(one).count(b"HTTP/1.1 200") == 2
+
+
+@pytest.mark.parametrize("sent", [HALF + b"a" * (20 << 10), b"\x16\x03\x01 is no HTTP"])
+def test_what_is_no_head_of_ours_is_refused_at_once(tmp_path: Path, sent: bytes) -> None:
+    patient = replace(FEW, head_seconds=60.0)
+    with service_with(tmp_path, patient) as service, connected(port_of(service), sent) as one:
+        assert everything(one).startswith(b"HTTP/1.1 400")
+        assert 'tts_connections_closed_total{reason="not_http"} 1.0' in metrics(service)
+
+
+def everything(one: socket.socket) -> bytes:
+    """What is answered until the other side closes."""
+    found = b""
+    while piece := one.recv(4096):
+        found += piece
+    return found
 
 
 def test_idle_connections_give_way_to_new_ones(tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def test_a_lost_gpu_leaves_with_70_whatever_its_destructors_would_do(initialized
         "atexit.register(lambda: print('destructors'));"
         "sys.modules['torch'] = torch = types.ModuleType('torch');"
         f"torch.cuda = types.SimpleNamespace(is_initialized=lambda: {initialized});"
-        "print('told', end=' '); faults.leave(70)"
+        "print('told', end=' '); faults.exit_after_fault(70)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 70 == GpuLost.exit_code

@@ -11,6 +11,7 @@ import torch
 
 from machine.storage import atomic
 from machine.storage.atomic import DiskFull
+from machine.storage.hash_cache import kept_sha256
 from tests.train.checkpointing.saving import (
     FINGERPRINT,
     interrupt,
@@ -22,7 +23,6 @@ from tests.train.checkpointing.saving import (
     trainer,
 )
 from train.checkpointing.checkpoints import Checkpoints, NonFiniteWeights
-from train.checkpointing.fingerprint import remembered_sha256
 from train.checkpointing.pruning import to_prune
 from train.checkpointing.resume import ResumeError
 from train.metrics import curve_folder
@@ -536,13 +536,13 @@ def test_a_killed_run_ends_like_one_that_was_not(point, two_epochs, tmp_path):
 def test_the_hash_of_a_base_is_remembered_until_the_file_changes(tmp_path, monkeypatch):
     path, cache = tmp_path / "model.pth", tmp_path / "cache"
     path.write_bytes(b"one")
-    first = remembered_sha256(path, cache)
-    monkeypatch.setattr("train.checkpointing.fingerprint.sha256_of", lambda _: "read again")
-    assert remembered_sha256(path, cache) == first
+    first = kept_sha256(path, cache)
+    monkeypatch.setattr("machine.storage.hash_cache.sha256_of", lambda _: "read again")
+    assert kept_sha256(path, cache) == first
     before = path.stat()
     path.write_bytes(b"two")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert remembered_sha256(path, cache) == "read again"
+    assert kept_sha256(path, cache) == "read again"
 
 
 def test_read_checkpoint_carries_its_provenance(checkpoints):

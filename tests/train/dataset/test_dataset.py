@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import soundfile
 
+from machine.storage.file_cache import FileCache
 from tests.bad_audio import FILES, write_all
 from tests.datasets import a_sound, make_dataset
 from train.dataset import clips, dataset
 from train.dataset.clips import Clip, DecodedClip, decode_clip
 from train.dataset.dataset import Dataset, DatasetError
 from train.dataset.entries import TranscriptEntry
-from train.dataset.file_cache import FileCache
 from train.settings import TrainSettings
 from xtts.model.config import ModelConfig
 from xtts.model.shapes import GPTShape

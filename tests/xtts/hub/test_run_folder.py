@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from machine.storage import atomic, checksums
+from machine.storage import atomic, hash_cache
 from machine.storage.atomic import replace_file
 from machine.storage.checksums import Manifest, write_manifest
 from xtts.hub import run_lock
@@ -211,10 +211,10 @@ def test_without_quarantine_nothing_is_moved(run):
 
 
 def test_large_files_are_hashed_once_in_a_process_unless_asked(run, monkeypatch):
-    checksums._seen.clear()
+    hash_cache._hashed.clear()
     hashed = []
     real = atomic.sha256_of
-    monkeypatch.setattr(checksums, "sha256_of", lambda path: [hashed.append(path), real(path)][1])
+    monkeypatch.setattr(hash_cache, "sha256_of", lambda path: [hashed.append(path), real(path)][1])
     run.newest_verified()
     run.newest_verified()
     assert len(hashed) == 2

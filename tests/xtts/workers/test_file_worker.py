@@ -19,7 +19,8 @@ from machine.devices import cuda_errors
 from machine.devices.health import Outcome
 from machine.errors import SotaqueError
 from machine.storage.atomic import Written, sha256_of
-from machine.storage.checksums import Manifest, remember_hash, write_manifest
+from machine.storage.checksums import Manifest, write_manifest
+from machine.storage.hash_cache import remember_hash
 from xtts import audio
 from xtts.model import loading as model
 from xtts.workers import file_worker_main
@@ -298,7 +299,7 @@ def test_what_the_parent_has_written_is_not_hashed_again_by_its_child(
     moved = checkpoint(base_folder, tmp_path / "checkpoint_epoch_1.pt", 0.02)
     told = Written("0" * 64, moved.stat().st_size)
     write_manifest(moved.with_suffix(".json"), Manifest(1, 1, {moved.name: told}))
-    remember_hash(moved, told)
+    remember_hash(moved, told.sha256)
     asked = SpeakRequest("hello", "en", recording, tmp_path / "out.wav", moved, 1)
     worker = Worker(base_folder, threads=1, keep_weights=False)
     try:

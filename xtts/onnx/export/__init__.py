@@ -1,1 +1,1 @@
-"""A model folder or checkpoint becomes an ONNX voice."""
+"""Exports a model folder or checkpoint as an ONNX voice."""

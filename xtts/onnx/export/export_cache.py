@@ -1,5 +1,4 @@
-"""The ONNX voices that a service has made for itself, of voices that were none: a folder for each
-learning part and kind, kept beside the latents.
+"""ONNX exports that the service made for itself, cached beside the latents.
 
 Tracing takes gigabytes at full size and gives none back, so an export is a process of its own; of
 several replicas one exports and the others wait.

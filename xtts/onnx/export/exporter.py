@@ -1,4 +1,4 @@
-"""A model folder, or a checkpoint of it, -> an ONNX voice (`xtts.onnx.folder` says what is in it).
+"""Exports a model folder or checkpoint: graphs, tables, vocabulary.
 
 The weights are memory-mapped, read only to be written, one by one, and given back. At XTTS-v2's
 size that takes 40 s of one core and 2.0 GB at its peak.

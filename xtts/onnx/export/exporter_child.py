@@ -1,6 +1,4 @@
-"""`python -m xtts.onnx.export.exporter_child FOLDER TO [--kinds int8] [--checkpoint FILE]`: an
-export in a process of its own, for `xtts.onnx.export.export_cache`; its last line on stderr is what
-went wrong."""
+"""An export in a child process: `python -m xtts.onnx.export.exporter_child`."""
 
 import argparse
 import sys

@@ -1,5 +1,4 @@
-"""The four graphs as torch modules that say what goes in and out; `xtts.onnx.export.exporter`
-traces them.
+"""The four exported graphs as torch modules: step, conditioning, vocoder, speaker.
 
 The transformer is `xtts.model.transformer`'s own, with a cache that hands its past in and its new
 keys and values out. Keys lie turned ([.., head_width, time]), so that a step multiplies with them

@@ -1,4 +1,4 @@
-"""A torch module -> an ONNX graph and, apart from it, its weights.
+"""Traces a torch module into an ONNX graph and its weights.
 
 By torch's TorchScript exporter: the newer one fails at HiFi-GAN's shapes (torch 2.11) and wants
 onnxscript. The weights stay where they are, memory-mapped, until they are written one by one.

@@ -1,4 +1,4 @@
-"""A traced graph -> a file of nodes and a file of numbers beside it, in float32 or int8.
+"""Writes graph and weights files, float32 or int8.
 
 The numbers are written one tensor after the other out of the memory-mapped model, and what was read
 is given back; at multiples of a page, so that ONNX Runtime maps them instead of reading them.

@@ -1,5 +1,4 @@
-"""Many speeches through one ONNX voice; the same to its caller as
-`xtts.inference.batching.ContinuousBatcher`.
+"""OnnxContinuousBatcher: many requests through one ONNX voice.
 
 They take turns, a code each: with 8-bit weights one scale is taken of all that goes into a product,
 so rows of a batch would change each other's sound. What a turn costs is told in docs/onnx.md.

@@ -1,4 +1,4 @@
-"""`python -m xtts speak --voice ONNX-FOLDER`: without torch, unless a recording is to be heard."""
+"""`python -m xtts speak` with an ONNX voice."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A recording -> a voice, by the two graphs that listen; their mels are torch's.
+"""Voice latents of a recording by the ONNX conditioning and speaker graphs.
 
 The sessions live no longer than the listening: at XTTS-v2's size they are 0.22 GB that nobody needs
 to speak.

@@ -1,4 +1,4 @@
-"""The GPT as an ONNX graph, with its past: ids in, logits and latents out. No torch.
+"""The ONNX GPT with its key-value cache: ids in, logits and latents out.
 
 Keys and values lie in memory of our own, which grows by a block when it is full; the graph reads
 them where they are and gives back those of the new positions only. Copying all of them at each step

@@ -1,4 +1,4 @@
-"""An ONNX voice on disk -> a model that speaks, without torch in the process."""
+"""Loads an ONNX voice: sessions, tables, latents."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,5 +1,6 @@
-"""One request while it is spoken with ONNX Runtime: each step one code, and the sound that is
-settled by it. Speaking whole, in a stream and among others are the same steps. No torch.
+"""One synthesis request with ONNX Runtime: codes, chunks, fades, speed.
+
+Speaking whole, in a stream and among others are the same steps. No torch.
 """
 
 from collections.abc import Iterator, Sequence

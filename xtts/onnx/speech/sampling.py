@@ -1,5 +1,4 @@
-"""Drawing the next code from logits, with numpy: the rules of `xtts.inference.decoding` in the same
-order.
+"""Sampling in numpy: repetition penalty, temperature, top-k, top-p.
 
 Greedy codes are the same as torch's. Drawn ones are of the same distribution, but not the same
 draws: numpy's generator is another.

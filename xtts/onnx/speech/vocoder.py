@@ -1,4 +1,4 @@
-"""The vocoder as an ONNX graph: latents in as the GPT makes them, finished samples out. No torch.
+"""The ONNX vocoder in chunks.
 
 As `xtts.model.streaming_vocoder`: a piece spoken with its neighbours equals the same stretch of the
 whole, so memory is that of one chunk.

@@ -125,11 +125,11 @@ def test_every_operation_runs_and_equals_itself(checked: Any) -> None:
     ("kind", "outcome", "words"),
     [
         ("cuFFT error: CUFFT_INVALID_SIZE", "build",
-         "fft failed (speaker's mel of 6 s): cuFFT error: CUFFT_INVALID_SIZE."),
+         "fft failed (512/160, 6 s): cuFFT error: CUFFT_INVALID_SIZE."),
         ("cuFFT could not plan over an empty tensor: CUFFT_INVALID_SIZE", "build", "empty tensor"),
         ("710", "sticky", "fft failed"),
         ("memory", "transient", "out of memory"),
-        ("wrong", "degraded", "fft is off by 1.0e-01 (speaker's mel of 6 s); allowed is 1e-05."),
+        ("wrong", "degraded", "fft is off by 1.0e-01 (512/160, 6 s); allowed is 1e-05."),
         ("flaky", "degraded", "gives other numbers the second time, off by 1.0e-01"),
         ("nan", "degraded", "what is no number"),
     ],

@@ -16,7 +16,10 @@ from typing import Any
 import pytest
 
 import api.__main__
+import api.preflight
 import train.__main__
+import train.preflight
+import xtts.__main__
 from machine import process
 from machine.doctor.checks import surroundings
 from machine.doctor.diagnosis import exit_code, judge
@@ -24,7 +27,14 @@ from machine.doctor.finding import Severity
 from machine.doctor.readings import collection, onnx_child, programs, system_files, torch_child
 from machine.doctor.readings.answer_cache import DoctorCache, key_of
 from machine.doctor.readings.collection import ReadingPlace, look
-from machine.doctor.readings.snapshot import AMD, NVIDIA, Machine, MachineSettings, TorchBuild
+from machine.doctor.readings.snapshot import (
+    AMD,
+    NVIDIA,
+    Machine,
+    MachineSettings,
+    Refused,
+    TorchBuild,
+)
 from machine.doctor.readings.waveforms import distance
 from tests.machine.doctor.simulated import computer
 
@@ -148,6 +158,24 @@ def test_an_empty_machine(tmp_path: Path) -> None:
     assert {one.status for one in judge(found)} == {Severity.OK}
 
 
+def test_each_program_is_asked_in_its_own_process(tmp_path: Path) -> None:
+    dotenv = write(tmp_path, {".env": "NUM_EPOCHS=abc\nAPI_PORT=high\n"}) / ".env"
+    environ = {"PATH": os.defpath, "HOME": str(tmp_path)}
+    refused = REAL_REFUSED(xtts.__main__.preflights(), environ, dotenv)
+    assert [(one.program, one.sentence) for one in refused] == [
+        ("a run", train.preflight.refusals(dotenv)[0]),
+        ("the service", api.preflight.refusals(dotenv)[0]),
+    ]
+    finding = surroundings.settings(MachineSettings(), refused)
+    assert finding.observed == "the settings cannot be used: a run and the service would not start"
+
+
+def test_a_program_that_cannot_judge_its_settings_is_told(tmp_path: Path) -> None:
+    preflights = {"a run": (sys.executable, "-c", "raise SystemExit('no disk')")}
+    with pytest.raises(programs.LookFailed, match="the settings of a run: no disk"):
+        REAL_REFUSED(preflights, {"PATH": os.defpath}, tmp_path / ".env")
+
+
 @pytest.mark.parametrize(
     ("lines", "program"),
     [
@@ -164,7 +192,8 @@ def test_what_a_program_would_refuse_is_told_in_its_own_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     dotenv = write(tmp_path, {".env": lines}) / ".env"
-    refused = REAL_REFUSED({"PATH": os.defpath, "HOME": str(tmp_path)}, dotenv)
+    told = {"train": train.preflight.refusals(dotenv), "api": api.preflight.refusals(dotenv)}
+    refused = tuple(Refused(name, one) for name, sentences in told.items() for one in sentences)
     assert {one.program for one in refused} == {program}
     finding = surroundings.settings(MachineSettings(), refused)
     assert finding.status is Severity.FAIL
@@ -178,7 +207,7 @@ def test_what_a_program_would_refuse_is_told_in_its_own_words(
 
 def test_settings_that_both_programs_accept_are_no_finding(tmp_path: Path) -> None:
     dotenv = write(tmp_path, {".env": "NUM_EPOCHS=3\nAPI_PORT=8005\n"}) / ".env"
-    assert REAL_REFUSED({"PATH": os.defpath, "HOME": str(tmp_path)}, dotenv) == ()
+    assert train.preflight.refusals(dotenv) == api.preflight.refusals(dotenv) == []
 
 
 def test_settings_that_are_wrong_are_a_finding(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from train.dataset.file_cache import FileCache
+from machine.storage.file_cache import FileCache
 
 
 def test_what_is_put_is_there_at_the_next_start(tmp_path: Path):

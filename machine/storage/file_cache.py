@@ -1,4 +1,4 @@
-"""What was found out about files and texts, kept between starts in one JSON file of the cache.
+"""A JSON file of what was found out about files and texts, kept between starts.
 
 A damaged or unwritable file costs time and nothing else: everything in it can be found out again.
 A seal over the content tells a damaged one: a flipped bit in a clip's length is still a number, and
@@ -18,11 +18,17 @@ log = logging.getLogger(__name__)
 
 
 class FileCache:
-    """key -> a JSON value, for any number of threads."""
+    """key -> a JSON value, for any number of threads.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: The JSON file.
+        level: How loud a damaged or unwritable file is.
+    """
+
+    def __init__(self, path: Path, level: int = logging.WARNING) -> None:
         self.path = path
-        self._known = _loaded(path)
+        self._level = level
+        self._known = _loaded(path, level)
         self._changed = False
         self._lock = threading.Lock()
 
@@ -45,10 +51,13 @@ class FileCache:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_json(self.path, {"seal": _seal(self._known), "known": self._known})
         except (OSError, WriteError) as error:
-            log.warning("%s cannot be written; the next start looks again. %s", self.path, error)
+            log.log(
+                self._level, "%s cannot be written; the next start looks again. %s",
+                self.path, error,
+            )  # fmt: skip
 
 
-def _loaded(path: Path) -> dict[str, Any]:
+def _loaded(path: Path, level: int) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         known: dict[str, Any] = found["known"]
@@ -57,7 +66,7 @@ def _loaded(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        log.warning("%s is damaged and is made again (%s).", path, error)
+        log.log(level, "%s is damaged and is made again (%s).", path, error)
         return {}
     return known
 
