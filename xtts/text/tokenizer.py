@@ -82,16 +82,20 @@ class Tokenizer:
         # Without the language's marker, which every piece has.
         self.piece_tokens = min(config.piece_tokens or self.max_tokens, self.max_tokens)
         self._frontend = config.text_frontend
-        self._path = folder / "vocab.json"
         # What ids and refusals depend on; caches of them carry it.
         rules = [self._frontend, list(self.languages), self.max_tokens, _versions(), _RULES]
-        vocabulary = self._path.read_bytes()
-        self.fingerprint = hashlib.sha256(vocabulary + json.dumps(rules).encode()).hexdigest()
+        # Kept until it is parsed: the file may be replaced or removed before the first text.
+        self._vocabulary = (folder / "vocab.json").read_bytes()
+        self.fingerprint = hashlib.sha256(self._vocabulary + json.dumps(rules).encode()).hexdigest()
 
     @cached_property
     def _coqui(self) -> Any:
         """Loaded when the first text comes: where another process reads them, none does."""
-        return tokenizer_class()(str(self._path))
+        from tokenizers import Tokenizer as BpeTokenizer
+
+        coqui = tokenizer_class()()
+        coqui.tokenizer = BpeTokenizer.from_str(self._vocabulary.decode())
+        return coqui
 
     def warm_up(self) -> None:
         """Loads what the first text would wait for."""

@@ -80,7 +80,7 @@ def test_bad_files_and_texts_are_named_and_the_rest_is_used(read: Read, tmp_path
     bad = [file.name for file in write_all(folder / "wavs")]
     texts = {
         "no_text": "  ", "only_signs": "...", "unknown": "Ein \u4e2d Wort.",
-        "too_long": "the " * 500,
+        "too_long": "the " * 249, "endless": "the " * 500,
     }  # fmt: skip
     for number, name in enumerate(texts):
         sound = a_sound(1.0, 22_050, seed=50 + number)
@@ -98,6 +98,7 @@ def test_bad_files_and_texts_are_named_and_the_rest_is_used(read: Read, tmp_path
     assert "unknown characters" in seen["unknown"]
     assert "\u4e2d" in seen["unknown"]
     assert "tokens of text" in seen["too_long"]
+    assert "too many to be read in one piece" in seen["endless"]
     assert seen["absent"].startswith("no file")
     report = found.report()
     assert all(one.name in report and one.allowed in report for one in found.refused)
