@@ -36,11 +36,13 @@ def serve(
 
     how, limits: others in tests.
     """
-    from api.app import build
     from api.http.listening_socket import listening
-    from api.http.server import server_of
 
     sockets = listening(settings.api_host, settings.api_port)
+    # Behind it: they take a second or more, and a port that is taken is told at once.
+    from api.app import build
+    from api.http.server import server_of
+
     server = server_of(build(settings, how, limits))
     log.info("Listens on http://%s:%d", settings.api_host, settings.api_port)
     set_apart()

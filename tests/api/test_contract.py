@@ -1,4 +1,5 @@
-"""The service against its own OpenAPI document: schemathesis with every check and every phase.
+"""The service against its own OpenAPI document: schemathesis with every check, and every phase in
+`make test-slow`.
 
 All of the thousand examples take a quarter of an hour; CONTRACT_EXAMPLES says how many otherwise.
 """
@@ -35,13 +36,16 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
         yield found
 
 
-def judged(service: Running, folder: Path, examples: int) -> subprocess.CompletedProcess[str]:
+def judged(
+    service: Running, folder: Path, examples: int, phases: str
+) -> subprocess.CompletedProcess[str]:
     """What schemathesis says. /events has no end, and is tested in test_run_routes."""
     config = folder / "schemathesis.toml"
     config.write_text(CONFIG, encoding="utf-8")
     return subprocess.run(
         [sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run",
-         f"{service.address}/openapi.json", "--checks", "all", "--max-examples", str(examples),
+         f"{service.address}/openapi.json", "--checks", "all",
+         "--phases", phases, "--max-examples", str(examples),
          "--mode", "all", "--exclude-path", "/events", "--request-timeout", "60", "--no-color",
          "--generation-deterministic", "--max-response-time", "30"],
         cwd=folder, capture_output=True, text=True, check=False,
@@ -56,14 +60,15 @@ def alive_and_unhurt(service: Running) -> None:
 
 
 def test_a_few_examples_of_each_operation(service: Running, tmp_path: Path) -> None:
-    done = judged(service, tmp_path, 5)
+    """Two drawn ones; boundary cases and calls in a row take half a minute more."""
+    done = judged(service, tmp_path, 2, "examples,fuzzing")
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     alive_and_unhurt(service)
 
 
 @pytest.mark.slow
 def test_a_thousand_examples_of_each_operation(service: Running, tmp_path: Path) -> None:
-    done = judged(service, tmp_path, EXAMPLES)
+    done = judged(service, tmp_path, EXAMPLES, "examples,coverage,fuzzing,stateful")
     print(done.stdout[-2000:])
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     alive_and_unhurt(service)
