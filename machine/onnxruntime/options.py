@@ -51,8 +51,8 @@ def session_options(onnxruntime: Any, wanted: OnnxSessionOptions) -> Any:
     made.add_session_config_entry("session.intra_op.allow_spinning", str(int(wanted.spinning)))
     made.add_session_config_entry("session.disable_prepacking", str(int(not wanted.prepacking)))
     # Without VNNI (AVX2 alone) the products of unsigned by signed bytes saturate at 16 bits: logits
-    # were off by 3.9 % instead of 1 %. ONNX Runtime then turns the weights into unsigned bytes; where
-    # nothing saturates, the entry changes nothing.
+    # were off by 3.9 % instead of 1 %. With this entry ONNX Runtime turns the weights into unsigned
+    # bytes there; where nothing saturates, it changes nothing.
     made.add_session_config_entry("session.x64quantprecision", "1")
     # Silent: what fails is raised, and a warning for each node that is normally on the CPU helps
     # nobody who serves.

@@ -40,10 +40,9 @@ CACHE_BYTES_A_SECOND = 2 * MEL_BANDS * CODE_RATE / 256 + 2 * CODE_RATE / SAMPLES
 # the second is an estimate.
 METRICS_BYTES_A_STEP, EVENT_BYTES_A_STEP = 450, 950
 # The longest that a sample and its reference are in 16 bits; TensorBoard has them once more, with
-# a picture of each. Measured for 28 s and 12 s of the demo dataset's speech: 2.27 and 0.97 MB
-# (noise, which compresses worse: 3.35 and 1.44 MB).
+# a picture of each. An upper estimate: noise, which compresses worst, measured 3.35 and 1.44 MB.
 SAMPLE_BYTES = 2 * VOCODER_RATE * (28 + 12)
-PICTURES_BYTES = 3_300_000
+PICTURES_BYTES = 4_800_000
 # An estimate of how much a torch file is larger than its tensors, with manifest and best.json. It
 # grows with their number: measured 25 and 62 KB for the weights and the state of 78 tensors.
 _FILE_BYTES = 100_000
