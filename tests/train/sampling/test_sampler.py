@@ -403,7 +403,7 @@ def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(
     assert len(list(first.parent.glob("epoch_2_*.wav"))) == 4  # two samples, two references
     beside = reference_beside(saved.path)
     assert beside is not None and beside.parent == first.parent  # the run itself has none
-    with pytest.raises(RunError, match=r"Epoch 3 cannot be spoken.*There are: 2"):
+    with pytest.raises(RunError, match=r"has no epoch 3; its newest is 2\. There are: 2"):
         listening.run(settings, epoch=3)
     with pytest.raises(RunError, match="SAMPLE_DEVICE=auto"):
         listening.run(replace(settings, sample_device="off"), epoch=2)
