@@ -12,16 +12,16 @@ HEAVY = {
 }  # fmt: skip
 SPEAKS = """
 from xtts.hub.bundle import open_voice
-from xtts.inference.synthesis import speak
-from xtts.inference.voice import from_reference, read
+from xtts.inference.synthesis import synthesize
+from xtts.inference.voice import read_reference, voice_from_reference
 opened = open_voice("demo", precision="auto")
-heard = from_reference(opened.model, read(opened.model.config, opened.reference))
-assert len(speak(opened.model, heard, "Yes.", "en", max_codes=4))
+heard = voice_from_reference(opened.model, read_reference(opened.model.config, opened.reference))
+assert len(synthesize(opened.model, heard, "Yes.", "en", max_codes=4))
 """
 SERVES = """
 import xtts.workers.server_main, xtts.workers.server, xtts.workers.voice_registry
-from xtts.workers.voice_registry import Computing, Wanted, stand
-assert stand(Wanted("demo"), Computing(threads=1), {}).own
+from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
+assert load_voice(VoiceSpec("demo"), ComputeConfig(threads=1), {}).own
 """
 
 
