@@ -183,13 +183,13 @@ import sys
 import numpy as np
 from pathlib import Path
 from xtts.onnx.speech import command, loading as model, request as speech
-loaded = model.load(Path(sys.argv[1]), model.low_memory())
+loaded = model.load_onnx_model(Path(sys.argv[1]), model.low_memory_config())
 random = np.random.default_rng(0)
 voice = speech.OnnxLatents(
     random.standard_normal((1, 32, 64)).astype(np.float32),
     random.standard_normal((1, 512, 1)).astype(np.float32),
 )
-assert len(speech.speak(loaded, voice, sys.argv[2], "en", speech.Manner(max_codes=10)))
+assert len(speech.speak(loaded, voice, sys.argv[2], "en", speech.OnnxSynthesisParams(max_codes=10)))
 left = [name for name in ("torch", "TTS", "transformers", "onnx") if name in sys.modules]
 print(left, int(open("/proc/self/statm").read().split()[1]) * 4096)
 """
