@@ -5,6 +5,7 @@ Lives in the event loop; computes nothing.
 
 import asyncio
 import itertools
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -26,6 +27,8 @@ from api.engine.speech_stream import (
 from api.engine.supervision import ComputePlacement, RestartHistory
 from api.errors import APIError, closing
 from xtts.workers.failures import WorkerFailed
+
+log = logging.getLogger("api")
 
 
 class Engine:
@@ -303,8 +306,11 @@ class Engine:
         self.dispatch()
 
     def _doubt(self, header: Mapping[str, Any], spoken: SpeechStream) -> None:
-        """What is no number: one input, or the device? The service's own word tells."""
-        if header["reason_code"] == "not_finite":
+        """What is no number, or an error that nobody expected: one input, or the process? The
+        service's own word tells."""
+        if header["reason_code"] == "internal":
+            log.error("%s: %s", spoken.job.name, header["reason"])
+        if header["reason_code"] in ("not_finite", "internal"):
             self.last_spoken = None
             if spoken.job.micro and self.child is not None:
                 asyncio.get_running_loop().create_task(self.child.kill())

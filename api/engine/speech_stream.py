@@ -17,6 +17,7 @@ _REASONS = {
     "refused": (422, "refused"),
     "no_reference": (409, "no_reference"),
     "not_finite": (503, "not_finite"),
+    "internal": (500, "internal"),
 }
 
 

@@ -25,6 +25,13 @@ STEP = float(os.environ.get("FAKE_STEP", "0.002"))
 PIECE = int(os.environ.get("FAKE_PIECE", "250"))
 CUFFT = "cuFFT error: CUFFT_INVALID_SIZE"
 
+# What the child answers to one request and goes on: code and sentence.
+FAILURES = {
+    "!nan": ("not_finite", "The model's output is not a number."),
+    "!internal": ("internal", "The service failed at this request (KeyError in x.py:1)."),
+    "!refuse": ("refused", "There is nothing to speak in /etc/passwd."),
+}
+
 
 class AcceleratorError(RuntimeError):
     """Known by its name and number, as torch's."""
@@ -144,14 +151,10 @@ class FakeEnsemble:
             raise KeyError("nothing of a GPU")
         if word == "!garbage":
             os.write(int(rest), b"\xff" * 64)
-        if word == "!nan":
+        if word in FAILURES:
             del self._speeches[name]
-            yield packed({"say": "failed", "id": name, "reason_code": "not_finite",
-                          "reason": "The model's output is not a number."})  # fmt: skip
-        if word == "!refuse":
-            del self._speeches[name]
-            yield packed({"say": "failed", "id": name, "reason_code": "refused",
-                          "reason": "There is nothing to speak in /etc/passwd."})  # fmt: skip
+            code, reason = FAILURES[word]
+            yield packed({"say": "failed", "id": name, "reason_code": code, "reason": reason})
 
 
 def sha_of(voice: str) -> str:

@@ -53,6 +53,20 @@ def test_refused_clips_are_in_a_table(check, tmp_path: Path):
     assert "1 refused" in said
 
 
+def test_clips_whose_text_cannot_be_read_are_in_the_table(check, tmp_path: Path):
+    folder = make_dataset(tmp_path / "data", clips=5)
+    texts = ["9" * 307, "0" * 4096, "hello \u4f60\u597d"]
+    names = sorted(path.name for path in (folder / "wavs").iterdir())[: len(texts)]
+    rows = (folder / "metadata.csv").read_text().splitlines()
+    kept = [row for row in rows if Path(row.split("|")[0]).stem not in {n[:-4] for n in names}]
+    bad = [f"{name}|{text}" for name, text in zip(names, texts, strict=True)]
+    (folder / "metadata.csv").write_text("\n".join(kept + bad) + "\n", encoding="utf-8")
+    code, said = check(DATASET_DIR="data", DATASET_FORMAT="ljspeech")
+    assert code == 0 and "3 refused" in said and "Traceback" not in said
+    assert "a number of 307 digits" in said and "4,096 characters are too many" in said
+    assert "unknown characters" in said
+
+
 @pytest.mark.parametrize(
     ("metadata", "seen"),
     [

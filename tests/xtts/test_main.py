@@ -50,6 +50,9 @@ def test_a_file_of_lines_becomes_numbered_wavs(base_folder, recording, tmp_path)
         (("--text", " \u200b "), "nothing to speak"),
         (("--text", "One.", "--language", "xx"), "not one of this model's"),
         (("--lines", "missing.txt"), "missing.txt"),
+        (("--text", "9" * 307), "is a number of 307 digits"),
+        (("--text", "0" * 4096), "is a number of 4,096 digits"),
+        (("--text", "hello \u4f60\u597d"), "This voice cannot say '\u4f60\u597d'"),
     ],
 )
 def test_what_cannot_be_spoken_is_told(base_folder, recording, tmp_path, capsys, arguments, told):

@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,15 +21,19 @@ _PACKAGES = (
     "TTS", "TTS.tts", "TTS.tts.layers", "TTS.tts.layers.xtts", "TTS.tts.utils",
     "TTS.tts.utils.text",
 )  # fmt: skip
+# Bounded: the numbers are the callers'.
+_KEPT_NUMBERS = 4_096
 
 
 @cache
 def tokenizer_class() -> Any:
     """Coqui's `VoiceBpeTokenizer`. Raises ImportError without coqui-tts."""
-    if "torch" in sys.modules:
-        return importlib.import_module(_MODULE).VoiceBpeTokenizer
-    with _without_packages():
-        return importlib.import_module(_MODULE).VoiceBpeTokenizer
+    with contextlib.nullcontext() if "torch" in sys.modules else _without_packages():
+        module = importlib.import_module(_MODULE)
+    # 0.2 ms a number, most of what reading it costs; a text may repeat one two thousand times.
+    # Typed, because 2 and 2.0 are read differently.
+    module.num2words = lru_cache(_KEPT_NUMBERS, typed=True)(module.num2words)  # type: ignore[attr-defined]
+    return module.VoiceBpeTokenizer
 
 
 @contextlib.contextmanager

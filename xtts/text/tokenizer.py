@@ -17,7 +17,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -143,8 +143,9 @@ class Tokenizer:
             yield Piece(reading.normal, ids)
             return
 
+        @cache
         def length(normal: str) -> int:
-            return len(self._tokenised(normal, reading.short)[0].ids) - 1
+            return len(self._encoded(normal, reading.short)[1].ids) - 1
 
         # A phone is a character and an id.
         count = len if self._frontend == "cmu_phones" else length
@@ -183,18 +184,24 @@ class Tokenizer:
 
     def _tokenised(self, normal: str, short: str) -> tuple[Any, list[str]]:
         """What the vocabulary makes of normalised text, and what it does not know of it."""
-        marker = f"[{'zh-cn' if short == 'zh' else short}]"
-        # As Coqui's `encode` hands it to the BPE: `[en]the[SPACE]text`.
-        prepared = marker + normal.replace(" ", "[SPACE]")
-        encoding = self._coqui.tokenizer.encode(prepared)
+        prepared, encoding = self._encoded(normal, short)
         lost, end = list[str](), 0
         for id_, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True):
             # A vocabulary without a token for it drops what it does not know.
-            lost += prepared[end:start].split()
+            if end < start:
+                lost += prepared[end:start].split()
             if id_ == self._unknown_id:
                 lost.append(prepared[start:stop])
-            end = max(end, stop)
+            if stop > end:
+                end = stop
         return encoding, list(dict.fromkeys(lost + prepared[end:].split()))
+
+    def _encoded(self, normal: str, short: str) -> tuple[str, Any]:
+        """Normalised text as Coqui's `encode` hands it to the BPE, `[en]the[SPACE]text`, and what
+        comes of it."""
+        marker = f"[{'zh-cn' if short == 'zh' else short}]"
+        prepared = marker + normal.replace(" ", "[SPACE]")
+        return prepared, self._coqui.tokenizer.encode(prepared)
 
     @cached_property
     def _unknown_id(self) -> int | None:

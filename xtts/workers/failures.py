@@ -1,8 +1,10 @@
 """Why a worker failed: its own answer, or what its exit means."""
 
 import signal
+import traceback
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from machine.devices import cuda_errors
@@ -80,6 +82,14 @@ def death(code: int, last_line: str, *, oom_killed: bool = False) -> WorkerFaile
         return WorkerFailed("crashed", f"The worker ended by {_signal_name(-code)}.{tail}")
     reason = f"The worker ended with exit status {code}.{tail}"
     return WorkerFailed("crashed", reason, of_device=False)
+
+
+def place_of(error: BaseException) -> str:
+    """Kind and place of an unexpected error, `IndexError in decoding.py:71`. Without its message,
+    which may quote a caller's text: this stands in answers, the status and the log."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" in {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return type(error).__name__ + place
 
 
 def _signal_name(number: int) -> str:

@@ -21,7 +21,7 @@ from xtts.inference.batching import ContinuousBatcher, StepOutput
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.inference.voice import Voice
 from xtts.workers import voice_registry
-from xtts.workers.failures import answer_of
+from xtts.workers.failures import answer_of, place_of
 from xtts.workers.protocol import packed
 from xtts.workers.text_worker import TextWorker
 from xtts.workers.voice_registry import ComputeConfig, LoadedVoice, VoiceSpec
@@ -175,7 +175,9 @@ class SpeechServer:
                 if crowd.go_on(name):
                     self._began[name] += time.perf_counter() - self._paused.pop(name)
                     return
-        except SotaqueError as error:
+        except Exception as error:  # as in `_enter`
+            for crowd in self._crowds.values():
+                crowd.leave(name)
             self._forget(name)
             yield from self._refused(name, error)
 
@@ -205,16 +207,20 @@ class SpeechServer:
             return
         try:
             self._crowds[message["key"]].enter(name, voice, SynthesisParams(**message["ask"]))
-        except SotaqueError as error:
+        except Exception as error:  # of this request alone: nobody else is to suffer
             yield from self._refused(name, error)
         else:
             self._began[name] = began
 
     def _refused(self, name: str, error: Exception) -> Iterator[bytes]:
-        """A refusal is an answer to one; a fault of the device is raised, and ends the child."""
+        """A refusal is an answer to one, and so is an error that nobody expected; a fault of the
+        device is raised, and ends the child."""
         told = answer_of(error, self.device)
-        if told is None or "fault" in told:
+        if told is not None and "fault" in told:
             raise error
+        if told is None:
+            reason = f"The service failed at this request ({place_of(error)})."
+            told = {"reason_code": "internal", "reason": reason}
         yield _failed(name, told["reason_code"], told["reason"])
 
     def _told(self, said: StepOutput) -> Iterator[bytes]:

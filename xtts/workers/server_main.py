@@ -33,7 +33,7 @@ from machine.memory import limit_onednn_cache
 from machine.process import die_with_parent
 from machine.threads import set_omp_passive
 from xtts.workers import protocol
-from xtts.workers.failures import answer_of
+from xtts.workers.failures import answer_of, place_of
 
 ALIVE_SECONDS = 1.0
 # How soon an opened voice, or a read recording, is seen while nobody speaks.
@@ -130,15 +130,12 @@ def _pump(
 
 def _last_word(answers: BinaryIO, error: Exception, device: str) -> int:
     """Tells a fault of the device and ends with its code; any other error is a crash, of which only
-    kind and place are told: its message may quote a caller's text, and the last line on stderr
-    stands in the service's status and log."""
+    kind and place are told on stderr."""
     told = answer_of(error, device)
     if told is None:
-        frames_of = traceback.extract_tb(error.__traceback__)
-        for frame in frames_of:
+        for frame in traceback.extract_tb(error.__traceback__):
             sys.stderr.write(f"  {frame.filename}:{frame.lineno} in {frame.name}\n")
-        place = f"{Path(frames_of[-1].filename).name}:{frames_of[-1].lineno}"
-        sys.stderr.write(f"{type(error).__name__} in {place}\n")
+        sys.stderr.write(place_of(error) + "\n")
         return 1
     answers.write(protocol.packed({"say": "fault", **told}))
     answers.flush()

@@ -21,8 +21,8 @@ from machine.process import die_with_parent
 from xtts.model.config import ModelConfig
 from xtts.text.tokenizer import Tokenizer
 
-# Ten times what the slowest text of 4,096 characters takes. The processor's time, so that a busy
-# machine refuses nobody.
+# Five times what the slowest text of 4,096 characters takes (numbers of 24 digits). The processor's
+# time, so that a busy machine refuses nobody.
 CPU_SECONDS = 1.5
 TOO_LONG = (
     "This text takes too long to be read. Speak it in parts, and write what is not a plain "

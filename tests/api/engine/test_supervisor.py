@@ -132,9 +132,14 @@ def test_a_child_that_is_stopped_is_a_hang_too(tmp_path: Path) -> None:
         assert service.parts.engine.child.pid != before
 
 
-def test_no_number_is_told_and_the_service_tries_itself_at_once(service: Running) -> None:
+@pytest.mark.parametrize(
+    ("word", "told"), [("!nan", (503, "not_finite")), ("!internal", (500, "internal"))]
+)
+def test_what_may_be_the_process_is_told_and_the_service_tries_itself_at_once(
+    service: Running, word: str, told: tuple[int, str]
+) -> None:
     spoken = service.parts.engine.last_spoken
-    assert code_of(service.say("!nan")) == (503, "not_finite")
+    assert code_of(service.say(word)) == told
     service.wait_until(lambda: (service.parts.engine.last_spoken or 0) > spoken)
     assert service.client.get("/readyz").json()["ready"]
     assert service.parts.engine.happened.restarts == 0

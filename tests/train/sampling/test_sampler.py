@@ -410,3 +410,6 @@ def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(
         listening.run(settings, epoch=3)
     with pytest.raises(RunError, match="SAMPLE_DEVICE=auto"):
         listening.run(replace(settings, sample_device="off"), epoch=2)
+    with pytest.raises(RunError, match="could not be spoken") as refused:
+        listening.run(replace(settings, sample_text="9" * 307), epoch=2)
+    assert refused.value.exit_code == 2 and "a number of 307 digits" in caplog.text

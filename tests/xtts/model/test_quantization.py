@@ -12,8 +12,10 @@ from xtts.model import quantization
 from xtts.model.loading import load_model, read_tensors
 from xtts.model.quantization import Int4Linear, Int8Linear, choose_precision, quantized_linear
 
+# Without VNNI an activation has 7 bits, and is rounded twice as coarsely.
+COARSER = 1 if torch.cpu._is_vnni_supported() else 2
 # Relative to the norm of float32's result, for normal weights and inputs.
-WORST = {"fp32": 1e-6, "int8": 0.012, "int4": 0.12}
+WORST = {"fp32": 1e-6, "int8": 0.012 * COARSER, "int4": 0.12}
 
 
 @pytest.mark.parametrize("kind", WORST)
@@ -55,7 +57,7 @@ def test_a_row_is_the_same_bit_for_bit_whoever_else_is_there(kind: str, rows: in
         assert torch.equal(layer(quiet)[0], layer(crowd)[0])
         alone, found = layer(quiet[:1]), layer(crowd)[:1]
     # A loud neighbour does not round it away: it is as far off as alone.
-    assert float((found - alone).norm() / alone.norm()) < 0.01
+    assert float((found - alone).norm() / alone.norm()) < 0.01 * COARSER
 
 
 def test_int4_refuses_a_width_that_its_groups_do_not_divide() -> None:

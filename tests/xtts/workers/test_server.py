@@ -2,6 +2,7 @@
 
 import errno
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,57 @@ class Refusing:
 
     def leave(self, _name: str) -> bool:
         return False
+
+
+class Failing(Refusing):
+    """A crowd that fails at a request as it enters, or as it goes on."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.left: list[str] = []
+
+    def enter(self, *_: object) -> None:
+        raise self.error
+
+    def go_on(self, _name: str) -> bool:
+        raise self.error
+
+    def leave(self, name: str) -> bool:
+        self.left.append(name)
+        return True
+
+
+def messages(frames: Iterable[bytes]) -> list[dict[str, Any]]:
+    found = []
+    for frame in frames:
+        header, _ = protocol.lengths(frame[: protocol.PREFIX.size])
+        found.append(
+            protocol.header_of(frame[protocol.PREFIX.size : protocol.PREFIX.size + header])
+        )
+    return found
+
+
+@pytest.mark.parametrize("begins", [True, False], ids=["enters", "goes on"])
+def test_an_error_that_nobody_expected_is_an_answer_to_one_request(begins: bool) -> None:
+    """Ids that the model lacks, no piece at all: whatever a request is, the others go on."""
+    server, crowd = SpeechServer(ComputeConfig(), 1, texts=Written()), Failing(IndexError("secret"))
+    server._crowds["v"] = crowd  # type: ignore[assignment]
+    server._began["s1"] = server._paused["s1"] = 0.0
+    if begins:
+        asked = {"id": "s1", "key": "v", "ask": ASK}
+        (said,) = messages(server._enter(asked, Mute()))  # type: ignore[arg-type]
+    else:
+        (said,) = messages(server.take({"do": "go_on", "id": "s1"}, b""))
+        assert crowd.left == ["s1"] and server._began == {}
+    assert (said["say"], said["id"], said["reason_code"]) == ("failed", "s1", "internal")
+    assert "IndexError in test_server.py:" in said["reason"] and "secret" not in said["reason"]
+
+
+def test_a_fault_of_the_device_at_a_request_ends_the_child() -> None:
+    server = SpeechServer(ComputeConfig(), 1, texts=Written())
+    server._crowds["v"] = Failing(RuntimeError("cuFFT error: CUFFT_INVALID_SIZE"))  # type: ignore[assignment]
+    with pytest.raises(RuntimeError, match="cuFFT"):
+        list(server._enter({"id": "s1", "key": "v", "ask": ASK}, Mute()))  # type: ignore[arg-type]
 
 
 def test_any_other_error_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
