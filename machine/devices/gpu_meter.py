@@ -1,7 +1,5 @@
 """GPU utilization from NVML, else from nvidia-smi, else the reason why not."""
 
-from typing import Any
-
 from machine.devices import nvidia_smi
 from machine.devices.nvml import GpuState, Nvml, NvmlError
 
@@ -9,15 +7,15 @@ from machine.devices.nvml import GpuState, Nvml, NvmlError
 class GpuUsageReader:
     """source: NVML, nvidia-smi, or "" when there is nothing to read, and then `fault` says why.
 
-    library: what stands in for NVML in tests; path: as $PATH, where nvidia-smi is looked for.
+    path: as $PATH, where nvidia-smi is looked for.
     """
 
-    def __init__(self, library: Any = None, path: str | None = None) -> None:
+    def __init__(self, path: str | None = None) -> None:
         self.source, self.fault = "", ""
         self._nvml: Nvml | None = None
         self._program: str | None = None
         try:
-            self._nvml = Nvml(library)
+            self._nvml = Nvml()
             self.source = "NVML"
         except NvmlError as error:
             self._program = nvidia_smi.found(path)

@@ -4,7 +4,6 @@
 doctor, which asks a driver only through a child.
 """
 
-import ctypes
 import json
 import sys
 from dataclasses import asdict, dataclass
@@ -38,96 +37,71 @@ class GpuState:
     compute_mode: str = ""
 
 
-class _Memory(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_ulonglong) for name in ("total", "free", "used")]
-
-
-class _Utilization(ctypes.Structure):
-    _fields_ = [("gpu", ctypes.c_uint), ("memory", ctypes.c_uint)]
-
-
 class Nvml:
-    """The library, opened; raises NvmlError where it is missing or has no driver to talk to.
+    """The library, opened.
 
-    library: what stands in for it in tests.
+    Raises:
+        NvmlError: It is missing or has no driver to talk to.
     """
 
-    def __init__(self, library: Any = None) -> None:
-        try:
-            self._library = library or ctypes.CDLL(LIBRARY)
-        except OSError as error:
-            raise NvmlError(str(error)) from error
-        self._call("nvmlInit_v2")
-        count = ctypes.c_uint()
-        self._call("nvmlDeviceGetCount_v2", ctypes.byref(count))
-        self._devices = [self._device(index) for index in range(count.value)]
+    def __init__(self) -> None:
+        _required("nvmlInit")
+        count = _required("nvmlDeviceGetCount")
+        self._devices = [_required("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
 
     def read(self) -> tuple[GpuState, ...]:
         """Every GPU now, in well under a millisecond where the driver is well."""
-        driver = self._text("nvmlSystemGetDriverVersion")
-        return tuple(
-            self._state(index, device, driver) for index, device in enumerate(self._devices)
-        )
+        driver = _optional("nvmlSystemGetDriverVersion") or ""
+        return tuple(_state(index, device, driver) for index, device in enumerate(self._devices))
 
     def close(self) -> None:
         """Lets the driver go."""
-        self._answered("nvmlShutdown")
+        _optional("nvmlShutdown")
 
-    def _state(self, index: int, device: ctypes.c_void_p, driver: str) -> GpuState:
-        memory, busy = _Memory(), _Utilization()
-        major, minor, mode = ctypes.c_int(), ctypes.c_int(), ctypes.c_uint()
-        has = self._answered
-        told = has("nvmlDeviceGetMemoryInfo", device, ctypes.byref(memory))
-        # A part of a GPU (MIG) has no figure of its own for how busy it is.
-        moves = has("nvmlDeviceGetUtilizationRates", device, ctypes.byref(busy))
-        kind = has(
-            "nvmlDeviceGetCudaComputeCapability", device, ctypes.byref(major), ctypes.byref(minor)
-        )
-        owned = has("nvmlDeviceGetComputeMode", device, ctypes.byref(mode))
-        return GpuState(
-            index=index,
-            name=self._text("nvmlDeviceGetName", device) or "NVIDIA GPU",
-            busy_percent=float(busy.gpu) if moves else None,
-            used_bytes=int(memory.used) if told else None,
-            total_bytes=int(memory.total) if told else None,
-            capability=(major.value, minor.value) if kind else None,
-            driver_version=driver,
-            compute_mode=COMPUTE_MODES[mode.value] if owned and mode.value < 4 else "",
-        )
 
-    def _device(self, index: int) -> ctypes.c_void_p:
-        device = ctypes.c_void_p()
-        self._call("nvmlDeviceGetHandleByIndex_v2", index, ctypes.byref(device))
-        return device
+def _state(index: int, device: Any, driver: str) -> GpuState:
+    memory = _optional("nvmlDeviceGetMemoryInfo", device)
+    # A part of a GPU (MIG) has no figure of its own for how busy it is.
+    busy = _optional("nvmlDeviceGetUtilizationRates", device)
+    mode = _optional("nvmlDeviceGetComputeMode", device)
+    return GpuState(
+        index=index,
+        name=_optional("nvmlDeviceGetName", device) or "NVIDIA GPU",
+        busy_percent=float(busy.gpu) if busy else None,
+        used_bytes=int(memory.used) if memory else None,
+        total_bytes=int(memory.total) if memory else None,
+        capability=_optional("nvmlDeviceGetCudaComputeCapability", device),
+        driver_version=driver,
+        compute_mode=COMPUTE_MODES[mode] if mode is not None and mode < 4 else "",
+    )
 
-    def _text(self, function: str, *arguments: Any) -> str:
-        text = ctypes.create_string_buffer(96)
-        answered = self._answered(function, *arguments, text, len(text))
-        return text.value.decode(errors="replace") if answered else ""
 
-    def _answered(self, function: str, *arguments: Any) -> bool:
-        called = self._function(function)
-        return called is not None and int(called(*arguments)) == 0
+def _optional(function: str, *arguments: Any) -> Any | None:
+    """None where this GPU does not tell it, or this library lacks it: each driver exports its own
+    set."""
+    import pynvml
 
-    def _call(self, function: str, *arguments: Any) -> None:
-        called = self._function(function)
-        if called is None:
-            raise NvmlError(
-                f"{LIBRARY} has no function {function}: it is of an old driver, or a stub"
-            )
-        if status := int(called(*arguments)):
-            raise NvmlError(f"{function}: {self._error_text(status)} ({status})")
+    try:
+        return getattr(pynvml, function)(*arguments)
+    except (pynvml.NVMLError, UnicodeDecodeError):
+        return None
 
-    def _error_text(self, status: int) -> str:
-        called = self._function("nvmlErrorString")
-        if called is None:
-            return "error"
-        called.restype = ctypes.c_char_p
-        return (called(status) or b"").decode(errors="replace")
 
-    def _function(self, name: str) -> Any:
-        """None where this library lacks it: each driver exports its own set."""
-        return getattr(self._library, name, None)
+def _required(function: str, *arguments: Any) -> Any:
+    # Here and not above: whoever only names a GpuState need not read 8,000 lines for it.
+    import pynvml
+
+    try:
+        return getattr(pynvml, function)(*arguments)
+    except pynvml.NVMLError_FunctionNotFound as error:
+        raise NvmlError(
+            f"{LIBRARY} has no function {function}: it is of an old driver, or a stub"
+        ) from error
+    except pynvml.NVMLError_LibraryNotFound as error:
+        # What the loader said of it is more than that it was not found.
+        raise NvmlError(str(error.__context__ or error)) from error
+    except pynvml.NVMLError as error:
+        raise NvmlError(f"{function}: {error} ({error.value})") from error
 
 
 def main() -> int:

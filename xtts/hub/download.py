@@ -2,6 +2,9 @@
 
 What has come lies beside it as `NAME.part`, whatever ends the transfer, and the next start goes on
 behind it. What an answer means is decided in `xtts.hub.retry_policy`.
+
+Not huggingface_hub (2.4 was tried under this module's tests): it compares sizes and no SHA-256,
+raises where a peer closes inside the body instead of going on, and only warns of a full disk.
 """
 
 import errno

@@ -4,9 +4,11 @@ import ctypes
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pynvml
 import pytest
 
 from machine.devices import nvml
@@ -100,19 +102,19 @@ def test_garbage_is_nothing_known(tmp_path: Path, text: str) -> None:
 
 
 class FakeNvml:
-    """Two GPUs; the second is a part of one (MIG) and does not tell how busy it is."""
+    """The C library below NVIDIA's binding. Two GPUs; the second is a part of one (MIG) and does
+    not tell how busy it is."""
 
-    def __init__(self, broken: str = "", lacking: tuple[str, ...] = ()) -> None:
-        self.broken, self.lacking = broken, lacking
-        self.nvmlErrorString = lambda _status: b"GPU is lost"
+    def __init__(self, broken: str = "", lacking: tuple[str, ...] = (), status: int = 15) -> None:
+        self.broken, self.lacking, self.status = broken, lacking, status
         self.closed = False
 
     def __getattr__(self, name: str) -> Any:
         answers = {
-            "nvmlInit_v2": lambda: 0,
+            "nvmlInitWithFlags": lambda _flags: 0,
             "nvmlShutdown": self._close,
             "nvmlDeviceGetCount_v2": lambda count: self._set(count, 2),
-            "nvmlDeviceGetHandleByIndex_v2": lambda index, device: self._set(device, index + 1),
+            "nvmlDeviceGetHandleByIndex_v2": self._handle,
             "nvmlSystemGetDriverVersion": lambda text, _size: self._write(text, b"580.95.05"),
             "nvmlDeviceGetName": lambda _device, text, _size: self._write(text, b"RTX 3090"),
             "nvmlDeviceGetMemoryInfo": self._memory,
@@ -120,9 +122,9 @@ class FakeNvml:
             "nvmlDeviceGetCudaComputeCapability": self._capability,
             "nvmlDeviceGetComputeMode": lambda _device, mode: self._set(mode, 3),
         }
-        if name in self.lacking:
+        if name in self.lacking or name not in answers:
             raise AttributeError(f"undefined symbol: {name}")  # as ctypes does
-        return (lambda *_: 15) if name == self.broken else answers[name]
+        return (lambda *_: self.status) if name == self.broken else answers[name]
 
     def _close(self) -> int:
         self.closed = True
@@ -131,6 +133,11 @@ class FakeNvml:
     @staticmethod
     def _set(pointer: Any, value: int) -> int:
         pointer._obj.value = value
+        return 0
+
+    @staticmethod
+    def _handle(index: ctypes.c_uint, device: Any) -> int:
+        ctypes.cast(device, ctypes.POINTER(ctypes.c_void_p))[0] = index.value + 1
         return 0
 
     @staticmethod
@@ -144,9 +151,9 @@ class FakeNvml:
         return 0
 
     @staticmethod
-    def _busy(device: ctypes.c_void_p, busy: Any) -> int:
+    def _busy(device: Any, busy: Any) -> int:
         busy._obj.gpu = 42
-        return 3 if device.value == 2 else 0
+        return 3 if ctypes.cast(device, ctypes.c_void_p).value == 2 else 0
 
     @staticmethod
     def _capability(_device: Any, major: Any, minor: Any) -> int:
@@ -154,9 +161,24 @@ class FakeNvml:
         return 0
 
 
-def test_nvml_is_read() -> None:
-    library = FakeNvml()
-    opened = Nvml(library)
+Driver = Callable[[FakeNvml], FakeNvml]
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    """Puts a library where the binding has loaded its own."""
+
+    def load(library: FakeNvml) -> FakeNvml:
+        monkeypatch.setattr(pynvml, "nvmlLib", library)
+        monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+        return library
+
+    return load
+
+
+def test_nvml_is_read(driver: Driver) -> None:
+    library = driver(FakeNvml())
+    opened = Nvml()
     one, part = opened.read()
     assert one == GpuState(
         0, "RTX 3090", 42.0, 5 << 30, 24 << 30, (8, 6), "580.95.05", "Exclusive_Process"
@@ -166,39 +188,46 @@ def test_nvml_is_read() -> None:
     assert library.closed
 
 
-def test_nvml_says_what_failed() -> None:
-    with pytest.raises(NvmlError, match=r"nvmlInit_v2: GPU is lost \(15\)"):
-        Nvml(FakeNvml("nvmlInit_v2"))
-    meter = GpuUsageReader(FakeNvml("nvmlDeviceGetCount_v2"), path="")
+def test_nvml_says_what_failed(driver: Driver) -> None:
+    driver(FakeNvml("nvmlInitWithFlags"))
+    with pytest.raises(NvmlError, match=r"nvmlInit: GPU is lost \(15\)"):
+        Nvml()
+    driver(FakeNvml("nvmlDeviceGetCount_v2"))
+    meter = GpuUsageReader(path="")
     assert (meter.source, meter.read()) == ("", ())
     assert "GPU is lost" in meter.fault and "no nvidia-smi" in meter.fault
 
 
-def test_a_library_without_some_functions_tells_what_it_can() -> None:
+def test_a_library_without_some_functions_tells_what_it_can(driver: Driver) -> None:
     lacking = ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetComputeMode", "nvmlShutdown",
                "nvmlDeviceGetName", "nvmlSystemGetDriverVersion",
                "nvmlDeviceGetCudaComputeCapability")  # fmt: skip
-    opened = Nvml(FakeNvml(lacking=lacking))
+    driver(FakeNvml(lacking=lacking))
+    opened = Nvml()
     assert opened.read()[0] == GpuState(0, "NVIDIA GPU", None, 5 << 30, 24 << 30)
     opened.close()
 
 
-@pytest.mark.parametrize("name", ["nvmlInit_v2", "nvmlDeviceGetCount_v2"])
-def test_a_library_without_what_is_needed_is_none(name: str) -> None:
-    meter = GpuUsageReader(FakeNvml(lacking=(name,)), path="")
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("nvmlInitWithFlags", "nvmlInit"), ("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount")],
+)
+def test_a_library_without_what_is_needed_is_none(driver: Driver, name: str, told: str) -> None:
+    driver(FakeNvml(lacking=(name,)))
+    meter = GpuUsageReader(path="")
     assert (meter.source, meter.read()) == ("", ())
-    assert f"has no function {name}" in meter.fault
+    assert f"has no function {told}" in meter.fault
 
 
-def test_a_failure_without_words_is_told_by_its_number() -> None:
-    library = FakeNvml("nvmlInit_v2", lacking=("nvmlErrorString",))
-    del library.nvmlErrorString
-    with pytest.raises(NvmlError, match=r"nvmlInit_v2: error \(15\)"):
-        Nvml(library)
+def test_a_failure_without_words_is_told_by_its_number(driver: Driver) -> None:
+    driver(FakeNvml("nvmlInitWithFlags", status=77))
+    with pytest.raises(NvmlError, match=r"nvmlInit: .*77"):
+        Nvml()
 
 
-def test_the_meter_takes_nvml_first() -> None:
-    meter = GpuUsageReader(FakeNvml())
+def test_the_meter_takes_nvml_first(driver: Driver) -> None:
+    driver(FakeNvml())
+    meter = GpuUsageReader()
     assert (meter.source, len(meter.read())) == ("NVML", 2)
     meter.close()
 
