@@ -19,8 +19,8 @@ somebody else who is to speak:
 >>> for chunk in xtts.stream(voice, "Good morning. It is a long story."):
 ...     play(chunk)
 
-Importing this package does no work: torch is imported by the first `load_voice`, and not at all for
-an ONNX voice.
+Importing this package does no work: torch is imported by the first `load_voice`; for an ONNX voice
+only where it takes a `reference`.
 
 Sub-packages: `model` (GPT, vocoder, loading), `text` (tokenizer), `inference` (latents, decoding,
 batching), `onnx` (export, and speech without torch), `workers` (speech in processes that may die),

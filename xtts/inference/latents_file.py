@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from machine.storage.atomic import WriteError, make_folder, replace_file, sha256_of
+from xtts import audio
 from xtts.inference import latents_folder, voice
 from xtts.inference.voice import Voice
 from xtts.model.loading import Model
@@ -28,7 +29,9 @@ def latents_of_recording(model: Model, weights: str, recording: Path, folder: Pa
         path = latents_folder.path_of(folder, weights, sha256_of(recording))
         if (found := read(path, model)) is not None:
             return found
-    made = voice.voice_from_reference(model, voice.read_reference(model.config, recording))
+    made = voice.voice_from_reference(
+        model, audio.read(recording, audio.CODE_RATE, max_seconds=60.0)
+    )
     if path is not None:
         try:
             write(path, made)

@@ -75,7 +75,11 @@ class LoadedTorchVoice(LoadedVoice):
     def _own_latents(self) -> Voice | None:
         if self.reference is None:
             return None
-        return self.voice_of(self.reference, self.latents_folder)
+        if self.latents_folder is not None:
+            return self.voice_of(self.reference, self.latents_folder)
+        # Read as for the samples of a run, so that both are the same to the bit.
+        heard = voice.read_reference(self.model.config, self.reference)
+        return voice.voice_from_reference(self.model, heard)
 
 
 def load_torch_voice(
