@@ -5,18 +5,16 @@ Weights are kept in float32, products run in bfloat16 where the machine has it. 
 `train.trainer.train_step`.
 """
 
-import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch._inductor import config as inductor
 
-from machine.devices import cuda_errors
 from machine.errors import SotaqueError
 from train.dataset.batches import Batch
 from train.distributed import ALONE, Totals, World, totals
@@ -25,10 +23,6 @@ from train.optim.factory import new_optimizer
 from train.optim.optimizer import Schedule, mix_seed, set_rate
 from train.optim.trainable import TrainableParts, TrainableWeights
 from xtts.model.gpt import GPT, Losses
-
-log = logging.getLogger("train")
-
-T = TypeVar("T")
 
 MAX_NON_FINITE_IN_A_ROW = 3
 # A scale below 1 means that gradients overflow fp16 unscaled: it only gets worse from there.
@@ -145,20 +139,6 @@ class Learner:
         if not self.world.is_single_process:
             self.totals = totals(self.world, batch.rows)
         return rate
-
-    def retry_once(self, compute: Callable[["Learner", Batch], T], batch: Batch) -> T:
-        """`compute(self, batch)`; where memory was short, once more with all of it given back."""
-        try:
-            return compute(self, batch)
-        except Exception as error:
-            found = cuda_errors.classify(error)
-            if found is None or not found.transient:
-                raise
-        # Behind the `except`: the error held the tensors that are to go.
-        log.warning("Step %d once more, after: %s", self.step, found.words)
-        self.optimizer.zero_grad(set_to_none=True)
-        cuda_errors.free_after_fault(str(self.device))
-        return compute(self, batch)
 
     def forward(self, batch: Batch) -> Losses:
         """The losses of a batch, with dropout."""

@@ -65,7 +65,7 @@ def train_step(
             below 1; of deferred steps, when they are read.
     """
     learning_rate = learner.start_step(batch)
-    losses, loss = learner.retry_once(forward_backward, batch)
+    losses, loss = _forward_backward_retried(learner, batch)
     norm = learner.gradient_norm()
     numbers = torch.stack((losses.text, losses.audio, loss, norm.to(loss))).detach()
     if deferred:
@@ -89,6 +89,21 @@ def forward_backward(learner: Learner, batch: Batch) -> tuple[Losses, Tensor]:
     loss = learner.weighted_loss(losses)
     learner.scaler.scale(loss).backward()
     return losses, loss
+
+
+def _forward_backward_retried(learner: Learner, batch: Batch) -> tuple[Losses, Tensor]:
+    """`forward_backward`; where memory was short, once more with all of it given back."""
+    try:
+        return forward_backward(learner, batch)
+    except Exception as error:
+        found = cuda_errors.classify(error)
+        if found is None or not found.transient:
+            raise
+    # Behind the `except`: the error held the tensors that are to go.
+    log.warning("Step %d once more, after: %s", learner.step, found.words)
+    learner.optimizer.zero_grad(set_to_none=True)
+    cuda_errors.free_after_fault(str(learner.device))
+    return forward_backward(learner, batch)
 
 
 @dataclass(frozen=True)
