@@ -16,6 +16,7 @@ from train.dataset.batches import Batch
 from train.learner import Learner, OptimizationConfig
 from train.optim.lora import LoraShape
 from train.optim.trainable import TrainableParts
+from train.trainer import train_step
 from xtts.model.gpt import GPT, new_gpt
 from xtts.model.packed_batch import pack
 from xtts.model.shapes import CODE_RATE, SAMPLES_PER_CODE, GPTShape
@@ -97,14 +98,14 @@ def measure(shape: GPTShape, mode: Mode, precision: str) -> Measured:
     gc.collect()
     if on_gpu:
         for _ in range(2):
-            learner.learn(batch)
+            train_step(learner, batch)
         peak = int(torch.cuda.max_memory_allocated())
         torch.cuda.reset_peak_memory_stats()
     else:
         with Allocations() as counted:
             counted.hold(learner.gpt.state_dict().values())
             for _ in range(2):
-                learner.learn(batch)
+                train_step(learner, batch)
         peak = counted.peak_bytes
     learning = sum(weight.numel() for weight in learner.weights.learning)
     weights = sum(tensor.nbytes for tensor in learner.gpt.state_dict().values())

@@ -18,6 +18,7 @@ from train.dataset.batches import Batches, ConditioningChoice
 from train.learner import Learner, OptimizationConfig
 from train.metrics import flops
 from train.settings import TrainSettings
+from train.trainer import train_step
 from xtts.model.config import ModelConfig
 from xtts.model.loading import load_gpt, read_tensors
 from xtts.text.tokenizer import Tokenizer
@@ -76,7 +77,7 @@ def ours(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
             clock = time.perf_counter()
             batch = batches.batch(learner.step, group)
             waited += time.perf_counter() - clock
-            losses.append(learner.learn(batch).audio_loss)
+            losses.append(train_step(learner, batch).audio_loss)
             counted += flops.step_flops(batch.rows, config.gpt)
         seconds = sum(clip.seconds for clip in clips.clips)
         return {

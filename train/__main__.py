@@ -56,12 +56,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(settings: TrainSettings, _own: argparse.Namespace) -> int:
-    from train.setup import run
+    from train.setup import open_trainer
 
     if not faulthandler.is_enabled():
         faulthandler.enable()  # a crash in C tells its place too
 
-    return run(settings)
+    with open_trainer(settings) as trainer:
+        return trainer.run()
 
 
 def _check(settings: TrainSettings, own: argparse.Namespace) -> int:

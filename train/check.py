@@ -19,16 +19,16 @@ def run(settings: TrainSettings, *, verify: bool = False, repair: bool = False) 
     verify: reads every record of the feature cache against its hash, 2 when one is damaged.
     repair: computes damaged records again.
     """
-    from train.setup import look
+    from train.setup import build_context
 
-    looked = look(settings)
-    log.info(looked.data.report())
-    place = (looked.data, looked.base, looked.config, settings.cache_dir)
+    context = build_context(settings)
+    log.info(context.data.report())
+    place = (context.data, context.base, context.config, settings.cache_dir)
     if repair:
         mended = features.repair(*place)
         log.info("Features: %d damaged records computed again. %s", len(mended), _named(mended))
     elif verify:
-        return _verified(looked.data, features.folder_of(looked.base, settings.cache_dir))
+        return _verified(context.data, features.folder_of(context.base, settings.cache_dir))
     return 0
 
 

@@ -1,43 +1,38 @@
-"""What learns, and how one step goes: losses, gradients, clipping, AdamW, schedule.
+"""What a step works on: the GPT with its optimizer, gradient scaler, schedule and average.
 
 Only the GPT with its conditioning learns; DVAE, vocoder and speaker encoder are not even loaded.
-Weights are kept in float32, products run in bfloat16 where the machine has it.
+Weights are kept in float32, products run in bfloat16 where the machine has it. The step itself is
+`train.trainer.train_step`.
 """
 
-import logging
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch._inductor import config as inductor
 
-from machine.devices import cuda_errors
+from machine.errors import SotaqueError
 from train.dataset.batches import Batch
 from train.distributed import ALONE, Totals, World, totals
+from train.optim import optimizer as optimization
 from train.optim.factory import new_optimizer
-from train.optim.optimizer import (
-    Schedule,
-    load_state,
-    mix_seed,
-    set_rate,
-    weight_groups,
-)
-from train.optim.optimizer_step import (
-    DeferredStepResult,
-    clip_gradients,
-    compile_blocks,
-    fuses_clipping,
-    gradient_norm,
-    step_unless_non_finite,
-)
-from train.optim.step_outcome import NonFiniteTally, StepResult, Validation
+from train.optim.optimizer import Schedule, mix_seed, set_rate
 from train.optim.trainable import TrainableParts, TrainableWeights
 from xtts.model.gpt import GPT, Losses
 
-log = logging.getLogger("train")
+MAX_NON_FINITE_IN_A_ROW = 3
+# A scale below 1 means that gradients overflow fp16 unscaled: it only gets worse from there.
+MAX_LOW_SCALE_IN_A_ROW = 10
+
+
+class NonFiniteError(SotaqueError):
+    """Losses or gradients that are not finite, and no end of them in sight."""
+
+    exit_code = 65
 
 
 @dataclass(frozen=True)
@@ -61,6 +56,34 @@ class OptimizationConfig:
     compiled: bool = False
 
 
+@dataclass(frozen=True)
+class StepResult:
+    """Losses in nats a token; gradient_norm before clipping; finite = the weights were moved."""
+
+    text_loss: float
+    audio_loss: float
+    loss: float
+    gradient_norm: float
+    learning_rate: float
+    finite: bool
+
+
+@dataclass(frozen=True)
+class DeferredStepResult:
+    """A step whose numbers are still on the device: text loss, audio loss, loss, gradient norm."""
+
+    numbers: Tensor
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Mean losses over every token of the validation clips."""
+
+    text_loss: float
+    audio_loss: float
+
+
 class Learner:
     """The GPT with its optimizer. `step` counts optimizer steps from the beginning of the run.
 
@@ -70,109 +93,119 @@ class Learner:
     def __init__(
         self,
         gpt: GPT,
-        recipe: OptimizationConfig,
+        config: OptimizationConfig,
         device: torch.device | str = "cpu",
         world: World = ALONE,
     ) -> None:
         self.device = torch.device(device)
         self.gpt = gpt.to(self.device)
         self.world = world
-        self.weights = TrainableWeights(self.gpt, recipe.learning, recipe.seed)
-        if recipe.compiled:
-            compile_blocks(self.gpt)
+        self.weights = TrainableWeights(self.gpt, config.learning, config.seed)
+        if config.compiled:
+            _compile_blocks(self.gpt)
         self.losses = world.forward(self.gpt)
         self.totals = Totals(0.0, 0.0, 1.0, 1.0)
-        self.recipe = recipe
-        self.schedule = Schedule(recipe.schedule, recipe.warmup_steps, recipe.total_steps)
+        self.config = config
+        self.schedule = Schedule(config.schedule, config.warmup_steps, config.total_steps)
         self.step = 0
         self.tally = NonFiniteTally()
         self.scaler = torch.amp.grad_scaler.GradScaler(
-            self.device.type, enabled=recipe.precision == "fp16"
+            self.device.type, enabled=config.precision == "fp16"
         )
-        groups = weight_groups(self.gpt, recipe.weight_decay)
+        groups = optimization.weight_groups(self.gpt, config.weight_decay)
         self.optimizer = new_optimizer(
-            recipe.optimizer, groups, recipe.learning_rate, fused=recipe.fused
+            config.optimizer, groups, config.learning_rate, fused=config.fused
         )
 
+    # The parts of a step, in the order of `train.trainer.train_step`.
+
     @property
-    def ahead(self) -> bool:
-        """Whether steps can be taken without looking at their numbers (`learn_ahead`)."""
+    def can_defer(self) -> bool:
+        """Whether the device can skip a non-finite step itself, so that nobody waits for its
+        numbers."""
         return (
             self.device.type != "cpu"
-            and fuses_clipping(self.optimizer)
+            and optimization.fuses_clipping(self.optimizer)
             and not self.scaler.is_enabled()
             and self.world.is_single_process
             and self.weights.averages is None
         )
 
-    def learn(self, batch: Batch) -> StepResult:
-        """One step. A loss or gradient that is no number moves no weight.
-
-        Raises NonFiniteError at the third such step in a row, and in fp16 when its scale stays
-        below 1.
-        """
-        rate = self._begin(batch)
-        losses, loss = self._gradients(batch)
-        self.scaler.unscale_(self.optimizer)
-        norm = gradient_norm(self.weights.learning)
-        text, audio, total, length = self._told(losses, loss, norm)
-        finite = math.isfinite(total + length)
-        # In fp16 the scaler looks for its scale by overflowing: that is no fault of the data.
-        searching = self.scaler.is_enabled() and self.scaler.get_scale() > 1.0
-        if finite:
-            self._clip(norm)
-            self.scaler.step(self.optimizer)
-            self.weights.moved(self.step + 1)
-        self.scaler.update()
-        # Here, not before the next step: at full size 1.8 GB less while saving and speaking.
-        self.optimizer.zero_grad(set_to_none=True)
-        self.tally.count(finite, searching, self.step, self.recipe.learning_rate)
-        if self.scaler.is_enabled():
-            self.tally.judge_scale(self.scaler.get_scale(), self.step)
-        self.step += 1
-        return StepResult(text, audio, total, length, rate, finite)
-
-    def train_step_async(self, batch: Batch) -> DeferredStepResult:
-        """One step that waits for nothing: the device itself leaves the weights where a number is
-        none. `seen` tells how it went. Only where `ahead` holds."""
-        rate = self._begin(batch)
-        losses, loss = self._gradients(batch)
-        norm = gradient_norm(self.weights.learning)
-        numbers = torch.stack((losses.text, losses.audio, loss, norm.to(loss))).detach()
-        self._clip(norm)
-        step_unless_non_finite(self.optimizer, ~torch.isfinite(numbers[2] + numbers[3]))
-        self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
-        return DeferredStepResult(numbers, rate)
-
-    def seen(self, steps: Sequence[DeferredStepResult]) -> list[StepResult]:
-        """Looks at steps that were taken ahead, all at once. Raises NonFiniteError as `learn`."""
-        if not steps:
-            return []
-        results = []
-        rows = torch.stack([one.numbers for one in steps]).tolist()
-        for (text, audio, total, length), one in zip(rows, steps, strict=True):
-            finite = math.isfinite(total + length)
-            self.tally.count(finite, False, self.step, self.recipe.learning_rate)
-            results.append(StepResult(text, audio, total, length, one.learning_rate, finite))
-        return results
-
-    def _begin(self, batch: Batch) -> float:
-        """The rate of this step."""
+    def start_step(self, batch: Batch) -> float:
+        """Sets and returns the learning rate of this step."""
         self.gpt.train()
-        rate = self.recipe.learning_rate * self.schedule.share(self.step)
+        rate = self.config.learning_rate * self.schedule.share(self.step)
         set_rate(self.optimizer, rate)
         if not self.world.is_single_process:
             self.totals = totals(self.world, batch.rows)
         return rate
 
-    def _clip(self, norm: Tensor) -> None:
-        # The scaler of fp16 keeps its own number in the kernel's place.
-        weights, largest = self.weights.learning, self.recipe.gradient_clip
-        if self.scaler.is_enabled():
-            nn.utils.clip_grads_with_norm_(weights, largest, norm)
+    def forward(self, batch: Batch) -> Losses:
+        """The losses of a batch, with dropout."""
+        # Dropout draws from (seed, step) alone: whatever ran between two steps changes nothing.
+        torch.manual_seed(mix_seed(self.config.seed, self.step, self.world.rank))
+        with self.autocast():
+            return Losses(*self.losses(batch.rows.to(self.device)))
+
+    def weighted_loss(self, losses: Losses) -> Tensor:
+        """The loss whose gradients, over all ranks, are those of the mean over all tokens."""
+        text, audio = losses.text, losses.audio
+        if not self.world.is_single_process:
+            text, audio = text * self.totals.text_share, audio * self.totals.audio_share
+        return self.config.text_loss_weight * text + self.config.audio_loss_weight * audio
+
+    def gradient_norm(self) -> Tensor:
+        """The 2-norm over all gradients, before clipping, on their device."""
+        self.scaler.unscale_(self.optimizer)
+        return optimization.gradient_norm(self.weights.learning)
+
+    def read(self, numbers: Tensor, learning_rate: float) -> StepResult:
+        """The result of the step whose numbers these are, over all ranks; waits for the device."""
+        text, audio, total, norm = numbers.tolist()
+        if not self.world.is_single_process:
+            own = ((text, self.totals.text_share), (audio, self.totals.audio_share), (total, 1.0))
+            parts = (value * share / self.world.size for value, share in own)
+            text, audio, total = self.world.all_reduce(*parts)
+        return StepResult(text, audio, total, norm, learning_rate, math.isfinite(total + norm))
+
+    def clip_gradients(self, norm: Tensor) -> None:
+        """GRADIENT_CLIP, inside the optimizer's kernel where that is possible."""
+        weights, largest = self.weights.learning, self.config.gradient_clip
+        if self.scaler.is_enabled():  # it keeps its own number where the kernel would take ours
+            torch.nn.utils.clip_grads_with_norm_(weights, largest, norm)
         else:
-            clip_gradients(self.optimizer, weights, norm, largest)
+            optimization.clip_gradients(self.optimizer, weights, norm, largest)
+
+    def optimizer_step(self, non_finite: Tensor | None = None) -> None:
+        """Moves the weights. non_finite: 1 on the device = it leaves them where they are."""
+        if non_finite is not None:
+            optimization.step_unless(self.optimizer, non_finite)
+            return
+        self.scaler.step(self.optimizer)
+        self.weights.moved(self.step + 1)
+
+    def count_step(self, result: StepResult) -> None:
+        """Updates the scale of fp16 and the tally. Raises NonFiniteError at the third non-finite
+        step in a row, and in fp16 when the scale stays below 1."""
+        # In fp16 the scaler looks for its scale by overflowing: that is no fault of the data.
+        searching = self.scaler.is_enabled() and self.scaler.get_scale() > 1.0
+        self.scaler.update()
+        self.tally.count(result.finite, searching, self.step, self.config.learning_rate)
+        if self.scaler.is_enabled():
+            self.tally.judge_scale(self.scaler.get_scale(), self.step)
+
+    def read_deferred(self, steps: Sequence[DeferredStepResult]) -> list[StepResult]:
+        """The results of deferred steps, read all at once. Raises NonFiniteError, see
+        `count_step`."""
+        if not steps:
+            return []
+        results = []
+        rows = torch.stack([one.numbers for one in steps]).tolist()
+        for (text, audio, total, norm), one in zip(rows, steps, strict=True):
+            finite = math.isfinite(total + norm)
+            self.tally.count(finite, False, self.step, self.config.learning_rate)
+            results.append(StepResult(text, audio, total, norm, one.learning_rate, finite))
+        return results
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[Batch]) -> Validation:
@@ -181,7 +214,7 @@ class Learner:
         sums = torch.zeros(4, dtype=torch.float64)
         with self.weights.heard():
             for batch in batches:
-                with self._precision():
+                with self.autocast():
                     found = self.gpt.losses(batch.rows.to(self.device))
                 text, audio = float(found.text), float(found.audio)
                 counts = (found.num_text, found.num_audio)
@@ -189,6 +222,14 @@ class Learner:
         text, audio, num_text, num_audio = self.world.all_reduce(*sums.tolist())
         # A stop while validating leaves nothing to divide by; what comes of it is not used.
         return Validation(text / max(1.0, num_text), audio / max(1.0, num_audio))
+
+    @contextmanager
+    def autocast(self) -> Iterator[None]:
+        """PRECISION, for the products inside the block."""
+        kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}
+        kind = kinds.get(self.config.precision)
+        with torch.autocast(self.device.type, dtype=kind, enabled=kind is not None):
+            yield
 
     def model_state(self) -> dict[str, Tensor]:
         """The weights in float32 on the CPU, in Coqui's names and orientation."""
@@ -212,51 +253,64 @@ class Learner:
         self.step = step
         if trainer_state is None:
             return
-        load_state(self.optimizer, trainer_state["optimizer"])
+        optimization.load_state(self.optimizer, trainer_state["optimizer"])
         self.scaler.load_state_dict(trainer_state["scaler"])
         self.tally.resume(trainer_state)
 
-    def _gradients(self, batch: Batch) -> tuple[Losses, Tensor]:
-        """Losses, and their gradients in the weights. Memory that is short gets one more try."""
-        try:
-            return self._backward(batch)
-        except Exception as error:
-            found = cuda_errors.classify(error)
-            if found is None or not found.transient:
-                raise
-        # Behind the `except`: the error held the tensors that are to go.
-        log.warning("Step %d once more, after: %s", self.step, found.words)
-        self.optimizer.zero_grad(set_to_none=True)
-        cuda_errors.free_after_fault(str(self.device))
-        return self._backward(batch)
 
-    def _backward(self, batch: Batch) -> tuple[Losses, Tensor]:
-        # Dropout draws from (seed, step) alone: whatever ran between two steps changes nothing.
-        torch.manual_seed(mix_seed(self.recipe.seed, self.step, self.world.rank))
-        with self._precision():
-            losses = Losses(*self.losses(batch.rows.to(self.device)))
-        loss = self._weighted(losses.text, losses.audio)
-        self.scaler.scale(loss).backward()
-        return losses, loss
+@dataclass
+class NonFiniteTally:
+    """Non-finite steps, in a row and in all; steps in a row at a scale below 1."""
 
-    def _weighted(self, text: Tensor, audio: Tensor) -> Tensor:
-        """The loss whose gradients, over all ranks, are those of the mean over all tokens."""
-        if not self.world.is_single_process:
-            text, audio = text * self.totals.text_share, audio * self.totals.audio_share
-        return self.recipe.text_loss_weight * text + self.recipe.audio_loss_weight * audio
+    non_finite_in_a_row: int = 0
+    num_non_finite: int = 0
+    low_scale_in_a_row: int = 0
 
-    def _told(self, losses: Losses, loss: Tensor, norm: Tensor) -> list[float]:
-        """Text, audio, loss and gradient norm of the step: the one look at the device in it."""
-        found = torch.stack((losses.text, losses.audio, loss, norm.to(loss))).tolist()
-        if self.world.is_single_process:
-            return found
-        own = (self.totals.text_share, self.totals.audio_share, 1.0)
-        parts = (value * share / self.world.size for value, share in zip(found, own, strict=False))
-        return [*self.world.all_reduce(*parts), found[3]]
+    def state(self) -> dict[str, int]:
+        """What a resumed run goes on counting from."""
+        return asdict(self)
 
-    @contextmanager
-    def _precision(self) -> Iterator[None]:
-        kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}
-        kind = kinds.get(self.recipe.precision)
-        with torch.autocast(self.device.type, dtype=kind, enabled=kind is not None):
-            yield
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Takes up a state; what an older one lacks is 0."""
+        for one in fields(self):
+            setattr(self, one.name, state.get(one.name, 0))
+
+    def count(self, finite: bool, searching: bool, step: int, learning_rate: float) -> None:
+        """One step. Raises NonFiniteError at the third in a row that is not finite.
+
+        Args:
+            searching: whether fp16's scaler still looks for its scale, by overflowing.
+        """
+        if finite or searching:
+            self.non_finite_in_a_row = 0
+            return
+        self.non_finite_in_a_row += 1
+        self.num_non_finite += 1
+        if self.non_finite_in_a_row >= MAX_NON_FINITE_IN_A_ROW:
+            raise NonFiniteError(
+                f"The loss was no number in {self.non_finite_in_a_row} steps in a row, up to step "
+                f"{step}; nothing of them was saved. Lower LEARNING_RATE (it is "
+                f"{learning_rate:g}), or set PRECISION=fp32; the log names the clips."
+            )
+
+    def judge_scale(self, scale: float, step: int) -> None:
+        """The scale of fp16 behind a step. Raises NonFiniteError when it stays below 1."""
+        self.low_scale_in_a_row = self.low_scale_in_a_row + 1 if scale < 1.0 else 0
+        if self.low_scale_in_a_row >= MAX_LOW_SCALE_IN_A_ROW:
+            raise NonFiniteError(
+                f"The gradient scale of PRECISION=fp16 was below 1 in {self.low_scale_in_a_row} "
+                f"steps in a row (it is {scale:g}), up to step {step}: the "
+                "gradients are too large for fp16. Set PRECISION=bf16 or fp32, and go on from the "
+                "last epoch."
+            )
+
+
+def _compile_blocks(gpt: GPT) -> None:
+    """COMPILE: the feed-forward half of each block becomes one program, the same for all of them.
+
+    Attention stays as it is: where a clip begins differs from batch to batch, and each would be
+    compiled anew. Dropout draws as without compiling.
+    """
+    inductor.fallback_random = True
+    for block in gpt.gpt.h:
+        block.mlp.compile(dynamic=True)  # type: ignore[union-attr]

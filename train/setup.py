@@ -1,82 +1,88 @@
 """Sets up a run: machine, base, dataset, resume, learner, logs; then starts the trainer.
 
-Cheap looks first (machine, base model, dataset), then what is on disk, then the cache and the
-model: a mistake is told in seconds, before anything is written.
+Cheap looks first (machine, base model, dataset), then what is on disk, then the feature cache and
+the model: a mistake is reported in seconds, before anything is written.
 """
 
 import logging
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
+import torch
+
 from machine.devices import selection
-from train import defaults, distributed, runtime, setup_data, setup_learner
+from train import defaults, distributed, runtime
 from train.checkpointing import disk_space
 from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint
-from train.checkpointing.start_position import find_start, nothing_left, start_position
+from train.checkpointing.resume import Resumed, resume
 from train.dataset import dataset
-from train.dataset.batches import Batches
+from train.dataset import features as cached
+from train.dataset.batch_budget import from_state
+from train.dataset.batches import Batches, ConditioningChoice
+from train.dataset.file_cache import FileCache
+from train.defaults import AutoChoice
 from train.distributed import ALONE, World
 from train.early_stopping import EarlyStopping
-from train.learner import Learner
+from train.learner import Learner, OptimizationConfig
+from train.memory import autotune
+from train.memory.estimate import MemoryEstimate, estimate_memory
 from train.metrics import curve_folder, tensorboard_server
 from train.metrics.deferred import DeferredMetrics
 from train.metrics.logs import Logs
 from train.metrics.null_logger import NullLogger
 from train.metrics.system_usage import MachineMetrics
+from train.optim import activation_checkpointing, freezing
+from train.optim.lora import LoraShape
+from train.optim.trainable import TrainableParts
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.lost_gpu import lost_gpu
 from train.resilience.stopping import StopRequest, stop_on_signals
-from train.run_context import RunContext
+from train.run_context import RunContext, StartPosition
 from train.sampling import placement
 from train.sampling import sampler as sampling
 from train.sampling.sample_files import reference_of
 from train.sampling.sampler import Sampler
 from train.settings import TrainSettings
-from train.trainer import fine_tune
-from train.trainer_context import Parts, StartPosition
+from train.trainer import Trainer
 from xtts.hub import bundle
 from xtts.hub.run_folder import RunFolder
 from xtts.hub.run_lock import lock
 from xtts.hub.xtts_v2 import ModelSource
 from xtts.model.config import ModelConfig
+from xtts.model.gpt import GPT
+from xtts.model.loading import load_gpt, read_tensors
 from xtts.text.tokenizer import Tokenizer
 
 log = logging.getLogger("train")
 
 
-def run(settings: TrainSettings) -> int:
-    """`python -m train`: fine-tunes, from the beginning or from where it stopped; under torchrun
-    together with the other processes."""
-    began = time.perf_counter()
+@contextmanager
+def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
+    """The trainer of a run, with its lock, signals and workers, which end with the block; under
+    torchrun together with the other processes."""
+    started_at = time.perf_counter()
     world = distributed.world()
     if not world.is_main:
         log.setLevel(logging.WARNING)
-    looked = look(settings, world)
-    runtime.make_current(looked.device.value)
-    folder = RunFolder(settings.output_dir)
+    context = build_context(settings, world)
+    device = context.device.value
+    runtime.make_current(device)
+    run = RunFolder(settings.output_dir)
     with ExitStack() as closing:
         if world.is_main:
-            closing.enter_context(lock(folder))
+            closing.enter_context(lock(run))
         stop = closing.enter_context(stop_on_signals(settings.stop_seconds))
-        closing.enter_context(distributed.joined(world, looked.device.value))
-        closing.enter_context(lost_gpu(looked.device.value))
-        parts = _assemble(settings, looked, folder, stop, closing, world)
-        if world.is_main:
-            parts.sample_missing()
-        world.barrier()
-        if parts.start.epoch > 1 and parts.ends_early():
-            return 0
-        if parts.start.epoch > parts.num_epochs:
-            log.info(nothing_left(parts.start, parts.num_epochs))
-        else:
-            log.info("Ready to learn after %.1f s.", time.perf_counter() - began)
-        return fine_tune(parts, stop)
+        closing.enter_context(distributed.joined(world, device))
+        closing.enter_context(lost_gpu(device))
+        yield _build_trainer(settings, context, run, stop, closing, world, started_at)
 
 
-def look(settings: TrainSettings, world: World = ALONE) -> RunContext:
+def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     """Looks at machine, base model and dataset; raises their errors."""
     machine = selection.look_at_machine()
     device = selection.choose_device(machine, settings.device)
@@ -89,7 +95,7 @@ def look(settings: TrainSettings, world: World = ALONE) -> RunContext:
     )
     bundle.check_base(base)
     config = ModelConfig.read(base)
-    _tell_weights(settings, config)
+    _log_base_model(settings, config)
     for what, choice in (("Device", device), ("Precision", precision)):
         log.info("%s: %s (%s)", what, choice.value, choice.reason)
     tokenizer = Tokenizer(config, base)
@@ -99,87 +105,340 @@ def look(settings: TrainSettings, world: World = ALONE) -> RunContext:
 
 def prepare(settings: TrainSettings) -> int:
     """`python -m train prepare`: computes the feature cache and trains nothing."""
-    looked = look(settings)
-    log.info(looked.data.report())
-    setup_data.build_feature_cache(settings, looked)
+    context = build_context(settings)
+    log.info(context.data.report())
+    build_feature_cache(settings, context)
     return 0
 
 
-def _assemble(
+def _build_trainer(
     settings: TrainSettings,
-    looked: RunContext,
-    folder: RunFolder,
+    context: RunContext,
+    run: RunFolder,
     stop: StopRequest,
     closing: ExitStack,
     world: World,
-) -> Parts:
-    config, data = looked.config, looked.data
+    started_at: float,
+) -> Trainer:
+    config, data = context.config, context.data
     log.info(data.report())
-    checkpoints = Checkpoints(folder, settings.keep_checkpoints, settings.save_every)
+    checkpoints = Checkpoints(run, settings.keep_checkpoints, settings.save_every)
     epochs = defaults.num_epochs(settings.num_epochs, config.training)
     rate = defaults.learning_rate(settings.learning_rate, config.training)
-    log.info("Epochs: %d (%s)", epochs.value, epochs.reason)
+    num_epochs = int(epochs.value)
+    log.info("Epochs: %d (%s)", num_epochs, epochs.reason)
     log.info("Learning rate: %g (%s)", rate.value, rate.reason)
-    fingerprint = Fingerprint.of(looked.base, data.sha256, config.gpt, settings.cache_dir)
+    fingerprint = Fingerprint.of(context.base, data.sha256, config.gpt, settings.cache_dir)
     resumed = find_start(settings, checkpoints, fingerprint, rate.value, world)
     start = start_position(resumed)
     if world.is_main:
-        disk_space.ask(
-            disk_space.of_run(settings, looked, folder, resumed, start, int(epochs.value))
-        )
-    batches, validation = setup_data.build_batches(settings, looked, resumed, world)
-    learner = setup_learner.build_learner(settings, looked, rate.value, batches, resumed, world)
-    state = (resumed.trainer_state if resumed else None) or {}
+        disk_space.ask(disk_space.of_run(settings, context, run, resumed, start, num_epochs))
+    batches, validation = build_batches(settings, context, resumed, world)
+    learner = build_learner(settings, context, rate.value, batches, resumed, world)
+    state = _kept_state(resumed)
     if settings.batch_seconds is None and "batch_seconds" not in state:
-        setup_learner.autotune_batch_size(settings, looked, learner, batches)
-    setup_learner.schedule_to_the_end(learner, batches, int(epochs.value))
-    patience = EarlyStopping(settings.early_stopping)
-    patience.resume(state.get("patience"))
+        autotune_batch_size(settings, context, learner, batches)
+    set_schedule_length(learner, batches, num_epochs)
+    early_stopping = EarlyStopping(settings.early_stopping)
+    early_stopping.resume(state.get("patience"))
     logs = closing.enter_context(
-        _logs(settings, looked, folder, int(epochs.value), start, learner, batches, closing)
+        _logs(settings, context, run, num_epochs, start, learner, batches, closing)
     )
-    sampler = closing.enter_context(_sampler(settings, looked, folder, world, logs, stop))
-    on_gpu = looked.device.value.startswith("cuda")
-    return Parts(
+    sampler = closing.enter_context(_sampler(settings, context, run, world, logs, stop))
+    heartbeat = closing.enter_context(Heartbeat(settings.stall_seconds))
+    # Several ranks take each step together: one that is still writing would hold up the others.
+    background = context.device.value.startswith("cuda") and world.is_single_process
+    return Trainer(
         settings=settings,
-        num_epochs=int(epochs.value),
+        num_epochs=num_epochs,
         start=start,
+        started_at=started_at,
         learner=learner,
         batches=batches,
         validation=validation,
         logs=logs,
+        metrics=DeferredMetrics(learner, logs, settings.log_every),
         sampler=sampler,
         checkpoints=checkpoints,
-        heartbeat=closing.enter_context(Heartbeat(settings.stall_seconds)),
-        telling=DeferredMetrics(learner, logs, settings.log_every),
+        writer=closing.enter_context(CheckpointWriter(background=background)),
         provenance=_provenance(settings, config, fingerprint, rate.value),
-        # Several ranks take each step together: one that is still writing would hold up the others.
-        writer=closing.enter_context(
-            CheckpointWriter(background=on_gpu and world.is_single_process)
-        ),
-        patience=patience,
+        early_stopping=early_stopping,
+        heartbeat=heartbeat,
+        stop=stop,
         world=world,
     )
 
 
+# Where the run starts
+
+
+def find_start(
+    settings: TrainSettings,
+    checkpoints: Checkpoints,
+    fingerprint: Fingerprint,
+    rate: float,
+    world: World,
+) -> Resumed | None:
+    """Rank 0 sets aside and archives; the others read what it left. A restart by torchrun goes on
+    with what the run has, also with RESUME=never."""
+    never = settings.resume == "never" and (world.restarts or not world.is_main)
+    setting = "auto" if never else settings.resume
+    if world.is_main:
+        found = checkpoints.resume(
+            setting, fingerprint, learning_rate=rate, runs_dir=settings.runs_dir
+        )
+        world.barrier()
+        return found
+    world.barrier()
+    return resume(checkpoints.run, setting, fingerprint, learning_rate=rate)
+
+
+def start_position(resumed: Resumed | None) -> StartPosition:
+    """The epoch and batch to start with, logged."""
+    if resumed is None:
+        return StartPosition()
+    for note in resumed.notes:
+        log.info(note)
+    start = StartPosition(resumed.epoch + 1, resumed.batch)
+    inside = f", batch {start.batch + 1}" if start.batch else ""
+    log.info("Going on from %s: epoch %d%s.", resumed.source.name, start.epoch, inside)
+    return start
+
+
+def _kept_state(resumed: Resumed | None) -> dict[str, Any]:
+    """The trainer's state in the checkpoint that a run goes on from."""
+    return (resumed.trainer_state if resumed else None) or {}
+
+
+# The data
+
+
+def build_batches(
+    settings: TrainSettings, context: RunContext, resumed: Resumed | None, world: World
+) -> tuple[Batches, Batches | None]:
+    """The batches of training, and of validation where there are clips for it."""
+    data, config = context.data, context.config
+    features = build_feature_cache(settings, context, world)
+    train, held_out = features.present(data.train), features.present(data.validation)
+    seconds = [data.clips[i].seconds for i in train]
+    state = _kept_state(resumed)
+    budget = defaults.batch_seconds(
+        settings.batch_seconds, config.training, state.get("batch_seconds"),
+        device=context.device.value, total_seconds=sum(seconds) / world.size,
+        longest_seconds=max(seconds),
+    )  # fmt: skip
+    log.info("Batches: %g s of audio (%s)", budget.value, budget.reason)
+    common: dict[str, Any] = {
+        "seed": settings.seed,
+        "batch_seconds": budget.value,
+        "stop_input": config.stop_input_trained,
+        "conditions": ConditioningChoice(settings.conditioning, train),
+        "rank": world.rank,
+        "world_size": world.size,
+        "pinned": settings.overlap and context.device.value.startswith("cuda"),
+    }
+    training = Batches(
+        data.clips, train, features, config.gpt, prefetch=settings.prefetch,
+        bucketing=settings.bucketing, **common,
+    )  # fmt: skip
+    training.halvings = from_state(state.get("halvings", ()))
+    if not held_out:
+        return training, None
+    return training, Batches(data.clips, held_out, features, config.gpt, fixed=True, **common)
+
+
+def build_feature_cache(
+    settings: TrainSettings, context: RunContext, world: World = ALONE
+) -> cached.FeatureCache | cached.UncachedFeatures:
+    """From the cache, which is built where something is missing; CACHE=off computes them anew.
+
+    The first rank of each machine builds, the others find it done.
+    """
+    if not settings.cache:
+        log.info("CACHE=off: features are computed for each batch again.")
+        return cached.UncachedFeatures(context.data.clips, context.base, context.config)
+    if world.local_rank:
+        world.barrier()
+    found = cached.build(context.data, context.base, context.config, settings.cache_dir)
+    if not world.local_rank:
+        world.barrier()
+    return found
+
+
+# The learner: it depends on the longest clip, so it comes behind the data.
+
+
+def build_learner(
+    settings: TrainSettings,
+    context: RunContext,
+    learning_rate: float,
+    batches: Batches,
+    resumed: Resumed | None,
+    world: World,
+) -> Learner:
+    """The model on its device with its optimizer, where the run goes on. Raises LoraError,
+    FreezeError, OptimizerError."""
+    gpt = load_gpt(read_tensors(context.base / "model.pth"), context.config, settings.dropout)
+    learner = Learner(
+        gpt,
+        OptimizationConfig(
+            learning_rate=learning_rate,
+            warmup_steps=settings.warmup_steps,
+            weight_decay=settings.weight_decay,
+            gradient_clip=settings.gradient_clip,
+            text_loss_weight=settings.text_loss_weight,
+            audio_loss_weight=settings.audio_loss_weight,
+            precision=context.precision.value,
+            seed=settings.seed,
+            optimizer=settings.optimizer,
+            schedule=settings.schedule,
+            learning=_trainable_parts(settings, context, gpt, batches),
+            fused=settings.fused_optimizer,
+            compiled=settings.compile,
+        ),
+        context.device.value,
+        world,
+    )
+    if resumed:
+        learner.resume(resumed.model_state, resumed.trainer_state, resumed.step)
+    return learner
+
+
+def set_schedule_length(learner: Learner, batches: Batches, num_epochs: int) -> None:
+    """A cosine ends with the last epoch. Steps are counted by the first epoch's plan, also in a
+    resumed run: a plan that was halved meanwhile must not move the rates."""
+    steps = -(-len(batches.plan(1, halvings=())) // batches.world_size)
+    learner.schedule = replace(learner.schedule, total_steps=num_epochs * steps)
+
+
+def _trainable_parts(
+    settings: TrainSettings, context: RunContext, gpt: GPT, batches: Batches
+) -> TrainableParts:
+    lora = None
+    if settings.lora_rank:
+        alpha = settings.lora_alpha or 2 * settings.lora_rank
+        lora = LoraShape(settings.lora_rank, alpha)
+        log.info("LoRA: rank %d, alpha %d; the rest is frozen.", lora.rank, lora.alpha)
+    needed = _estimate(settings, context, gpt, longest_seconds(batches), recomputed=False)
+    recompute, reason = activation_checkpointing.chosen(
+        settings.gradient_checkpointing, needed, _room_bytes(context)
+    )
+    log.info("Gradient checkpointing: %s (%s)", "on" if recompute else "off", reason)
+    frozen, reason = freezing.chosen(
+        settings.freeze, context.config.training, with_adapters=lora is not None
+    )
+    if frozen:
+        log.info("Frozen: %s (%s)", ", ".join(frozen), reason)
+    averaged = defaults.ema_decay(settings.ema_decay, context.config.training)
+    if averaged.value:
+        log.info("Average of the weights: decay %g (%s)", averaged.value, averaged.reason)
+    return TrainableParts(lora, frozen, averaged.value, recompute)
+
+
+# The batch size
+
+
+def autotune_batch_size(
+    settings: TrainSettings, context: RunContext, learner: Learner, batches: Batches
+) -> None:
+    """BATCH_SECONDS=auto: no more than this machine has room for; logged with its reason.
+
+    Ranks agree on the smallest.
+    """
+    device, wanted = context.device.value, batches.batch_seconds
+    longest = longest_seconds(batches)
+    if device.startswith("cuda"):
+        chosen = _largest_on_gpu(settings, context, learner, batches, longest)
+    else:
+        recomputed = learner.config.learning.recompute
+        needed = _estimate(settings, context, learner.gpt, longest, recomputed)
+        ram = context.machine.memory_bytes // learner.world.local_size
+        second = needed.activations / longest
+        chosen = autotune.fitting_on_cpu(wanted, second, needed.held_bytes, ram)
+    batches.batch_seconds = learner.world.all_reduce_min(max(chosen.value, longest))
+    log.info("Memory: batches of %g s (%s)", batches.batch_seconds, chosen.reason)
+
+
+def longest_seconds(batches: Batches) -> float:
+    """Of the clips that are trained on."""
+    return max(batches.clips[clip].seconds for clip in batches.indices)
+
+
+def _largest_on_gpu(
+    settings: TrainSettings,
+    context: RunContext,
+    learner: Learner,
+    batches: Batches,
+    longest: float,
+) -> AutoChoice:
+    """Tried once for a machine and a model, then remembered."""
+    wanted = batches.batch_seconds
+    memory = FileCache(settings.cache_dir / "batch_seconds.json")
+    name = torch.cuda.get_device_name(context.device.value)
+    total = torch.cuda.get_device_properties(context.device.value).total_memory
+    key = repr(
+        (torch.__version__, name, total, context.config.gpt, learner.config.learning, wanted,
+         settings.optimizer, context.precision.value, round(longest, 1), settings.compile)
+    )  # fmt: skip
+    if known := memory.get(key):
+        return AutoChoice(float(known), f"as it was tried on {name} before")
+    meter = autotune.CudaMemoryMeter(learner, batches)
+    fitting = autotune.largest_fitting(meter, max(1, int(wanted // longest)))
+    whole = fitting.clips == max(1, int(wanted // longest))
+    seconds = wanted if whole else fitting.clips * longest
+    if learner.world.local_rank == 0:
+        memory.put(key, seconds)
+        memory.save()
+    return AutoChoice(seconds, f"tried on {name}: {fitting.reason}")
+
+
+def _estimate(
+    settings: TrainSettings, context: RunContext, gpt: GPT, seconds: float, recomputed: bool
+) -> MemoryEstimate:
+    """Of the longest clip alone."""
+    parameters = sum(parameter.numel() for parameter in gpt.parameters())
+    shape = context.config.gpt
+    # Of each block's four matrices, A and B: 3 + 1, 1 + 1, 1 + 4 and 4 + 1 widths.
+    adapters = settings.lora_rank * 16 * shape.width * shape.layers
+    return estimate_memory(
+        shape,
+        parameters=parameters,
+        learning=adapters or parameters,
+        audio_seconds=seconds,
+        clips=1,
+        precision=context.precision.value,
+        optimizer=settings.optimizer,
+        recomputed=recomputed,
+    )
+
+
+def _room_bytes(context: RunContext) -> int:
+    if context.device.value.startswith("cuda"):
+        return int(torch.cuda.mem_get_info(context.device.value)[0])
+    return int(context.machine.memory_bytes * autotune.CPU_SHARE)
+
+
+# Samples, logs, provenance
+
+
 def _sampler(
     settings: TrainSettings,
-    looked: RunContext,
-    folder: RunFolder,
+    context: RunContext,
+    run: RunFolder,
     world: World,
     logs: Logs,
     stop: StopRequest,
 ) -> Sampler:
     wish = settings.sample_device if world.is_main else "off"
-    chosen = placement.plan(looked.machine, wish, looked.device.value)
+    chosen = placement.plan(context.machine, wish, context.device.value)
     log.info("Samples: %s (%s)", chosen.mode, chosen.reason)
     return Sampler(
         chosen,
-        folder,
-        reference_of(settings, looked.data),
-        sampling.workers(looked.base, looked.machine, settings.speak_precision),
+        run,
+        reference_of(settings, context.data),
+        sampling.workers(context.base, context.machine, settings.speak_precision),
         seed=settings.seed,
-        in_process=sampling.in_process(looked.base),
+        in_process=sampling.in_process(context.base),
         heard=logs.sample,
         interrupted=lambda: stop.requested,
     )
@@ -187,8 +446,8 @@ def _sampler(
 
 def _logs(
     settings: TrainSettings,
-    looked: RunContext,
-    folder: RunFolder,
+    context: RunContext,
+    run: RunFolder,
     num_epochs: int,
     start: StartPosition,
     learner: Learner,
@@ -197,16 +456,17 @@ def _logs(
 ) -> Logs:
     if not learner.world.is_main:
         return NullLogger()
+    in_container = context.machine.in_container
     return Logs(
-        folder,
-        curve_folder.claim(folder, settings.runs_dir),
+        run,
+        curve_folder.claim(run, settings.runs_dir),
         num_epochs=num_epochs,
         steps_per_epoch=-(-len(batches.plan(start.epoch)) // learner.world.size),
         first_step=learner.step,
         log_every=settings.log_every,
-        peak_flops=runtime.peak_flops(looked.device.value, looked.precision.value),
+        peak_flops=runtime.peak_flops(context.device.value, context.precision.value),
         machine=closing.enter_context(MachineMetrics()),
-        tensorboard=tensorboard_server.of_run(settings, in_container=looked.machine.in_container),
+        tensorboard=tensorboard_server.of_run(settings, in_container=in_container),
     )
 
 
@@ -222,8 +482,8 @@ def _provenance(
     }
 
 
-def _tell_weights(settings: TrainSettings, config: ModelConfig) -> None:
+def _log_base_model(settings: TrainSettings, config: ModelConfig) -> None:
     log.info("Base model: %s; licence of its weights: %s", settings.base_model, config.licence)
     if config.weights == "random":
-        told = "BASE_MODEL=%s has random weights: it learns, but what it speaks is noise."
-        log.warning(told, settings.base_model)
+        warning = "BASE_MODEL=%s has random weights: it learns, but what it speaks is noise."
+        log.warning(warning, settings.base_model)

@@ -1,53 +1,392 @@
-"""THE LOOP, read top to bottom: step, log, evaluate, save, then sample.
+"""The training loop: `train_step` is one step (forward, backward, clip, optimizer step), and
+`Trainer.train` the epochs around it (step, log, validate, save, sample).
 
-Everything that it calls is put together in `train.setup`; each part is a file of its own name. A
-checkpoint is written before its sample is spoken, so that a fault while speaking costs a sample and
-never an epoch.
+`train.setup` builds a Trainer. A checkpoint is written before its sample is spoken, so that a fault
+while speaking costs a sample and never an epoch.
 """
 
+import itertools
+import logging
+import signal
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, overload
 
+import torch
+from torch import Tensor
+
+from machine.devices import cuda_errors
+from machine.memory import trim_heap
+from train.checkpointing.async_writer import CheckpointWriter
+from train.checkpointing.checkpoints import Checkpoints
+from train.dataset.batch_budget import OomBackoff, at_epoch, halve_budget, to_state
+from train.dataset.batches import Batch, Batches
+from train.dataset.device_prefetch import copier_for, prefetch
+from train.distributed import World
+from train.early_stopping import EarlyStopping
+from train.learner import DeferredStepResult, Learner, StepResult, Validation
+from train.metrics.deferred import DeferredMetrics, PendingStep
+from train.metrics.flops import step_flops
+from train.metrics.logs import Logs
+from train.resilience.heartbeat import Heartbeat
 from train.resilience.stopping import StopRequest
-from train.trainer_context import Parts
+from train.run_context import StartPosition
+from train.sampling.sample_files import sample_is_missing
+from train.sampling.sampler import LONGEST_SAMPLE_SECONDS, Sampler
+from train.settings import TrainSettings
+from xtts.model.gpt import Losses
+
+log = logging.getLogger("train")
+
+# 5.3 GB of a full-size model with its optimizer, at 3 MB/s: a slow disk over a slow network.
+LONGEST_SAVE_SECONDS = 1800.0
 
 
-def fine_tune(parts: Parts, stop: StopRequest) -> int:
-    """Trains from `parts.start` to the last epoch; returns the exit code.
+@overload
+def train_step(
+    learner: Learner, batch: Batch, *, deferred: Literal[False] = False
+) -> StepResult: ...
+@overload
+def train_step(
+    learner: Learner, batch: Batch, *, deferred: bool
+) -> StepResult | DeferredStepResult: ...
+def train_step(
+    learner: Learner, batch: Batch, *, deferred: bool = False
+) -> StepResult | DeferredStepResult:
+    """One step; a non-finite loss or gradient moves no weight.
 
-    0 when all epochs are done; 143 or 130 when a signal came and the state was saved. A stop while
-    validating is a stop inside the epoch: the next start validates, and saves it.
-    Raises NonFiniteError (65) and DiskFull (74); what was saved before stays.
+    Args:
+        deferred: do not wait for the numbers: the device itself skips a non-finite step, and
+            `Learner.read_deferred` reads the results later. Only where `learner.can_defer`.
+
+    Raises:
+        NonFiniteError: at the third non-finite step in a row, and in fp16 when its scale stays
+            below 1; of deferred steps, when they are read.
     """
-    stop.learning = True
-    for epoch in range(parts.start.epoch, parts.num_epochs + 1):
-        done = parts.start.batch if epoch == parts.start.epoch else 0
-        clock = time.perf_counter()
-        for number, batch in parts.learned(epoch, done):
-            waited = time.perf_counter() - clock
-            result = parts.learn(epoch, done, batch)
-            if result is None:  # too large: its clips come again in smaller batches
-                continue
-            stop.step_seconds = time.perf_counter() - clock
-            parts.tell_step(epoch, number, batch, result, waited, stop.step_seconds)
-            done = number
-            if parts.stops(stop):
-                parts.save_interrupted(epoch, done)
-                return stop.exit_code
-            parts.speak_what_is_saved()
+    learning_rate = learner.start_step(batch)
+    losses, loss = _forward_backward_retried(learner, batch)
+    norm = learner.gradient_norm()
+    numbers = torch.stack((losses.text, losses.audio, loss, norm.to(loss))).detach()
+    if deferred:
+        learner.clip_gradients(norm)
+        learner.optimizer_step(non_finite=~torch.isfinite(numbers[2] + numbers[3]))
+        result: StepResult | DeferredStepResult = DeferredStepResult(numbers, learning_rate)
+    elif (result := learner.read(numbers, learning_rate)).finite:
+        learner.clip_gradients(norm)
+        learner.optimizer_step()
+    # Here, not before the next step: at full size 1.8 GB less while saving and speaking.
+    learner.optimizer.zero_grad(set_to_none=True)
+    if isinstance(result, StepResult):
+        learner.count_step(result)
+    learner.step += 1
+    return result
+
+
+def forward_backward(learner: Learner, batch: Batch) -> tuple[Losses, Tensor]:
+    """The losses of a batch and their weighted sum, whose gradients are in the weights then."""
+    losses = learner.forward(batch)
+    loss = learner.weighted_loss(losses)
+    learner.scaler.scale(loss).backward()
+    return losses, loss
+
+
+def _forward_backward_retried(learner: Learner, batch: Batch) -> tuple[Losses, Tensor]:
+    """`forward_backward`; where memory was short, once more with all of it given back."""
+    try:
+        return forward_backward(learner, batch)
+    except Exception as error:
+        found = cuda_errors.classify(error)
+        if found is None or not found.transient:
+            raise
+    # Behind the `except`: the error held the tensors that are to go.
+    log.warning("Step %d once more, after: %s", learner.step, found.words)
+    learner.optimizer.zero_grad(set_to_none=True)
+    cuda_errors.free_after_fault(str(learner.device))
+    return forward_backward(learner, batch)
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """One run, put together by `train.setup`."""
+
+    settings: TrainSettings
+    num_epochs: int
+    start: StartPosition
+    started_at: float  # time.perf_counter()
+    learner: Learner
+    batches: Batches
+    validation: Batches | None
+    logs: Logs
+    metrics: DeferredMetrics
+    sampler: Sampler
+    checkpoints: Checkpoints
+    writer: CheckpointWriter
+    provenance: dict[str, Any]
+    early_stopping: EarlyStopping
+    heartbeat: Heartbeat
+    stop: StopRequest
+    world: World
+    # Epochs whose samples wait for their checkpoints.
+    unsampled: list[int] = field(default_factory=list)
+
+    def run(self) -> int:
+        """Trains what is left to train, after a sample that the last run left out.
+
+        Returns:
+            The exit code, see `train`.
+        """
+        if self.world.is_main:
+            self._sample_missing()
+        self.world.barrier()
+        if self.start.epoch > 1 and self._stops_early():
+            return 0
+        if self.start.epoch > self.num_epochs:
+            log.info(self.start.nothing_left(self.num_epochs))
+        else:
+            log.info("Ready to learn after %.1f s.", time.perf_counter() - self.started_at)
+        return self.train()
+
+    def train(self) -> int:
+        """Trains from `start` to the last epoch.
+
+        A stop while validating is a stop inside the epoch: the next start validates, and saves it.
+
+        Returns:
+            0 when all epochs are done; 143 or 130 when a signal came and the state was saved.
+
+        Raises:
+            NonFiniteError: (65) what was saved before stays.
+            DiskFull: (74) likewise.
+        """
+        self.stop.learning = True
+        for epoch in range(self.start.epoch, self.num_epochs + 1):
+            done = self.start.batch if epoch == self.start.epoch else 0
             clock = time.perf_counter()
-        validation = parts.evaluate(epoch, stop)
-        if parts.stops(stop):
-            parts.save_interrupted(epoch, done)
-            return stop.exit_code
-        parts.logs.epoch(epoch, parts.learner.step, validation)
-        if parts.saves(epoch):
-            stop.write_seconds = parts.save(epoch, validation)
-            if parts.samples(epoch) and not parts.stops(stop):
-                parts.speak(epoch)
-            # An epoch that SAVE_EVERY leaves unsaved is saved behind the next one's first step.
-            if parts.stops(stop):
-                return stop.exit_code
-        if parts.ends_early():
-            break
-    parts.finish()
-    return 0
+            for number, batch in self._batches(epoch, done):
+                waited = time.perf_counter() - clock
+                result = self._step_or_backoff(epoch, done, batch)
+                if result is None:  # out of memory: its clips come again in smaller batches
+                    continue
+                self.stop.step_seconds = time.perf_counter() - clock
+                self._log_step(epoch, number, batch, result, waited)
+                done = number
+                if self._stop_requested():
+                    return self._save_interrupted(epoch, done)
+                self._sample_saved()
+                clock = time.perf_counter()
+            validation = self._validate(epoch)
+            if self._stop_requested():
+                return self._save_interrupted(epoch, done)
+            self.logs.epoch(epoch, self.learner.step, validation)
+            if self._save_due(epoch):
+                self._save(epoch, validation)
+                if self._sample_due(epoch) and not self._stop_requested():
+                    self._sample(epoch)
+                # An epoch that SAVE_EVERY leaves unsaved is saved behind the next one's first step.
+                if self._stop_requested():
+                    return self.stop.exit_code
+            if self._stops_early():
+                break
+        self._finish()
+        return 0
+
+    # Batches and steps
+
+    def _batches(self, epoch: int, done: int) -> Iterator[tuple[int, Batch]]:
+        """The batches of the epoch behind the first `done`, under the watchdog's eyes; each with
+        how many of the plan are done with it. Planned again where the budget is halved."""
+        copier = copier_for(self.learner.device, self.settings.overlap)
+        halvings = -1
+        while halvings != len(self.batches.halvings):
+            halvings, planned = len(self.batches.halvings), len(self.batches.plan(epoch))
+            ahead = prefetch(self.batches.epoch(epoch, done), copier)
+            for batch in self.heartbeat.watch(ahead, "learning"):
+                number = min(done + self.world.size, planned)
+                yield number, batch
+                if halvings != len(self.batches.halvings):
+                    break
+                done = number
+
+    def _step_or_backoff(
+        self, epoch: int, done: int, batch: Batch
+    ) -> StepResult | DeferredStepResult | None:
+        """`train_step`; None where memory was too short, also at the second try: from here on the
+        batches are of half the seconds.
+
+        Raises what the step raised where that would not help: for a single clip, and with several
+        processes, whose others wait inside the same step.
+        """
+        learner = self.learner
+        try:
+            return train_step(learner, batch, deferred=learner.can_defer)
+        except Exception as error:
+            found = cuda_errors.classify(error)
+            smaller = self._smaller(epoch, batch)
+            if (
+                found is None
+                or not found.transient
+                or smaller is None
+                or not self.world.is_single_process
+            ):
+                raise
+        # Behind the `except`: the error held the tensors that are to go.
+        learner.optimizer.zero_grad(set_to_none=True)
+        cuda_errors.free_after_fault(str(learner.device))
+        self.batches.halvings.append(OomBackoff(epoch, done, smaller))
+        log.warning(
+            "Memory is short (%s): batches are of %.1f s from here on, and stay so when the run "
+            "goes on.", found.words, smaller,
+        )  # fmt: skip
+        return None
+
+    def _smaller(self, epoch: int, batch: Batch) -> float | None:
+        seconds = [clip.seconds for clip in self.batches.clips]
+        now = at_epoch(self.batches.batch_seconds, self.batches.halvings, epoch + 1)
+        return halve_budget(batch.clips, seconds, now)
+
+    def _log_step(
+        self, epoch: int, number: int, batch: Batch, result: StepResult | DeferredStepResult,
+        waited: float,
+    ) -> None:  # fmt: skip
+        """Logs batch `number` of the epoch; waited: seconds that data took."""
+        names = [self.batches.clips[clip].name for clip in batch.clips]
+        flops = step_flops(batch.rows, self.learner.gpt.shape)
+        took = self.stop.step_seconds
+        self.metrics.add(
+            PendingStep(epoch, number, self.learner.step, batch, result, waited, took, names, flops)
+        )
+
+    # Decisions
+
+    def _stop_requested(self) -> bool:
+        """Whether a signal came, to this process or to any other of the run."""
+        if self.world.is_single_process:
+            return self.stop.requested
+        if self.world.all_reduce(float(self.stop.requested))[0] and not self.stop.requested:
+            self.stop.signal_number = signal.SIGTERM
+        return self.stop.requested
+
+    def _stops_early(self) -> bool:
+        """EARLY_STOPPING, logged with its reason."""
+        if self.early_stopping.over:
+            log.info(self.early_stopping.reason)
+        return self.early_stopping.over
+
+    def _validation_due(self, epoch: int) -> bool:
+        """VALIDATION_EVERY, and always the last epoch."""
+        return epoch % self.settings.validation_every == 0 or epoch == self.num_epochs
+
+    def _save_due(self, epoch: int) -> bool:
+        """SAVE_EVERY, and always the last epoch."""
+        return self.checkpoints.due(epoch, self.num_epochs) or self.early_stopping.over
+
+    def _sample_due(self, epoch: int) -> bool:
+        """SAMPLE_EVERY, and always the last epoch; only what is saved can be spoken."""
+        due = epoch % self.settings.sample_every == 0 or epoch == self.num_epochs
+        return (due or self.early_stopping.over) and self._save_due(epoch)
+
+    # Validation, checkpoints, samples
+
+    def _validate(self, epoch: int) -> Validation | None:
+        """The losses on the validation clips, where they are due; of no worth after a stop."""
+        self.metrics.flush()
+        if self.validation is None or not self._validation_due(epoch):
+            return None
+        batches = self.heartbeat.watch(self.validation.epoch(epoch), "validating")
+        found = self.learner.evaluate(
+            itertools.takewhile(lambda _: not self.stop.requested, batches)
+        )
+        if not self.stop.requested:
+            self.early_stopping.hear(epoch, found.audio_loss)
+        return found
+
+    def _save(self, epoch: int, validation: Validation | None) -> None:
+        """Writes the epoch's checkpoint with the state to go on from. Rank 0 writes, the others
+        wait."""
+        self._finish_writing()
+        losses = {
+            "validation_text_loss": validation.text_loss if validation else None,
+            "validation_audio_loss": validation.audio_loss if validation else None,
+        }
+        with self.heartbeat.leave(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
+            if self.world.is_main:
+                step = self.learner.step
+                state = {"model": self.learner.model_state(), "trainer": self._trainer_state()}
+                self.writer.write(
+                    state,
+                    lambda kept: self.checkpoints.save_epoch(
+                        epoch, step, kept["model"], kept["trainer"], losses, self.provenance
+                    ),
+                )
+            self.world.barrier()
+        # Gradients and the copies just written are gone; whoever speaks the sample needs the room.
+        trim_heap()
+        self.stop.write_seconds = self.writer.seconds
+
+    def _save_interrupted(self, epoch: int, batch: int) -> int:
+        """Writes the state inside an epoch, `batch` of whose batches are done; the exit code."""
+        with self.heartbeat.leave(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
+            self.metrics.flush()
+            self.writer.finish()
+            saved = None
+            if self.world.is_main:
+                saved = self.checkpoints.save_interrupted(
+                    epoch,
+                    self.learner.step,
+                    batch,
+                    self.learner.model_state(),
+                    self._trainer_state(),
+                    self.provenance,
+                )
+            self.world.barrier()
+        if saved:
+            log.info("Stopped inside epoch %d; saved %s.", epoch, saved.path.name)
+        return self.stop.exit_code
+
+    def _trainer_state(self) -> dict[str, Any]:
+        return {
+            **self.learner.trainer_state(),
+            "batch_seconds": self.batches.batch_seconds,
+            "halvings": to_state(self.batches.halvings),
+            "patience": self.early_stopping.state(),
+        }
+
+    def _sample(self, epoch: int) -> None:
+        """Speaks the sample of an epoch as soon as its checkpoint is whole."""
+        self.unsampled.append(epoch)
+        self._sample_saved()
+
+    def _sample_saved(self) -> None:
+        """Speaks the sample that waits for a checkpoint, once that is written. Raises what writing
+        it raised."""
+        if not self.unsampled or not self.writer.idle:
+            return
+        self.metrics.flush()  # a sample is no part of an interval's steps
+        epoch = self.unsampled.pop()
+        with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
+            if saved := self.writer.finish():
+                self.sampler.sample(epoch, saved.path, saved.sha256)
+            self.world.barrier()
+
+    def _sample_missing(self) -> None:
+        """Speaks the newest epoch where the run ended between its checkpoint and its sample."""
+        run = self.checkpoints.run
+        newest, skipped = run.newest_verified(), self.sampler.plan.mode == "skipped"
+        if newest is None or skipped or not self._sample_due(newest.epoch):
+            return
+        if sample_is_missing(run, newest.epoch, newest.sha256):
+            log.info("Epoch %d has no sample yet; speaking it now.", newest.epoch)
+            with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
+                self.sampler.sample(newest.epoch, newest.checkpoint, newest.sha256)
+
+    def _finish(self) -> None:
+        """Waits for what is still being written and spoken."""
+        self._finish_writing()
+        with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
+            self.sampler.finish()
+
+    def _finish_writing(self) -> None:
+        with self.heartbeat.leave(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
+            self.writer.finish()
+        self._sample_saved()

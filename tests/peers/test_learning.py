@@ -13,6 +13,7 @@ from tests.peers.coqui import SMALL, coqui_gpt, ours_from
 from tests.peers.test_gpt import a_batch, coqui_losses, our_rows
 from train.dataset.batches import Batch
 from train.learner import Learner, OptimizationConfig
+from train.trainer import train_step
 from xtts.model.gpt import GPT
 
 RATE = 1e-3
@@ -52,7 +53,7 @@ def our_curve(
     learner = Learner(gpt, recipe)
     learned = [Batch(our_rows(batch, SMALL, padded=False), (), 0.0) for batch in batches()]
     for step in range(steps):
-        result = learner.learn(learned[step % BATCHES])
+        result = train_step(learner, learned[step % BATCHES])
         yield result.text_loss, result.audio_loss
 
 

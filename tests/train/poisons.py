@@ -159,25 +159,25 @@ def undeletable() -> None:
 def held_gil(step: str) -> None:
     """C code that waits for ever with the GIL, inside a step."""
     from tests.train.resilience.hanging import deadlock_with_the_gil
-    from train.learner import Learner
+    from train import trainer
 
-    def learn(old: Any, self: Any, batch: Any) -> Any:
-        if self.step == int(step):
+    def train_step(old: Any, learner: Any, batch: Any, **how: Any) -> Any:
+        if learner.step == int(step):
             deadlock_with_the_gil()
-        return old(self, batch)
+        return old(learner, batch, **how)
 
-    around(Learner, "learn", learn)
+    around(trainer, "train_step", train_step)
 
 
 def slow_steps(seconds: str) -> None:
     """Each step takes longer."""
-    from train.learner import Learner
+    from train import trainer
 
-    def learn(old: Any, self: Any, batch: Any) -> Any:
+    def train_step(old: Any, *args: Any, **how: Any) -> Any:
         time.sleep(float(seconds))
-        return old(self, batch)
+        return old(*args, **how)
 
-    around(Learner, "learn", learn)
+    around(trainer, "train_step", train_step)
 
 
 def numbers(state: dict[str, Any]) -> bool:

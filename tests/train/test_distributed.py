@@ -13,12 +13,13 @@ from tests.train.test_learner import SHAPE, a_batch, a_learner, weights
 from train.dataset.batches import Batch
 from train.distributed import ALONE, DistributedError, World, device_of, totals, world_of
 from train.learner import Learner
+from train.trainer import forward_backward, train_step
 from xtts.model.packed_batch import pack
 
 
 def a_small_learner(world: World = ALONE, **changes) -> Learner:
     like = a_learner(dropout=0.0, **changes)
-    return Learner(like.gpt, like.recipe, "cpu", world)
+    return Learner(like.gpt, like.config, "cpu", world)
 
 
 def clips(numbers) -> Batch:
@@ -42,7 +43,7 @@ def whole() -> dict[str, torch.Tensor]:
     """The gradients of one process that has all clips."""
     learner = a_small_learner()
     learner.gpt.train()
-    learner._gradients(clips([0, 1, 2, 3]))
+    forward_backward(learner, clips([0, 1, 2, 3]))
     return {name: p.grad for name, p in learner.gpt.named_parameters()}
 
 
@@ -67,13 +68,13 @@ def test_a_rank_without_clips_takes_part(tmp_path: Path):
         batch = clips([2])
         if not world.is_main:
             batch = Batch(batch.rows.without_targets(), (), 0.0)
-        result = learner.learn(batch)
+        result = train_step(learner, batch)
         torch.save((weights(learner), result), tmp_path / f"{world.rank}.pt")
 
     assert together.ranks(2, work) == [0, 0]
     one, other = (torch.load(tmp_path / f"{rank}.pt", weights_only=False) for rank in range(2))
     alone = a_small_learner()
-    result = alone.learn(clips([2]))
+    result = train_step(alone, clips([2]))
     assert one[1] == other[1]
     assert one[1].audio_loss == pytest.approx(result.audio_loss, abs=1e-6)
     assert one[1].gradient_norm == pytest.approx(result.gradient_norm, abs=1e-5)
@@ -84,7 +85,7 @@ def test_a_rank_without_clips_takes_part(tmp_path: Path):
 def test_steps_and_validation_are_those_of_one_process(tmp_path: Path):
     def work(world: World) -> None:
         learner = a_small_learner(world)
-        results = [learner.learn(a_part(world)) for _ in range(3)]
+        results = [train_step(learner, a_part(world)) for _ in range(3)]
         validation = learner.evaluate([a_part(world)])
         torch.save((results, validation), tmp_path / f"{world.rank}.pt")
 
@@ -93,7 +94,7 @@ def test_steps_and_validation_are_those_of_one_process(tmp_path: Path):
     assert told[0] == told[1]
     alone = a_small_learner()
     for result in told[0][0]:
-        expected = alone.learn(clips([0, 1, 2, 3]))
+        expected = train_step(alone, clips([0, 1, 2, 3]))
         assert result.audio_loss == pytest.approx(expected.audio_loss, abs=2e-5)
         assert result.text_loss == pytest.approx(expected.text_loss, abs=2e-5)
         assert result.gradient_norm == pytest.approx(expected.gradient_norm, rel=1e-4)
@@ -105,7 +106,7 @@ def test_a_step_that_is_no_number_on_one_rank_moves_nothing_on_any(tmp_path: Pat
     def work(world: World) -> None:
         learner = a_small_learner(world)
         before = weights(learner)
-        result = learner.learn(a_batch(poison=not world.is_main))
+        result = train_step(learner, a_batch(poison=not world.is_main))
         same = all(torch.equal(now, before[n]) for n, now in weights(learner).items())
         (tmp_path / str(world.rank)).write_text(f"{result.finite} {same}")
 
@@ -116,7 +117,7 @@ def test_a_step_that_is_no_number_on_one_rank_moves_nothing_on_any(tmp_path: Pat
 def test_ranks_drop_differently():
     learners = [a_learner(dropout=0.5) for _ in range(2)]
     learners[1].world = World(rank=1, size=1)
-    one, other = (learner.learn(a_batch()) for learner in learners)
+    one, other = (train_step(learner, a_batch()) for learner in learners)
     assert one.audio_loss != other.audio_loss
 
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from train.dataset.batches import Batch
-from train.learner import Learner, OptimizationConfig
+from train.learner import Learner, NonFiniteError, OptimizationConfig
 from train.optim.optimizer import schedule
-from train.optim.step_outcome import NonFiniteError
+from train.trainer import train_step
 from xtts.model.gpt import new_gpt
 from xtts.model.packed_batch import pack
 from xtts.model.shapes import GPTShape
@@ -51,7 +51,7 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
 
 def test_steps_learn_the_batch():
     learner = a_learner(dropout=0.0)
-    losses = [learner.learn(a_batch()).audio_loss for _ in range(60)]
+    losses = [train_step(learner, a_batch()).audio_loss for _ in range(60)]
     assert losses[-1] < losses[0] / 4
     assert learner.step == 60
 
@@ -61,7 +61,7 @@ def test_every_parameter_moves():
     learner = a_learner(dropout=0.0, weight_decay=0.0)
     before = weights(learner)
     for seed in range(3):
-        learner.learn(a_batch(seed))
+        train_step(learner, a_batch(seed))
     still = [
         name for name, now in learner.gpt.state_dict().items() if torch.equal(now, before[name])
     ]
@@ -69,30 +69,30 @@ def test_every_parameter_moves():
 
 
 def test_text_and_audio_weigh_as_told():
-    result = a_learner().learn(a_batch())
+    result = train_step(a_learner(), a_batch())
     assert result.loss == pytest.approx(0.01 * result.text_loss + result.audio_loss, rel=1e-6)
 
 
 def test_a_step_that_is_no_number_moves_nothing():
     learner = a_learner()
-    learner.learn(a_batch())
+    train_step(learner, a_batch())
     before = weights(learner)
     optimizer = [state["exp_avg"].clone() for state in learner.optimizer.state.values()]
-    result = learner.learn(a_batch(poison=True))
+    result = train_step(learner, a_batch(poison=True))
     assert not result.finite
     assert same(before, weights(learner))
     after = [state["exp_avg"] for state in learner.optimizer.state.values()]
     assert all(torch.equal(one, other) for one, other in zip(optimizer, after, strict=True))
-    assert learner.learn(a_batch()).finite
+    assert train_step(learner, a_batch()).finite
     assert learner.tally.num_non_finite == 1
 
 
 def test_the_third_in_a_row_stops_with_65():
     learner = a_learner()
     for _ in range(2):
-        learner.learn(a_batch(poison=True))
+        train_step(learner, a_batch(poison=True))
     with pytest.raises(NonFiniteError, match="3 steps in a row") as raised:
-        learner.learn(a_batch(poison=True))
+        train_step(learner, a_batch(poison=True))
     assert raised.value.exit_code == 65
 
 
@@ -111,7 +111,7 @@ def test_fp16_looks_for_its_scale_without_blaming_the_data():
     before = weights(learner)
     scales = [learner.scaler.get_scale()]
     for _ in range(5):
-        assert not learner.learn(a_batch()).finite
+        assert not train_step(learner, a_batch()).finite
         scales.append(learner.scaler.get_scale())
     assert scales == [65536.0 / 2**number for number in range(6)]
     assert learner.tally.non_finite_in_a_row == learner.tally.num_non_finite == 0
@@ -123,7 +123,7 @@ def test_at_scale_1_overflow_is_a_fault_of_data_or_rate():
     overflowing(learner)
     with pytest.raises(NonFiniteError, match="3 steps in a row"):
         for _ in range(30):
-            learner.learn(a_batch())
+            train_step(learner, a_batch())
     assert learner.scaler.get_scale() == 0.125
 
 
@@ -132,9 +132,9 @@ def test_a_scale_that_stays_below_1_stops_with_65():
     learner = a_learner(precision="fp16")
     learner.scaler.load_state_dict({**learner.scaler.state_dict(), "scale": 0.5})
     for _ in range(9):
-        assert learner.learn(a_batch()).finite
+        assert train_step(learner, a_batch()).finite
     with pytest.raises(NonFiniteError, match=r"below 1 in 10 steps.*PRECISION=bf16") as raised:
-        learner.learn(a_batch())
+        train_step(learner, a_batch())
     assert raised.value.exit_code == 65
 
 
@@ -143,7 +143,7 @@ def test_the_scaler_goes_on_where_it_was():
     state = {**first.scaler.state_dict(), "scale": 0.5, "_growth_tracker": 7}
     first.scaler.load_state_dict(state)
     for _ in range(4):
-        first.learn(a_batch())
+        train_step(first, a_batch())
     second.resume(first.model_state(), first.trainer_state(), first.step)
     assert second.scaler.state_dict() == first.scaler.state_dict()
     assert second.scaler.state_dict()["_growth_tracker"] == 11
@@ -157,22 +157,22 @@ def test_every_value_that_is_no_number_is_seen_in_loss_and_gradient(value: float
     handle = learner.gpt.text_head.weight.register_hook(
         lambda gradient: torch.full_like(gradient, value)
     )
-    assert not learner.learn(a_batch()).finite  # the loss is fine, its gradient is not
+    assert not train_step(learner, a_batch()).finite  # the loss is fine, its gradient is not
     handle.remove()
     assert same(before, weights(learner))
-    assert learner.learn(a_batch()).finite
+    assert train_step(learner, a_batch()).finite
 
 
 def test_a_resumed_learner_goes_on_bit_for_bit():
     straight, first = a_learner(), a_learner()
     for seed in range(4):
-        straight.learn(a_batch(seed))
+        train_step(straight, a_batch(seed))
     for seed in range(2):
-        first.learn(a_batch(seed))
+        train_step(first, a_batch(seed))
     second = a_learner()
     second.resume(first.model_state(), first.trainer_state(), first.step)
     torch.rand(17)  # whatever happens between two runs
-    results = [second.learn(a_batch(seed)) for seed in range(2, 4)]
+    results = [train_step(second, a_batch(seed)) for seed in range(2, 4)]
     assert same(weights(straight), weights(second))
     assert results[-1].learning_rate == pytest.approx(1e-3)
 
@@ -180,14 +180,16 @@ def test_a_resumed_learner_goes_on_bit_for_bit():
 def test_weights_without_an_optimizer_go_on_at_their_step():
     first, second = a_learner(warmup_steps=10), a_learner(warmup_steps=10)
     for seed in range(5):
-        first.learn(a_batch(seed))
+        train_step(first, a_batch(seed))
     second.resume(first.model_state(), None, first.step)
-    assert second.learn(a_batch(5)).learning_rate == first.learn(a_batch(5)).learning_rate
+    assert (
+        train_step(second, a_batch(5)).learning_rate == train_step(first, a_batch(5)).learning_rate
+    )
 
 
 def test_evaluating_changes_nothing():
     learner = a_learner()
-    learner.learn(a_batch())
+    train_step(learner, a_batch())
     before, random_state = weights(learner), torch.get_rng_state()
     first = learner.evaluate([a_batch(1), a_batch(2)])
     assert first == learner.evaluate([a_batch(1), a_batch(2)])
@@ -228,21 +230,17 @@ def test_the_schedule_warms_up_holds_and_falls():
 def test_bf16_follows_fp32():
     exact, rough = a_learner(dropout=0.0), a_learner(dropout=0.0, precision="bf16")
     for seed in range(5):
-        one, other = exact.learn(a_batch(seed)), rough.learn(a_batch(seed))
+        one, other = train_step(exact, a_batch(seed)), train_step(rough, a_batch(seed))
         assert other.audio_loss == pytest.approx(one.audio_loss, rel=0.02)
     assert all(parameter.dtype == torch.float32 for parameter in rough.gpt.parameters())
 
 
-def moved_ahead(learner: Learner, batches: list[Batch]) -> list:
-    return learner.seen([learner.train_step_async(batch) for batch in batches])
-
-
-def test_steps_taken_ahead_are_the_same_steps():
-    """As on a GPU, where nobody looks at a step before the log interval."""
+def test_deferred_steps_are_the_same_steps():
+    """As on a GPU, where nobody reads a step's numbers before the log interval."""
     looked, ahead = a_learner(), a_learner()
     batches = [a_batch(0), a_batch(1, poison=True), a_batch(2), a_batch(3)]
-    results = [looked.learn(batch) for batch in batches]
-    found = moved_ahead(ahead, batches)
+    results = [train_step(looked, batch) for batch in batches]
+    found = ahead.read_deferred([train_step(ahead, one, deferred=True) for one in batches])
     assert [result.finite for result in found] == [True, False, True, True]
     for one, other in zip(results, found, strict=True):
         if one.finite:
@@ -253,14 +251,14 @@ def test_steps_taken_ahead_are_the_same_steps():
     assert looked.tally == ahead.tally
 
 
-def test_the_third_in_a_row_is_told_late_and_has_moved_nothing():
+def test_the_third_deferred_step_in_a_row_is_reported_late_and_has_moved_nothing():
     learner = a_learner()
-    learner.learn(a_batch())
+    train_step(learner, a_batch())
     before = weights(learner)
-    steps = [learner.train_step_async(a_batch(poison=True)) for _ in range(5)]
+    steps = [train_step(learner, a_batch(poison=True), deferred=True) for _ in range(5)]
     assert same(before, weights(learner))
     with pytest.raises(NonFiniteError, match="3 steps in a row"):
-        learner.seen(steps)
+        learner.read_deferred(steps)
 
 
 def test_gradients_are_clipped_as_torch_clips_them():
@@ -269,11 +267,11 @@ def test_gradients_are_clipped_as_torch_clips_them():
         plain = a_learner(dropout=0.0, gradient_clip=clip, fused=False)
         reference = a_learner(dropout=0.0, gradient_clip=clip)
         for seed in range(3):
-            one, other = kernel.learn(a_batch(seed)), plain.learn(a_batch(seed))
+            one, other = train_step(kernel, a_batch(seed)), train_step(plain, a_batch(seed))
             assert one.loss == pytest.approx(other.loss, abs=1e-5)
             assert one.gradient_norm == pytest.approx(other.gradient_norm, rel=1e-4)
             reference.gpt.train()
-            rate = reference.recipe.learning_rate
+            rate = reference.config.learning_rate
             losses = reference.gpt.losses(a_batch(seed).rows)
             (0.01 * losses.text + losses.audio).backward()
             torch.nn.utils.clip_grad_norm_(reference.gpt.parameters(), clip)
@@ -293,6 +291,6 @@ def test_gradients_are_clipped_as_torch_clips_them():
 def test_compiled_blocks_say_the_same():
     compiled, plain = a_learner(compiled=True), a_learner()
     for seed in range(3):
-        one, other = compiled.learn(a_batch(seed)), plain.learn(a_batch(seed))
+        one, other = train_step(compiled, a_batch(seed)), train_step(plain, a_batch(seed))
         assert one.loss == pytest.approx(other.loss, abs=1e-5)
         assert one.gradient_norm == pytest.approx(other.gradient_norm, rel=1e-4)

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tests.train.test_run import Workshop, assert_same_end, content, losses
-from train.learner import Learner
-from train.optim.step_outcome import Validation
+from train.learner import Learner, Validation
+from train.trainer import Trainer
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import from_coqui
 from xtts.model.loading import load_gpt, read_tensors
@@ -36,16 +36,14 @@ def workshop(base_folder, tmp_path_factory):
 
 def in_two_goes(workshop: Workshop, name: str, monkeypatch, **settings: str):
     """Ended behind the first epoch as by a signal."""
-    from train.trainer_context import Parts
-
     with monkeypatch.context() as patched:
 
-        def stops(parts: Parts, stop) -> bool:
-            if parts.checkpoints.run.epochs() == [1]:
-                stop.signal_number = 15
-            return stop.requested
+        def stop_requested(trainer: Trainer) -> bool:
+            if trainer.checkpoints.run.epochs() == [1]:
+                trainer.stop.signal_number = 15
+            return trainer.stop.requested
 
-        patched.setattr(Parts, "stops", stops)
+        patched.setattr(Trainer, "_stop_requested", stop_requested)
         workshop.run(name, EPOCHS, expect=143, **settings)
     return workshop.run(name, EPOCHS, **settings)
 

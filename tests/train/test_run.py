@@ -14,6 +14,7 @@ import torch
 
 from tests.datasets import make_dataset
 from train.__main__ import main
+from train.trainer import Trainer
 from xtts.hub.run_folder import RunFolder
 
 QUIET = {"SAMPLE_DEVICE": "off", "TENSORBOARD": "off"}
@@ -173,7 +174,7 @@ def test_without_bucketing_the_same_clips_come_in_another_order(workshop, straig
 def test_a_second_start_is_ready_within_seconds(workshop, monkeypatch, caplog):
     """Of one core's time, since others may use the same cores."""
     ready: list[float] = []
-    monkeypatch.setattr("train.setup.fine_tune", lambda *_: ready.append(time.process_time()) or 0)
+    monkeypatch.setattr(Trainer, "train", lambda _: ready.append(time.process_time()) or 0)
     workshop.run("two starts", 1)
     caplog.set_level("INFO")
     began = time.process_time()
@@ -216,20 +217,18 @@ def test_a_signal_while_validating_is_a_stop_inside_the_epoch(
     workshop, straight, monkeypatch, save_every
 ):
     """Nothing is lost that SAVE_EVERY leaves unsaved, and nothing is told twice."""
-    from train.trainer_context import Parts
+    validate = Trainer._validate
 
-    evaluate = Parts.evaluate
-
-    def interrupted(parts: Parts, epoch: int, stop):
+    def interrupted(trainer: Trainer, epoch: int):
         if epoch == 2:
             os.kill(os.getpid(), signal.SIGTERM)
-            while not stop.requested:  # the watching thread takes it
+            while not trainer.stop.requested:  # the watching thread takes it
                 time.sleep(0.01)
-        return evaluate(parts, epoch, stop)
+        return validate(trainer, epoch)
 
     name = f"validating-{save_every}"
     with monkeypatch.context() as patched:
-        patched.setattr(Parts, "evaluate", interrupted)
+        patched.setattr(Trainer, "_validate", interrupted)
         run = workshop.run(name, 4, expect=143, SAVE_EVERY=save_every)
     assert run.interrupted.is_file() and run.epochs() == ([1] if save_every == "1" else [])
     run = workshop.run(name, 4, SAVE_EVERY=save_every)

@@ -63,12 +63,13 @@ def joined_to(work: Callable[[World], object]) -> None:
 def gradients(world: World, out: Path) -> None:
     """Each rank's part of one step without dropout; rank 0 keeps the gradients."""
     from tests.train.test_distributed import a_part, a_small_learner
+    from train.trainer import forward_backward
 
     learner = a_small_learner(world)
     batch = a_part(world)
     learner.totals = distributed.totals(world, batch.rows)
     learner.gpt.train()
-    learner._gradients(batch)
+    forward_backward(learner, batch)
     if world.is_main:
         found = {name: p.grad for name, p in learner.gpt.named_parameters()}
         torch.save(found, out)

@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from machine.storage.atomic import SPACE_MARGIN, DiskFull
 from train import defaults
@@ -21,15 +20,12 @@ from train.checkpointing.resume import Resumed
 from train.dataset import features
 from train.memory.estimate import STATE_BYTES
 from train.optim import freezing
+from train.run_context import RunContext, StartPosition
 from train.settings import TrainSettings
-from train.trainer_context import StartPosition
 from xtts.audio import CODE_RATE, MEL_BANDS, SAMPLES_PER_CODE, VOCODER_RATE
 from xtts.hub.run_folder import RunFolder
 from xtts.model.gpt import from_coqui
 from xtts.model.loading import read_tensors
-
-if TYPE_CHECKING:
-    from train.run_context import RunContext
 
 log = logging.getLogger("train")
 
@@ -178,21 +174,21 @@ def ask(found: Sequence[Part]) -> None:
 
 def of_run(
     settings: TrainSettings,
-    looked: RunContext,
+    context: RunContext,
     run: RunFolder,
     resumed: Resumed | None,
     start: StartPosition,
     num_epochs: int,
 ) -> list[Part]:
     """The parts of the run that is about to begin, or to go on."""
-    data = looked.data
+    data = context.data
     ahead = range(start.epoch, num_epochs + 1)
     saves = [e for e in ahead if e % settings.save_every == 0 or e == num_epochs]
     sampled = [e for e in saves if e % settings.sample_every == 0 or e == num_epochs]
     seconds = [data.clips[index].seconds for index in data.train]
     kept = ((resumed.trainer_state if resumed else None) or {}).get("batch_seconds")
     budget = defaults.batch_seconds(
-        settings.batch_seconds, looked.config.training, kept, device=looked.device.value,
+        settings.batch_seconds, context.config.training, kept, device=context.device.value,
         total_seconds=sum(seconds), longest_seconds=max(seconds),
     )  # fmt: skip
     plan = Plan(
@@ -206,35 +202,35 @@ def of_run(
         states=len(run.state_epochs()),
     )
     return parts(
-        _sizes(settings, looked), plan, settings.output_dir, settings.runs_dir, settings.cache_dir
+        _sizes(settings, context), plan, settings.output_dir, settings.runs_dir, settings.cache_dir
     )
 
 
-def _sizes(settings: TrainSettings, looked: RunContext) -> SaveSizes:
-    tensors = from_coqui(read_tensors(looked.base / "model.pth"))
+def _sizes(settings: TrainSettings, context: RunContext) -> SaveSizes:
+    tensors = from_coqui(read_tensors(context.base / "model.pth"))
     numbers = sum(tensor.numel() for tensor in tensors.values())
-    advice = looked.config.training
+    advice = context.config.training
     frozen, _ = freezing.chosen(settings.freeze, advice, with_adapters=bool(settings.lora_rank))
     learning = sum(t.numel() for name, t in tensors.items() if not freezing.fits(name, frozen))
     kept_twice = 0.0
     if settings.lora_rank:
         # Of each block's four matrices, A and B: 3 + 1, 1 + 1, 1 + 4 and 4 + 1 widths.
-        shape = looked.config.gpt
+        shape = context.config.gpt
         learning = settings.lora_rank * 16 * shape.width * shape.layers
         kept_twice = 4.0
     if defaults.ema_decay(settings.ema_decay, advice).value:
         kept_twice += 8.0
     state = int((STATE_BYTES[settings.optimizer] + kept_twice) * learning)
-    return SaveSizes(4 * numbers, state, _cache_bytes(settings, looked))
+    return SaveSizes(4 * numbers, state, _cache_bytes(settings, context))
 
 
-def _cache_bytes(settings: TrainSettings, looked: RunContext) -> int:
+def _cache_bytes(settings: TrainSettings, context: RunContext) -> int:
     if not settings.cache:
         return 0
     known = features.FeatureCache(
-        looked.data.clips, features.folder_of(looked.base, settings.cache_dir)
+        context.data.clips, features.folder_of(context.base, settings.cache_dir)
     ).records
-    missing = {c.audio_sha256: c.seconds for c in looked.data.clips if c.audio_sha256 not in known}
+    missing = {c.audio_sha256: c.seconds for c in context.data.clips if c.audio_sha256 not in known}
     return int(CACHE_BYTES_A_SECOND * sum(missing.values()))
 
 

@@ -73,10 +73,10 @@ class CudaMemoryMeter:
 def find_batch_seconds(learner: "Learner", batch: "Batch") -> None:
     """A step that moves nothing: its gradients are made and given back."""
     learner.gpt.train()
-    with learner._precision():
+    with learner.autocast():
         # Not by way of the other ranks: they may try other sizes.
         losses = learner.gpt.losses(batch.rows.to(learner.device))
-    learner._weighted(losses.text, losses.audio).backward()
+    learner.weighted_loss(losses).backward()
     learner.optimizer.zero_grad(set_to_none=True)
 
 
@@ -85,7 +85,7 @@ def coming_bytes(learner: "Learner") -> int:
     if state_bytes(learner.optimizer.state):
         return 0
     numbers = sum(weight.numel() for weight in learner.weights.learning)
-    return int(STATE_BYTES[learner.recipe.optimizer] * numbers)
+    return int(STATE_BYTES[learner.config.optimizer] * numbers)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,8 @@ import time
 from dataclasses import dataclass, field
 
 from train.dataset.batches import Batch
-from train.learner import Learner
+from train.learner import DeferredStepResult, Learner, StepResult
 from train.metrics.logs import Logs
-from train.optim.optimizer_step import DeferredStepResult
-from train.optim.step_outcome import StepResult
 
 
 @dataclass(frozen=True)
@@ -31,34 +29,34 @@ class PendingStep:
 
 @dataclass
 class DeferredMetrics:
-    """Keeps steps until their numbers are looked at: every `log_every` steps, and when asked."""
+    """Keeps steps until their numbers are read: every `log_every` steps, and at `flush`."""
 
     learner: Learner
     logs: Logs
     log_every: int
-    kept: list[PendingStep] = field(default_factory=list)
+    pending: list[PendingStep] = field(default_factory=list)
     since: float = field(default_factory=time.perf_counter)
 
-    def add(self, taken: PendingStep) -> None:
-        """Raises NonFiniteError, where it looks."""
-        if not self.kept:
-            # Validation and samples, since the last look, are no step's time.
-            self.since = time.perf_counter() - taken.step_seconds
-        self.kept.append(taken)
-        if isinstance(taken.result, StepResult) or taken.step % self.log_every == 0:
-            self.look()
+    def add(self, step: PendingStep) -> None:
+        """Raises NonFiniteError, where it reads."""
+        if not self.pending:
+            # Validation and samples, since the last flush, are no step's time.
+            self.since = time.perf_counter() - step.step_seconds
+        self.pending.append(step)
+        if isinstance(step.result, StepResult) or step.step % self.log_every == 0:
+            self.flush()
 
-    def look(self) -> None:
-        """Tells every step that is kept. Raises NonFiniteError; no weight moved by then."""
-        kept, self.kept = self.kept, []
-        unseen = [taken.result for taken in kept if isinstance(taken.result, DeferredStepResult)]
-        seen = iter(self.learner.seen(unseen))
-        mean = (time.perf_counter() - self.since) / max(1, len(kept))
-        for taken in kept:
-            known = isinstance(taken.result, StepResult)
-            result = taken.result if isinstance(taken.result, StepResult) else next(seen)
-            took = taken.step_seconds if known else max(mean, taken.waited_seconds)
+    def flush(self) -> None:
+        """Logs every pending step. Raises NonFiniteError; no weight moved by then."""
+        pending, self.pending = self.pending, []
+        deferred = [one.result for one in pending if isinstance(one.result, DeferredStepResult)]
+        read = iter(self.learner.read_deferred(deferred))
+        mean = (time.perf_counter() - self.since) / max(1, len(pending))
+        for one in pending:
+            known = isinstance(one.result, StepResult)
+            result = one.result if isinstance(one.result, StepResult) else next(read)
+            took = one.step_seconds if known else max(mean, one.waited_seconds)
             self.logs.step(
-                taken.epoch, taken.number, taken.step, taken.batch, result, taken.waited_seconds,
-                took, taken.names, taken.flops,
+                one.epoch, one.number, one.step, one.batch, result, one.waited_seconds, took,
+                one.names, one.flops,
             )  # fmt: skip

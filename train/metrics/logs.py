@@ -16,11 +16,11 @@ from typing import Any
 import torch
 
 from train.dataset.batches import Batch
+from train.learner import StepResult, Validation
 from train.metrics.event_files import TensorBoardWriter
 from train.metrics.metrics_file import MetricsFile
 from train.metrics.system_usage import MachineMetrics
 from train.metrics.tensorboard_server import TensorBoard
-from train.optim.step_outcome import StepResult, Validation
 from train.sampling.sample_files import SampleSidecar, of_epoch
 from xtts import audio
 from xtts.hub.run_folder import RunFolder

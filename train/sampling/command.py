@@ -11,7 +11,7 @@ from train.sampling import sampler as sampling
 from train.sampling.sample_files import SampleSidecar, on_demand, reference_of
 from train.sampling.sampler import Sampler
 from train.settings import TrainSettings
-from train.setup import look
+from train.setup import build_context
 from xtts.hub.run_folder import RunError, RunFolder, Verified
 
 log = logging.getLogger("train")
@@ -21,11 +21,11 @@ def run(settings: TrainSettings, *, epoch: int | None) -> int:
     """Speaks `epoch`, or the newest that is whole. Raises RunError when nothing can be spoken."""
     folder = RunFolder(settings.output_dir)
     found = _chosen(folder, epoch)
-    looked = look(settings)
-    plan = placement.plan(looked.machine, settings.sample_device, looked.device.value)
+    context = build_context(settings)
+    plan = placement.plan(context.machine, settings.sample_device, context.device.value)
     if plan.mode == "skipped":
         raise RunError(f"Nothing is spoken with {plan.reason}. Set SAMPLE_DEVICE=auto.")
-    reference = reference_of(settings, looked.data)
+    reference = reference_of(settings, context.data)
     files = on_demand(
         folder, found.epoch,
         (found.sha256, reference.text, reference.language, str(reference.path), settings.seed,
@@ -34,9 +34,9 @@ def run(settings: TrainSettings, *, epoch: int | None) -> int:
     told: list[SampleSidecar] = []
     with Sampler(
         plan, folder, reference,
-        sampling.workers(looked.base, looked.machine, settings.speak_precision),
+        sampling.workers(context.base, context.machine, settings.speak_precision),
         seed=settings.seed,
-        in_process=sampling.in_process(looked.base),
+        in_process=sampling.in_process(context.base),
         heard=lambda _epoch, sidecar: told.append(sidecar),
         files=lambda _run, _epoch: files,
     ) as sampler:  # fmt: skip

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from tests.train.test_run import Workshop, assert_same_end, content, losses
+from train import trainer
 from train.dataset.batches import Batches
 from train.learner import Learner
-from train.trainer_context import Parts
 from xtts.hub.run_folder import RunFolder
 
 EPOCHS = 3
@@ -24,7 +24,7 @@ def workshop(base_folder, tmp_path_factory):
 
 def short_memory(at: int, times: int = 2) -> Callable[..., Any]:
     """From step `at` on (from 0), gradients of several clips do not fit, so many times."""
-    real, left = Learner._backward, [times]
+    real, left = trainer.forward_backward, [times]
 
     def backward(learner: Learner, batch: Any) -> Any:
         if learner.step >= at and left[0] and (len(batch.clips) > 1 or times > 100):
@@ -40,7 +40,7 @@ def short_memory(at: int, times: int = 2) -> Callable[..., Any]:
 def halved(workshop) -> RunFolder:
     """Three epochs; in the first one, behind its first step, a batch does not fit."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Learner, "_backward", short_memory(1))
+        patched.setattr(trainer, "forward_backward", short_memory(1))
         return workshop.run("halved", EPOCHS, **SETTINGS)
 
 
@@ -56,15 +56,15 @@ def test_the_budget_is_halved_and_the_run_goes_on(halved, workshop):
 
 def test_every_clip_is_learned_once_an_epoch_all_the_same(workshop, monkeypatch):
     made: list[tuple[int, tuple[int, ...]]] = []
-    real = Learner.learn
+    real = trainer.train_step
 
-    def learn(learner: Learner, batch: Any) -> Any:
-        result = real(learner, batch)
+    def step(learner: Learner, batch: Any, *, deferred: bool) -> Any:
+        result = real(learner, batch, deferred=deferred)
         made.append((learner.step, batch.clips))
         return result
 
-    monkeypatch.setattr(Learner, "_backward", short_memory(1))
-    monkeypatch.setattr(Learner, "learn", learn)
+    monkeypatch.setattr(trainer, "forward_backward", short_memory(1))
+    monkeypatch.setattr(trainer, "train_step", step)
     workshop.run("counted", 1, **SETTINGS)
     clips = [clip for _, group in made for clip in group]
     assert len(clips) == len(set(clips)) == 11
@@ -72,7 +72,7 @@ def test_every_clip_is_learned_once_an_epoch_all_the_same(workshop, monkeypatch)
 
 def test_a_resumed_run_has_the_same_batches(halved, workshop):
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Learner, "_backward", short_memory(1))
+        patched.setattr(trainer, "forward_backward", short_memory(1))
         workshop.run("resumed", 1, **SETTINGS)
     assert_same_end(halved, workshop.run("resumed", EPOCHS, **SETTINGS), EPOCHS)
 
@@ -80,13 +80,13 @@ def test_a_resumed_run_has_the_same_batches(halved, workshop):
 def test_a_stop_behind_the_halving_goes_on_inside_the_epoch(halved, workshop):
     with pytest.MonkeyPatch.context() as patched:
 
-        def stops(parts: Parts, stop: Any) -> bool:
-            if parts.batches.halvings and parts.learner.step > parts.batches.halvings[0].batch:
-                stop.signal_number = 15
-            return stop.requested
+        def stop_requested(run: trainer.Trainer) -> bool:
+            if run.batches.halvings and run.learner.step > run.batches.halvings[0].batch:
+                run.stop.signal_number = 15
+            return run.stop.requested
 
-        patched.setattr(Learner, "_backward", short_memory(1))
-        patched.setattr(Parts, "stops", stops)
+        patched.setattr(trainer, "forward_backward", short_memory(1))
+        patched.setattr(trainer.Trainer, "_stop_requested", stop_requested)
         run = workshop.run("stopped", EPOCHS, expect=143, **SETTINGS)
         kept = content(run.interrupted)
         assert kept["provenance"]["batch"] == kept["trainer"]["halvings"][0][1] + 1
@@ -96,7 +96,7 @@ def test_a_stop_behind_the_halving_goes_on_inside_the_epoch(halved, workshop):
 
 def test_short_again_it_is_halved_again(workshop, caplog):
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Learner, "_backward", short_memory(0, times=4))
+        patched.setattr(trainer, "forward_backward", short_memory(0, times=4))
         run = workshop.run("twice", 1, BATCH_SECONDS="40")
     (_, first, one), (_, second, other) = content(run.state_path(1))["trainer"]["halvings"]
     assert first == second == 0 and other <= one / 2
@@ -104,7 +104,7 @@ def test_short_again_it_is_halved_again(workshop, caplog):
 
 
 def test_a_single_clip_that_does_not_fit_ends_the_run_in_words(workshop, monkeypatch, caplog):
-    monkeypatch.setattr(Learner, "_backward", short_memory(0, times=1000))
+    monkeypatch.setattr(trainer, "forward_backward", short_memory(0, times=1000))
     with pytest.raises(torch.OutOfMemoryError):  # on a GPU: GpuLost with its sentence
         workshop.run("single", 1, **SETTINGS)
     assert "Memory is short" in caplog.text

@@ -6,9 +6,8 @@ from typing import Any
 import torch
 
 from tests.train.test_learner import a_batch
+from train.learner import DeferredStepResult, StepResult
 from train.metrics.deferred import DeferredMetrics, PendingStep
-from train.optim.optimizer_step import DeferredStepResult
-from train.optim.step_outcome import StepResult
 
 
 class FakeLearner:
@@ -17,7 +16,7 @@ class FakeLearner:
     def __init__(self) -> None:
         self.looks: list[int] = []
 
-    def seen(self, steps: list[DeferredStepResult]) -> list[StepResult]:
+    def read_deferred(self, steps: list[DeferredStepResult]) -> list[StepResult]:
         if steps:
             self.looks.append(len(steps))
         return [StepResult(*one.numbers.tolist(), one.learning_rate, True) for one in steps]
@@ -41,30 +40,30 @@ def taken(step: int, result: StepResult | DeferredStepResult) -> PendingStep:
     return PendingStep(1, step, step, a_batch(), result, 0.0, 0.1, [])
 
 
-def unseen(step: int) -> DeferredStepResult:
+def deferred(step: int) -> DeferredStepResult:
     return DeferredStepResult(torch.tensor([1.0, 2.0, float(step), 0.5]), 1e-4)
 
 
-def a_telling(log_every: int) -> tuple[DeferredMetrics, FakeLearner, FakeLogs]:
+def some_metrics(log_every: int) -> tuple[DeferredMetrics, FakeLearner, FakeLogs]:
     learner, logs = FakeLearner(), FakeLogs()
     return DeferredMetrics(learner, logs, log_every), learner, logs  # type: ignore[arg-type]
 
 
 def test_what_is_known_is_told_at_once():
-    telling, learner, logs = a_telling(log_every=10)
-    telling.add(taken(1, StepResult(1.0, 2.0, 3.0, 0.5, 1e-4, True)))
+    metrics, learner, logs = some_metrics(log_every=10)
+    metrics.add(taken(1, StepResult(1.0, 2.0, 3.0, 0.5, 1e-4, True)))
     assert logs.told == [(1, 3.0)] and learner.looks == []
 
 
 def test_the_device_is_looked_at_once_an_interval_and_no_step_is_lost():
-    telling, learner, logs = a_telling(log_every=4)
+    metrics, learner, logs = some_metrics(log_every=4)
     for step in range(1, 11):
-        telling.add(taken(step, unseen(step)))
+        metrics.add(taken(step, deferred(step)))
         assert len(logs.told) == step // 4 * 4
-    telling.look()  # an epoch ends, or somebody stops it
+    metrics.flush()  # an epoch ends, or somebody stops it
     assert learner.looks == [4, 4, 2]
     assert logs.told == [(step, float(step)) for step in range(1, 11)]
-    telling.look()
+    metrics.flush()
     assert len(logs.told) == 10
 
 
@@ -72,12 +71,12 @@ def test_what_happens_between_two_intervals_is_no_steps_time(monkeypatch):
     """A validation of 1,000 s behind the third of four steps of 2 s each."""
     now = 0.0
     monkeypatch.setattr("train.metrics.deferred.time.perf_counter", lambda: now)
-    telling, _, logs = a_telling(log_every=100)
+    metrics, _, logs = some_metrics(log_every=100)
     for step in range(1, 5):
         now += 2.0
-        telling.add(replace(taken(step, unseen(step)), step_seconds=2.0))
+        metrics.add(replace(taken(step, deferred(step)), step_seconds=2.0))
         if step == 3:
-            telling.look()
+            metrics.flush()
             now += 1000.0
-    telling.look()
+    metrics.flush()
     assert logs.seconds == [2.0] * 4

@@ -27,11 +27,11 @@ from machine.storage.atomic import WriteError
 from tests.machine.storage.test_atomic import full_after
 from tests.xtts.workers.test_file_worker import gone
 from train.dataset.batches import Batch
+from train.learner import StepResult, Validation
 from train.metrics.logs import Logs
 from train.metrics.metrics_file import cut_back
 from train.metrics.spectrogram_image import spectrogram
 from train.metrics.tensorboard_server import TensorBoard, free_port
-from train.optim.step_outcome import StepResult, Validation
 from train.sampling.sample_files import SampleSidecar
 from xtts import audio
 from xtts.hub.run_folder import RunFolder

@@ -7,6 +7,7 @@ from tests.train.test_learner import a_batch, a_learner, same, weights
 from train.memory.estimate import MemoryEstimate
 from train.optim.activation_checkpointing import chosen
 from train.optim.trainable import TrainableParts
+from train.trainer import train_step
 
 
 def kept_bytes(learner) -> int:
@@ -29,7 +30,7 @@ def test_gradients_and_steps_are_the_same_bits_with_dropout(precision: str):
     plain = a_learner(dropout=0.2, precision=precision)
     twice = a_learner(dropout=0.2, precision=precision, learning=TrainableParts(recompute=True))
     for seed in range(3):
-        one, other = plain.learn(a_batch(seed)), twice.learn(a_batch(seed))
+        one, other = train_step(plain, a_batch(seed)), train_step(twice, a_batch(seed))
         assert one == other
     assert same(weights(plain), weights(twice))
 
@@ -38,7 +39,7 @@ def test_blocks_really_run_twice_and_only_while_they_learn():
     learner = a_learner(learning=TrainableParts(recompute=True))
     calls: list[bool] = []
     learner.gpt.gpt.h[0].attn.register_forward_hook(lambda *_: calls.append(True))
-    learner.learn(a_batch())
+    train_step(learner, a_batch())
     assert len(calls) == 2
     learner.evaluate([a_batch()])
     assert len(calls) == 3

@@ -8,6 +8,7 @@ import torch
 from tests.train.test_learner import a_batch, a_learner, same, weights
 from train.optim.factory import new_optimizer
 from train.optim.optimizer import OptimizerError, state_bytes
+from train.trainer import train_step
 
 
 def eight(**changes):
@@ -17,7 +18,7 @@ def eight(**changes):
 def test_it_learns_as_adamw_does():
     exact, rough = a_learner(dropout=0.0), eight(dropout=0.0)
     for number in range(40):
-        one, other = exact.learn(a_batch(number % 2)), rough.learn(a_batch(number % 2))
+        one, other = train_step(exact, a_batch(number % 2)), train_step(rough, a_batch(number % 2))
     assert other.audio_loss == pytest.approx(one.audio_loss, rel=0.05)
     assert other.audio_loss < 2.0
 
@@ -25,9 +26,9 @@ def test_it_learns_as_adamw_does():
 def test_rates_reach_it():
     learner = eight(warmup_steps=10)
     before = weights(learner)
-    rates = [learner.learn(a_batch(seed)).learning_rate for seed in range(2)]
+    rates = [train_step(learner, a_batch(seed)).learning_rate for seed in range(2)]
     assert rates == [pytest.approx(1e-4), pytest.approx(2e-4)]
-    learner.recipe = None  # the rate alone moves the next step
+    learner.config = None  # the rate alone moves the next step
     moved = max(float((now - before[n]).abs().max()) for n, now in weights(learner).items())
     assert 1e-4 < moved < 4e-4
 
@@ -35,15 +36,15 @@ def test_rates_reach_it():
 def test_a_resumed_run_goes_on_bit_for_bit(tmp_path):
     straight, first, second = eight(), eight(), eight()
     for seed in range(4):
-        straight.learn(a_batch(seed))
+        train_step(straight, a_batch(seed))
     for seed in range(2):
-        first.learn(a_batch(seed))
+        train_step(first, a_batch(seed))
     torch.save(first.trainer_state(), tmp_path / "state.pt")
     # Plain tensors: read without torchao, and by the strict reader.
     state = torch.load(tmp_path / "state.pt", weights_only=True)
     second.resume(first.model_state(), state, first.step)
     for seed in (2, 3):
-        second.learn(a_batch(seed))
+        train_step(second, a_batch(seed))
     assert same(weights(straight), weights(second))
 
 
@@ -58,7 +59,7 @@ def test_large_tensors_take_two_bytes_a_weight():
 @pytest.mark.parametrize(("old", "new"), [("adamw", "adamw8bit"), ("adamw8bit", "adamw")])
 def test_the_other_ones_state_is_refused_in_words(old: str, new: str):
     first, second = a_learner(optimizer=old), a_learner(optimizer=new)
-    first.learn(a_batch())
+    train_step(first, a_batch())
     with pytest.raises(OptimizerError, match=f"is of OPTIMIZER={old}, and .*OPTIMIZER={new}"):
         second.resume(first.model_state(), first.trainer_state(), 1)
 

@@ -6,6 +6,7 @@ import torch
 from tests.train.test_learner import a_batch, a_learner, same, weights
 from train.optim.lora import LoraShape
 from train.optim.trainable import TrainableParts
+from train.trainer import train_step
 from xtts.model.gpt import from_coqui
 
 AVERAGED = TrainableParts(ema_decay=0.5)
@@ -16,7 +17,7 @@ def test_the_average_is_what_the_formula_says():
     name = "mel_head.weight"
     expected = learner.gpt.state_dict()[name].clone()
     for number in range(1, 5):
-        learner.learn(a_batch(number))
+        train_step(learner, a_batch(number))
         decay = min(0.5, number / (number + 9))
         expected = expected.lerp(learner.gpt.state_dict()[name], 1 - decay)
     assert torch.allclose(from_coqui(learner.model_state())[name], expected, atol=1e-7)
@@ -25,7 +26,7 @@ def test_the_average_is_what_the_formula_says():
 def test_the_run_itself_is_what_it_was():
     plain, averaged = a_learner(), a_learner(learning=AVERAGED)
     for seed in range(3):
-        assert plain.learn(a_batch(seed)) == averaged.learn(a_batch(seed))
+        assert train_step(plain, a_batch(seed)) == train_step(averaged, a_batch(seed))
         averaged.evaluate([a_batch(9)])
         averaged.model_state()
     assert same(weights(plain), weights(averaged))
@@ -35,17 +36,17 @@ def test_the_run_itself_is_what_it_was():
 def test_what_is_validated_is_what_is_saved():
     averaged, plain = a_learner(learning=AVERAGED), a_learner()
     for seed in range(3):
-        averaged.learn(a_batch(seed))
+        train_step(averaged, a_batch(seed))
     plain.resume(averaged.model_state(), None, 3)
     assert averaged.evaluate([a_batch(9)]) == plain.evaluate([a_batch(9)])
 
 
 def test_a_saved_state_does_not_move_with_the_next_step():
     learner = a_learner(learning=AVERAGED)
-    learner.learn(a_batch())
+    train_step(learner, a_batch())
     state = learner.model_state()
     kept = {name: tensor.clone() for name, tensor in state.items()}
-    learner.learn(a_batch(1))
+    train_step(learner, a_batch(1))
     assert same(kept, state)
 
 
@@ -54,18 +55,18 @@ def test_a_resumed_run_goes_on_bit_for_bit(lora: LoraShape | None):
     learning = TrainableParts(ema_decay=0.9, lora=lora)
     straight, first, second = (a_learner(learning=learning) for _ in range(3))
     for seed in range(4):
-        straight.learn(a_batch(seed))
+        train_step(straight, a_batch(seed))
     for seed in range(2):
-        first.learn(a_batch(seed))
+        train_step(first, a_batch(seed))
     second.resume(first.model_state(), first.trainer_state(), first.step)
     for seed in (2, 3):
-        second.learn(a_batch(seed))
+        train_step(second, a_batch(seed))
     assert same(weights(straight), weights(second))
     assert same(straight.model_state(), second.model_state())
 
 
 def test_a_run_that_had_none_begins_its_averages_where_it_is():
     plain, averaged = a_learner(), a_learner(learning=AVERAGED)
-    plain.learn(a_batch())
+    train_step(plain, a_batch())
     averaged.resume(plain.model_state(), plain.trainer_state(), 1)
     assert same(averaged.model_state(), plain.model_state())

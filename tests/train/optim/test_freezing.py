@@ -6,6 +6,7 @@ from tests.train.test_learner import a_batch, a_learner, weights
 from train.optim.freezing import FreezeError, chosen, freeze, patterns
 from train.optim.lora import LoraShape
 from train.optim.trainable import TrainableParts
+from train.trainer import train_step
 from xtts.model.shapes import TrainingAdvice
 
 
@@ -13,7 +14,7 @@ def test_what_a_pattern_fits_stays_and_the_rest_learns():
     learner = a_learner(learning=TrainableParts(freeze=("conditioning_*", "gpt.h.0", "*.bias")))
     before = weights(learner)
     for seed in range(2):
-        learner.learn(a_batch(seed))
+        train_step(learner, a_batch(seed))
     still = {name for name, now in learner.gpt.state_dict().items() if now.equal(before[name])}
     wanted = {
         name
@@ -25,7 +26,7 @@ def test_what_a_pattern_fits_stays_and_the_rest_learns():
 
 def test_frozen_weights_take_no_state():
     learner = a_learner(learning=TrainableParts(freeze=("gpt",)))
-    learner.learn(a_batch())
+    train_step(learner, a_batch())
     frozen = {id(p) for name, p in learner.gpt.named_parameters() if name.startswith("gpt.")}
     assert not any(id(p) in frozen for p in learner.optimizer.state)
 

@@ -9,6 +9,7 @@ import torch
 from tests.train.test_learner import a_batch, a_learner, same, weights
 from train.optim.lora import LoraError, LoraShape, linear_layers
 from train.optim.trainable import TrainableParts
+from train.trainer import train_step
 from xtts.model.gpt import from_coqui, new_gpt
 
 SMALL = TrainableParts(lora=LoraShape(rank=4, alpha=8))
@@ -21,7 +22,7 @@ def with_adapters(**changes):
 def learned(steps: int = 3, **changes):
     learner = with_adapters(**changes)
     for seed in range(steps):
-        learner.learn(a_batch(seed))
+        train_step(learner, a_batch(seed))
     return learner
 
 
@@ -30,7 +31,7 @@ def test_only_adapters_learn_and_every_linear_layer_has_one():
     assert len(learner.weights.lora.layers) == len(linear_layers(a_learner().gpt)) == 2 * 4
     before = weights(learner)
     for seed in range(3):
-        learner.learn(a_batch(seed))
+        train_step(learner, a_batch(seed))
     moved = {name for name, now in learner.gpt.state_dict().items() if not now.equal(before[name])}
     assert moved and all(".lora_" in name for name in moved)
     assert len(moved) == 2 * 8
@@ -70,7 +71,7 @@ def test_a_resumed_run_goes_on_bit_for_bit():
     second = with_adapters()
     second.resume(first.model_state(), first.trainer_state(), first.step)
     for seed in (2, 3):
-        second.learn(a_batch(seed))
+        train_step(second, a_batch(seed))
     assert same(weights(straight), weights(second))
     assert same(straight.model_state(), second.model_state())
 
@@ -81,12 +82,12 @@ def test_adapters_on_other_weights_than_the_base_keep_what_they_stand_on():
     second = with_adapters()
     second.resume(first.model_state(), None, first.step)
     assert same(second.model_state(), first.model_state())
-    second.learn(a_batch(2))
+    train_step(second, a_batch(2))
     third = with_adapters()
     # Copied, as a file would be: an optimizer writes into what it is given.
     third.resume(second.model_state(), copy.deepcopy(second.trainer_state()), second.step)
     assert same(second.model_state(), third.model_state())
-    second.learn(a_batch(3)), third.learn(a_batch(3))
+    train_step(second, a_batch(3)), train_step(third, a_batch(3))
     assert same(weights(second), weights(third))
 
 

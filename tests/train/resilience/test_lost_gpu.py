@@ -14,6 +14,7 @@ from machine.devices import cuda_errors
 from machine.devices.cuda_errors import GpuLost
 from machine.errors import SotaqueError
 from tests.train.test_run import Workshop, assert_same_end, losses
+from train import trainer
 from train.learner import Learner
 from train.resilience.lost_gpu import lost_gpu
 from train.sampling import placement, sampler
@@ -234,7 +235,7 @@ def test_a_dead_context_while_speaking_ends_the_run_and_the_next_goes_on(
 
 def failing_step(at: int, errors: list[Exception]) -> Callable[..., Any]:
     """A step whose gradients fail as often as there are errors."""
-    real = Learner._backward
+    real = trainer.forward_backward
 
     def backward(learner: Learner, batch: Any) -> Any:
         if learner.step == at and errors:
@@ -254,7 +255,9 @@ def test_a_sticky_error_in_a_step_saves_nothing_exits_70_and_goes_on(
     steps = [step for kind, _, step, *_ in losses(straight) if kind == "train"]
     name, at = f"step-{code}", len(steps) - 2
     with monkeypatch.context() as patched:
-        patched.setattr(Learner, "_backward", failing_step(at, [accelerator_error(code)] * 2))
+        patched.setattr(
+            trainer, "forward_backward", failing_step(at, [accelerator_error(code)] * 2)
+        )
         run = workshop.run(name, EPOCHS, expect=70)
     told = capfd.readouterr().err
     assert told.strip().count("\n") == 0 and f"number {code}" in told and "DEVICE=cpu" in told
@@ -268,7 +271,7 @@ def test_short_memory_in_a_step_costs_one_more_try_and_no_bit(
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     errors: list[Exception] = [torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GB")]
-    monkeypatch.setattr(Learner, "_backward", failing_step(3, errors))
+    monkeypatch.setattr(trainer, "forward_backward", failing_step(3, errors))
     run = workshop.run("short", EPOCHS)
     assert not errors and "once more, after: CUDA out of memory" in caplog.text
     assert_same_end(straight, run, EPOCHS)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from train.checkpointing.start_position import nothing_left
-from train.trainer_context import StartPosition
+from train.run_context import StartPosition
 
 
 @pytest.mark.parametrize(
@@ -23,6 +22,6 @@ from train.trainer_context import StartPosition
 def test_what_is_done_is_counted(
     start: StartPosition, num_epochs: int, said: str, more: int
 ) -> None:
-    told = nothing_left(start, num_epochs)
+    told = start.nothing_left(num_epochs)
     assert told.startswith(said)
     assert f"Set NUM_EPOCHS to {more} or more to go on" in told
