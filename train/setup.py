@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from machine.devices import selection
+from machine.storage.file_cache import FileCache
 from train import defaults, distributed, runtime
 from train.checkpointing import disk_space
 from train.checkpointing.async_writer import CheckpointWriter
@@ -24,7 +25,6 @@ from train.dataset import dataset
 from train.dataset import features as cached
 from train.dataset.batch_budget import from_state
 from train.dataset.batches import Batches, ConditioningChoice
-from train.dataset.file_cache import FileCache
 from train.defaults import AutoChoice
 from train.distributed import ALONE, World
 from train.early_stopping import EarlyStopping
