@@ -140,8 +140,12 @@ def _speak(arguments: argparse.Namespace) -> int:
         arguments.voice, arguments.base, tos_agreed=True, reference=arguments.reference,
         latents=arguments.latents,
     )  # fmt: skip
+    backend = backend_of(spec)
+    device, mel_device = (
+        _devices(arguments.device) if backend == "torch" else (arguments.device, "cpu")
+    )
     where = ComputeConfig(
-        arguments.device, precision=arguments.precision, backend=backend_of(spec),
+        device, mel_device, precision=arguments.precision, backend=backend,
         low_memory=arguments.low_memory,
     )  # fmt: skip
     voice = load_voice(spec, where)
@@ -161,6 +165,21 @@ def _speak(arguments: argparse.Namespace) -> int:
         wav.write(out, waveform, voice.sample_rate)
         print(f"{out}: {len(waveform) / voice.sample_rate:.2f} s")
     return 0
+
+
+def _devices(wish: str) -> tuple[str, str]:
+    """The device that PyTorch speaks on, and the one that takes the mel of a recording: the CPU
+    where the GPU's FFT failed its check. Raises DeviceError for a GPU that is absent or unfit."""
+    if wish == "cpu":
+        return "cpu", "cpu"
+    from machine.devices import selection
+    from machine.devices.health import GpuHealth
+
+    machine = selection.look_at_machine()
+    choice = selection.choose_device(machine, wish, GpuHealth.speaks)
+    gpu = selection.gpu_at(machine, choice.value)
+    print(f"Device: {choice.value} ({choice.reason})")
+    return choice.value, "cpu" if gpu is None or "fft" in gpu.failed else choice.value
 
 
 def _lines(arguments: argparse.Namespace) -> list[tuple[str, Path]]:

@@ -98,9 +98,8 @@ def choose_device(
     asked = gpu_at(machine, wish)
     if asked is None:
         found = ", ".join(f"cuda:{gpu.index} ({gpu.name})" for gpu in machine.gpus) or "no GPU"
-        raise DeviceError(
-            f"DEVICE={wish}, but this machine has {found}. {machine.gpu_hint} Set DEVICE=auto."
-        )
+        hint = f" {machine.gpu_hint}" if machine.gpu_hint else ""
+        raise DeviceError(f"DEVICE={wish}, but this machine has {found}.{hint} Set DEVICE=auto.")
     if not good(asked):
         raise DeviceError(
             f"DEVICE={wish}, but {asked.name} failed the check: {asked.verdict} Set DEVICE=auto to "

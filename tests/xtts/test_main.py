@@ -3,7 +3,9 @@
 import pytest
 import soundfile
 
+from machine.devices import selection
 from tests.datasets import a_sound
+from tests.machines import machine
 from xtts.__main__ import main
 
 
@@ -24,6 +26,19 @@ def test_a_text_becomes_a_wav(base_folder, recording, tmp_path, capsys):
     info = soundfile.info(out)
     assert (info.samplerate, info.subtype, info.channels) == (24_000, "PCM_16", 1)
     assert f"{out}: {info.duration:.2f} s" in capsys.readouterr().out
+
+
+def test_auto_speaks_on_the_cpu_without_a_gpu_and_another_device_is_refused(
+    base_folder, recording, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(selection, "look_at_machine", lambda: machine())
+    out = tmp_path / "said.wav"
+    asked = ("--reference", recording, "--text", "One.", "--out", out, "--device")
+    assert speak(base_folder, *asked, "auto") == 0
+    assert "Device: cpu (no GPU on this machine)" in capsys.readouterr().out
+    for device in ("cuda:1", "tpu"):
+        assert speak(base_folder, *asked, device) == 2
+        assert f"DEVICE={device}, but this machine has no GPU. Set" in capsys.readouterr().err
 
 
 def test_a_seed_says_the_same_again_and_another_says_it_otherwise(base_folder, recording, tmp_path):
