@@ -123,7 +123,7 @@ def test_ranks_drop_differently():
 
 def test_alone_there_is_nobody_to_ask():
     assert ALONE.all_reduce(1.0, 2.0) == [1.0, 2.0]
-    ALONE.wait()
+    ALONE.barrier()
     found = totals(ALONE, a_batch().rows)
     assert found.text_share == found.audio_share == 1.0
 

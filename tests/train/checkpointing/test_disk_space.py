@@ -52,7 +52,7 @@ def disk(free_gb: float) -> Disk:
 
 def test_the_sum_is_told_with_its_parts() -> None:
     sentence = told(disk(100))
-    assert sentence.startswith("Disk: up to 23.1 GB more in /output (5 checkpoints 10.0 GB, ")
+    assert sentence.startswith("Disk: up to 23.2 GB more in /output (5 checkpoints 10.0 GB, ")
     for part in ("3 optimizer states 12.0 GB", "20 samples", "feature cache 1.0 GB", "curves"):
         assert part in sentence
     assert sentence.endswith("; 100.0 GB free.")
@@ -61,7 +61,7 @@ def test_the_sum_is_told_with_its_parts() -> None:
 def test_what_fits_is_not_warned_about_and_what_does_not_is() -> None:
     assert judge([disk(100)]) == []
     (warning,) = judge([disk(20)])
-    assert "will not fit into /output: 23.1 GB needed, 20.0 GB free" in warning
+    assert "will not fit into /output: 23.2 GB needed, 20.0 GB free" in warning
     assert "KEEP_CHECKPOINTS" in warning
 
 
