@@ -31,7 +31,7 @@ def test_the_peak_is_the_makers_for_a_gpu_and_measured_for_a_cpu(monkeypatch):
 def test_what_a_step_frees_waits_for_the_next_one(kept: bool) -> None:
     """Blocks as of gradients, taken, written and freed again and again; then given back."""
     program = (
-        "import ctypes, resource; from machine.memory import give_back_freed\n"
+        "import ctypes, resource; from machine.memory import trim_heap\n"
         f"if {kept}:\n"
         "    from train.runtime import keep_freed\n"
         "    keep_freed()\n"
@@ -44,7 +44,7 @@ def test_what_a_step_frees_waits_for_the_next_one(kept: bool) -> None:
         "    for block in blocks: library.free(block)\n"
         "for _ in range(3): step()\n"
         "before = faults(); step(); again = faults() - before\n"
-        "give_back_freed()\n"
+        "trim_heap()\n"
         "before = faults(); step(); print(again, faults() - before)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True)

@@ -146,7 +146,7 @@ def test_the_program_refuses_and_writes_nothing(
 def test_no_setting_is_without_effect(name: str) -> None:
     """Each is read somewhere outside the settings classes."""
     root = Path(__file__).parents[2]
-    files = [*root.glob("train/*.py"), *root.glob("xtts/*.py")]
+    files = [path for package in ("train", "xtts") for path in (root / package).rglob("*.py")]
     read = re.compile(rf"settings\.{name.lower()}\b")
     assert any(read.search(path.read_text(encoding="utf-8")) for path in files)
 
