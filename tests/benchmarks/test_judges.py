@@ -41,6 +41,7 @@ def test_voices_are_told_apart_and_scaled() -> None:
     assert sum(others) / 2 == pytest.approx(0.0, abs=0.4)
 
 
+@pytest.mark.slow
 def test_distortion_ignores_tempo_and_sees_timbre() -> None:
     one = voice(120.0, 1.0, 1)
     slower = torch.cat((one[:8000], one[4000:]))

@@ -57,6 +57,7 @@ def our_curve(
         yield result.text_loss, result.audio_loss
 
 
+@pytest.mark.slow
 def test_fifty_steps_follow_coquis_within_a_thousandth():
     coqui = coqui_gpt(SMALL).train()
     ours = ours_from(coqui, SMALL)

@@ -120,6 +120,7 @@ def test_killed_at_a_marked_point(ground: Ground, whole: RunFolder, point: str) 
     assert not [path for path in run.folder.rglob("*") if PART.match(path.name)]
 
 
+@pytest.mark.slow
 def test_killed_while_a_sample_is_spoken(ground: Ground, whole: RunFolder) -> None:
     """With everything that a run may start; none of it stays, and the sample is spoken later."""
     port = free_port(26_100, "127.0.0.1")
@@ -213,6 +214,7 @@ def _seconds(ground: Ground) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.slow
 def test_three_kills_at_random(ground: Ground, whole: RunFolder) -> None:
     assert kill_at_random(ground, whole, 3, seed=1)["kills"] == 3
 

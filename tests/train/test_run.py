@@ -188,6 +188,7 @@ def test_another_seed_is_another_run(workshop, straight):
     assert losses(workshop.run("other-seed", 1, SEED="6"))[0] != losses(straight)[0]
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_bit_for_bit(workshop, straight):
     run = RunFolder(workshop.folder / "killed")
     for steps in (3, 17):
@@ -320,6 +321,7 @@ def test_nothing_is_left_to_do(workshop, straight, caplog):
     assert "All 4 epochs are done" in caplog.text
 
 
+@pytest.mark.slow
 def test_no_process_stays_behind(workshop):
     """A trainer that is killed takes its worker with it."""
     run = RunFolder(workshop.folder / "orphans")

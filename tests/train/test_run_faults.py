@@ -67,6 +67,7 @@ def test_a_run_that_hangs_ends_with_75(ground: Ground, whole: RunFolder, poison:
     assert_goes_on(ground, whole, name)
 
 
+@pytest.mark.slow
 def test_a_stopped_run_ends_with_75(ground: Ground, whole: RunFolder) -> None:
     run = RunFolder(ground.folder / "stopped")
     pid = ground.start("stopped", STALL_SECONDS=2.0)

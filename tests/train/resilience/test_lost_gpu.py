@@ -148,6 +148,7 @@ def assert_told(run: RunFolder, fault: str, logged: str) -> None:
     assert not list(run.samples.glob("*_output.wav"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["cuFFT error: CUFFT_INVALID_SIZE", "710", "SIGKILL", "hang"])
 def test_training_goes_on_bit_for_bit_when_samples_fail(
     workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,

@@ -369,6 +369,7 @@ def test_speaking_in_process_changes_no_bit_of_training_and_speaks_the_checkpoin
     assert outputs[0] != outputs[1]
 
 
+@pytest.mark.slow
 def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(
     base_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
