@@ -48,7 +48,7 @@ class AppState:
         return AccessGate.refused(_key(self.settings), request.headers)
 
     def check_rate(self, request: Request) -> None:
-        """Raises Refusal (429)."""
+        """Raises APIError (429)."""
         # A key counts only where it was compared with ours: else each request could bring another.
         known = self.settings.api_key is not None
         caller = "key" if known else network_of(request.client.host if request.client else "")

@@ -44,7 +44,7 @@ class CrashBreaker:
         return self.deaths.get(name, 0) >= DEADLY and name != DEMO.name
 
     def check(self, voice: VoiceTarget) -> None:
-        """Raises Refusal."""
+        """Raises APIError."""
         if self.deadly(voice.name):
             text = (
                 f"{voice.name} ended the speaking process {DEADLY} times while it was opened. It "

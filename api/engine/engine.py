@@ -59,7 +59,7 @@ class Engine:
     # ---- what routes ask ----
 
     def speak(self, ask: SpeechParams, recording: str | None = None) -> SpeechStream:
-        """Takes a request in. Raises Refusal when it cannot be in time, or is not welcome."""
+        """Takes a request in. Raises APIError when it cannot be in time, or is not welcome."""
         now = time.monotonic()
         if self.closing:
             raise closing()
@@ -82,8 +82,10 @@ class Engine:
         self.on_event("queue")
 
     async def open(self, voice: VoiceTarget) -> OpenedVoiceState:
-        """Opens a voice beside the one that speaks, and speaks with it from then on. Raises Refusal
-        when it cannot be opened; the one before goes on then."""
+        """Opens a voice beside the one that speaks, and speaks with it from then on.
+
+        Raises APIError when it cannot be opened; the one before goes on then.
+        """
         if self.child is None or self.standing is None:
             self.wanted = voice
             raise APIError(503, "starting", "The speaking process is being started.", retry_after=2)
@@ -96,7 +98,7 @@ class Engine:
         return self.standing
 
     async def listen(self, recording: str) -> None:
-        """Has the child take a voice from a recording. Raises Refusal."""
+        """Has the child take a voice from a recording. Raises APIError."""
         if self.standing is None:
             raise APIError(503, "starting", "The speaking process is being started.", retry_after=2)
         await self.ask({"do": "listen", "key": self.standing.key, "recording": recording})
@@ -158,7 +160,7 @@ class Engine:
     # ---- what the supervisor does with it ----
 
     async def ask(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Sends a message that has one answer. Raises Refusal."""
+        """Sends a message that has one answer. Raises APIError."""
         assert self.child is not None
         name = f"a{next(self._names)}"
         future = self._asked[name] = asyncio.get_running_loop().create_future()
@@ -174,7 +176,7 @@ class Engine:
         return answer
 
     async def opened(self, key: str, voice: VoiceTarget) -> dict[str, Any]:
-        """Has the child open a voice. Raises Refusal."""
+        """Has the child open a voice. Raises APIError."""
         self.openings.check(voice)
         with self.openings.begun(voice):
             return await self.ask({"do": "open", "key": key, "voice": dict(voice.wanted)})

@@ -54,7 +54,7 @@ class SpeechStream:
     """The sound of one request, to be iterated once: PCM16 at 24 kHz, in chunks. cut_pieces: how
     many pieces ran to the model's code limit without a stop code; known at the end.
 
-    Raises Refusal where it ends otherwise than by being spoken.
+    Raises APIError where it ends otherwise than by being spoken.
     """
 
     def __init__(self, job: QueuedRequest, ask: SpeechParams, recording: str | None) -> None:

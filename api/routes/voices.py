@@ -86,7 +86,7 @@ def _remove(parts: AppState, voice: UploadedVoice) -> None:
 
 
 def _shown(name: str) -> str:
-    """The name without what cannot be seen. Raises Refusal when nothing is left."""
+    """The name without what cannot be seen. Raises APIError when nothing is left."""
     kept = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in name)
     found = " ".join(kept.split())
     if not found:

@@ -72,7 +72,7 @@ class VoiceFollower:
         return None
 
     async def promote(self, run_id: str, epoch: EpochSummary) -> None:
-        """Speaks with an epoch, and goes on with it after a restart. Raises Refusal."""
+        """Speaks with an epoch, and goes on with it after a restart. Raises APIError."""
         async with self._changing:
             target = _of_epoch(self.settings, epoch)
             if not self._speaks_already(target):
@@ -85,7 +85,7 @@ class VoiceFollower:
             )
 
     async def demote(self) -> None:
-        """Follows VOICE again. Raises Refusal."""
+        """Follows VOICE again. Raises APIError."""
         async with self._changing:
             self.promotion = None
             await asyncio.to_thread(promotion.keep, self.settings.voices_dir, None)

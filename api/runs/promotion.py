@@ -57,7 +57,7 @@ def kept(folder: Path, promotion: Promotion) -> Path | None:
 def keep(folder: Path, promotion: Promotion | None, checkpoint: Path | None = None) -> None:
     """Keeps a promotion and its checkpoint, or forgets the one before (None).
 
-    Raises Refusal (507) where the folder cannot be written or has no room.
+    Raises APIError (507) where the folder cannot be written or has no room.
     """
     before = read(folder)
     try:

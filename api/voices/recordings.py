@@ -41,7 +41,7 @@ class DecodedRecording:
 
 
 async def decoded(data: bytes) -> DecodedRecording:
-    """Raises Refusal: 422 says what is wrong with it, 503 that this machine is short of memory."""
+    """Raises APIError: 422 says what is wrong with it, 503 that this machine is short of memory."""
     if data[:4] not in _KINDS:
         text = "This is no WAV, FLAC or OGG file. Convert it to one of them."
         raise APIError(422, "not_a_recording", text, param="file")

@@ -66,7 +66,7 @@ class Voices:
         return sorted(found, key=lambda voice: (voice.created, voice.id))
 
     def find(self, identity: str) -> UploadedVoice:
-        """Raises Refusal (404), the same for an id that cannot be one."""
+        """Raises APIError (404), the same for an id that cannot be one."""
         voice = self._read(identity) if _ID.fullmatch(identity) else None
         if voice is None:
             text = "There is no voice of that id; /v1/voices lists them."
@@ -78,7 +78,7 @@ class Voices:
         return self.folder / f"{voice.id}.wav"
 
     def add(self, name: str, wav: bytes, duration_seconds: float) -> UploadedVoice:
-        """Keeps a recording. Raises Refusal where the folder is full or cannot be written."""
+        """Keeps a recording. Raises APIError where the folder is full or cannot be written."""
         if len(self.all()) >= MOST_VOICES:
             text = f"There are {MOST_VOICES} voices already. Delete one."
             raise APIError(409, "too_many_voices", text)
@@ -97,7 +97,7 @@ class Voices:
         return voice
 
     def remove(self, voice: UploadedVoice) -> None:
-        """Deletes a voice and what was made of it. Raises Refusal where the folder cannot be
+        """Deletes a voice and what was made of it. Raises APIError where the folder cannot be
         written."""
         try:
             # Latents last: a process that is listening to the recording looks for it afterwards.
