@@ -6,7 +6,8 @@ Steps, not minutes: the same recipe gives the same voice, on a GPU in minutes, o
 
 from dataclasses import dataclass, replace
 
-from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, TrainingAdvice, VocoderShape
+from xtts.model.config import TrainingAdvice
+from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, VocoderShape
 from xtts.text.phonemes import PAUSES, PHONES
 
 # The vocabulary in the order of its ids; the special tokens stand as in XTTS-v2's.
