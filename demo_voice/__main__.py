@@ -1,7 +1,7 @@
-"""`make demo-voice`: every stage of the embedded voice in order, from sentences to files.
+"""`make demo-voice`: runs every stage of training the embedded voice, from sentences to files.
 
-Each stage goes on where it was stopped, and a finished one is skipped; `--only` runs one. On a GPU
-the whole takes minutes, on 2 cores hours.
+Each stage resumes where it was stopped, and finished ones are skipped; `--only` runs one. All of it
+takes minutes on a GPU and hours on 2 cores.
 """
 
 import argparse

@@ -1,5 +1,8 @@
-"""The embedded voice's files, in Coqui's layout: config.json, vocab.json, model.pth (fp16),
-dvae.pth without its decoder, mel_stats.pth. Called by `demo_voice.__main__`."""
+"""Writes the embedded voice's files in Coqui's layout.
+
+config.json, vocab.json, model.pth (fp16), dvae.pth without its decoder, mel_stats.pth. Called by
+`demo_voice.__main__`.
+"""
 
 import json
 from collections.abc import Mapping

@@ -1,12 +1,13 @@
-"""Sizes, seeds and lengths of the embedded voice's making; `FULL` made what is shipped, `SHORT` is
-the test's.
+"""Sizes, seeds and step counts of the embedded voice's training.
 
-Steps, not minutes: the same recipe gives the same voice, on a GPU in minutes, on 2 cores in hours.
+`FULL` is what ships, `SHORT` is for tests. Lengths are steps, not minutes: the same recipe gives
+the same voice, in minutes on a GPU and in hours on 2 cores.
 """
 
 from dataclasses import dataclass, replace
 
-from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, TrainingAdvice, VocoderShape
+from xtts.model.config import TrainingAdvice
+from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, VocoderShape
 from xtts.text.phonemes import PAUSES, PHONES
 
 # The vocabulary in the order of its ids; the special tokens stand as in XTTS-v2's.

@@ -1,5 +1,4 @@
-"""What the stages share: precision, the rate's rise and fall, a snapshot to go on from, and the
-needs of the next steps, made beside them."""
+"""What the training stages share: precision, learning rate schedule, snapshots, prefetching."""
 
 from collections import deque
 from collections.abc import Callable, Iterator

@@ -1,9 +1,9 @@
-"""The GPT learns to speak: phones and a voice's latents in, the teacher's codes out.
+"""Pretrains the GPT: phones and voice latents in, the teacher's codes out.
 
 A loop of its own beside `train.trainer`, on the same model, rows and arithmetic, because it needs
-two losses that a fine-tune has not: attention is guided to the diagonal while it is young, and a
-linear head reads the mel out of the latents, so that the vocoder finds the spectrum there. Both are
-dropped when the voice is packed. Called by `demo_voice.__main__`.
+two losses that a fine-tune does not have: guided attention in the first steps, and a linear head
+that predicts the mel from the latents, so that the vocoder finds the spectrum in them. Both are
+dropped when the voice is packaged. Called by `demo_voice.__main__`.
 """
 
 import math

@@ -1,7 +1,7 @@
-"""Long sentences for the teacher to speak: 13 to 40 words in clauses, lists, numbers and questions.
+"""Long sentences for the teachers: 13 to 40 words, with clauses, lists, numbers and questions.
 
-Half come from a grammar, half are WordNet's longer definitions. `text` has the short ones.
-Deterministic for a seed. Called by `demo_voice.__main__`.
+Half come from a grammar, half are WordNet's longer definitions. `demo_voice.text.sentences` has the
+short ones. Deterministic for a seed. Called by `demo_voice.__main__`.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Sentences for the teacher to speak: half from a grammar of ours, half cut out of WordNet.
+"""Short sentences for the teachers: half from a grammar, half cut out of WordNet.
 
-Deterministic for a seed; another set for each voice; never one of the sentences that judge the
-voice. Called by `demo_voice.teachers.flite`.
+Deterministic for a seed; another set for each voice; never a sentence that the voice is judged by.
+Called by `demo_voice.teachers.flite`.
 """
 
 import random

@@ -14,9 +14,10 @@ from torch import Tensor
 from machine.devices.cuda_errors import NotFinite
 from xtts.inference import cuda_graphs
 from xtts.inference.decode_step import DecodeStep
+from xtts.model.config import SamplingParams
 from xtts.model.gpt import GPT
 from xtts.model.kv_cache import KeyValueCache
-from xtts.model.shapes import NUM_LATENTS, PLACEHOLDER_ID, SamplingParams
+from xtts.model.shapes import NUM_LATENTS, PLACEHOLDER_ID
 
 
 class DecodingError(NotFinite):
@@ -94,7 +95,7 @@ def prefill(gpt: GPT, latents: Tensor, text: Tensor, utterance: DecodingState) -
     capacity = NUM_LATENTS + len(text) + 2 + utterance.limit + 1
     cache = gpt.gpt.new_cache(1, capacity)
     embedded = torch.cat((gpt.prefix(latents, text), gpt.audio_input(utterance.code, 0)), dim=1)
-    latent, logits = gpt.step(embedded, cache)
+    latent, logits = gpt.prefill(embedded, cache)
     utterance.take(latent[0], logits[0])
     return cache
 

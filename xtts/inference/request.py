@@ -40,13 +40,13 @@ class SynthesisRequest:
             self.model.gpt, self._rules, self._generator, self.ask.max_codes
         )
         self._taken = 0
-        self._tempo = SpeedChange(self.ask.speed)
+        self._tempo = SpeedChange(self.ask.speed, torch)
         self._vocoder = ChunkedVocoder(
             self.model.vocoder, self.model.config.vocoder, self.voice.speaker
         )
         self._sizes = chunk_codes()
         self._wanted = next(self._sizes)
-        self._fade = StreamFade() if self._several else None
+        self._fade = StreamFade(torch) if self._several else None
         self.slot = slots.enter(self.voice.latents, ids, self._utterance)
 
     @torch.inference_mode()

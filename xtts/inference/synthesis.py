@@ -13,8 +13,8 @@ from xtts.inference.decoding import DecodingError, DecodingState, iterate_codes
 from xtts.inference.fading import fade_edges, fade_stream_edges
 from xtts.inference.speed import change_speed
 from xtts.inference.voice import Voice
+from xtts.model.config import SamplingParams
 from xtts.model.loading import Model
-from xtts.model.shapes import SamplingParams
 from xtts.model.streaming_vocoder import ChunkedVocoder, chunk_codes
 from xtts.text.tokenizer import Piece
 
@@ -60,10 +60,10 @@ def synthesize_pieces(
     pieces = model.tokenizer.split(text, language)
     for steps in _pieces(model, voice, pieces, rules, seed, max_codes):
         vocoder = _vocoder(model, voice)
-        for latents in change_speed(steps, speed):
+        for latents in change_speed(steps, speed, torch):
             vocoder.add(latents)
         waveform = check_finite(torch.cat(list(vocoder.rest())))
-        yield fade_edges(waveform) if len(pieces) > 1 else waveform
+        yield fade_edges(waveform, torch) if len(pieces) > 1 else waveform
 
 
 @torch.inference_mode()
@@ -86,9 +86,9 @@ def stream(
     rules = decoding or model.config.decoding
     pieces = model.tokenizer.split(text, language)
     for steps in _pieces(model, voice, pieces, rules, seed, max_codes):
-        latents = change_speed(steps, speed)
+        latents = change_speed(steps, speed, torch)
         chunks = (check_finite(chunk) for chunk in _chunks(_vocoder(model, voice), latents))
-        yield from fade_stream_edges(chunks) if len(pieces) > 1 else chunks
+        yield from fade_stream_edges(chunks, torch) if len(pieces) > 1 else chunks
 
 
 def _pieces(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from xtts.model.shapes import SamplingParams
+from xtts.model.config import SamplingParams
 from xtts.text.tokenizer import Tokenizer
 
 

@@ -9,7 +9,6 @@ Nothing of a text is ever printed.
 
 import argparse
 import json
-import os
 import signal
 import sys
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from machine.errors import SotaqueError
-from machine.process import die_with_parent
+from machine.process import die_with_parent, reserve_stdout, write_json_line
 from xtts.model.config import ModelConfig
 from xtts.text.tokenizer import Tokenizer
 
@@ -40,12 +39,10 @@ def main() -> int:
     parser.add_argument("--parent", type=int, required=True)
     die_with_parent(parser.parse_args().parent)
     signal.signal(signal.SIGVTALRM, _out_of_time)
-    # The answers have a pipe of their own; what libraries print is nobody's business.
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    answers = reserve_stdout()
     known: dict[str, Tokenizer] = {}
     for line in sys.stdin:
-        answers.write(json.dumps(_answer(json.loads(line), known)) + "\n")
+        write_json_line(answers, _answer(json.loads(line), known))
     return 0
 
 

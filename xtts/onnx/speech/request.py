@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 
 from machine.devices.cuda_errors import NotFinite
+from xtts.inference.fading import StreamFade
+from xtts.inference.speed import SpeedChange
 from xtts.model.chunk_sizes import chunk_codes
-from xtts.model.shapes import FADE_SECONDS, PLACEHOLDER_ID, VOCODER_RATE, SamplingParams
+from xtts.model.config import SamplingParams
+from xtts.model.shapes import PLACEHOLDER_ID
 from xtts.onnx.speech.loading import OnnxLatents, OnnxModel
 from xtts.onnx.speech.sampling import sample
 from xtts.onnx.speech.vocoder import OnnxChunks
@@ -106,18 +109,18 @@ class _Piece:
         self._seen[[PLACEHOLDER_ID, shape.audio_start]] = True
         self.stopped = False
         self.said: list[int] = []
-        self._tempo = OnnxSpeedChange(manner.speed)
+        self._tempo = SpeedChange(manner.speed, np)
         self._vocoder = OnnxChunks(model.vocoder, voice.speaker, model.most_samples)
         self._sizes = chunk_codes() if manner.chunked else iter(lambda: float("inf"), None)
         self._wanted = next(self._sizes)
-        self._fade: OnnxStreamFade | None = None
+        self._fade: StreamFade | None = None
 
     @property
     def done(self) -> bool:
         return self.stopped or len(self.said) >= self._limit
 
     def begin(self, ids: list[int], random: np.random.Generator, several: bool) -> list[Array]:
-        self._fade = OnnxStreamFade() if several else None
+        self._fade = StreamFade(np) if several else None
         self._past, latent, logits = self._model.gpt.begin(self._voice.latents, ids)
         return self._take(latent, logits, random)
 
@@ -151,80 +154,6 @@ class _Piece:
                 "files are damaged. Export the voice again, or use BACKEND=torch."
             )
         return chunk if self._fade is None else self._fade.push(chunk)
-
-
-class OnnxSpeedChange:
-    """As `xtts.inference.speed.SpeedChange`: the latents of an utterance at another speed, as they
-    come."""
-
-    def __init__(self, speed: float) -> None:
-        self.speed = speed
-        self._kept: list[Array] = []
-        self._made = 0
-
-    def add(self, latent: Array) -> Array:
-        """Takes one latent `[width]`; returns those that are settled now, `[n, width]`."""
-        if self.speed == 1.0:
-            return latent[None]
-        self._kept.append(latent)
-        ready = self._made
-        while int(self._place(ready)) + 1 < len(self._kept):
-            ready += 1
-        return self._take(ready)
-
-    def rest(self) -> Array:
-        """What is left when no more latents come, `[n, width]`."""
-        if self.speed == 1.0 or not self._kept:
-            return np.zeros((0, 0), np.float32)
-        return self._take(max(1, int(len(self._kept) / self.speed)))
-
-    def _place(self, number: int) -> float:
-        return max(0.0, (number + 0.5) * self.speed - 0.5)
-
-    def _take(self, end: int) -> Array:
-        last, found = len(self._kept) - 1, []
-        for number in range(self._made, end):
-            place = self._place(number)
-            left = min(int(place), last)
-            share = np.float32(min(place, last) - left)
-            found.append(self._kept[left] * (1 - share) + self._kept[min(left + 1, last)] * share)
-        self._made = max(self._made, end)
-        return np.stack(found) if found else np.zeros((0, len(self._kept[0])), np.float32)
-
-
-class OnnxStreamFade:
-    """As `xtts.inference.fading.StreamFade`: 5 ms at both ends of a piece, of chunks that are
-    pushed."""
-
-    def __init__(self) -> None:
-        self._length = int(FADE_SECONDS * VOCODER_RATE)
-        self._held = np.zeros(0, np.float32)
-        self._begun = False
-
-    def push(self, chunk: Array) -> Array:
-        """What can be said; the last 5 ms are held back."""
-        self._held = np.concatenate((self._held, chunk))
-        if len(self._held) <= 2 * self._length:
-            return np.zeros(0, np.float32)
-        said, self._held = self._held[: -self._length].copy(), self._held[-self._length :].copy()
-        if not self._begun:
-            said[: self._length] *= _ramp(self._length)
-            self._begun = True
-        return said
-
-    def end(self) -> Array:
-        """The held end of the piece, faded out."""
-        length = min(self._length, len(self._held) // 2)
-        if self._begun:
-            length = self._length
-        else:
-            self._held[:length] *= _ramp(length)
-        self._held[len(self._held) - length :] *= _ramp(length)[::-1]
-        return self._held
-
-
-def _ramp(length: int) -> Array:
-    return np.linspace(0.0, 1.0, length, dtype=np.float32)
 
 
 def speak(
