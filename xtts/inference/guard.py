@@ -29,7 +29,7 @@ FEWEST_CLOSING = 4
 # a word that is one token 6.
 MOST_ON_ONE_TOKEN, MOST_TIMES_AS_LONG = 9, 5
 # As long as this in an earlier place, really looking at it, and it was said again.
-FEWEST_BACK, REAL_NEARNESS = 3, 0.6
+FEWEST_BACK, REAL_NEARNESS = 4, 0.6
 # So many tokens in a row that nobody said are a word.
 FEWEST_SKIPPED = 4
 # Attention that is nowhere: its mean over a few codes below this, for as long as that.
