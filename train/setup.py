@@ -436,9 +436,11 @@ def _sampler(
         chosen,
         run,
         reference_of(settings, context.data),
-        sampling.workers(context.base, context.machine, settings.speak_precision),
+        sampling.workers(
+            context.base, context.machine, settings.speak_precision, guard=settings.guard
+        ),
         seed=settings.seed,
-        in_process=sampling.in_process(context.base),
+        in_process=sampling.in_process(context.base, guard=settings.guard),
         heard=logs.sample,
         interrupted=lambda: stop.requested,
     )

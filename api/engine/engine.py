@@ -298,6 +298,7 @@ class Engine:
             self.happened = self.happened.spoke()
             if spoken is not None:
                 spoken.seconds, spoken.cut_pieces = header["seconds"], header["cut_pieces"]
+                spoken.pieces = header.get("pieces", [])
                 spoken.end()
                 self.on_event("spoken", spoken=spoken)
         else:

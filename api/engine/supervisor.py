@@ -82,6 +82,7 @@ class Supervisor:
         options += ["--threads", str(how.threads)] if how.threads else []
         options += ["--latents", str(how.latents)] if how.latents else []
         options += [] if found.cudnn else ["--no-cudnn"]
+        options += [] if how.guard else ["--no-guard"]
         log.info("Starts to speak: %s", engine.message)
         return await SpeakingProcess.start(
             options, command=how.command, clean_libraries=found.clean_libraries

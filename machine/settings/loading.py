@@ -63,6 +63,9 @@ class SharedSettings:
     ] = "auto"
     """What speaking on a CPU computes in. auto is what is fastest here without being heard; fp32
     is exact; int4 is faster still, and rounds."""
+    guard: Switch = True
+    """Judges how each utterance ended, and speaks again one that broke off, repeated itself, stood
+    still or went on behind its end. off serves what comes."""
     output_dir: Folder = Path("train/output")
     """The run folder: checkpoints, samples, metrics. The API finds its voices there."""
     num_threads: AutoCount = None

@@ -52,6 +52,9 @@ class SampleSidecar:
     audio_seconds: float | None
     sample_rate: int
     similarity: float | None
+    ending: str | None = None
+    ending_reason: str = ""
+    attempts: int = 1
 
 
 def of_epoch(run: RunFolder, epoch: int) -> SampleFiles:

@@ -239,6 +239,7 @@ class SpeechServer:
             yield packed({
                 "say": "done", "id": said.name, "codes": said.codes, "seconds": seconds,
                 "cut_pieces": said.cut_pieces,
+                "pieces": [piece.as_dict() for piece in said.pieces],
             })  # fmt: skip
 
     def _forget(self, name: str) -> None:

@@ -151,7 +151,7 @@ def _ensemble(arguments: argparse.Namespace) -> SpeechService:
     folder = arguments.latents
     where = ComputeConfig(
         arguments.device, arguments.mel_device, arguments.precision, folder, arguments.backend,
-        arguments.low_memory, arguments.threads,
+        arguments.low_memory, arguments.threads, arguments.guard,
     )  # fmt: skip
     return SpeechServer(where, arguments.slots, arguments.threads)
 
@@ -168,6 +168,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int)
     parser.add_argument("--latents", type=Path)
     parser.add_argument("--no-cudnn", action="store_true")
+    parser.add_argument("--no-guard", dest="guard", action="store_false")
     return parser.parse_args()
 
 
