@@ -27,6 +27,7 @@ from machine.doctor.finding import Severity
 from machine.doctor.readings import collection, onnx_child, programs, system_files, torch_child
 from machine.doctor.readings.answer_cache import DoctorCache, key_of
 from machine.doctor.readings.collection import ReadingPlace, look
+from machine.doctor.readings.programs import distance
 from machine.doctor.readings.snapshot import (
     AMD,
     NVIDIA,
@@ -35,7 +36,6 @@ from machine.doctor.readings.snapshot import (
     Refused,
     TorchBuild,
 )
-from machine.doctor.readings.waveforms import distance
 from tests.machine.doctor.simulated import computer
 
 REAL_TORCH_BUILD = programs.torch_build
