@@ -82,6 +82,8 @@ class BaseRecipe:
     dvae: DVAEShape
     speaker_encoder: SpeakerEncoderShape
     vocoder_shape: VocoderShape
+    # The most phones that a text is cut into for the packed voice (`sotaque.piece_tokens`).
+    piece_tokens: int
     advice: TrainingAdvice = ADVICE
     # Steps of the codec in which its decoder learns alone: it is not packed.
     decoder_alone: int = 0
@@ -170,6 +172,7 @@ FULL = BaseRecipe(
     vocoder_shape=VocoderShape(
         256, (8, 8, 4, 4), (16, 16, 8, 8), "2", (3, 5, 7), ((1, 2), (2, 6), (3, 12))
     ),
+    piece_tokens=50,
 )
 
 SHORT = BaseRecipe(
@@ -198,4 +201,5 @@ SHORT = BaseRecipe(
     dvae=DVAEShape(num_codes=1024, codebook_dim=8, hidden_dim=8, num_resnet_blocks=1, num_layers=2),
     speaker_encoder=SpeakerEncoderShape(512, (1, 1, 1, 1), (8, 8, 16, 16)),
     vocoder_shape=VocoderShape(32, (8, 8, 4, 4), (16, 16, 8, 8), "2", (3,), ((1, 2),)),
+    piece_tokens=40,
 )
