@@ -14,7 +14,7 @@ from machine.memory import limit_onednn_cache
 from machine.threads import set_omp_passive
 
 if TYPE_CHECKING:
-    from xtts.inference.guarded_piece import SpokenPiece
+    from xtts.inference.alignment.guarded_piece import SpokenPiece
     from xtts.inference.loaded_voice import LoadedVoice
     from xtts.inference.synthesis_params import SynthesisParams
 
@@ -195,7 +195,7 @@ def _words_file(arguments: argparse.Namespace, out: Path) -> Path:
 def _write_words(
     voice: "LoadedVoice", ask: "SynthesisParams", pieces: "Sequence[SpokenPiece]", path: Path
 ) -> None:
-    from xtts.inference.words import timed_words, written
+    from xtts.inference.alignment.words import timed_words, written
 
     tokenizer = voice.model.tokenizer
     spans = [tokenizer.word_spans(piece.ids) for piece in pieces]

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from xtts.inference.alignment.guarded_piece import Guard, SpokenPiece
 from xtts.inference.batched_decoding import DecodingSlots, NoFreeSlotError
 from xtts.inference.decoding import DecodingError
-from xtts.inference.guarded_piece import Guard, SpokenPiece
 from xtts.inference.request import SynthesisRequest
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.inference.voice import Voice

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from machine.devices.cuda_errors import NotFinite
 from xtts.inference import cuda_graphs
-from xtts.inference.alignment import attention
+from xtts.inference.alignment.path import attention
 from xtts.inference.decode_step import DecodeStep
 from xtts.model.config import SamplingParams
 from xtts.model.gpt import GPT

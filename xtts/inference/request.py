@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece, SpokenPiece
 from xtts.inference.batched_decoding import DecodingSlots
 from xtts.inference.decoding import DecodingState
 from xtts.inference.fading import StreamFade
-from xtts.inference.guarded_piece import Guard, GuardedPiece, SpokenPiece
 from xtts.inference.speed import SpeedChange
 from xtts.inference.synthesis import check_finite, judge_utterance
 from xtts.inference.synthesis_params import SynthesisParams

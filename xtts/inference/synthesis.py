@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece
 from xtts.inference.decoding import DecodingError, DecodingState, iterate_codes
 from xtts.inference.fading import StreamFade, fade_edges
-from xtts.inference.guarded_piece import Guard, GuardedPiece
 from xtts.inference.speed import change_speed
 from xtts.inference.voice import Voice
 from xtts.model.config import SamplingParams

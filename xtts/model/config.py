@@ -85,7 +85,7 @@ class ModelConfig:
     """Everything about a model that is not a weight. piece_tokens: the most text ids that it says
     in one piece (`xtts.text.tokenizer`); None is as many as it has places for. alignment_heads:
     layer and number of the attention heads that follow the text, () where none does, None where
-    nobody measured it yet (`xtts.inference.alignment_heads`)."""
+    nobody measured it yet (`xtts.inference.alignment.heads`)."""
 
     gpt: GPTShape
     vocoder: VocoderShape

@@ -24,7 +24,7 @@ class Cache(Protocol):
 
 class QueryLog:
     """What some layers ask while one utterance is decoded, and their keys of its text: all that is
-    needed to know afterwards where they looked (`xtts.inference.alignment`).
+    needed to know afterwards where they looked (`xtts.inference.alignment.path`).
 
     Nothing is computed while decoding, so what is said is the same, bit for bit, with a log and
     without.

@@ -148,6 +148,10 @@ class Tokenizer:
             begun = []
         return found
 
+    def token(self, id_: int) -> str:
+        """The token of an id, as it stands in the vocabulary."""
+        return self._tokens[id_]
+
     def spelled(self, text: str, language: str) -> list[str]:
         """The words of a text as they are read and written: also of a model that reads phones."""
         short = self._checked(language)

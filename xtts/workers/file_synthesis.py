@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from xtts.inference.guarded_piece import Guard
+    from xtts.inference.alignment.guarded_piece import Guard
     from xtts.inference.voice import Voice
     from xtts.model.loading import Model
 
@@ -109,8 +109,8 @@ class FileSpeaker:
         )  # fmt: skip
 
     def _guard(self, whose: "Voice", seed: int) -> "Guard | None":
-        from xtts.inference import head_measurement
-        from xtts.inference.guarded_piece import Guard
+        from xtts.inference.alignment import head_measurement
+        from xtts.inference.alignment.guarded_piece import Guard
 
         if not self.guarded:
             return None

@@ -9,10 +9,10 @@ from collections.abc import Callable
 import torch
 
 from machine.devices.cuda_errors import NotFinite
+from xtts.inference.alignment.guarded_piece import Guard
 from xtts.inference.batched_decoding import NoFreeSlotError
 from xtts.inference.batching import StepOutput
 from xtts.inference.decoding import DecodingError
-from xtts.inference.guarded_piece import Guard
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.onnx.speech.loading import OnnxLatents, OnnxModel
 from xtts.onnx.speech.request import OnnxSynthesisParams, OnnxSynthesisRequest

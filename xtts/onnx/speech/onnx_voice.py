@@ -16,9 +16,9 @@ import numpy as np
 from machine.storage.atomic import sha256_of
 from xtts.hub import bundle
 from xtts.hub.bundle import VoiceSpec
-from xtts.inference import alignment_heads
-from xtts.inference.alignment_heads import Head, Spoken
-from xtts.inference.guarded_piece import Guard
+from xtts.inference.alignment import heads as alignment_heads
+from xtts.inference.alignment.guarded_piece import Guard
+from xtts.inference.alignment.heads import Head, Spoken
 from xtts.inference.loaded_voice import Array, ComputeConfig, LoadedVoice
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.model.config import ModelConfig

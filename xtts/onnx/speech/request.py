@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from machine.devices.cuda_errors import NotFinite
+from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece, SpokenPiece
 from xtts.inference.fading import StreamFade
-from xtts.inference.guarded_piece import Guard, GuardedPiece, SpokenPiece
 from xtts.inference.speed import SpeedChange
 from xtts.model.chunk_sizes import chunk_codes
 from xtts.model.config import SamplingParams

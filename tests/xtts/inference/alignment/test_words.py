@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from xtts.inference.guard import Ending
-from xtts.inference.guarded_piece import SpokenPiece
-from xtts.inference.words import TimedWord, timed_words, written
+from xtts.inference.alignment.guard import Ending
+from xtts.inference.alignment.guarded_piece import SpokenPiece
+from xtts.inference.alignment.words import TimedWord, timed_words, written
 from xtts.text.tokenizer import WordSpan
 
 SPANS = [WordSpan("h@lo", 2, 5), WordSpan("wRld", 7, 9)]
@@ -38,7 +38,8 @@ def test_subtitles(form, mark):
     words = [TimedWord(f"word{i}", i * 0.5, i * 0.5 + 0.4) for i in range(8)]
     words.append(TimedWord("later", 3_661.0, 3_661.5))
     found = written(words, form)
-    assert f"00:00:00{mark}000 --> 00:00:03{mark}400" not in found  # 42 characters at the most
+    # Seven words have 41 characters, and 42 are the most.
+    assert f"00:00:00{mark}000 --> 00:00:03{mark}400\nword0" in found and "\nword7\n" in found
     assert f"01:01:01{mark}000 --> 01:01:01{mark}500\nlater\n" in found
     assert found.startswith("1\n00:00:00,000" if form == "srt" else "WEBVTT\n\n00:00:00.000")
     assert all(len(line) <= 42 for line in found.splitlines() if "word" in line)

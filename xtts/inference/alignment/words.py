@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from xtts.inference.guarded_piece import SpokenPiece
+from xtts.inference.alignment.guarded_piece import SpokenPiece
 from xtts.text.tokenizer import WordSpan
 
 # Of one subtitle: what is read in one glance (BBC's guideline is two lines of 37), and no longer.
@@ -33,7 +33,7 @@ def timed_words(
     """The words of a speech; None where a piece has no path.
 
     Args:
-        pieces: In their order (`xtts.inference.guarded_piece.Guard.pieces`).
+        pieces: In their order (`xtts.inference.alignment.guarded_piece.Guard.pieces`).
         spans: Of each piece the words in its ids (`xtts.text.tokenizer.Tokenizer.word_spans`).
         spelled: How the words are written, where ids are phones; used if there are as many.
         speed: As it was spoken.

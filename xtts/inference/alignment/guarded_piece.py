@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from xtts.inference.alignment import Alignment, align
-from xtts.inference.alignment_heads import Head
+from xtts.inference.alignment.guard import CODE_SECONDS, Ending, Verdict, judge
+from xtts.inference.alignment.heads import Head
+from xtts.inference.alignment.path import Alignment, align
 from xtts.inference.fading import fade_out
-from xtts.inference.guard import CODE_SECONDS, Ending, Verdict, judge
 from xtts.model.shapes import VOCODER_RATE
 
 # torch.Tensor or numpy.ndarray.
