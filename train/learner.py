@@ -288,7 +288,7 @@ class NonFiniteTally:
         self.num_non_finite += 1
         if self.non_finite_in_a_row >= MAX_NON_FINITE_IN_A_ROW:
             raise NonFiniteError(
-                f"The loss was no number in {self.non_finite_in_a_row} steps in a row, up to step "
+                f"The loss was not finite in {self.non_finite_in_a_row} steps in a row, up to step "
                 f"{step}; nothing of them was saved. Lower LEARNING_RATE (it is "
                 f"{learning_rate:g}), or set PRECISION=fp32; the log names the clips."
             )
@@ -309,7 +309,7 @@ def _compile_blocks(gpt: GPT) -> None:
     """COMPILE: the feed-forward half of each block becomes one program, the same for all of them.
 
     Attention stays as it is: where a clip begins differs from batch to batch, and each would be
-    compiled anew. Dropout draws as without compiling.
+    compiled again. Dropout draws as without compiling.
     """
     inductor.fallback_random = True
     for block in gpt.gpt.h:

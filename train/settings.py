@@ -85,7 +85,7 @@ class TrainSettings(SharedSettings):
     """How many epochs to keep; the best one and the newest sound one stay in any case."""
     resume: Annotated[Place, Means("auto, never, or the path of a checkpoint")] = "auto"
     """auto goes on with the run in OUTPUT_DIR; never moves it to OUTPUT_DIR/archive and begins
-    anew; a path goes on from that checkpoint."""
+    again; a path goes on from that checkpoint."""
     seed: Whole = 0
     """Decides order, dropout and sampling: the same seed gives the same numbers."""
     stop_seconds: Annotated[float, Field(ge=0), Means("a number of seconds from 0")] = 8.0
@@ -110,11 +110,11 @@ class TrainSettings(SharedSettings):
     """Features computed once per clip; it may be deleted at any time."""
     cache: Switch = True
     """Keeps the features of every clip in CACHE_DIR. off computes them for each batch again, which
-    changes no number and takes many times longer: for finding faults."""
+    gives the same losses and takes many times longer: for finding faults."""
     prefetch: Switch = True
-    """Prepares the next batch while the current one is learned; changes no number."""
+    """Prepares the next batch while the current one is learned; gives the same losses."""
     overlap: Switch = True
-    """Copies the next batch to the GPU while the current one is learned; changes no number."""
+    """Copies the next batch to the GPU while the current one is learned; gives the same losses."""
     bucketing: Switch = True
     """Puts clips of like length into a batch. off takes the same clips in another order."""
     fused_optimizer: Switch = True

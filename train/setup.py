@@ -249,7 +249,7 @@ def build_batches(
 def build_feature_cache(
     settings: TrainSettings, context: RunContext, world: World = ALONE
 ) -> cached.FeatureCache | cached.UncachedFeatures:
-    """From the cache, which is built where something is missing; CACHE=off computes them anew.
+    """From the cache, which is built where something is missing; CACHE=off computes them again.
 
     The first rank of each machine builds, the others find it done.
     """

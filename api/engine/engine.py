@@ -308,7 +308,7 @@ class Engine:
         self.dispatch()
 
     def _doubt(self, header: Mapping[str, Any], spoken: SpeechStream) -> None:
-        """What is no number, or an error that nobody expected: one input, or the process? The
+        """Non-finite output, or an error that nobody expected: one input, or the process? The
         service's own word tells."""
         if header["reason_code"] == "internal":
             log.error("%s: %s", spoken.job.name, header["reason"])

@@ -1,7 +1,7 @@
 """Supervises the speaking process: start, open the voice, listen, restart after a crash.
 
 A child that has died, or said nothing for too long, is replaced by one that computes where the
-machine, looked at anew, is good for it.
+machine, looked at again, is good for it.
 """
 
 import asyncio

@@ -77,7 +77,7 @@ _TEXTS: tuple[tuple[str, Outcome | str, str], ...] = (
 
 
 class NotFinite(SotaqueError):
-    """A device computed what is no number out of numbers: it, or the weights, are damaged."""
+    """A device computed non-finite values from finite ones: it, or the weights, are damaged."""
 
 
 class GpuLost(SotaqueError):

@@ -1,7 +1,7 @@
 """Settings as text: --help, .env.example, docs/settings.md.
 
 Written from the settings classes, so that a description stands once. tests/test_env_example.py
-keeps the two files equal to this, and `python -m tests.test_env_example` writes them anew.
+keeps the two files equal to this, and `python -m tests.test_env_example` writes them again.
 """
 
 import inspect

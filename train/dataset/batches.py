@@ -152,7 +152,7 @@ class Batches:
                     raise BatchError(
                         f"The batch of the clips {names} could not be made in {MOST_TRIES} tries "
                         f"({words}). Look at the disk of CACHE_DIR, or delete that folder: it is "
-                        "made anew. The same command goes on from the last checkpoint."
+                        "made again. The same command goes on from the last checkpoint."
                     ) from error
                 log.warning("The batch of the clips %s failed (%s); once more.", names, words)
         raise AssertionError

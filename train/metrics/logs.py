@@ -94,7 +94,7 @@ class Logs:
             record["mfu"] = flops / step_seconds / self._peak_flops
         if not result.finite:
             log.warning(
-                "Step %d is skipped: its loss or gradient is no number. Its clips: %s.", step,
+                "Step %d is skipped: its loss or gradient is not finite. Its clips: %s.", step,
                 ", ".join(names),
             )  # fmt: skip
             record["skipped_clips"] = names

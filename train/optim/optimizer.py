@@ -135,7 +135,7 @@ def other_state(old: str, new: str) -> str:
     """The sentence for a state that is of another optimizer."""
     return (
         f"The state that was saved is of OPTIMIZER={old}, and this run has OPTIMIZER={new}. Set "
-        "it back to go on, or RESUME=never to begin anew."
+        "it back to go on, or RESUME=never to start over."
     )
 
 

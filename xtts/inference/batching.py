@@ -61,7 +61,7 @@ class ContinuousBatcher:
     def enter(self, name: str, voice: Voice, ask: SynthesisParams) -> None:
         """Begins a speech; its first sound comes with the steps.
 
-        Raises NoFreeSlotError, TextError, and DecodingError for a first code that is no number.
+        Raises NoFreeSlotError, TextError, and DecodingError for a first output that is not finite.
         """
         if not self.free:
             count = len(self._slots.utterances)

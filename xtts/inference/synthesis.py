@@ -34,7 +34,7 @@ def synthesize(
 
     The same seed speaks the same waveform. max_codes: the most that each piece may take, 46 ms
     each; speed: 2 takes half the time, at the same pitch. Raises TextError for text that cannot be
-    spoken and DecodingError when the model says what is no number.
+    spoken and DecodingError when the model's output is not finite.
     """
     pieces = synthesize_pieces(
         model, voice, text, language, decoding=decoding, seed=seed, max_codes=max_codes,

@@ -5,7 +5,7 @@ Frames (`xtts.workers.protocol`) on stdin:
     {do: close, key}                                   when nobody speaks with it any more
     {do: speak, id, key, recording | null, micro, ask: {text, language, seed, …}}
                                                        -> sound …, done | failed | cancelled
-                 micro: the service's own word, said as nobody where there is no recording
+                 micro: the service's own test word; without a recording it is spoken by no voice
                  paused instead, between two pieces of a long text: its slot is free for another
     {do: go_on, id}                                    the next piece of what has paused
     {do: listen, id, key, recording}                   -> heard | failed

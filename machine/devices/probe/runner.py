@@ -54,7 +54,7 @@ def probe(
 ) -> tuple[GpuHealth, ...]:
     """Every GPU with its verdicts; a check that dies or hangs is a verdict, never an error.
 
-    use_cache: False checks anew whatever is known, and keeps that. cache: the file that it is kept
+    use_cache: False checks again whatever is known, and keeps that. cache: the file that it is kept
     in, by default one under the home folder.
     """
     child = child or ProbeChild()
@@ -69,8 +69,8 @@ def probe(
 
 
 def report_surprise(device: str, words: str, cache: Path | None = None) -> None:
-    """A fault at run time that the check had not foretold: the next look checks anew, and for a day
-    that GPU is not trusted beside a model in training."""
+    """Reports a fault at run time that the check did not predict: the next start checks again, and
+    for a day that GPU is not trusted beside a model in training."""
     index = int(device.partition(":")[2] or 0)
     probe_cache.surprised(cache or cache_file(), index, words, ProbeMoment.present())
 

@@ -24,7 +24,7 @@ _OF_THE_CARD = {
     48: ("the card's memory failed (double-bit error)", REBOOT),
     63: ("the card replaced a failing piece of memory", REBOOT),
     64: ("the card could not replace a failing piece of memory", "Have the card replaced."),
-    74: ("a link between cards failed", "Seat cards and bridges anew."),
+    74: ("a link between cards failed", "Seat cards and bridges again."),
     79: ("the card fell off the bus: power or PCIe",
          "Check the card's power cables and seat, then reboot."),
     94: ("an error in the card's memory, contained", REBOOT),

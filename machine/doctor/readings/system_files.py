@@ -37,7 +37,7 @@ def read(path: Path) -> str:
 
 
 def driver_version(root: Path) -> str:
-    """Of the loaded kernel module: "" without one, "unknown" where its file says no number."""
+    """Of the loaded kernel module: "" without one, "unknown" where its file has no version."""
     told = read(root / "proc/driver/nvidia/version")
     found = _VERSION.search(told) or _VERSION.search(read(root / "sys/module/nvidia/version"))
     if found:

@@ -131,7 +131,7 @@ def test_every_operation_runs_and_equals_itself(checked: Any) -> None:
         ("memory", "transient", "out of memory"),
         ("wrong", "degraded", "fft is off by 1.0e-01 (512/160, 6 s); allowed is 1e-05."),
         ("flaky", "degraded", "gives other numbers the second time, off by 1.0e-01"),
-        ("nan", "degraded", "what is no number"),
+        ("nan", "degraded", "a non-finite value"),
     ],
 )  # fmt: skip
 def test_a_fault_in_one_operation(checked: Any, kind: str, outcome: str, words: str) -> None:
