@@ -121,8 +121,8 @@ class Learner:
 
     @property
     def can_defer(self) -> bool:
-        """Whether the device can skip a non-finite step itself, so that nobody waits for its
-        numbers."""
+        """Whether the device can skip a non-finite step itself, so that the host does not wait
+        for its numbers."""
         return (
             self.device.type != "cpu"
             and optimization.fuses_clipping(self.optimizer)
@@ -187,7 +187,7 @@ class Learner:
     def count_step(self, result: StepResult) -> None:
         """Updates the scale of fp16 and the tally. Raises NonFiniteError at the third non-finite
         step in a row, and in fp16 when the scale stays below 1."""
-        # In fp16 the scaler looks for its scale by overflowing: that is no fault of the data.
+        # In fp16 the scaler searches its scale by overflowing: that is no fault of the data.
         searching = self.scaler.is_enabled() and self.scaler.get_scale() > 1.0
         self.scaler.update()
         self.tally.count(result.finite, searching, self.step, self.config.learning_rate)
@@ -279,7 +279,7 @@ class NonFiniteTally:
         """One step. Raises NonFiniteError at the third in a row that is not finite.
 
         Args:
-            searching: whether fp16's scaler still looks for its scale, by overflowing.
+            searching: whether fp16's scaler still searches its scale, by overflowing.
         """
         if finite or searching:
             self.non_finite_in_a_row = 0

@@ -33,7 +33,7 @@ Whole = Annotated[int, Field(ge=0, lt=2**32), Means("a whole number from 0")]
 
 @settings_class(frozen=True, kw_only=True, config=CONFIG)
 class TrainSettings(SharedSettings):
-    """What a training run is made of. `None` stands for the word in `Means.none`."""
+    """What a training run is made of. `None` is written as the word in `Means.none`."""
 
     dataset_dir: Folder = Path("train/data/demo")
     """The folder with the clips and their transcripts (docs/datasets.md)."""
@@ -51,7 +51,7 @@ class TrainSettings(SharedSettings):
     dataset_format: Annotated[
         Text, Means("auto, ljspeech, coqui, or a formatter of TTS", words=True)
     ] = "auto"
-    """How the transcripts are written. auto looks at the files."""
+    """How the transcripts are written. auto detects it from the files."""
     learning_rate: Annotated[
         Annotated[float, Field(gt=0, lt=1)] | None,
         Means("a number above 0 and below 1, such as 5e-6, or auto", none="auto"),
@@ -76,7 +76,7 @@ class TrainSettings(SharedSettings):
     sample_text: Annotated[Text | None, Means("a sentence")] = None
     """What the sample says. Empty is what its reference clip says, so that the two compare."""
     sample_every: Count = 1
-    """Epochs from one sample to the next, and the last one. Only a saved epoch can be heard."""
+    """Epochs from one sample to the next, and the last one. Only a saved epoch can be spoken."""
     save_every: Count = 1
     """Epochs from one checkpoint to the next, and the last one."""
     keep_checkpoints: Annotated[

@@ -1,6 +1,6 @@
 """Sets up a run: machine, base, dataset, resume, learner, logs; then starts the trainer.
 
-Cheap looks first (machine, base model, dataset), then what is on disk, then the feature cache and
+Cheap checks first (machine, base model, dataset), then what is on disk, then the feature cache and
 the model: a mistake is reported in seconds, before anything is written.
 """
 

@@ -128,7 +128,7 @@ class Supervisor:
                     self.engine.heard(header, body)
         except (FrameError, KeyError, TypeError) as error:
             self._fault = WorkerFailed(
-                "garbled", f"It said what nobody understands ({type(error).__name__}).",
+                "garbled", f"It wrote what is not the protocol ({type(error).__name__}).",
                 of_device=False,
             )  # fmt: skip
 

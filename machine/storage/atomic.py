@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, cast
 
 from machine.errors import SotaqueError
 
-# Left behind by a killed writer under this name, and by nobody else.
+# Left behind by a killed writer under this name, and by nothing else.
 _TEMPORARY = re.compile(r"^\..+\.\d+\.sotaque-part$")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # What a write may need beyond its size: metadata, and whatever else writes meanwhile.

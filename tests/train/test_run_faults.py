@@ -58,7 +58,7 @@ def test_a_run_that_hangs_ends_with_75(ground: Ground, whole: RunFolder, poison:
     name = poison.replace(" ", "-")
     assert ground.run(name, poison=poison, STALL_SECONDS=1.5) == 75
     told = ground.told()
-    assert "Nothing was heard from the training" in told and "while learning" in told
+    assert "No heartbeat came from the training" in told and "while learning" in told
     # All threads: the one that hangs stands there with its line.
     assert poison.split()[0].replace("held_gil", "deadlock_with_the_gil") in told or (
         "poisons.py" in told and "Thread" in told

@@ -89,8 +89,8 @@ def test_batches_keep_the_budget_that_the_run_began_with(
     assert kept.batch_seconds == 1.9 and validation is not None
     new, _ = setup.build_batches(own, context, None, ALONE)
     assert new.batch_seconds != 1.9
-    asked, _ = setup.build_batches(settings(workshop), context, RESUMED, ALONE)
-    assert asked.batch_seconds == 1.2  # BATCH_SECONDS of the command line
+    asked, _ = setup.build_batches(settings(workshop), context, None, ALONE)
+    assert asked.batch_seconds == 1.2  # of the command line
     assert sorted(clip for clips in new.plan(1) for clip in clips) == sorted(new.indices)
 
 

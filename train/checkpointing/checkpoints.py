@@ -1,6 +1,6 @@
 """Saves epoch and interrupted checkpoints, best.json, and prunes.
 
-Called by the loop at the end of an epoch and when it is told to stop. Order of one save: weights,
+Called by the loop at the end of an epoch and when it is to stop. Order of one save: weights,
 trainer state, manifest, best.json, then what is superseded goes. A kill between any two of these
 leaves either the epoch before or this one as the newest that is whole.
 """

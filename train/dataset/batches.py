@@ -64,7 +64,7 @@ class Batch:
 @dataclass(frozen=True)
 class ConditioningChoice:
     """How conditioning is chosen: `other_clip` (ours) or `same_clip` (Coqui's way, for parity);
-    `sources` are the clips that may be heard as conditioning."""
+    `sources` are the clips that may be used as conditioning."""
 
     way: str
     sources: tuple[int, ...]
@@ -169,7 +169,7 @@ class Batches:
         return recut(groups, seconds, halvings, epoch)
 
     def batch(self, epoch: int, group: Sequence[int]) -> Batch:
-        """The batch of these clips as they are heard in `epoch`; of none, one without targets."""
+        """These clips with their conditioning of `epoch`; of none, a batch without targets."""
         if not group:
             idle = self.batch(epoch, self.indices[:1])
             return Batch(idle.rows.without_targets(), (), 0.0)

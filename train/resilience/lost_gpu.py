@@ -54,5 +54,5 @@ def out_of_memory(device: str, words: str) -> GpuLost:
         f"{device} has not enough memory, also after giving back what could be: "
         f"{words.rstrip('.')}. Everything saved before is whole. End what else uses it and give "
         "the same command again; or start over with smaller batches (RESUME=never and "
-        "BATCH_SECONDS at half of what stands above), which make a new run. See docs/errors.md."
+        "BATCH_SECONDS at half of the value above), which make a new run. See docs/errors.md."
     )

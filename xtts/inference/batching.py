@@ -50,7 +50,7 @@ class ContinuousBatcher:
 
     @property
     def empty(self) -> bool:
-        """Whether nobody speaks, nor waits to go on."""
+        """Whether no request is active or paused."""
         return not self._speeches
 
     @property
@@ -93,7 +93,7 @@ class ContinuousBatcher:
         return speech is not None
 
     def step(self) -> list[StepOutput]:
-        """One more code for everybody, and what is settled by it."""
+        """One more code for every request, and the sound that is final then."""
         self._slots.step()
         speaking = [name for name, speech in self._speeches.items() if not speech.paused]
         return [self._took(name) for name in speaking]

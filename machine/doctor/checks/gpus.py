@@ -87,7 +87,7 @@ def device(environment: Environment, settings: MachineSettings) -> Finding:
     except DeviceError as error:
         return fail(
             f"{expected} cannot be had", expected, str(error),
-            "Set DEVICE=auto, or mend what stands above.",
+            "Set DEVICE=auto, or fix what is above.",
         )  # fmt: skip
     reason = choice.reason if choice.reason.endswith(".") else choice.reason + "."
     return ok(choice.value, expected, reason)

@@ -1,6 +1,6 @@
 """Readings from /proc, /sys, /dev, /etc, and free disk space.
 
-Every function takes the root folder to look under, so that a test can stand a broken machine into a
+Every function takes the root folder to read under, so that a test can put a broken machine into a
 folder. What is missing reads as empty; what is garbage never raises beyond OSError and ValueError.
 """
 

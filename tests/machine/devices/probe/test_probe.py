@@ -300,7 +300,7 @@ def test_nonsense_from_a_child_is_a_verdict(tmp_path: Path) -> None:
     code = 'print(\'{"event": "device", "capability": 3}\')'
     child = ProbeChild(command=(sys.executable, "-c", code))
     (gpu,) = probe(cache=tmp_path / "gpus.json", child=child)
-    assert gpu.outcome is Outcome.COULD_NOT_RUN and "nobody understands" in gpu.verdict
+    assert gpu.outcome is Outcome.COULD_NOT_RUN and "cannot be understood" in gpu.verdict
 
 
 # --- what is tried when a check fails
