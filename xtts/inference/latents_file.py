@@ -27,6 +27,7 @@ def latents_of_recording(model: Model, weights: str, recording: Path, folder: Pa
     path = None
     if folder is not None and recording.is_file():
         path = latents_folder.path_of(folder, weights, sha256_of(recording))
+        latents_folder.adopt_earlier(path)
         if (found := read(path, model)) is not None:
             return found
     made = voice.voice_from_reference(
