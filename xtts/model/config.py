@@ -73,6 +73,7 @@ class _Own:
     dvae: DVAEShape | None = None
     text_frontend: str = "coqui"
     piece_tokens: int | None = None
+    alignment_heads: tuple[tuple[int, int], ...] | None = None
     stop_input_trained: bool = False
     training: TrainingAdvice = field(default_factory=TrainingAdvice)
     licence: str = CPML
@@ -82,7 +83,9 @@ class _Own:
 @dataclass(frozen=True)
 class ModelConfig:
     """Everything about a model that is not a weight. piece_tokens: the most text ids that it says
-    in one piece (`xtts.text.tokenizer`); None is as many as it has places for."""
+    in one piece (`xtts.text.tokenizer`); None is as many as it has places for. alignment_heads:
+    layer and number of the attention heads that follow the text, () where none does, None where
+    nobody measured it yet (`xtts.inference.alignment_heads`)."""
 
     gpt: GPTShape
     vocoder: VocoderShape
@@ -94,6 +97,7 @@ class ModelConfig:
     languages: tuple[str, ...]
     text_frontend: str
     piece_tokens: int | None
+    alignment_heads: tuple[tuple[int, int], ...] | None
     stop_input_trained: bool
     licence: str
     weights: str
@@ -128,10 +132,24 @@ class ModelConfig:
             languages=tuple(config.get("languages") or ("en",)),
             text_frontend=own.text_frontend,
             piece_tokens=own.piece_tokens or PIECE_TOKENS.get(own.text_frontend),
+            alignment_heads=_heads(own.alignment_heads, gpt, folder),
             stop_input_trained=own.stop_input_trained,
             licence=own.licence,
             weights=own.weights,
         )
+
+
+def _heads(
+    heads: tuple[tuple[int, int], ...] | None, gpt: GPTShape, folder: Path
+) -> tuple[tuple[int, int], ...] | None:
+    for layer, head in heads or ():
+        if not (0 <= layer < gpt.layers and 0 <= head < gpt.heads):
+            raise ConfigError(
+                f'{folder / "config.json"}, key "sotaque": alignment_heads names head {head} of '
+                f"layer {layer}; this model has {gpt.heads} heads in {gpt.layers} layers. Remove "
+                "alignment_heads; they are measured again."
+            )
+    return heads
 
 
 def _gpt_shape(args: dict[str, Any], folder: Path) -> GPTShape:
