@@ -1,6 +1,6 @@
 """`.env.example` and docs/settings.md are what the settings classes say.
 
-`python -m tests.test_env_example` writes both anew.
+`python -m tests.test_env_example` writes both again.
 """
 
 import re

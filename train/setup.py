@@ -1,6 +1,6 @@
 """Sets up a run: machine, base, dataset, resume, learner, logs; then starts the trainer.
 
-Cheap looks first (machine, base model, dataset), then what is on disk, then the feature cache and
+Cheap checks first (machine, base model, dataset), then what is on disk, then the feature cache and
 the model: a mistake is reported in seconds, before anything is written.
 """
 
@@ -249,7 +249,7 @@ def build_batches(
 def build_feature_cache(
     settings: TrainSettings, context: RunContext, world: World = ALONE
 ) -> cached.FeatureCache | cached.UncachedFeatures:
-    """From the cache, which is built where something is missing; CACHE=off computes them anew.
+    """From the cache, which is built where something is missing; CACHE=off computes them again.
 
     The first rank of each machine builds, the others find it done.
     """

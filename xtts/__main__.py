@@ -161,7 +161,7 @@ def _speak(arguments: argparse.Namespace) -> int:
         low_memory=arguments.low_memory, guard=arguments.guard == "on",
     )  # fmt: skip
     voice = load_voice(spec, where)
-    # What is wrong with a text or a recording is told before anything is computed.
+    # What is wrong with a text or a recording is reported before anything is computed.
     for text, _ in lines:
         voice.check_text(text, arguments.language)
     if voice.own is None:

@@ -12,7 +12,7 @@ from api.engine.options import EngineLimits
 from api.engine.queue import QueuedRequest, Rejection
 from api.errors import APIError
 
-# What a child says, as it is told to the caller: status and code.
+# A child's answers as the caller gets them: status and code.
 _REASONS = {
     "refused": (422, "refused"),
     "no_reference": (409, "no_reference"),

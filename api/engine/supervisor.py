@@ -1,7 +1,7 @@
 """Supervises the speaking process: start, open the voice, listen, restart after a crash.
 
 A child that has died, or said nothing for too long, is replaced by one that computes where the
-machine, looked at anew, is good for it.
+machine, looked at again, is good for it.
 """
 
 import asyncio
@@ -129,7 +129,7 @@ class Supervisor:
                     self.engine.heard(header, body)
         except (FrameError, KeyError, TypeError) as error:
             self._fault = WorkerFailed(
-                "garbled", f"It said what nobody understands ({type(error).__name__}).",
+                "garbled", f"It wrote what is not the protocol ({type(error).__name__}).",
                 of_device=False,
             )  # fmt: skip
 

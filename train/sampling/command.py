@@ -45,7 +45,7 @@ def run(settings: TrainSettings, *, epoch: int | None) -> int:
         sampler.sample(found.epoch, found.checkpoint, found.sha256)
         sampler.finish()
     if not told or told[0].mode == "skipped":
-        raise RunError(f"Epoch {found.epoch} could not be spoken; the reason stands above.")
+        raise RunError(f"Epoch {found.epoch} could not be spoken; the reason is above.")
     log.info("Epoch %d speaks in %s", found.epoch, files.output)
     return 0
 

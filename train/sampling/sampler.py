@@ -1,7 +1,7 @@
 """Speaks each epoch's sample where `placement` says; falls back after a fault.
 
 A sample never stops a run and changes no bit of it: in every mode a model of its own speaks, with
-the weights of the checkpoint just written. What happened and why stands in `epoch_N_output.json`
+the weights of the checkpoint just written. What happened and why is in `epoch_N_output.json`
 beside the wav. The one exception: an error in this process after which its GPU computes no more
 ends the run (70), because training lives there too.
 """
@@ -45,7 +45,7 @@ SpeaksHere = Callable[[SpeakRequest, SamplingPlan], SpokenFile]
 class Sampler:
     """Speaks samples by the plan; `with` starts its worker and ends it.
 
-    in_process: speaks in this process, where the plan says so. heard: is told of every sidecar.
+    in_process: speaks in this process, where the plan says so. heard: called with every sidecar.
     interrupted: whether the run is to stop; a sample is then given up at once. report: is told of
     a GPU's fault that its check had not foretold. files: where the sample of an epoch goes.
     """

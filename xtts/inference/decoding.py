@@ -24,7 +24,7 @@ from xtts.model.shapes import NUM_LATENTS, PLACEHOLDER_ID
 
 
 class DecodingError(NotFinite):
-    """The model said what is no number."""
+    """The model's output is not finite."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class DecodingState:
 
     @property
     def done(self) -> bool:
-        """Whether it said STOP, or as many codes as it may, or what is no number."""
+        """Whether it said STOP, or as many codes as it may, or its output is not finite."""
         return self.stopped or self.error is not None or len(self.codes) >= self.limit
 
     @property

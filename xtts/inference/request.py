@@ -72,7 +72,7 @@ class SynthesisRequest:
     @torch.inference_mode()
     def take(self, slots: DecodingSlots) -> list[Tensor]:
         """The sound that is settled after a step, as float32 on the CPU; gives the slot back when
-        the piece is done. Raises DecodingError when the model says what is no number."""
+        the piece is done. Raises DecodingError when the model's output is not finite."""
         if self._utterance.error is not None:
             raise self._utterance.error
         found = self._sound(self._utterance.latents[self._taken :])

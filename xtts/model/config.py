@@ -1,7 +1,7 @@
 """ModelConfig: reads config.json and vocab.json of a model folder.
 
 Coqui's `XttsConfig.load_json` drops keys that it does not know and its classes hard-code the sizes
-of DVAE, vocoder and speaker encoder. So what differs in our small models stands under one key,
+of DVAE, vocoder and speaker encoder. So what differs in our small models is under one key,
 `"sotaque"`; without that key every size is XTTS-v2's.
 """
 
@@ -17,7 +17,7 @@ from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, VocoderS
 
 T = TypeVar("T")
 # What a model says in one piece where its config.json does not tell, by its front-end: the embedded
-# voice's folders and bundles told nothing at first. Others keep to the language's characters.
+# voice's first folders and bundles do not say it. Others keep to the language's characters.
 PIECE_TOKENS = {"cmu_phones": 50}
 CPML = "CPML-1.0.0 (non-commercial, model and outputs)"
 

@@ -48,7 +48,7 @@ class SpokenFile:
 class FileSpeaker:
     """A base model with the learning part of the last request; it never sees a model in training.
 
-    keep_weights: False lets the learning part go between requests (1.8 GB at full size), for
+    keep_weights: False frees the learning part between requests (1.8 GB at full size), for
     whoever asks for other weights each time. mel_device: where the speaker's mel is taken, the only
     FFT of speaking: `device` where its FFT passed the check. precision: as
     `xtts.model.loading.load_model`.
@@ -86,7 +86,7 @@ class FileSpeaker:
         """Speaks one request into its file, 24 kHz PCM16; draws from no global random state.
 
         Raises the errors of audio, voice, text, decoding, runs and model; what is wrong with text
-        or recording is told before weights are read or anything is computed.
+        or recording is reported before weights are read or anything is computed.
         """
         from xtts import audio
         from xtts.inference import synthesis, voice
@@ -125,7 +125,7 @@ class FileSpeaker:
         return Guard(self._heads, self._model.tokenizer.spoken, seed)
 
     def _voice_of(self, reference: "Tensor") -> "Voice":
-        """A run's epochs are heard against one recording; its speaker is taken once."""
+        """A run's epochs have one reference recording; its speaker embedding is computed once."""
         from xtts.inference import voice
 
         known = None

@@ -77,7 +77,7 @@ def serve(speaker: SpeaksFiles, requests: IO[str], answers: BinaryIO, device: st
 
 def injected_fault(kind: str) -> None:
     """Fails as the tests wish: a signal's name, `hang`, `memory`, `gpu memory`, a CUDA error's
-    number, `nan` for a vocoder that says what is no number, or the text of an error."""
+    number, `nan` for a vocoder whose output is NaN, or the text of an error."""
     if not kind:
         return
     if kind.startswith("SIG"):

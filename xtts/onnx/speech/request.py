@@ -77,7 +77,7 @@ class OnnxSynthesisRequest:
     def step(self) -> list[Array]:
         """Says one more code; returns the sound that is settled then, float32 at 24,000 Hz.
 
-        Raises NotFinite when the model says what is no number.
+        Raises NotFinite when the model's output is not finite.
         """
         if self._piece is None:
             self._fade = StreamFade(np) if self._several else None
