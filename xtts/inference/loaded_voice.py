@@ -16,6 +16,7 @@ import numpy as np
 
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.model.shapes import VOCODER_RATE
+from xtts.text.tokenizer import TokenizerSpec
 
 Array = np.ndarray[Any, Any]
 
@@ -58,6 +59,12 @@ class LoadedVoice(ABC):
     def languages(self) -> tuple[str, ...]:
         """The languages that the model speaks, as in config.json."""
         return tuple(self.model.config.languages)
+
+    @property
+    def texts(self) -> TokenizerSpec:
+        """What reads its texts, also in another process."""
+        found: TokenizerSpec = self.model.tokenizer.spec
+        return found
 
     @property
     def message(self) -> str:

@@ -11,7 +11,7 @@ from xtts.inference.batched_decoding import DecodingSlots
 from xtts.inference.decoding import DecodingState
 from xtts.inference.fading import StreamFade
 from xtts.inference.speed import SpeedChange
-from xtts.inference.synthesis import check_finite
+from xtts.inference.synthesis import check_finite, has_edges, silence
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.inference.voice import Voice
 from xtts.model.loading import Model
@@ -27,15 +27,16 @@ class SynthesisRequest:
         self.ask = ask
         self._rules = ask.rules(model.config.decoding)
         self._generator = torch.Generator(model.device).manual_seed(ask.seed)
-        self._pieces = ask.ids(model.tokenizer)
-        self._several = len(self._pieces) > 1
+        self._pieces = ask.read(model.tokenizer)
+        self._faded = has_edges(self._pieces)
         self.codes = 0
         self.cut_pieces = 0
         self.slot: int | None = None
 
     def enter(self, slots: DecodingSlots) -> None:
         """Begins the next piece."""
-        ids = torch.tensor(self._pieces.pop(0), device=self.model.device)
+        self._piece, self._begun = self._pieces.pop(0), False
+        ids = torch.tensor(self._piece.ids, device=self.model.device)
         self._utterance = DecodingState(
             self.model.gpt, self._rules, self._generator, self.ask.max_codes
         )
@@ -46,7 +47,7 @@ class SynthesisRequest:
         )
         self._sizes = chunk_codes()
         self._wanted = next(self._sizes)
-        self._fade = StreamFade() if self._several else None
+        self._fade = StreamFade() if self._faded else None
         self.slot = slots.enter(self.voice.latents, ids, self._utterance)
 
     @torch.inference_mode()
@@ -55,7 +56,8 @@ class SynthesisRequest:
         the piece is done. Raises DecodingError when the model says what is no number."""
         if self._utterance.error is not None:
             raise self._utterance.error
-        found = []
+        found = [] if self._begun else [silence(self._piece.before)]
+        self._begun = True
         for latent in self._utterance.latents[self._taken :]:
             self._vocoder.add(self._tempo.add(latent))
             if self._vocoder.ready_codes() >= self._wanted:
@@ -92,7 +94,7 @@ class SynthesisRequest:
         found = [self._pushed(chunk) for chunk in self._vocoder.rest()]
         if self._fade is not None:
             found.append(self._fade.end())
-        return found
+        return [*found, silence(self._piece.after)]
 
     def _pushed(self, chunk: Tensor) -> Tensor:
         chunk = check_finite(chunk)

@@ -4,7 +4,7 @@ Epoch samples, the worker and the API all speak through here, so that what is he
 is what will be served.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from xtts.inference.fading import fade_edges, fade_stream_edges
 from xtts.inference.speed import change_speed
 from xtts.inference.voice import Voice
 from xtts.model.loading import Model
-from xtts.model.shapes import SamplingParams
+from xtts.model.shapes import VOCODER_RATE, SamplingParams
 from xtts.model.streaming_vocoder import ChunkedVocoder, chunk_codes
 from xtts.text.tokenizer import Piece
 
@@ -58,12 +58,15 @@ def synthesize_pieces(
     """As `synthesize`, one waveform for each piece that the model can say at once."""
     rules = decoding or model.config.decoding
     pieces = model.tokenizer.split(text, language)
-    for steps in _pieces(model, voice, pieces, rules, seed, max_codes):
+    faded = has_edges(pieces)
+    spoken = _pieces(model, voice, pieces, rules, seed, max_codes)
+    for piece, steps in zip(pieces, spoken, strict=True):
         vocoder = _vocoder(model, voice)
         for latents in change_speed(steps, speed):
             vocoder.add(latents)
         waveform = check_finite(torch.cat(list(vocoder.rest())))
-        yield fade_edges(waveform) if len(pieces) > 1 else waveform
+        waveform = fade_edges(waveform) if faded else waveform
+        yield torch.cat((silence(piece.before), waveform, silence(piece.after)))
 
 
 @torch.inference_mode()
@@ -85,10 +88,16 @@ def stream(
     """
     rules = decoding or model.config.decoding
     pieces = model.tokenizer.split(text, language)
-    for steps in _pieces(model, voice, pieces, rules, seed, max_codes):
+    faded = has_edges(pieces)
+    spoken = _pieces(model, voice, pieces, rules, seed, max_codes)
+    for piece, steps in zip(pieces, spoken, strict=True):
+        if piece.before:
+            yield silence(piece.before)
         latents = change_speed(steps, speed)
         chunks = (check_finite(chunk) for chunk in _chunks(_vocoder(model, voice), latents))
-        yield from fade_stream_edges(chunks) if len(pieces) > 1 else chunks
+        yield from fade_stream_edges(chunks) if faded else chunks
+        if piece.after:
+            yield silence(piece.after)
 
 
 def _pieces(
@@ -106,6 +115,16 @@ def _pieces(
         utterance = DecodingState(model.gpt, rules, generator, max_codes)
         steps = iterate_codes(model.gpt, voice.latents, ids, utterance)
         yield (said.latents[-1] for said in steps)
+
+
+def has_edges(pieces: Sequence[Piece]) -> bool:
+    """Whether sound begins or ends beside other sound or a pause: then it is faded."""
+    return len(pieces) > 1 or any(piece.before or piece.after for piece in pieces)
+
+
+def silence(seconds: float) -> Tensor:
+    """A pause in samples; speed does not change it."""
+    return torch.zeros(round(seconds * VOCODER_RATE))
 
 
 def _chunks(vocoder: ChunkedVocoder, latents: Iterator[Tensor]) -> Iterator[Tensor]:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
 from xtts.model.config import ModelConfig
-from xtts.text.tokenizer import TextError, Tokenizer
+from xtts.text.errors import TextError
+from xtts.text.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.slow
 

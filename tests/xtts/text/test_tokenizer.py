@@ -10,7 +10,8 @@ import pytest
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
 from xtts.hub.base_models import DEMO
 from xtts.model.config import ModelConfig
-from xtts.text.tokenizer import TextError, Tokenizer, clean_text
+from xtts.text.errors import TextError
+from xtts.text.tokenizer import Tokenizer, clean_text
 
 
 @pytest.fixture(scope="module")

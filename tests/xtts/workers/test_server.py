@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from xtts.text.tokenizer import TextError
+from xtts.text.errors import TextError
 from xtts.workers import protocol
 from xtts.workers.server import SpeechServer
 from xtts.workers.voice_registry import ComputeConfig

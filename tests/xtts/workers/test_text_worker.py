@@ -12,7 +12,8 @@ import pytest
 from machine.errors import SotaqueError
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
 from xtts.model.config import ModelConfig
-from xtts.text.tokenizer import TextError, Tokenizer
+from xtts.text.errors import TextError
+from xtts.text.tokenizer import Tokenizer
 from xtts.workers.text_worker import TextWorker
 
 # Answers to what it is told to load; then it does with each text what the text says.

@@ -15,6 +15,7 @@ from xtts.model.shapes import FADE_SECONDS, PLACEHOLDER_ID, VOCODER_RATE, Sampli
 from xtts.onnx.speech.loading import OnnxLatents, OnnxModel
 from xtts.onnx.speech.sampling import sample
 from xtts.onnx.speech.vocoder import OnnxChunks
+from xtts.text.tokenizer import Piece
 
 Array = np.ndarray[Any, Any]
 
@@ -22,15 +23,15 @@ Array = np.ndarray[Any, Any]
 @dataclass(frozen=True)
 class OnnxSynthesisParams:
     """How it is spoken. rules: None is the model's own; max_codes: the most that a piece may take;
-    chunked: in chunks as soon as they can be, else piece by piece; pieces: the text's ids, where it
-    was read already."""
+    chunked: in chunks as soon as they can be, else piece by piece; pieces: of the text, where it was
+    read already."""
 
     rules: SamplingParams | None = None
     seed: int = 0
     speed: float = 1.0
     max_codes: int | None = None
     chunked: bool = True
-    pieces: Sequence[Sequence[int]] | None = None
+    pieces: Sequence[Piece] | None = None
 
 
 class OnnxSynthesisRequest:
@@ -48,10 +49,12 @@ class OnnxSynthesisRequest:
         self._rules = manner.rules or model.config.decoding
         self._random = np.random.default_rng(manner.seed % 2**64)  # none below 0
         if manner.pieces is None:
-            self._pieces = [piece.ids for piece in model.tokenizer.split(text, language)]
+            self._pieces = model.tokenizer.split(text, language)
         else:
-            self._pieces = [list(ids) for ids in manner.pieces]
-        self._several = len(self._pieces) > 1
+            self._pieces = list(manner.pieces)
+        pauses = any(piece.before or piece.after for piece in self._pieces)
+        self._faded = pauses or len(self._pieces) > 1
+        self._after = 0.0
         self._piece: _Piece | None = None
         self.codes = 0
         self.cut_pieces = 0
@@ -73,11 +76,14 @@ class OnnxSynthesisRequest:
         """
         if self._piece is None:
             self._piece = _Piece(self._model, self._voice, self._rules, self._manner)
-            found = self._piece.begin(self._pieces.pop(0), self._random, self._several)
+            text = self._pieces.pop(0)
+            self._after = text.after
+            found = [_silence(text.before)]
+            found += self._piece.begin(text.ids, self._random, self._faded)
         else:
             found = self._piece.step(self._random)
         if self._piece.done:
-            found += self._piece.end()
+            found += [*self._piece.end(), _silence(self._after)]
             self.codes += len(self._piece.said)
             self.cut_pieces += not self._piece.stopped
             self._piece = None
@@ -116,8 +122,8 @@ class _Piece:
     def done(self) -> bool:
         return self.stopped or len(self.said) >= self._limit
 
-    def begin(self, ids: list[int], random: np.random.Generator, several: bool) -> list[Array]:
-        self._fade = OnnxStreamFade() if several else None
+    def begin(self, ids: list[int], random: np.random.Generator, faded: bool) -> list[Array]:
+        self._fade = OnnxStreamFade() if faded else None
         self._past, latent, logits = self._model.gpt.begin(self._voice.latents, ids)
         return self._take(latent, logits, random)
 
@@ -221,6 +227,11 @@ class OnnxStreamFade:
             self._held[:length] *= _ramp(length)
         self._held[len(self._held) - length :] *= _ramp(length)[::-1]
         return self._held
+
+
+def _silence(seconds: float) -> Array:
+    """A pause in samples; speed does not change it."""
+    return np.zeros(round(seconds * VOCODER_RATE), np.float32)
 
 
 def _ramp(length: int) -> Array:
