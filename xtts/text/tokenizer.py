@@ -487,6 +487,6 @@ def _versions() -> list[str]:
 
 
 def _listed(words: Sequence[str]) -> str:
-    shown = ", ".join(map(shown, words[:_MOST_SHOWN]))
+    named = ", ".join(map(shown, words[:_MOST_SHOWN]))
     more = len(words) - _MOST_SHOWN
-    return f"{shown} and {more} more" if more > 0 else shown
+    return f"{named} and {more} more" if more > 0 else named
