@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "phrases"
+# Two ways to write one sound: ё, the hundred of Arabic, nasal vowels and borrowed sounds of Hindi.
+_SPELLINGS = (("ё", "е"), ("مائة", "مئة"), ("مائتان", "مئتان"), ("ँ", "ं"), ("़", ""))
 _WITHOUT_SPACES = ("zh", "ja", "ko")
 
 
@@ -37,6 +39,8 @@ def phrases(folder: Path = FOLDER) -> Iterator[Phrase]:
 def plain(text: str, language: str) -> str:
     """The words of a text, for comparing."""
     text = unicodedata.normalize("NFC", text.casefold()).replace("\u00ad", "")
+    for one, other in _SPELLINGS:
+        text = text.replace(one, other)
     kept = "".join(
         character if unicodedata.category(character)[0] in "LMN" else " " for character in text
     )

@@ -20,6 +20,7 @@ class EastAsianRules(LanguageRules):
     decimal, group, spaced_groups, spaced = ".", ",", False, False
     year_sign, month_sign, day_sign, hour_sign, minute_sign = "年", "月", "日", "時", "分"
     second_sign = "秒"
+    fraction_of = "分の"
 
     def read(self, text: str) -> str:
         """Without the spaces that only steps put there."""
@@ -37,13 +38,20 @@ class EastAsianRules(LanguageRules):
         """Without spaces."""
         return f"{self.whole(number.whole)}{self.point}{self.fraction(number.fraction)}"
 
+    def _read_fractions(self, text: str) -> str:
+        """3/4, the denominator first."""
+        text = super()._read_fractions(text)
+        return _FRACTION.sub(
+            lambda m: f"{self.cardinal(int(m[2]))}{self.fraction_of}{self.cardinal(int(m[1]))}", text
+        )
+
     def counted(self, amount: str, noun: Noun) -> str:
         """Without spaces."""
         sign, first, second = self.amount(amount)
         said = self.number(first) + (f"{self.to}{self.number(second)}" if second else "")
         return f"{sign}{said}{noun.one}"
 
-    def _signed_words(self, amount: str) -> str:
+    def _signed_words(self, amount: str, gender: str | None = None) -> str:
         sign, first, second = self.amount(amount)
         return f"{sign}{self.number(first)}" + (f"{self.to}{self.number(second)}" if second else "")
 
@@ -69,10 +77,17 @@ class EastAsianRules(LanguageRules):
     def read_years(self) -> Step:  # type: ignore[override]
         """1999年."""
         pattern = re.compile(rf"(?<![0-9.,])([12][0-9]{{3}})\s?(?={self.year_sign}(?!{self._spans}))")
-        return lambda text: pattern.sub(lambda m: self.year(int(m[1])), text)
+        years = re.compile(rf"(?<![0-9.,])([12][0-9]{{3}})\s?[-–—~]\s?([12][0-9]{{3}})(?={self.year_sign})")
+        return lambda text: pattern.sub(
+            lambda m: self.year(int(m[1])),
+            years.sub(lambda m: f"{self.year(int(m[1]))}{self.to}{self.year(int(m[2]))}", text),
+        )
 
     # Behind the sign of a year, what makes of a year a span of time.
     _spans = "間"
+
+
+_FRACTION = re.compile(r"(?<![\w./])([0-9]{1,3})/([1-9][0-9]{0,2})(?![\d/])", re.ASCII)
 
 
 class ChineseRules(EastAsianRules):
@@ -82,6 +97,7 @@ class ChineseRules(EastAsianRules):
     cardinals = {"m": "cardinal"}
     point, minus, plus, to = "点", "负", "加", "到"
     hour_sign = "点"
+    fraction_of = "分之"
     _spans = "间"
     calling = "电话|拨打|致电|手机|热线"
     percent = Noun.of("百分之")
@@ -94,17 +110,17 @@ class ChineseRules(EastAsianRules):
     scales = ("万", "亿")
     scale_joiner = ""
     units = nouns("""
-        kg = 千克 m
+        kg = 公斤 m
         g = 克 m
         mg = 毫克 m
         t = 吨 m
-        km = 千米 m
+        km = 公里 m
         m = 米 m
         cm = 厘米 m
         mm = 毫米 m
-        km/h = 千米每小时 m
+        km/h = 公里每小时 m
         m/s = 米每秒 m
-        km² = 平方千米 m
+        km² = 平方公里 m
         m² = 平方米 m
         m³ = 立方米 m
         l L = 升 m
@@ -128,6 +144,10 @@ class ChineseRules(EastAsianRules):
         """Digit by digit."""
         return self.digits(str(number))
 
+    def read_ordinals(self, text: str) -> str:
+        """Two is 两 before what is counted."""
+        return _TWO.sub("两", text)
+
     def minutes(self, minute: int) -> str:
         """零五."""
         return f"零{self.cardinal(minute)}" if minute < 10 else self.cardinal(minute)
@@ -141,9 +161,14 @@ class ChineseRules(EastAsianRules):
     def counted(self, amount: str, noun: Noun) -> str:
         """Below zero, of degrees; two as 两 before what is counted."""
         said = super().counted(amount, noun)
+        if amount == "2" and not noun.one.endswith("度"):
+            said = f"两{noun.one}"
         if noun.one.endswith("度") and said.startswith(self.minus):
             return "零下" + said.removeprefix(self.minus)
         return said
+
+
+_TWO = re.compile(r"(?<![0-9.,第第/-])2(?=[个只本张位名件条杯块斤天年岁]|小时|分钟|公里|公斤|千克|米|元)")
 
 
 class JapaneseRules(EastAsianRules):
@@ -203,6 +228,7 @@ class KoreanRules(EastAsianRules):
     point, minus, plus, to = "점", "영하", "플러스", "에서"
     year_sign, month_sign, day_sign, hour_sign, minute_sign = "년", "월", "일", "시", "분"
     second_sign = "초"
+    fraction_of = "분의 "
     _spans = "간"
     calling = "전화|휴대폰|번호|연락처"
     percent = Noun.of("퍼센트")
@@ -291,7 +317,7 @@ class KoreanRules(EastAsianRules):
             sign = "마이너스"
         return f"{sign} {said} {noun.one}".strip()
 
-    def _signed_words(self, amount: str) -> str:
+    def _signed_words(self, amount: str, gender: str | None = None) -> str:
         said = super()._signed_words(amount)
         return said.replace(self.minus, "마이너스 ", 1) if said.startswith(self.minus) else said
 
@@ -316,7 +342,9 @@ class KoreanRules(EastAsianRules):
             number = int(match[1])
             return f"{self._MONTHS.get(number) or self.cardinal(number)}월"
 
+        thousands = re.compile(r"(?<![0-9.,])1(?=만)")
         unit = Noun.of("도")
         return lambda text: degrees.sub(
-            lambda m: self.counted(m[1], unit), counters.sub(counted, months.sub(month, text))
+            lambda m: self.counted(m[1], unit),
+            counters.sub(counted, months.sub(month, thousands.sub("", text))),
         )

@@ -37,6 +37,7 @@ class EnglishRules(LanguageRules):
         "$": Money(Noun.of("dollar/dollars"), Noun.of("cent/cents")),
         "US$": Money(Noun.of("US dollar/US dollars"), Noun.of("cent/cents")),
         "USD": Money(Noun.of("US dollar/US dollars"), Noun.of("cent/cents")),
+        "¢": Money(Noun.of("cent/cents")),
         "€": Money(Noun.of("euro/euros"), Noun.of("cent/cents")),
         "EUR": Money(Noun.of("euro/euros"), Noun.of("cent/cents")),
         "£": Money(Noun.of("pound/pounds"), Noun.of("penny/pence")),
@@ -194,18 +195,24 @@ class EnglishRules(LanguageRules):
         return f"oh {self.cardinal(minute)}" if minute < 10 else self.cardinal(minute)
 
     def read_ordinals(self, text: str) -> str:
-        """21st, 1990s."""
-        text = _ENGLISH_ORDINAL.sub(lambda m: self.ordinal(int(m[1].replace(",", ""))), text)
-        return _DECADE.sub(self._decade, text)
+        """21st."""
+        return _ENGLISH_ORDINAL.sub(lambda m: self.ordinal(int(m[1].replace(",", ""))), text)
 
     def _decade(self, match: re.Match[str]) -> str:
-        said = self.year(int(match[1])) if len(match[1]) == 4 else self.cardinal(int(match[1]))
+        number = int(match[1])
+        said = self.cardinal(number)
+        if number >= 1000:
+            said = f"{self.cardinal(number // 100)} hundred" if number % 100 == 0 else self.year(number)
+        if number == 2000:
+            said = "two thousand"
         if said.endswith("y"):
             return said[:-1] + "ies"
         return said + "s"
 
     def read_years(self, text: str) -> str:
         """Four figures behind a word that a year follows."""
+        text = _DECADE.sub(self._decade, text)
+        text = _THE_YEAR.sub(lambda m: self.year(int(m[0])), text)
         text = _ENGLISH_YEARS.sub(
             lambda m: f"{m[1]}{self.year(int(m[2]))} to {self.year(int(m[3]))}", text
         )
@@ -218,13 +225,14 @@ class EnglishRules(LanguageRules):
 
 _ENGLISH_ORDINAL = re.compile(r"(?<![\w.])([0-9]{1,3}(?:,[0-9]{3})*|[0-9]{1,9})(?:st|nd|rd|th)\b", re.I)
 _DECADE = re.compile(r"(?<![\w.,])['’]?([12][0-9]{2}0|[2-9]0)['’]?s\b")
+_THE_YEAR = re.compile(r"(?:(?<=\bthe )(?:19|20)[0-9]{2}(?= [A-Za-z])|(?<=\()(?:1[5-9]|20)[0-9]{2}(?=\)))")
 _BEFORE_A_YEAR = (
     r"in|since|until|till|by|from|before|after|around|circa|of|year|years|during|late|early|"
     r"summer|winter|spring|autumn|fall|class|born|and|to|between|january|february|march|april|may|"
     r"june|july|august|september|october|november|december"
 )
 _ENGLISH_YEAR = re.compile(
-    rf"(\b(?:{_BEFORE_A_YEAR}),?\s\(?)((?:1[1-9]|20)[0-9]{{2}})(?![\w%°$€£]|[.,:/-]\d|\s?[–-]\s?\d)", re.I
+    rf"(\b(?:{_BEFORE_A_YEAR}),?\s\(?)((?:1[0-9]|20)[0-9]{{2}})(?![\w%°$€£]|[.,:/-]\d|\s?[–-]\s?\d)", re.I
 )
 _ENGLISH_YEARS = re.compile(
     r"(\b(?:from|years?|between)\s)((?:1[1-9]|20)[0-9]{2})\s?[–-]\s?((?:1[1-9]|20)[0-9]{2})(?!\w)", re.I
@@ -338,12 +346,14 @@ class GermanRules(LanguageRules):
 
     def read_ordinals(self, text: str) -> str:
         """2. behind an article."""
+        text = _GERMAN_DECADE.sub(lambda m: f"{self.year(int(m[1]))}er", text)
         return _GERMAN_ORDINAL.sub(
             lambda m: self._declined(int(m[1]), m.string[: m.start()]), text
         )
 
     def read_times(self, text: str) -> str:
         """14:30 Uhr, 14.30 Uhr, 9 Uhr."""
+        text = _CLOCKS.sub(lambda m: f"{self.cardinal(int(m[1]))} {self.to} {m[2]}", text)
         text = _GERMAN_CLOCK.sub(self._clock, text)
         return super().read_times(text)
 
@@ -362,8 +372,9 @@ class GermanRules(LanguageRules):
         return said if second is None else f"{said} und {self.cardinal(second)} Sekunden"
 
     def read_years(self, text: str) -> str:
-        """Four figures behind a word that a year follows."""
-        return _GERMAN_YEAR.sub(lambda m: m[1] + self.year(int(m[2])), text)
+        """Four figures behind a word that a year follows, or that count nothing."""
+        text = _GERMAN_YEAR.sub(lambda m: m[1] + self.year(int(m[2])), text)
+        return _BARE_YEAR.sub(lambda m: self.year(int(m[0])), text)
 
 
 _GERMAN_ARTICLE = re.compile(
@@ -376,6 +387,10 @@ _GERMAN_ORDINAL = re.compile(
     r"(?i:(?<=der )|(?<=die )|(?<=das )|(?<=den )|(?<=dem )|(?<=des )|(?<=am )|(?<=im )|(?<=vom )|"
     r"(?<=zum )|(?<=zur )|(?<=beim )|(?<=jede )|(?<=jeden )|(?<=jedem ))([0-9]{1,3})\.(?=\s\w)"
 )
+_GERMAN_DECADE = re.compile(r"(?<![\w.,])([0-9]{2,4})er(?!\w)")
+# With a unit behind them, and with thousands apart, four figures are a number.
+_BARE_YEAR = re.compile(r"(?<![\w.,-])1[1-9][0-9]{2}(?=[.!?;,)]*(?:\s*$|[.!?;,)]\s))")
+_CLOCKS = re.compile(r"(?<![\w.,:])([0-9]{1,2})\s?[-–]\s?([0-9]{1,2}(?:[:.][0-9]{2})?\s(?:Uhr|uur)\b)")
 _GERMAN_CLOCK = re.compile(r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\sUhr\b")
 _GERMAN_YEAR = re.compile(
     r"(\b(?:jahr|jahre|jahren|jahres|seit|bis|von|ab|im|in|um|anno|nach|vor|und|sommer|winter|"
@@ -452,6 +467,7 @@ class DutchRules(LanguageRules):
 
     def read_times(self, text: str) -> str:
         """14.30 uur, 9:00."""
+        text = _CLOCKS.sub(lambda m: f"{self.cardinal(int(m[1]))} {self.to} {m[2]}", text)
         return super().read_times(_DUTCH_CLOCK.sub(self._clock, text))
 
     def _clock(self, match: re.Match[str]) -> str:
@@ -471,8 +487,9 @@ class DutchRules(LanguageRules):
         return _DUTCH_ORDINAL.sub(lambda m: self.ordinal(int(m[1])), text)
 
     def read_years(self, text: str) -> str:
-        """Four figures behind a word that a year follows."""
-        return _DUTCH_YEAR.sub(lambda m: m[1] + self.year(int(m[2])), text)
+        """Four figures behind a word that a year follows, or that count nothing."""
+        text = _DUTCH_YEAR.sub(lambda m: m[1] + self.year(int(m[2])), text)
+        return _BARE_YEAR.sub(lambda m: self.year(int(m[0])), text)
 
 
 _DUTCH_CLOCK = re.compile(r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\suur\b")

@@ -96,7 +96,11 @@ class LanguageRules:
     currencies: ClassVar[Mapping[str, Money]] = {}
     units: ClassVar[Mapping[str, Noun]] = {}
     abbreviations: ClassVar[Mapping[str, str]] = {}
+    # Words behind which 8.30 is a time.
+    clock_words: ClassVar[str] = ""
     scales: ClassVar[tuple[str, ...]] = ()
+    # Such words that agree with what stands before them.
+    scale_nouns: ClassVar[Mapping[str, Noun]] = {}
     # Between such a word and what is counted: millions *of* euros.
     scale_joiner: ClassVar[str] = " "
     money_joiner: ClassVar[str] = " "
@@ -268,7 +272,8 @@ class LanguageRules:
     def _read_fractions(self, text: str) -> str:
         for sign, words in self.fractions.items():
             text = text.replace(sign, f" {words} ")
-        return text
+            text = re.sub(rf"(?<![\w./]){_FIGURES[sign]}(?![\w/]|[.,]\d)", words, text)
+        return re.sub(r"(?<=\w) \+ (?=\w)", f" {self.plus} ", text)
 
     def read_dates(self, text: str) -> str:
         """Dates of figures: 2024-03-05, 5.3.2024, 5/3/2024; then those with the month's name."""
@@ -346,6 +351,10 @@ class LanguageRules:
 
     def read_times(self, text: str) -> str:
         """Times of day: 14:30, 14:30:05."""
+        if self.clock_words:
+            text = re.sub(
+                rf"(?<!\w)({self.clock_words})(\s[0-9]{{1,2}})\.([0-5][0-9])(?![\d.,]\d|\d)", r"\1\2:\3", text
+            )
         return _TIME.sub(self._timed, text)
 
     def _timed(self, match: re.Match[str]) -> str:
@@ -376,13 +385,16 @@ class LanguageRules:
         if not known:
             return lambda text: text
         signs = _alternatives(self.currencies)
-        scale = rf"(?:\s({_alternatives(self.scales)})(?!\w))?" if self.scales else "()"
+        scales = _alternatives((*self.scales, *self.scale_nouns))
+        scale = rf"(?:\s?({scales})(?![^\W\d_])(?:\s(?:de|di|d'))?)?" if scales else "()"
         start = r"(?<!\w)" if self.spaced else r"(?<![0-9A-Za-z])"
         before = re.compile(rf"{start}(-?)({signs})\s?({self.signed}){scale}", re.IGNORECASE)
         behind = re.compile(rf"({self.signed}){scale}\s?({signs}){self.end}", re.IGNORECASE)
 
         def said(sign: str, amount: str, scale_word: str | None) -> str:
             money = known[_folded(sign)]
+            if noun := self.scale_nouns.get(scale_word or ""):
+                return f"{self.counted(amount, noun)} {money.unit.many}"
             if scale_word:
                 return f"{self._signed_words(amount)} {scale_word}{self.scale_joiner}{money.unit.many}"
             return self.money(amount, money)
@@ -428,11 +440,12 @@ class LanguageRules:
     @cached_property
     def read_units(self) -> Step:
         """5 kg, 60 km/h, 20 °C."""
-        if not self.units:
+        units = {**self.units, **self.scale_nouns}
+        if not units:
             return lambda text: text
         end = r"(?![\w'’²³/])" if self.spaced else r"(?![0-9A-Za-z²³/])"
-        pattern = re.compile(rf"({self.signed})\s?({_alternatives(self.units)}){end}")
-        return lambda text: pattern.sub(lambda m: self.counted(m[1], self.units[m[2]]), text)
+        pattern = re.compile(rf"({self.signed})\s?({_alternatives(units)}){end}")
+        return lambda text: pattern.sub(lambda m: self.counted(m[1], units[m[2]]), text)
 
     def read_ordinals(self, text: str) -> str:
         """2nd and its like."""
@@ -462,10 +475,12 @@ class LanguageRules:
     def read_numbers(self) -> Step:
         """Whatever number is left."""
         pattern = re.compile(rf"({self.signed})")
-        return lambda text: pattern.sub(self._numbered, text)
+        slash = re.compile(r"(?<=[0-9])/(?=[0-9])")
+        return lambda text: pattern.sub(self._numbered, slash.sub(" ", text))
 
     def _numbered(self, match: re.Match[str]) -> str:
-        said = self._signed_words(match[0])
+        gender = self.gender_before(match.string[match.end() :])
+        said = self._signed_words(match[0], gender)
         if not self.spaced:
             return said
         # "5th" as another language writes it, "mp3": the word does not grow together with it.
@@ -473,11 +488,17 @@ class LanguageRules:
         left = " " if before[-1:].isalnum() else ""
         return left + said + (" " if after[:1].isalnum() else "")
 
-    def _signed_words(self, amount: str) -> str:
+    def gender_before(self, after: str) -> str | None:
+        """Of the noun that follows a number, where the numeral agrees with it and its ending tells;
+        None where not."""
+        return None
+
+    def _signed_words(self, amount: str, gender: str | None = None) -> str:
         sign, first, second = self.amount(amount)
-        said = self.number(first)
+        agreed = (gender,) if gender is not None else ()
+        said = self.number(first, *agreed)
         if second:
-            said = f"{said} {self.to} {self.number(second)}"
+            said = f"{said} {self.to} {self.number(second, *agreed)}"
         return f"{sign} {said}".strip()
 
     # --- What a caller asks for by name
@@ -496,6 +517,7 @@ _ISO_DATE = re.compile(r"(?<![\w.-])([12][0-9]{3})[-/]([0-9]{1,2})[-/]([0-9]{1,2
 _FIGURES_DATE = re.compile(
     r"(?<![\w.,/-])([0-9]{1,2})(?:([/-])|(?:\.\s?))([0-9]{1,2})(?:[/-]|\.\s?)([12][0-9]{3})(?![\d/-])", re.ASCII
 )
+_FIGURES = {"½": "1/2", "¼": "1/4", "¾": "3/4"}
 _GROUPS = r"[+(]?[0-9]{1,8}\)?(?:[ ./-]\(?[0-9]{1,8}\)?){0,7}"
 # International, an area code in brackets, a leading zero, groups with dashes, two groups of five.
 _PHONE = re.compile(

@@ -63,11 +63,16 @@ class TurkishRules(LanguageRules):
     """.replace("_", "\u00a0"))
     abbreviations = {
         "vb.": "ve benzeri", "vs.": "vesaire", "örn.": "örneğin", "Prof.": "profesör", "Doç.": "doçent",
-        "Av.": "avukat", "No.#": "numara", "Cad.": "caddesi", "Sok.": "sokak", "Mah.": "mahallesi",
+        "Av.": "avukat", "No.#": "numara", "No:": "numara", "Cad.": "caddesi", "Sok.": "sokak", "Mah.": "mahallesi",
         "yy.": "yüzyıl", "M.Ö.": "milattan önce", "M.S.": "milattan sonra", "bkz.": "bakınız", "s.#": "sayfa",
         "T.C.": "Türkiye Cumhuriyeti", "tel.": "telefon",
     }  # fmt: skip
     fractions = {"½": "yarım", "¼": "çeyrek", "¾": "dörtte üç"}
+
+    def read(self, text: str) -> str:
+        """Suffixes join what they stand behind: 2015'te is iki bin on beşte."""
+        said = super().read(_TURKISH_SUFFIX.sub("\\1\ue8ff", text))
+        return re.sub(r"\s?\ue8ff\s?", "", said)
 
     def percentage(self, amount: str) -> str:
         """Yüzde on dört."""
@@ -85,6 +90,7 @@ class TurkishRules(LanguageRules):
         return _TURKISH_ORDINAL.sub(lambda m: self.ordinal(int(m[1])), text)
 
 
+_TURKISH_SUFFIX = re.compile(r"([0-9€$%])['’](?=(?![ıiuü]?nc)[a-zçğıöşü])")
 _TURKISH_ORDINAL = re.compile(r"(?<![\w.,])([0-9]{1,4})\.(?=\s[a-zçğıöşü])")
 _TURKISH_SUFFIXED = re.compile(r"(?<![\w.,])([0-9]{1,4})['’]?(?:[ıiuü]?nc[ıiuü])(?!\w)")
 
@@ -193,9 +199,9 @@ class HungarianRules(LanguageRules):
             return match[0]
         year = int(match[1]) if match[1] else None
         said = self.date(int(match[3]), names.index(match[2].casefold()) + 1, year)
-        if match[4]:  # 5-én: ötödikén
-            said = said[:-1] + {"a": "á", "e": "é"}[said[-1]] + match[4].lstrip("-")[1:]
-            return said
+        if match[4]:  # 5-én: ötödikén, 1-jén: elsején
+            ending = match[4].lstrip("-").removeprefix("j")[1:]
+            return said[:-1] + ({"a": "á", "e": "é"}[said[-1]] if ending else said[-1]) + ending
         return said + self._dot(match)
 
     def _dot(self, match: re.Match[str]) -> str:
@@ -232,11 +238,11 @@ _HUNGARIAN_FIGURES = re.compile(
     r"(?<![\w.,-])([12][0-9]{3})[.]\s?([0-9]{1,2})[.]\s?([0-9]{1,2})(?:\.(?!\w)|(?![\w.]))"
 )
 _HUNGARIAN_DATE = re.compile(
-    r"(?<![\w,])(?:([12][0-9]{3})\.\s)?([a-zA-Záéíóöőúüű]{5,11})\s([0-9]{1,2})(?:\.|(-[aáeé]n?))(?!\w)"
+    r"(?<![\w,])(?:([12][0-9]{3})\.\s)?([a-zA-Záéíóöőúüű]{5,11})\s([0-9]{1,2})(?:\.|(-j?[aáeé]n?))(?!\w)"
 )
 _HUNGARIAN_ORDINAL = re.compile(r"(?<![\w.,])([0-9]{1,4})\.(?=\s[a-záéíóöőúüű])")
 _HUNGARIAN_RANGE = re.compile(r"(?<![\w.,])([0-9]{1,4})[-–]([0-9]{1,4})\.(?=\s[a-záéíóöőúüű])")
-_HUNGARIAN_SUFFIX = re.compile(r"([0-9€$£%]|Ft|kg|km|°C|cm)-((?!n?án|n?én)[a-záéíóöőúüű]{1,6})(?!\w)")
+_HUNGARIAN_SUFFIX = re.compile(r"([0-9€$£%]|Ft|kg|km|°C|cm)-((?!j?[áaeé]n?(?!\w))[a-záéíóöőúüű]{1,6})(?!\w)")
 
 
 class ArabicRules(LanguageRules):
@@ -272,7 +278,7 @@ class ArabicRules(LanguageRules):
     fractions = {"½": "نصف", "¼": "ربع", "¾": "ثلاثة أرباع"}
     # CLDR spells these apart, and the first two with a hamza that they have not.
     _CORRECTIONS = (
-        ("إثن", "اثن"), ("ثلاثة مائة", "ثلاثمائة"), ("أربعة مائة", "أربعمائة"), ("خمسة مائة", "خمسمائة"),
+        ("إثن", "اثن"), ("إحدى عشر", "أحد عشر"), ("ثلاثة مائة", "ثلاثمائة"), ("أربعة مائة", "أربعمائة"), ("خمسة مائة", "خمسمائة"),
         ("ستة مائة", "ستمائة"), ("سبعة مائة", "سبعمائة"), ("ثمانية مائة", "ثمانمائة"),
         ("تسعة مائة", "تسعمائة"),
     )  # fmt: skip
@@ -365,15 +371,29 @@ class HindiRules(LanguageRules):
             return f"{self.cardinal(number // 100)} सौ{rest}"
         return self.cardinal(number)
 
+    def cardinal(self, number: int, gender: str = "m") -> str:
+        """As CLDR spells it, with the anusvara of today's standard."""
+        return super().cardinal(number, gender).replace("पन्द्रह", "पंद्रह")
+
+    def read_times(self, text: str) -> str:
+        """10:30 बजे."""
+        return super().read_times(_HINDI_CLOCK.sub(self._clock, text))
+
+    def _clock(self, match: re.Match[str]) -> str:
+        hour, minute = int(match[1]), int(match[2])
+        if hour > 24 or minute > 59:
+            return match[0]
+        if minute == 30:
+            halves = {1: "डेढ़", 2: "ढाई"}
+            return f"{halves.get(hour) or f'साढ़े {self.cardinal(hour)}'} बजे"
+        return self.time(hour, minute)
+
     def time(
         self, hour: int, minute: int, second: int | None = None, before: str = "", after: str = ""
     ) -> str:
-        """दस बजकर पैंतालीस मिनट; before `बजे` the hour alone."""
-        follows = after.lstrip().startswith("बज")
+        """दस बजकर पैंतालीस मिनट."""
         if not minute:
-            return self.cardinal(hour) + ("" if follows else " बजे")
-        if follows:
-            return f"{self.cardinal(hour)} {self.cardinal(minute)}"
+            return f"{self.cardinal(hour)} बजे"
         return f"{self.cardinal(hour)} बजकर {self.cardinal(minute)} मिनट"
 
     def read_years(self, text: str) -> str:
@@ -390,6 +410,7 @@ class HindiRules(LanguageRules):
 _HINDI_YEAR = re.compile(
     r"((?:सन्\s|साल\s)?)(?<![\w.,])(1[1-9][0-9]{2})(?=\s(?:में|के|से|की|का|तक|ई))"
 )
+_HINDI_CLOCK = re.compile(r"(?<![\d:.,])([0-9]{1,2}):([0-9]{2})\sबजे(?!\w)")
 _HINDI_ORDINAL = re.compile(
     r"(?<![\w.,])([0-9]{1,4})(वाँ|वां|वा|वीं|वी|वें|ला|ली|रा|री|था|थी|ठा|ठी)(?![\u0900-\u097f])"
 )

@@ -11,6 +11,32 @@ from xtts.text.normalization.language_rules import (
 )
 from xtts.text.normalization.spelling import spell
 
+_WORD_BEHIND = re.compile(r"\s([a-zà-ÿ]{3,30})(?!\w)")
+_HOURS_SIGN = re.compile(r"(?<![\w.,:])([0-9]{1,2})[:.]([0-9]{2})\s?(?:hs?|hrs)\b\.?")
+# Masculine in spite of their ending, in Spanish and Portuguese.
+_MASCULINE = frozenset(
+    "día días dia dias problema problemas programa programas sistema sistemas tema temas mapa mapas "
+    "clima climas idioma idiomas poema poemas planeta planetas gramas quilogramas cinema cinemas "
+    "telegrama telegramas drama dramas esquema esquemas síntoma síntomas sintoma sintomas".split()
+)
+_NO_NOUNS = frozenset(
+    "para era eran contra cada hasta nada ahora hora-a mas más mais menos por que con com del dos das "
+    "und e y o u a en em é".split()
+)
+
+
+def _iberian_gender(after: str) -> str | None:
+    """Of the noun that follows, by its ending."""
+    found = _WORD_BEHIND.match(after)
+    word = found[1] if found else ""
+    if not word or word in _NO_NOUNS:
+        return None
+    feminine = word.endswith(("a", "as", "ción", "ciones", "dad", "dades", "ção", "ções", "dade",
+                              "gem", "gens", "sión", "siones"))  # fmt: skip
+    if feminine and word not in _MASCULINE:
+        return "f"
+    return "m" if word.endswith(("o", "os", "s", "e", "l", "r")) or word in _MASCULINE else None
+
 
 class SpanishRules(LanguageRules):
     """Spanish; decimal commas and points are both read."""
@@ -23,6 +49,7 @@ class SpanishRules(LanguageRules):
         "enero", "febrero", "marzo", "abril", "mayo", "junio", "julio", "agosto", "septiembre",
         "octubre", "noviembre", "diciembre",
     )  # fmt: skip
+    clock_words = "las|la"
     percent = Noun.of("por ciento", "")
     scales = ("mil", "millón", "millones", "billones")
     scale_joiner = " de "
@@ -88,6 +115,14 @@ class SpanishRules(LanguageRules):
     def whole(self, digits: str, gender: str = "") -> str:
         """As in `LanguageRules`; before a noun it is masculine in most cases."""
         return super().whole(digits, gender)
+
+    def gender_before(self, after: str) -> str | None:
+        """One and hundreds agree with the noun."""
+        return _iberian_gender(after)
+
+    def read_times(self, text: str) -> str:
+        """20:15 h."""
+        return super().read_times(_HOURS_SIGN.sub(r"\1:\2", text))
 
     def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
         """Cinco de marzo de dos mil veinticuatro."""
@@ -209,12 +244,17 @@ class FrenchRules(LanguageRules):
     def phone(self, text: str) -> str:
         """In pairs where it is written in pairs."""
         parts = re.findall(r"\d+", text)
-        if len(parts) < 3 or not all(len(part) == 2 for part in parts[1:]):
+        if sum(len(part) == 2 for part in parts) < 4:
             return super().phone(text)
         plus = "plus " if text.startswith("+") else ""
         return plus + ", ".join(
-            self.digits(part) if part.startswith("0") else self.cardinal(int(part)) for part in parts
+            self.cardinal(int(part)) if len(part) == 2 and part[0] != "0" else self.digits(part)
+            for part in parts
         )
+
+    def read(self, text: str) -> str:
+        """De is d' before a vowel."""
+        return re.sub(r"(?<=lions) de (?=euros)", " d'", super().read(text))
 
     def form(self, number: WrittenNumber, noun: Noun) -> str:
         """Plural from two on: 1,5 kilogramme."""
@@ -243,6 +283,7 @@ class ItalianRules(LanguageRules):
         "gennaio", "febbraio", "marzo", "aprile", "maggio", "giugno", "luglio", "agosto",
         "settembre", "ottobre", "novembre", "dicembre",
     )  # fmt: skip
+    clock_words = "ore|alle|dalle|all[ae] ore"
     percent = Noun.of("per cento", "")
     scales = ("mila", "milione", "milioni", "miliardo", "miliardi")
     scale_joiner = " di "
@@ -306,6 +347,17 @@ class ItalianRules(LanguageRules):
     def whole(self, digits: str, gender: str = "") -> str:
         """As in `LanguageRules`."""
         return super().whole(digits, gender)
+
+    def gender_before(self, after: str) -> str | None:
+        """One agrees with the noun."""
+        found = _WORD_BEHIND.match(after)
+        if found is None or found[1] in _NO_NOUNS:
+            return None
+        return "f" if found[1].endswith("a") else "m" if found[1].endswith(("o", "e")) else None
+
+    def read_times(self, text: str) -> str:
+        """20:15 h."""
+        return super().read_times(_HOURS_SIGN.sub(r"\1:\2", text))
 
     def day(self, number: int, before: str = "") -> str:
         """The first is an ordinal."""
@@ -394,6 +446,10 @@ class PortugueseRules(LanguageRules):
     }  # fmt: skip
     fractions = {"½": "meio", "¼": "um quarto", "¾": "três quartos"}
 
+    def gender_before(self, after: str) -> str | None:
+        """One, two and hundreds agree with the noun."""
+        return _iberian_gender(after)
+
     def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
         """Cinco de março de dois mil e vinte e quatro."""
         said = f"{self.day(day, before)} de {self.months[month - 1]}"
@@ -413,7 +469,7 @@ class PortugueseRules(LanguageRules):
 
     def read_times(self, text: str) -> str:
         """14h30, 9h."""
-        return super().read_times(_HOURS.sub(self._hours, text))
+        return super().read_times(_HOURS.sub(self._hours, _HOURS_SIGN.sub(r"\1:\2", text)))
 
     def _hours(self, match: re.Match[str]) -> str:
         hour, minute = int(match[1]), int(match[2] or 0)

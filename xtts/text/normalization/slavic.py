@@ -45,7 +45,13 @@ class PolishRules(SlavicRules):
         "września", "października", "listopada", "grudnia",
     )  # fmt: skip
     percent = Noun.of("procent/procent/procent/procent")
-    scales = ("tys.", "mln", "mld", "tysiąc", "tysiące", "tysięcy", "milion", "miliony", "milionów")
+    scales = ("tysiąc", "tysiące", "tysięcy", "milion", "miliony", "milionów", "miliardów")
+    clock_words = "godz\\.|godzinie|godziny|o"
+    scale_nouns = nouns("""
+        tys. = tysiąc/tysiące/tysięcy/tysiąca m
+        mln = milion/miliony/milionów/miliona m
+        mld = miliard/miliardy/miliardów/miliarda m
+    """)
     currencies = {
         "zł": Money(Noun.of("złoty/złote/złotych/złotego"), Noun.of("grosz/grosze/groszy")),
         "PLN": Money(Noun.of("złoty/złote/złotych/złotego"), Noun.of("grosz/grosze/groszy")),
@@ -85,7 +91,8 @@ class PolishRules(SlavicRules):
         "mgr": "magister", "inż.": "inżynier", "prof.": "profesor", "ul.": "ulica", "nr": "numer",
         "al.": "aleja", "pl.": "plac", "św.": "święty", "str.": "strona", "tel.": "telefon",
         "wg": "według", "p.n.e.": "przed naszą erą", "n.e.": "naszej ery", "woj.": "województwo",
-        "mln": "milionów", "mld": "miliardów", "tys.": "tysięcy", "hab.": "habilitowany",
+        "o godz.": "o godzinie", "od godz.": "od godziny", "do godz.": "do godziny",
+        "godz.#": "godzina", "hab.": "habilitowany",
     }  # fmt: skip
     fractions = {"½": "pół", "¼": "ćwierć", "¾": "trzy czwarte"}
     _UNITS = (
@@ -184,14 +191,19 @@ class PolishRules(SlavicRules):
 
     def read_ordinals(self, text: str) -> str:
         """2. before a word."""
-        return _POLISH_ORDINAL.sub(lambda m: self.ordinal(int(m[1])), text)
+        return _POLISH_ORDINAL.sub(self._ordinal, text)
+
+    def _ordinal(self, match: re.Match[str]) -> str:
+        noun = match[2]
+        gender = "f" if noun.endswith("a") else "n" if noun.endswith(("o", "e", "ę", "um")) else "m"
+        return self.ordinal(int(match[1]), gender)
 
 
 _POLISH_DATE = re.compile(
     r"(?<![\w.,])([0-9]{1,2})\s(\w{4,12})(?:\s([12][0-9]{3})(?:\s(?:r\.|roku))?(?![\w.,]?\d))?(?!\w)"
 )
 _POLISH_YEAR = re.compile(r"((?<!\w)(?:[wW]e?|po|od|do|z|rok)\s)?(?<![\w.,])([12][0-9]{3})\s(r\.|roku|rok)(?!\w)")
-_POLISH_ORDINAL = re.compile(r"(?<![\w.,])([0-9]{1,3})\.(?=\s[a-ząćęłńóśźż]{2})")
+_POLISH_ORDINAL = re.compile(r"(?<![\w.,])([0-9]{1,3})\.(?=\s([a-ząćęłńóśźż]{2,30}))")
 
 
 class CzechRules(SlavicRules):
@@ -206,7 +218,12 @@ class CzechRules(SlavicRules):
         "října", "listopadu", "prosince",
     )  # fmt: skip
     percent = Noun.of("procento/procenta/procent/procenta", "n")
-    scales = ("tis.", "mil.", "mld.", "tisíc", "milion", "miliony", "milionů", "miliard", "miliardy")
+    scales = ("tisíc", "milion", "miliony", "milionů", "miliard", "miliardy")
+    scale_nouns = nouns("""
+        tis. = tisíc/tisíce/tisíc/tisíce m
+        mil. mil = milion/miliony/milionů/milionu m
+        mld. mld = miliarda/miliardy/miliard/miliardy f
+    """)
     currencies = {
         "Kč": Money(Noun.of("koruna/koruny/korun/koruny", "f"), Noun.of("haléř/haléře/haléřů")),
         "CZK": Money(Noun.of("koruna/koruny/korun/koruny", "f"), Noun.of("haléř/haléře/haléřů")),
@@ -245,7 +262,6 @@ class CzechRules(SlavicRules):
         "cca": "cirka", "prof.": "profesor", "mj.": "mimo jiné", "popř.": "popřípadě", "tzn.": "to znamená",
         "př. n. l.": "před naším letopočtem", "n. l.": "našeho letopočtu", "tel.": "telefon",
         "sv.": "svatý", "Ing.": "inženýr", "Mgr.": "magistr", "MUDr.": "doktor",
-        "tis.": "tisíc", "mil.": "milionů", "mld.": "miliard",
     }  # fmt: skip
     fractions = {"½": "půl", "¼": "čtvrt", "¾": "tři čtvrtě"}
     _UNITS = (
@@ -346,7 +362,12 @@ class RussianRules(SlavicRules):
         "октября", "ноября", "декабря",
     )  # fmt: skip
     percent = Noun.of("процент/процента/процентов/процента")
-    scales = ("тыс.", "млн", "млрд", "миллион", "миллиона", "миллионов", "миллиардов", "тысяч")
+    scales = ("миллион", "миллиона", "миллионов", "миллиардов", "тысяч")
+    scale_nouns = nouns("""
+        тыс. = тысяча/тысячи/тысяч/тысячи f
+        млн млн. = миллион/миллиона/миллионов/миллиона m
+        млрд млрд. = миллиард/миллиарда/миллиардов/миллиарда m
+    """)
     currencies = {
         "₽": Money(Noun.of("рубль/рубля/рублей/рубля"), Noun.of("копейка/копейки/копеек", "f")),
         "руб.": Money(Noun.of("рубль/рубля/рублей/рубля"), Noun.of("копейка/копейки/копеек", "f")),
@@ -382,8 +403,7 @@ class RussianRules(SlavicRules):
     abbreviations = {
         "и т. д.": "и так далее", "и т. п.": "и тому подобное", "т. е.": "то есть", "т. к.": "так как",
         "и др.": "и другие", "напр.": "например", "ул.": "улица", "д.#": "дом", "кв.#": "квартира",
-        "стр.": "страница", "№": "номер", "проф.": "профессор", "им.": "имени", "тыс.": "тысяч",
-        "млн": "миллионов", "млрд": "миллиардов", "до н. э.": "до нашей эры", "н. э.": "нашей эры",
+        "стр.": "страница", "№": "номер", "проф.": "профессор", "им.": "имени", "до н. э.": "до нашей эры", "н. э.": "нашей эры",
         "см.": "смотри", "тел.": "телефон", "т. н.": "так называемый", "г-н": "господин", "г-жа": "госпожа",
     }  # fmt: skip
     fractions = {"½": "половина", "¼": "четверть", "¾": "три четверти"}

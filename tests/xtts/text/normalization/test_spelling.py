@@ -17,7 +17,11 @@ SAME = {
     "pt": [(" e ", " "), ("catorze", "quatorze")],
     "pl": [("jeden tysiąc", "tysiąc"), ("jeden milion", "milion")],
     "ru": [("одна тысяча", "тысяча"), ("один миллион", "миллион")],
-    "cs": [("jeden milion", "milion")],
+    # Counting begins with jedna, before a masculine noun it is jeden.
+    "cs": [("jeden milion", "milion"), ("jedna", "jeden")],
+    "it": [("ventuno", "ventun")],
+    # num2words forgets the apocope before mil.
+    "es": [("veintiuno mil", "veintiún mil")],
     "nl": [("één", "een"), ("ë", "e")],
     "hu": [("egyezer", "ezer")],
 }
