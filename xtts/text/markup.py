@@ -42,7 +42,12 @@ _TAG = re.compile(
 _BEGUN = re.compile(rf"</?\s*({'|'.join(sorted(_SSML, key=len, reverse=True))})(?![\w-])", re.I)
 _PROLOGUE = re.compile(r"<\?xml[^<>]*\?>|<!--(?:(?!-->)[^<])*-->|<!DOCTYPE[^<>]*>", re.I)
 _PAUSE = re.compile(r"\[\s*pause\s*:\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(ms|s)\s*\]", re.I)
-_BRACKETS = re.compile(r"\[\s*(/?pause\b[^\[\]]*)\]?|\[([a-z][a-z-]{1,20}):[^\s\[\]]{1,40}\]", re.I)
+# A pause that is none; then `[name:value]`, and the names of SSML also where no bracket closes.
+_BRACKETS = re.compile(
+    r"\[\s*(/?pause\b[^\[\]]*)\]?"
+    rf"|\[(?:([a-z][a-z-]{{1,20}}):[^\s\[\]]{{1,40}}\]|({'|'.join(one for one in _SSML if len(one) > 2)})(?::|\s+[a-z-]+=))",
+    re.I,
+)
 _TIME = re.compile(r"\+?([0-9]{1,6}(?:\.[0-9]{1,6})?|\.[0-9]{1,6})\s*(ms|s)", re.I)
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n\s*|\u2029\s*")
 
@@ -98,6 +103,10 @@ class _Reader:
         if self.open:
             raise TextError(f"The tag <{self.open[-1][0]}> is not closed: write </{self.open[-1][0]}> behind it.")
         self._flush()
+        for one in self.said if self.escaped else ():
+            # `&lt;break/&gt;`, or an alias: what would be a tag is not spoken as one either.
+            if found := _TAG.search(one.text) or _BEGUN.search(one.text):
+                raise TextError(f"The text holds {shown(found[0])}, a tag in words; leave it out.")
         if self.pause and self.said:
             last = self.said.pop()
             self.said.append(Utterance(last.text, last.before, self.pause))
@@ -124,7 +133,7 @@ class _Reader:
                     f"{shown(found[0])} is no pause: write [pause:500ms] or [pause:1.5s]."
                 )
             raise TextError(
-                f"The tag {shown(found[0])} is not known here ({found[2]}); known is [pause:500ms]."
+                f"The tag {shown(found[0])} is not known here ({found[2] or found[3]}); known is [pause:500ms]."
             )
         if self.open and self.open[-1][0] in ("say-as", "sub"):
             self.text += unescape(text) if self.escaped else text
@@ -182,7 +191,7 @@ class _Reader:
             alias = attributes["alias"]
             if _PAUSE.search(alias) or _BRACKETS.search(alias):
                 raise TextError(f"The alias {shown(alias)} holds a tag; write words.")
-            self.text = before + unescape(alias)
+            self.text = before + (unescape(alias) if self.escaped else alias)
         elif name == "p":
             self._paragraph()
 

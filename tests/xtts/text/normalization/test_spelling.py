@@ -18,7 +18,7 @@ SAME = {
     "pl": [("jeden tysiąc", "tysiąc"), ("jeden milion", "milion")],
     "ru": [("одна тысяча", "тысяча"), ("один миллион", "миллион")],
     # Counting begins with jedna, before a masculine noun it is jeden.
-    "cs": [("jeden milion", "milion"), ("jedna", "jeden")],
+    "cs": [("jeden milion", "milion"), ("jedna", "jeden"), ("tisíce", "tisíc")],
     "it": [("ventuno", "ventun")],
     # num2words forgets the apocope before mil.
     "es": [("veintiuno mil", "veintiún mil")],
