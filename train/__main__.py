@@ -69,9 +69,7 @@ def _run(settings: TrainSettings, _own: argparse.Namespace) -> int:
 def _check(settings: TrainSettings, own: argparse.Namespace) -> int:
     from train import check
 
-    return check.run(
-        settings, verify=own.verify, repair=own.repair, show_text=own.show_text
-    )
+    return check.run(settings, verify=own.verify, repair=own.repair, show_text=own.show_text)
 
 
 def _prepare(settings: TrainSettings, _own: argparse.Namespace) -> int:

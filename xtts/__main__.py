@@ -187,10 +187,10 @@ def _show_texts(spec: "VoiceSpec", texts: Sequence[str], language: str) -> None:
     from xtts.workers.voice_registry import tokenizer_of
 
     tokenizer = tokenizer_of(spec).open()
+    shown = [line for text in texts for line in tokenizer.show(text, language)]
     print(f"Read by {tokenizer.spec.normalizer}:")
-    for text in texts:
-        for line in tokenizer.show(text, language):
-            print(f"  {line}")
+    for line in shown:
+        print(f"  {line}")
 
 
 def _devices(wish: str) -> tuple[str, str]:

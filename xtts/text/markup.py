@@ -36,9 +36,7 @@ _SSML = (
 )  # fmt: skip
 _NAME = r"[A-Za-z][A-Za-z0-9_.:-]{0,40}"
 _ATTRIBUTE = re.compile(r"""\s+([A-Za-z][A-Za-z0-9_.:-]{0,40})\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)')""")
-_TAG = re.compile(
-    rf"""<(/?)({_NAME})((?:\s+{_NAME}\s*=\s*(?:"[^"<>]*"|'[^'<>]*'))*)\s*(/?)>"""
-)
+_TAG = re.compile(rf"""<(/?)({_NAME})((?:\s+{_NAME}\s*=\s*(?:"[^"<>]*"|'[^'<>]*'))*)\s*(/?)>""")
 _BEGUN = re.compile(rf"</?\s*({'|'.join(sorted(_SSML, key=len, reverse=True))})(?![\w-])", re.I)
 _PROLOGUE = re.compile(r"<\?xml[^<>]*\?>|<!--(?:(?!-->)[^<])*-->|<!DOCTYPE[^<>]*>", re.I)
 _PAUSE = re.compile(r"\[\s*pause\s*:\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(ms|s)\s*\]", re.I)
@@ -101,7 +99,9 @@ class _Reader:
 
     def ended(self) -> list[Utterance]:
         if self.open:
-            raise TextError(f"The tag <{self.open[-1][0]}> is not closed: write </{self.open[-1][0]}> behind it.")
+            raise TextError(
+                f"The tag <{self.open[-1][0]}> is not closed: write </{self.open[-1][0]}> behind it."
+            )
         self._flush()
         for one in self.said if self.escaped else ():
             # `&lt;break/&gt;`, or an alias: what would be a tag is not spoken as one either.

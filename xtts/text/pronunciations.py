@@ -71,9 +71,7 @@ class Pronunciations:
         """The marks of `replace` as the words that they stand for, for a person."""
         return self._unmarked(words, language, lambda known: known.word.lower())
 
-    def _unmarked(
-        self, text: str, language: str, what: Callable[[Pronunciation], str]
-    ) -> str:
+    def _unmarked(self, text: str, language: str, what: Callable[[Pronunciation], str]) -> str:
         if not any(_FIRST_MARK <= ord(one) < _FIRST_MARK + MOST_ENTRIES for one in text):
             return text
         for known, mark in self._compiled(language)[0].values():
@@ -108,7 +106,9 @@ def _read(path: Path, entries: dict[str, dict[str, Pronunciation]], with_phones:
     try:
         content = path.read_bytes()
         if len(content) > _MOST_BYTES:
-            raise TextError(f"{path} has {len(content):,} bytes; a list has at most {_MOST_BYTES:,}.")
+            raise TextError(
+                f"{path} has {len(content):,} bytes; a list has at most {_MOST_BYTES:,}."
+            )
         lines = content.decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise TextError(f"The pronunciation list {path} cannot be read ({error}).") from error

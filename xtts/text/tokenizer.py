@@ -220,7 +220,9 @@ class Tokenizer:
                 pause += one.after
                 continue
             if len(one.text) > MOST_CHARACTERS:
-                raise TextError(f"With what its tags stand for, the text has {len(one.text):,} characters.")
+                raise TextError(
+                    f"With what its tags stand for, the text has {len(one.text):,} characters."
+                )
             found.append(replace(one, before=pause))
             pause = 0.0
         if not found:

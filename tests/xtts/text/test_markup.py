@@ -109,15 +109,21 @@ def test_what_is_not_known_is_refused_by_name(text: str, told: str) -> None:
 
 
 NAMES = st.sampled_from([*markup.TAGS, "prosody", "voice", "enter", "BREAK", "pause", "zq"])
-VALUES = st.sampled_from(["500ms", "1s", "zq", "", "characters", "date", "99s", "-1s", "1e9s", "<", ">"])
+VALUES = st.sampled_from(
+    ["500ms", "1s", "zq", "", "characters", "date", "99s", "-1s", "1e9s", "<", ">"]
+)
 TAGS = st.builds(
     lambda begin, name, attribute, quote, value, end: f"{begin}{name} {attribute}={quote}{value}{quote}{end}",
     st.sampled_from(["<", "</", "[", "< ", "&lt;"]), NAMES,
     st.sampled_from(["time", "alias", "interpret-as", "strength", "zq"]),
     st.sampled_from(['"', "'", ""]), VALUES, st.sampled_from([">", "/>", "]", "", " >"]),
 )  # fmt: skip
-BRACKETS = st.builds(lambda name, value, end: f"[{name}:{value}{end}", NAMES, VALUES, st.sampled_from(["]", ""]))
-PIECES = st.one_of(TAGS, BRACKETS, st.sampled_from(["hello", " ", "\n\n", "a < b", "<p>", "</p>", "<speak>"]))
+BRACKETS = st.builds(
+    lambda name, value, end: f"[{name}:{value}{end}", NAMES, VALUES, st.sampled_from(["]", ""])
+)
+PIECES = st.one_of(
+    TAGS, BRACKETS, st.sampled_from(["hello", " ", "\n\n", "a < b", "<p>", "</p>", "<speak>"])
+)
 
 
 @settings(max_examples=2_000, derandomize=True)
@@ -130,6 +136,8 @@ def test_fuzzed_markup_is_refused_or_gone(text: str) -> None:
         return
     words = " ".join(one.text for one in found)
     left = re.sub(r"&lt;", "", words)  # no document: an ampersand is a sign
-    assert not re.search(r"</?(break|say-as|sub|speak|prosody|voice|p|s)\b[^<]*>", left, re.I), words
+    assert not re.search(r"</?(break|say-as|sub|speak|prosody|voice|p|s)\b[^<]*>", left, re.I), (
+        words
+    )
     assert not re.search(r"\[(pause|break|prosody)", left, re.I), words
     assert sum(one.before + one.after for one in found) <= 60

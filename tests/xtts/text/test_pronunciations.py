@@ -72,7 +72,9 @@ def test_a_list_that_cannot_be_used_is_refused_with_its_line(
     assert told in str(refused.value)
 
 
-def test_phones_are_refused_where_the_model_reads_letters(base_folder: Path, tmp_path: Path) -> None:
+def test_phones_are_refused_where_the_model_reads_letters(
+    base_folder: Path, tmp_path: Path
+) -> None:
     (tmp_path / "list.txt").write_text("a = /S OW/", encoding="utf-8")
     with pytest.raises(TextError, match="this voice reads letters"):
         TokenizerSpec(base_folder, NEWEST, (tmp_path / "list.txt",)).open()

@@ -79,7 +79,9 @@ def test_it_reads_as_the_tokenizer_does(worker: TextWorker, folder: Path) -> Non
 
 
 def test_pauses_come_with_the_pieces(worker: TextWorker, folder: Path) -> None:
-    found = worker.read(spec(folder), "[pause:1s]hello[pause:500ms]there<break time='250ms'/>", "en")
+    found = worker.read(
+        spec(folder), "[pause:1s]hello[pause:500ms]there<break time='250ms'/>", "en"
+    )
     assert [(piece.before, piece.after) for piece in found] == [(1.0, 0.0), (0.5, 0.25)]
 
 

@@ -42,7 +42,8 @@ class EastAsianRules(LanguageRules):
         """3/4, the denominator first."""
         text = super()._read_fractions(text)
         return _FRACTION.sub(
-            lambda m: f"{self.cardinal(int(m[2]))}{self.fraction_of}{self.cardinal(int(m[1]))}", text
+            lambda m: f"{self.cardinal(int(m[2]))}{self.fraction_of}{self.cardinal(int(m[1]))}",
+            text,
         )
 
     def counted(self, amount: str, noun: Noun) -> str:
@@ -76,8 +77,12 @@ class EastAsianRules(LanguageRules):
     @cached_property
     def read_years(self) -> Step:  # type: ignore[override]
         """1999年."""
-        pattern = re.compile(rf"(?<![0-9.,])([12][0-9]{{3}})\s?(?={self.year_sign}(?!{self._spans}))")
-        years = re.compile(rf"(?<![0-9.,])([12][0-9]{{3}})\s?[-–—~]\s?([12][0-9]{{3}})(?={self.year_sign})")
+        pattern = re.compile(
+            rf"(?<![0-9.,])([12][0-9]{{3}})\s?(?={self.year_sign}(?!{self._spans}))"
+        )
+        years = re.compile(
+            rf"(?<![0-9.,])([12][0-9]{{3}})\s?[-–—~]\s?([12][0-9]{{3}})(?={self.year_sign})"
+        )
         return lambda text: pattern.sub(
             lambda m: self.year(int(m[1])),
             years.sub(lambda m: f"{self.year(int(m[1]))}{self.to}{self.year(int(m[2]))}", text),
@@ -168,7 +173,9 @@ class ChineseRules(EastAsianRules):
         return said
 
 
-_TWO = re.compile(r"(?<![0-9.,第第/-])2(?=[个只本张位名件条杯块斤天年岁]|小时|分钟|公里|公斤|千克|米|元)")
+_TWO = re.compile(
+    r"(?<![0-9.,第第/-])2(?=[个只本张位名件条杯块斤天年岁]|小时|分钟|公里|公斤|千克|米|元)"
+)
 
 
 class JapaneseRules(EastAsianRules):
@@ -240,7 +247,8 @@ class KoreanRules(EastAsianRules):
     }  # fmt: skip
     scales = ("만", "억")
     scale_joiner = " "
-    units = nouns("""
+    units = nouns(
+        """
         kg = 킬로그램 m
         g = 그램 m
         mg = 밀리그램 m
@@ -260,12 +268,11 @@ class KoreanRules(EastAsianRules):
         kW = 킬로와트 m
         GB = 기가바이트 m
         MB = 메가바이트 m
-    """.replace("_", "\u00a0"))
+    """.replace("_", "\u00a0")
+    )
     fractions = {"½": "이분의 일", "¼": "사분의 일", "¾": "사분의 삼"}
     _MONTHS = {6: "유", 10: "시"}
-    _COUNTERS = (
-        "개월|개|명|살|시간|시|마리|잔|병|권|장|대|번째|번|켤레|송이|그루|사람|가지|벌|채|척|자루|곳|달"
-    )
+    _COUNTERS = "개월|개|명|살|시간|시|마리|잔|병|권|장|대|번째|번|켤레|송이|그루|사람|가지|벌|채|척|자루|곳|달"
 
     def digits(self, text: str) -> str:
         """A telephone's zero is 공."""

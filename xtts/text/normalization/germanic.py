@@ -181,12 +181,18 @@ class EnglishRules(LanguageRules):
     ) -> str:  # fmt: skip
         """Three oh five; a full hour is o'clock where nothing says which half of the day."""
         if second is not None:
-            return f"{self.cardinal(hour)} {self.minutes(minute)} and {self.cardinal(second)} seconds"
+            return (
+                f"{self.cardinal(hour)} {self.minutes(minute)} and {self.cardinal(second)} seconds"
+            )
         if minute:
             return f"{self.cardinal(hour)} {self.minutes(minute)}"
         if marked or "clock" in after[:9]:
             return self.cardinal(hour)
-        return f"{self.cardinal(hour)} o'clock" if 1 <= hour <= 12 else f"{self.cardinal(hour)} hundred"
+        return (
+            f"{self.cardinal(hour)} o'clock"
+            if 1 <= hour <= 12
+            else f"{self.cardinal(hour)} hundred"
+        )
 
     def minutes(self, minute: int) -> str:
         """Oh five."""
@@ -202,7 +208,11 @@ class EnglishRules(LanguageRules):
         number = int(match[1])
         said = self.cardinal(number)
         if number >= 1000:
-            said = f"{self.cardinal(number // 100)} hundred" if number % 100 == 0 else self.year(number)
+            said = (
+                f"{self.cardinal(number // 100)} hundred"
+                if number % 100 == 0
+                else self.year(number)
+            )
         if number == 2000:
             said = "two thousand"
         if said.endswith("y"):
@@ -223,19 +233,25 @@ class EnglishRules(LanguageRules):
         return self.names.get(character.lower(), super().letter(character))
 
 
-_ENGLISH_ORDINAL = re.compile(r"(?<![\w.])([0-9]{1,3}(?:,[0-9]{3})*|[0-9]{1,9})(?:st|nd|rd|th)\b", re.I)
+_ENGLISH_ORDINAL = re.compile(
+    r"(?<![\w.])([0-9]{1,3}(?:,[0-9]{3})*|[0-9]{1,9})(?:st|nd|rd|th)\b", re.I
+)
 _DECADE = re.compile(r"(?<![\w.,])['’]?([12][0-9]{2}0|[2-9]0)['’]?s\b")
-_THE_YEAR = re.compile(r"(?:(?<=\bthe )(?:19|20)[0-9]{2}(?= [A-Za-z])|(?<=\()(?:1[5-9]|20)[0-9]{2}(?=\)))")
+_THE_YEAR = re.compile(
+    r"(?:(?<=\bthe )(?:19|20)[0-9]{2}(?= [A-Za-z])|(?<=\()(?:1[5-9]|20)[0-9]{2}(?=\)))"
+)
 _BEFORE_A_YEAR = (
     r"in|since|until|till|by|from|before|after|around|circa|of|year|years|during|late|early|"
     r"summer|winter|spring|autumn|fall|class|born|and|to|between|january|february|march|april|may|"
     r"june|july|august|september|october|november|december"
 )
 _ENGLISH_YEAR = re.compile(
-    rf"(\b(?:{_BEFORE_A_YEAR}),?\s\(?)((?:1[0-9]|20)[0-9]{{2}})(?![\w%°$€£]|[.,:/-]\d|\s?[–-]\s?\d)", re.I
+    rf"(\b(?:{_BEFORE_A_YEAR}),?\s\(?)((?:1[0-9]|20)[0-9]{{2}})(?![\w%°$€£]|[.,:/-]\d|\s?[–-]\s?\d)",
+    re.I,
 )
 _ENGLISH_YEARS = re.compile(
-    r"(\b(?:from|years?|between)\s)((?:1[1-9]|20)[0-9]{2})\s?[–-]\s?((?:1[1-9]|20)[0-9]{2})(?!\w)", re.I
+    r"(\b(?:from|years?|between)\s)((?:1[1-9]|20)[0-9]{2})\s?[–-]\s?((?:1[1-9]|20)[0-9]{2})(?!\w)",
+    re.I,
 )
 
 
@@ -347,9 +363,7 @@ class GermanRules(LanguageRules):
     def read_ordinals(self, text: str) -> str:
         """2. behind an article."""
         text = _GERMAN_DECADE.sub(lambda m: f"{self.year(int(m[1]))}er", text)
-        return _GERMAN_ORDINAL.sub(
-            lambda m: self._declined(int(m[1]), m.string[: m.start()]), text
-        )
+        return _GERMAN_ORDINAL.sub(lambda m: self._declined(int(m[1]), m.string[: m.start()]), text)
 
     def read_times(self, text: str) -> str:
         """14:30 Uhr, 14.30 Uhr, 9 Uhr."""
@@ -390,7 +404,9 @@ _GERMAN_ORDINAL = re.compile(
 _GERMAN_DECADE = re.compile(r"(?<![\w.,])([0-9]{2,4})er(?!\w)")
 # With a unit behind them, and with thousands apart, four figures are a number.
 _BARE_YEAR = re.compile(r"(?<![\w.,-])1[1-9][0-9]{2}(?=[.!?;,)]*(?:\s*$|[.!?;,)]\s))")
-_CLOCKS = re.compile(r"(?<![\w.,:])([0-9]{1,2})\s?[-–]\s?([0-9]{1,2}(?:[:.][0-9]{2})?\s(?:Uhr|uur)\b)")
+_CLOCKS = re.compile(
+    r"(?<![\w.,:])([0-9]{1,2})\s?[-–]\s?([0-9]{1,2}(?:[:.][0-9]{2})?\s(?:Uhr|uur)\b)"
+)
 _GERMAN_CLOCK = re.compile(r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\sUhr\b")
 _GERMAN_YEAR = re.compile(
     r"(\b(?:jahr|jahre|jahren|jahres|seit|bis|von|ab|im|in|um|anno|nach|vor|und|sommer|winter|"

@@ -265,7 +265,9 @@ class LanguageRules:
         follows."""
         plain = name.rstrip("#")
         first = plain[0]
-        start = f"[{first}{first.upper()}]" if first.isalpha() and first.islower() else re.escape(first)
+        start = (
+            f"[{first}{first.upper()}]" if first.isalpha() and first.islower() else re.escape(first)
+        )
         rest = re.escape(plain[1:]).replace(r"\ ", r"\s?")
         return start + rest + (r"(?=\s?[0-9])" if name.endswith("#") else self.end)
 
@@ -353,7 +355,9 @@ class LanguageRules:
         """Times of day: 14:30, 14:30:05."""
         if self.clock_words:
             text = re.sub(
-                rf"(?<!\w)({self.clock_words})(\s[0-9]{{1,2}})\.([0-5][0-9])(?![\d.,]\d|\d)", r"\1\2:\3", text
+                rf"(?<!\w)({self.clock_words})(\s[0-9]{{1,2}})\.([0-5][0-9])(?![\d.,]\d|\d)",
+                r"\1\2:\3",
+                text,
             )
         return _TIME.sub(self._timed, text)
 
@@ -396,7 +400,9 @@ class LanguageRules:
             if noun := self.scale_nouns.get(scale_word or ""):
                 return f"{self.counted(amount, noun)} {money.unit.many}"
             if scale_word:
-                return f"{self._signed_words(amount)} {scale_word}{self.scale_joiner}{money.unit.many}"
+                return (
+                    f"{self._signed_words(amount)} {scale_word}{self.scale_joiner}{money.unit.many}"
+                )
             return self.money(amount, money)
 
         def first(match: re.Match[str]) -> str:
@@ -513,9 +519,12 @@ class LanguageRules:
         return character if character.isalnum() else ""
 
 
-_ISO_DATE = re.compile(r"(?<![\w.-])([12][0-9]{3})[-/]([0-9]{1,2})[-/]([0-9]{1,2})(?![\d-])", re.ASCII)
+_ISO_DATE = re.compile(
+    r"(?<![\w.-])([12][0-9]{3})[-/]([0-9]{1,2})[-/]([0-9]{1,2})(?![\d-])", re.ASCII
+)
 _FIGURES_DATE = re.compile(
-    r"(?<![\w.,/-])([0-9]{1,2})(?:([/-])|(?:\.\s?))([0-9]{1,2})(?:[/-]|\.\s?)([12][0-9]{3})(?![\d/-])", re.ASCII
+    r"(?<![\w.,/-])([0-9]{1,2})(?:([/-])|(?:\.\s?))([0-9]{1,2})(?:[/-]|\.\s?)([12][0-9]{3})(?![\d/-])",
+    re.ASCII,
 )
 _FIGURES = {"½": "1/2", "¼": "1/4", "¾": "3/4"}
 _GROUPS = r"[+(]?[0-9]{1,8}\)?(?:[ ./-]\(?[0-9]{1,8}\)?){0,7}"
@@ -536,7 +545,9 @@ _TIME = re.compile(r"(?<![\d:.,])([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(?![\d:]
 def _plain_digits(text: str) -> str:
     """The digits of every script as 0 to 9, and one minus."""
     found = (
-        str(unicodedata.decimal(character)) if character > "\x7f" and character.isdecimal() else character
+        str(unicodedata.decimal(character))
+        if character > "\x7f" and character.isdecimal()
+        else character
         for character in text
     )
     return "".join(found).replace("\u2212", "-").replace("\uff05", "%").replace("\uff0d", "-")

@@ -38,7 +38,8 @@ class TurkishRules(LanguageRules):
         "USD": Money(Noun.of("dolar"), Noun.of("sent")),
         "£": Money(Noun.of("sterlin"), Noun.of("peni")),
     }
-    units = nouns("""
+    units = nouns(
+        """
         kg = kilogram m
         g gr = gram m
         mg = miligram m
@@ -60,7 +61,8 @@ class TurkishRules(LanguageRules):
         kW = kilovat m
         MB = megabayt m
         GB = gigabayt m
-    """.replace("_", "\u00a0"))
+    """.replace("_", "\u00a0")
+    )
     abbreviations = {
         "vb.": "ve benzeri", "vs.": "vesaire", "örn.": "örneğin", "Prof.": "profesör", "Doç.": "doçent",
         "Av.": "avukat", "No.#": "numara", "No:": "numara", "Cad.": "caddesi", "Sok.": "sokak", "Mah.": "mahallesi",
@@ -115,7 +117,8 @@ class HungarianRules(LanguageRules):
         "$": Money(Noun.of("dollár"), Noun.of("cent")), "USD": Money(Noun.of("dollár"), Noun.of("cent")),
         "£": Money(Noun.of("font"), Noun.of("penny")),
     }  # fmt: skip
-    units = nouns("""
+    units = nouns(
+        """
         kg = kilogramm m
         g = gramm m
         dkg = dekagramm m
@@ -138,7 +141,8 @@ class HungarianRules(LanguageRules):
         kW = kilowatt m
         MB = megabájt m
         GB = gigabájt m
-    """.replace("_", "\u00a0"))
+    """.replace("_", "\u00a0")
+    )
     abbreviations = {
         "pl.": "például", "stb.": "és a többi", "kb.": "körülbelül", "ún.": "úgynevezett", "ill.": "illetve",
         "u.": "utca", "út.": "út", "tel.": "telefon", "Prof.": "professzor", "ifj.": "ifjabb", "id.": "idősebb",
@@ -242,7 +246,9 @@ _HUNGARIAN_DATE = re.compile(
 )
 _HUNGARIAN_ORDINAL = re.compile(r"(?<![\w.,])([0-9]{1,4})\.(?=\s[a-záéíóöőúüű])")
 _HUNGARIAN_RANGE = re.compile(r"(?<![\w.,])([0-9]{1,4})[-–]([0-9]{1,4})\.(?=\s[a-záéíóöőúüű])")
-_HUNGARIAN_SUFFIX = re.compile(r"([0-9€$£%]|Ft|kg|km|°C|cm)-((?!j?[áaeé]n?(?!\w))[a-záéíóöőúüű]{1,6})(?!\w)")
+_HUNGARIAN_SUFFIX = re.compile(
+    r"([0-9€$£%]|Ft|kg|km|°C|cm)-((?!j?[áaeé]n?(?!\w))[a-záéíóöőúüű]{1,6})(?!\w)"
+)
 
 
 class ArabicRules(LanguageRules):
@@ -262,7 +268,8 @@ class ArabicRules(LanguageRules):
         "$": Money(Noun.of("دولار")), "USD": Money(Noun.of("دولار")),
         "€": Money(Noun.of("يورو")), "EUR": Money(Noun.of("يورو")), "£": Money(Noun.of("جنيه")),
     }  # fmt: skip
-    units = nouns("""
+    units = nouns(
+        """
         كغ كجم كغم kg = كيلوغرام/كيلوغرامات/كيلوغراما m
         غ غم g = غرام/غرامات/غراما m
         كم km = كيلومتر/كيلومترات/كيلومترا m
@@ -273,7 +280,8 @@ class ArabicRules(LanguageRules):
         ل = لتر/لترات/لترا m
         °C ℃ °م = درجة_مئوية/درجات_مئوية/درجة_مئوية f
         ° = درجة/درجات/درجة f
-    """.replace("_", "\u00a0"))
+    """.replace("_", "\u00a0")
+    )
     abbreviations = {"د.": "دكتور", "أ.": "أستاذ", "م.": "مهندس", "إلخ.": "إلى آخره", "ص.#": "صفحة"}
     fractions = {"½": "نصف", "¼": "ربع", "¾": "ثلاثة أرباع"}
     # CLDR spells these apart, and the first two with a hamza that they have not.
@@ -339,7 +347,8 @@ class HindiRules(LanguageRules):
         "€": Money(Noun.of("यूरो"), Noun.of("सेंट")), "EUR": Money(Noun.of("यूरो"), Noun.of("सेंट")),
         "£": Money(Noun.of("पाउंड"), Noun.of("पेंस")),
     }  # fmt: skip
-    units = nouns("""
+    units = nouns(
+        """
         kg किग्रा = किलोग्राम m
         g ग्रा = ग्राम m
         km किमी कि.मी. = किलोमीटर m
@@ -353,7 +362,8 @@ class HindiRules(LanguageRules):
         ° = डिग्री m
         GB = गीगाबाइट m
         MB = मेगाबाइट m
-    """.replace("_", "\u00a0"))
+    """.replace("_", "\u00a0")
+    )
     abbreviations = {
         "डॉ.": "डॉक्टर", "प्रो.": "प्रोफ़ेसर", "श्री.": "श्री", "कु.": "कुमारी", "आदि.": "आदि",
         "ई.पू.": "ईसा पूर्व", "पृ.#": "पृष्ठ", "सं.#": "संख्या",
@@ -407,9 +417,7 @@ class HindiRules(LanguageRules):
         )
 
 
-_HINDI_YEAR = re.compile(
-    r"((?:सन्\s|साल\s)?)(?<![\w.,])(1[1-9][0-9]{2})(?=\s(?:में|के|से|की|का|तक|ई))"
-)
+_HINDI_YEAR = re.compile(r"((?:सन्\s|साल\s)?)(?<![\w.,])(1[1-9][0-9]{2})(?=\s(?:में|के|से|की|का|तक|ई))")
 _HINDI_CLOCK = re.compile(r"(?<![\d:.,])([0-9]{1,2}):([0-9]{2})\sबजे(?!\w)")
 _HINDI_ORDINAL = re.compile(
     r"(?<![\w.,])([0-9]{1,4})(वाँ|वां|वा|वीं|वी|वें|ला|ली|रा|री|था|थी|ठा|ठी)(?![\u0900-\u097f])"

@@ -61,7 +61,8 @@ class PolishRules(SlavicRules):
         "USD": Money(Noun.of("dolar/dolary/dolarów/dolara"), Noun.of("cent/centy/centów")),
         "£": Money(Noun.of("funt/funty/funtów/funta"), Noun.of("pens/pensy/pensów")),
     }
-    units = nouns("""
+    units = nouns(
+        """
         kg = kilogram/kilogramy/kilogramów/kilograma m
         g = gram/gramy/gramów/grama m
         dag = dekagram/dekagramy/dekagramów/dekagrama m
@@ -84,7 +85,8 @@ class PolishRules(SlavicRules):
         kWh = kilowatogodzina/kilowatogodziny/kilowatogodzin/kilowatogodziny f
         MB = megabajt/megabajty/megabajtów/megabajta m
         GB = gigabajt/gigabajty/gigabajtów/gigabajta m
-    """.replace("_", "\u00a0"))
+    """.replace("_", "\u00a0")
+    )
     abbreviations = {
         "np.": "na przykład", "itd.": "i tak dalej", "itp.": "i tym podobne", "m.in.": "między innymi",
         "tzn.": "to znaczy", "tj.": "to jest", "tzw.": "tak zwany", "ok.": "około", "dr": "doktor",
@@ -137,7 +139,9 @@ class PolishRules(SlavicRules):
 
     def _joined(self, thousands: int) -> str:
         known = {2: "dwu", 3: "trzy", 4: "cztero"}
-        return known.get(thousands) or spell("pl", thousands, "cardinal-masculine-genitive").replace(" ", "")
+        return known.get(thousands) or spell(
+            "pl", thousands, "cardinal-masculine-genitive"
+        ).replace(" ", "")
 
     def _declined(self, word: str, gender: str) -> str:
         soft = word.endswith("i")
@@ -170,7 +174,9 @@ class PolishRules(SlavicRules):
         """Czternasta trzydzieści; o dziewiątej."""
         word = re.search(r"(\w+)\s*$", before)
         governs = word[1].casefold() if word else ""
-        case = "f-gen" if governs in ("o", "od", "do", "po", "około", "godziny", "godzinie") else "f"
+        case = (
+            "f-gen" if governs in ("o", "od", "do", "po", "około", "godziny", "godzinie") else "f"
+        )
         case = "f-ins" if governs in ("przed", "między") else case
         said = self.ordinal(hour, case)
         if minute or second is not None:
@@ -202,7 +208,9 @@ class PolishRules(SlavicRules):
 _POLISH_DATE = re.compile(
     r"(?<![\w.,])([0-9]{1,2})\s(\w{4,12})(?:\s([12][0-9]{3})(?:\s(?:r\.|roku))?(?![\w.,]?\d))?(?!\w)"
 )
-_POLISH_YEAR = re.compile(r"((?<!\w)(?:[wW]e?|po|od|do|z|rok)\s)?(?<![\w.,])([12][0-9]{3})\s(r\.|roku|rok)(?!\w)")
+_POLISH_YEAR = re.compile(
+    r"((?<!\w)(?:[wW]e?|po|od|do|z|rok)\s)?(?<![\w.,])([12][0-9]{3})\s(r\.|roku|rok)(?!\w)"
+)
 _POLISH_ORDINAL = re.compile(r"(?<![\w.,])([0-9]{1,3})\.(?=\s([a-ząćęłńóśźż]{2,30}))")
 
 
@@ -233,7 +241,8 @@ class CzechRules(SlavicRules):
         "USD": Money(Noun.of("dolar/dolary/dolarů/dolaru"), Noun.of("cent/centy/centů")),
         "£": Money(Noun.of("libra/libry/liber/libry", "f"), Noun.of("pence")),
     }
-    units = nouns("""
+    units = nouns(
+        """
         kg = kilogram/kilogramy/kilogramů/kilogramu m
         g = gram/gramy/gramů/gramu m
         dkg = dekagram/dekagramy/dekagramů/dekagramu m
@@ -255,7 +264,8 @@ class CzechRules(SlavicRules):
         kWh = kilowatthodina/kilowatthodiny/kilowatthodin/kilowatthodiny f
         MB = megabajt/megabajty/megabajtů/megabajtu m
         GB = gigabajt/gigabajty/gigabajtů/gigabajtu m
-    """.replace("_", "\u00a0"))
+    """.replace("_", "\u00a0")
+    )
     abbreviations = {
         "např.": "například", "atd.": "a tak dále", "apod.": "a podobně", "tj.": "to jest",
         "tzv.": "takzvaný", "č.": "číslo", "str.": "strana", "ul.": "ulice", "nám.": "náměstí",
@@ -268,9 +278,7 @@ class CzechRules(SlavicRules):
         "nultý první druhý třetí čtvrtý pátý šestý sedmý osmý devátý desátý jedenáctý dvanáctý "
         "třináctý čtrnáctý patnáctý šestnáctý sedmnáctý osmnáctý devatenáctý"
     ).split()
-    _TENS = (
-        "dvacátý třicátý čtyřicátý padesátý šedesátý sedmdesátý osmdesátý devadesátý"
-    ).split()
+    _TENS = ("dvacátý třicátý čtyřicátý padesátý šedesátý sedmdesátý osmdesátý devadesátý").split()
     _ENDINGS = {
         "m": ("ý", "í"), "f": ("á", "í"), "n": ("é", "í"), "m-gen": ("ého", "ího"),
         "m-loc": ("ém", "ím"), "f-gen": ("é", "í"), "f-loc": ("é", "í"),
@@ -335,10 +343,22 @@ class CzechRules(SlavicRules):
         word = re.search(r"(\w+)\s$", match.string[: match.start()])
         governs = word[1].casefold() if word else ""
         noun = match[2]
-        if noun.endswith(("a", "ka", "y", "ce")) and governs not in ("ve", "v", "na", "o", "po", "do", "od"):
+        if noun.endswith(("a", "ka", "y", "ce")) and governs not in (
+            "ve",
+            "v",
+            "na",
+            "o",
+            "po",
+            "do",
+            "od",
+        ):
             return f"{self.ordinal(int(match[1]), 'f')} "
         if governs in ("ve", "v", "na", "o", "po", "při"):
-            gender = "f-loc" if noun.endswith(("ě", "í", "ce")) and not noun.endswith("ství") else "m-loc"
+            gender = (
+                "f-loc"
+                if noun.endswith(("ě", "í", "ce")) and not noun.endswith("ství")
+                else "m-loc"
+            )
             return f"{self.ordinal(int(match[1]), gender)} "
         if governs in ("do", "od", "z", "ze", "bez", "kolem", "u", "během"):
             gender = "f-gen" if noun.endswith(("y", "e")) else "m-gen"
@@ -378,7 +398,8 @@ class RussianRules(SlavicRules):
         "USD": Money(Noun.of("доллар/доллара/долларов/доллара"), Noun.of("цент/цента/центов")),
         "£": Money(Noun.of("фунт/фунта/фунтов/фунта"), Noun.of("пенс/пенса/пенсов")),
     }
-    units = nouns("""
+    units = nouns(
+        """
         кг kg = килограмм/килограмма/килограммов/килограмма m
         г g = грамм/грамма/граммов/грамма m
         мг = миллиграмм/миллиграмма/миллиграммов/миллиграмма m
@@ -399,7 +420,8 @@ class RussianRules(SlavicRules):
         кВт = киловатт/киловатта/киловатт/киловатта m
         МБ = мегабайт/мегабайта/мегабайт/мегабайта m
         ГБ = гигабайт/гигабайта/гигабайт/гигабайта m
-    """.replace("_", "\u00a0"))
+    """.replace("_", "\u00a0")
+    )
     abbreviations = {
         "и т. д.": "и так далее", "и т. п.": "и тому подобное", "т. е.": "то есть", "т. к.": "так как",
         "и др.": "и другие", "напр.": "например", "ул.": "улица", "д.#": "дом", "кв.#": "квартира",
@@ -467,7 +489,8 @@ class RussianRules(SlavicRules):
         """By groups: the code and the first three as hundreds, the rest in pairs."""
         plus = "плюс " if text.startswith("+") else ""
         return plus + ", ".join(
-            self.whole(part) if len(part) <= 3 else self.digits(part) for part in re.findall(r"\d+", text)
+            self.whole(part) if len(part) <= 3 else self.digits(part)
+            for part in re.findall(r"\d+", text)
         )
 
     def read_years(self, text: str) -> str:
@@ -477,7 +500,9 @@ class RussianRules(SlavicRules):
     def _in_year(self, match: re.Match[str]) -> str:
         number, word = int(match[2]), match[3].casefold()
         inside = (match[1] or "").strip().casefold() in ("в", "во", "о")
-        case = {"году": "m-loc", "год": "m", "года": "m-gen"}.get(word, "m-loc" if inside else "m-gen")
+        case = {"году": "m-loc", "год": "m", "года": "m-gen"}.get(
+            word, "m-loc" if inside else "m-gen"
+        )
         said = word if not word.endswith(".") else "году" if inside else "года"
         dot = "." if word.endswith(".") and match.end() == len(match.string) else ""
         return f"{match[1] or ''}{self.ordinal(number, case)} {said}{dot}"
@@ -509,7 +534,9 @@ def _ends_in_one(value: int) -> bool:
 _RUSSIAN_DATE = re.compile(
     r"(?<![\w.,])([0-9]{1,2})\s([а-яА-Я]{3,8})(?:\s([12][0-9]{3})(?:\s(?:г\.|года|году))?(?![\w.,]?\d))?(?!\w)"
 )
-_RUSSIAN_YEAR = re.compile(r"((?<!\w)(?:[вВоО]|[вВ]о|с|до|от)\s)?(?<![\w.,])([12][0-9]{3})\s(г\.|году|года|год)(?!\w)")
+_RUSSIAN_YEAR = re.compile(
+    r"((?<!\w)(?:[вВоО]|[вВ]о|с|до|от)\s)?(?<![\w.,])([12][0-9]{3})\s(г\.|году|года|год)(?!\w)"
+)
 _RUSSIAN_ORDINAL = re.compile(
     r"(?<![\w.,])([0-9]{1,4})-(ый|ий|ой|й|ая|я|ое|ье|е|ого|его|го|ому|му|ом|ем|м|ую|ю|х)(?!\w)"
 )

@@ -20,7 +20,9 @@ def spell(language: str, number: int, rules: str) -> str:
     Falls back to its digits, one by one, where the rules have no words for it.
     """
     if len(str(number)) <= MOST_DIGITS:
-        found: str = _engine(language).format_number(number, ruleset_names=[f"spellout-{rules}"]).text
+        found: str = (
+            _engine(language).format_number(number, ruleset_names=[f"spellout-{rules}"]).text
+        )
         if not any(character.isdigit() for character in found):
             return " ".join(found.split())
     return " ".join(spell(language, int(digit), rules) for digit in str(number))
