@@ -33,11 +33,13 @@ def main(argv: Sequence[str]) -> int:
         return 0
     for one in found:
         print(
-            f"{one['set']}: {one['phrases']} phrases; ours {one['ours']:.1%}, Coqui {one['coqui']:.1%}"
+            f"{one['set']}: {one['phrases']} phrases; ours {one['ours']:.1%}, "
+            f"Coqui {one['coqui']:.1%}"
         )
         for language, (count, ours_wrong, coqui_wrong) in one["languages"].items():
             print(
-                f"  {language}  of {count:3}  ours {count - ours_wrong:3}  Coqui {count - coqui_wrong:3}"
+                f"  {language}  of {count:3}  ours {count - ours_wrong:3}  "
+                f"Coqui {count - coqui_wrong:3}"
             )
     return 0
 

@@ -65,8 +65,8 @@ def load_voice(
         precision: `fp32` is exact; `int8` and `int4` round the transformer's weights on a CPU;
             `auto` is what is fastest on this device.
         low_memory: Takes less memory and more time (docs/onnx.md, LOW_MEMORY).
-        pronunciations: A list of how words are said (docs/text.md); a list in the voice's own folder
-            wins over it.
+        pronunciations: A list of how words are said (docs/text.md); a list in the voice's own
+            folder wins over it.
         tos_agreed: You have read and agreed to the non-commercial licence of Coqui's XTTS-v2;
             needed to load a folder of its published weights.
 
@@ -76,7 +76,8 @@ def load_voice(
     Raises:
         machine.errors.SotaqueError: Its message says what is wrong and what to do. BundleError:
             there is no such voice, it is damaged, or it holds no recording of its own and
-            `reference` is None. TextError: a list of pronunciations cannot be used. AudioError, VoiceError: `reference` cannot be used.
+            `reference` is None. TextError: a list of pronunciations cannot be used. AudioError,
+            VoiceError: `reference` cannot be used.
     """
     from pathlib import Path
 

@@ -13,7 +13,6 @@ from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
 from machine.threads import set_omp_passive
 
-
 if TYPE_CHECKING:
     from xtts.workers.voice_registry import VoiceSpec
 
@@ -64,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--lines", type=Path, help="a sentence a line; --out is then a folder")
     speak.add_argument("--out", type=Path, help="the .wav, or the folder of --lines")
     speak.add_argument("--show-text", action="store_true",
-                       help="print how the text is read; without --out, nothing is spoken")  # fmt: skip
+                       help="print how it is read; without --out, nothing is spoken")  # fmt: skip
     speak.add_argument("--pronunciations", type=Path, help="a list of how words are said")
     doctor = verbs.add_parser(
         "doctor", help="what is wrong with this machine, and what mends it", epilog=_SETTINGS

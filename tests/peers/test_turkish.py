@@ -13,8 +13,8 @@ TEXT = "İstanbul'da İYİ bir gün"
 
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
 def test_turkish_is_read_as_coqui_trains_with_it(tmp_path: Path, normalizer: str) -> None:
-    """`XTTSDataset.get_text` hands the text to the tokenizer as it is written, whose rule makes i of
-    İ; `Xtts.inference` lowers it before, and Python makes i and a second dot of it."""
+    """`XTTSDataset.get_text` hands the text to the tokenizer as it is written, whose rule makes i
+    of İ; `Xtts.inference` lowers it before, and Python makes i and a second dot of it."""
     from TTS.tts.layers.xtts.tokenizer import VoiceBpeTokenizer
     from TTS.tts.layers.xtts.trainer.dataset import XTTSDataset
 

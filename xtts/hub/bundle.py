@@ -83,7 +83,7 @@ class VoiceFiles:
         reference: A recording of the voice, if there is one.
         licence: What the bundle says; None where there is no bundle.
         state: The learning part of a checkpoint, read; None for a folder.
-        normalizer: What a checkpoint learned to read by; None is what the folder's config.json says.
+        normalizer: What a checkpoint learned to read by; None is what config.json says.
         pronunciations: Lists of pronunciations; a later one wins.
     """
 

@@ -43,7 +43,8 @@ _PAUSE = re.compile(r"\[\s*pause\s*:\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(ms|s)\s*
 # A pause that is none; then `[name:value]`, and the names of SSML also where no bracket closes.
 _BRACKETS = re.compile(
     r"\[\s*(/?pause\b[^\[\]]*)\]?"
-    rf"|\[(?:([a-z][a-z-]{{1,20}}):[^\s\[\]]{{1,40}}\]|({'|'.join(one for one in _SSML if len(one) > 2)})(?::|\s+[a-z-]+=))",
+    r"|\[(?:([a-z][a-z-]{1,20}):[^\s\[\]]{1,40}\]"
+    rf"|({'|'.join(one for one in _SSML if len(one) > 2)})(?::|\s+[a-z-]+=))",
     re.I,
 )
 _TIME = re.compile(r"\+?([0-9]{1,6}(?:\.[0-9]{1,6})?|\.[0-9]{1,6})\s*(ms|s)", re.I)
@@ -100,7 +101,8 @@ class _Reader:
     def ended(self) -> list[Utterance]:
         if self.open:
             raise TextError(
-                f"The tag <{self.open[-1][0]}> is not closed: write </{self.open[-1][0]}> behind it."
+                f"The tag <{self.open[-1][0]}> is not closed: write </{self.open[-1][0]}> behind "
+                "it."
             )
         self._flush()
         for one in self.said if self.escaped else ():
@@ -116,8 +118,8 @@ class _Reader:
         """Text between tags: its pauses, and what looks like a tag."""
         if begun := _BEGUN.search(text):
             raise TextError(
-                f"The tag {shown(text[begun.start() : begun.start() + 30])} is not written as a tag "
-                f'must be: <{begun[1].lower()} name="value"> with its quotes and its >.'
+                f"The tag {shown(text[begun.start() : begun.start() + 30])} is not written as a "
+                f'tag must be: <{begun[1].lower()} name="value"> with its quotes and its >.'
             )
         place = 0
         for found in _PAUSE.finditer(text):
@@ -133,7 +135,8 @@ class _Reader:
                     f"{shown(found[0])} is no pause: write [pause:500ms] or [pause:1.5s]."
                 )
             raise TextError(
-                f"The tag {shown(found[0])} is not known here ({found[2] or found[3]}); known is [pause:500ms]."
+                f"The tag {shown(found[0])} is not known here ({found[2] or found[3]}); known "
+                "is [pause:500ms]."
             )
         if self.open and self.open[-1][0] in ("say-as", "sub"):
             self.text += unescape(text) if self.escaped else text
@@ -168,7 +171,8 @@ class _Reader:
     def _open(self, name: str, attributes: dict[str, str]) -> None:
         if name == "say-as" and attributes.get("interpret-as", "").lower() not in KINDS:
             raise TextError(
-                f'<say-as interpret-as="{attributes.get("interpret-as", "")[:30]}"> is not known here. '
+                f'<say-as interpret-as="{attributes.get("interpret-as", "")[:30]}"> is not known '
+                "here. "
                 f"Known are {', '.join(KINDS)}."
             )
         if name == "sub" and "alias" not in attributes:

@@ -4,7 +4,8 @@ Lines of JSON on stdin, one answer each on stdout:
     {"load": TOKENIZER}                               -> {"loaded": true}
     {"read": TEXT, "language": L, "tokenizer": TOKENIZER}
                                                 -> {"pieces": [[[id, …], before, after], …]}
-TOKENIZER is `TokenizerSpec.as_dict()`; before, after: seconds of silence around a piece. Or {"refused": SENTENCE}. A text may take `CPU_SECONDS`; after more, the parent ends the process.
+or {"refused": SENTENCE}. TOKENIZER is `TokenizerSpec.as_dict()`; before, after: seconds of silence
+around a piece. A text may take `CPU_SECONDS`; after more, the parent ends the process.
 Nothing of a text is ever printed.
 """
 

@@ -48,8 +48,10 @@ def test_pauses_stand_between_what_is_said(text: str, expected: list[Utterance])
     [
         ('<say-as interpret-as="characters">K9</say-as>', "kay, nine"),
         ('<say-as interpret-as="digits">2024</say-as>', "two zero two four"),
-        ('<say-as interpret-as="telephone">555 1234</say-as>', "five five five, one two three four"),
-        ('<say-as interpret-as="date" format="dmy">3/5/2024</say-as>', "May third, twenty twenty-four"),
+        ('<say-as interpret-as="telephone">555 1234</say-as>',
+         "five five five, one two three four"),
+        ('<say-as interpret-as="date" format="dmy">3/5/2024</say-as>',
+         "May third, twenty twenty-four"),
         ('<say-as interpret-as="date">3/5/2024</say-as>', "March fifth, twenty twenty-four"),
         ('<say-as interpret-as="cardinal">1999</say-as>',
          "one thousand nine hundred and ninety-nine"),
@@ -113,7 +115,9 @@ VALUES = st.sampled_from(
     ["500ms", "1s", "zq", "", "characters", "date", "99s", "-1s", "1e9s", "<", ">"]
 )
 TAGS = st.builds(
-    lambda begin, name, attribute, quote, value, end: f"{begin}{name} {attribute}={quote}{value}{quote}{end}",
+    lambda begin, name, attribute, quote, value, end: (
+        f"{begin}{name} {attribute}={quote}{value}{quote}{end}"
+    ),
     st.sampled_from(["<", "</", "[", "< ", "&lt;"]), NAMES,
     st.sampled_from(["time", "alias", "interpret-as", "strength", "zq"]),
     st.sampled_from(['"', "'", ""]), VALUES, st.sampled_from([">", "/>", "]", "", " >"]),

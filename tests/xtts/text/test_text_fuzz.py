@@ -18,7 +18,8 @@ WORDS = st.one_of(
     st.from_regex(r"[0-9]{1,30}([.,][0-9]{1,30})*(st|nd|º|ª|er|\.|-й|番|번째)?", fullmatch=True),
     st.from_regex(r"[$£€][0-9.,]{1,40}|[0-9.,]{1,40}[$£€%°]", fullmatch=True),
     st.from_regex(
-        r"</?(break|say-as|sub|speak|prosody|x)( (time|alias|interpret-as)=?[\"']?[a-z0-9]{0,9}[\"']?)?/?>?",
+        r"</?(break|say-as|sub|speak|prosody|x)"
+        r"( (time|alias|interpret-as)=?[\"']?[a-z0-9]{0,9}[\"']?)?/?>?",
         fullmatch=True,
     ),
     st.from_regex(r"\[(pause|en|x):?[0-9]{0,5}(ms|s)?\]?", fullmatch=True),

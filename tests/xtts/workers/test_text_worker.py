@@ -26,7 +26,8 @@ ODD = """
         if word == "hang": time.sleep(60)
         if word == "crash": os.kill(os.getpid(), signal.SIGSEGV)
         if word == "garble": print("what?", flush=True)
-        print(json.dumps({"pieces": [[[1, 2], 0.0, 0.0]]} if word else {"loaded": True}), flush=True)
+        answer = {"pieces": [[[1, 2], 0.0, 0.0]]} if word else {"loaded": True}
+        print(json.dumps(answer), flush=True)
 """
 NUMBERED = {
     "hi": "मेरे पास 12.5 और 2nd किताबें हैं",

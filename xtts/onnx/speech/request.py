@@ -23,8 +23,8 @@ Array = np.ndarray[Any, Any]
 @dataclass(frozen=True)
 class OnnxSynthesisParams:
     """How it is spoken. rules: None is the model's own; max_codes: the most that a piece may take;
-    chunked: in chunks as soon as they can be, else piece by piece; pieces: of the text, where it was
-    read already."""
+    chunked: in chunks as soon as they can be, else piece by piece; pieces: of the text, where it
+    was read already."""
 
     rules: SamplingParams | None = None
     seed: int = 0

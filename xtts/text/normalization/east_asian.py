@@ -189,7 +189,8 @@ class JapaneseRules(EastAsianRules):
     currencies = {
         "¥": Money(Noun.of("円")), "￥": Money(Noun.of("円")), "JPY": Money(Noun.of("円")),
         "$": Money(Noun.of("ドル")), "US$": Money(Noun.of("ドル")), "USD": Money(Noun.of("ドル")),
-        "€": Money(Noun.of("ユーロ")), "EUR": Money(Noun.of("ユーロ")), "£": Money(Noun.of("ポンド")),
+        "€": Money(Noun.of("ユーロ")), "EUR": Money(Noun.of("ユーロ")),
+        "£": Money(Noun.of("ポンド")),
         "₩": Money(Noun.of("ウォン")),
     }  # fmt: skip
     scales = ("万", "億")
@@ -272,7 +273,10 @@ class KoreanRules(EastAsianRules):
     )
     fractions = {"½": "이분의 일", "¼": "사분의 일", "¾": "사분의 삼"}
     _MONTHS = {6: "유", 10: "시"}
-    _COUNTERS = "개월|개|명|살|시간|시|마리|잔|병|권|장|대|번째|번|켤레|송이|그루|사람|가지|벌|채|척|자루|곳|달"
+    _COUNTERS = (
+        "개월|개|명|살|시간|시|마리|잔|병|권|장|대|번째|번|켤레|송이|그루|사람|가지|벌|채|척|"
+        "자루|곳|달"
+    )
 
     def digits(self, text: str) -> str:
         """A telephone's zero is 공."""
@@ -339,10 +343,8 @@ class KoreanRules(EastAsianRules):
             number, counter = int(match[1]), match[2]
             if counter == "번째" and number == 1:
                 return "첫 번째"
-            if counter in ("시", "시간") and number > 12 and counter == "시":
+            if counter == "개월" or (counter == "시" and number > 12):
                 return f"{self.cardinal(number)} {counter}"
-            if counter in ("개월", "번") and number > 0:
-                return f"{self.cardinal(number) if counter == '개월' else self.native(number)} {counter}"
             return f"{self.native(number)} {counter}"
 
         def month(match: re.Match[str]) -> str:

@@ -313,13 +313,18 @@ class GermanRules(LanguageRules):
         TB = Terabyte n
     """)
     abbreviations = {
-        "z. B.": "zum Beispiel", "d. h.": "das heißt", "u. a.": "unter anderem", "usw.": "und so weiter",
+        "z. B.": "zum Beispiel", "d. h.": "das heißt", "u. a.": "unter anderem",
+        "usw.": "und so weiter",
         "bzw.": "beziehungsweise", "ca.": "circa", "Nr.": "Nummer", "Prof.": "Professor",
-        "Hr.": "Herr", "Fr.": "Frau", "etc.": "et cetera", "vgl.": "vergleiche", "z. T.": "zum Teil",
-        "o. Ä.": "oder Ähnliches", "u. Ä.": "und Ähnliches", "i. d. R.": "in der Regel", "Str.": "Straße",
-        "Mio.": "Millionen", "Mrd.": "Milliarden", "Tsd.": "Tausend", "S.#": "Seite", "Abb.": "Abbildung",
+        "Hr.": "Herr", "Fr.": "Frau", "etc.": "et cetera", "vgl.": "vergleiche",
+        "z. T.": "zum Teil",
+        "o. Ä.": "oder Ähnliches", "u. Ä.": "und Ähnliches", "i. d. R.": "in der Regel",
+        "Str.": "Straße",
+        "Mio.": "Millionen", "Mrd.": "Milliarden", "Tsd.": "Tausend", "S.#": "Seite",
+        "Abb.": "Abbildung",
         "inkl.": "inklusive", "evtl.": "eventuell", "ggf.": "gegebenenfalls", "max.": "maximal",
-        "min.": "minimal", "v. Chr.": "vor Christus", "n. Chr.": "nach Christus", "Jh.": "Jahrhundert",
+        "min.": "minimal", "v. Chr.": "vor Christus", "n. Chr.": "nach Christus",
+        "Jh.": "Jahrhundert",
     }  # fmt: skip
     fractions = {"½": "ein halb", "¼": "ein Viertel", "¾": "drei Viertel"}
 

@@ -467,7 +467,8 @@ class LanguageRules:
         pattern = re.compile(
             rf"(?<![\w.,-])({self.written})(?:-|\s?[–—]\s?)({self.written})(?![\w-])"
             if self.spaced
-            else rf"(?<![0-9A-Za-z.,-])({self.written})(?:[-~]|\s?[–—]\s?)({self.written})(?![0-9A-Za-z-])"
+            else rf"(?<![0-9A-Za-z.,-])({self.written})(?:[-~]|\s?[–—]\s?)"
+            rf"({self.written})(?![0-9A-Za-z-])"
         )
 
         def said(match: re.Match[str]) -> str:

@@ -64,9 +64,12 @@ class TurkishRules(LanguageRules):
     """.replace("_", "\u00a0")
     )
     abbreviations = {
-        "vb.": "ve benzeri", "vs.": "vesaire", "örn.": "örneğin", "Prof.": "profesör", "Doç.": "doçent",
-        "Av.": "avukat", "No.#": "numara", "No:": "numara", "Cad.": "caddesi", "Sok.": "sokak", "Mah.": "mahallesi",
-        "yy.": "yüzyıl", "M.Ö.": "milattan önce", "M.S.": "milattan sonra", "bkz.": "bakınız", "s.#": "sayfa",
+        "vb.": "ve benzeri", "vs.": "vesaire", "örn.": "örneğin", "Prof.": "profesör",
+        "Doç.": "doçent",
+        "Av.": "avukat", "No.#": "numara", "No:": "numara", "Cad.": "caddesi", "Sok.": "sokak",
+        "Mah.": "mahallesi",
+        "yy.": "yüzyıl", "M.Ö.": "milattan önce", "M.S.": "milattan sonra", "bkz.": "bakınız",
+        "s.#": "sayfa",
         "T.C.": "Türkiye Cumhuriyeti", "tel.": "telefon",
     }  # fmt: skip
     fractions = {"½": "yarım", "¼": "çeyrek", "¾": "dörtte üç"}
@@ -113,8 +116,10 @@ class HungarianRules(LanguageRules):
     scales = ("ezer", "millió", "milliárd")
     currencies = {
         "Ft": Money(Noun.of("forint")), "HUF": Money(Noun.of("forint")),
-        "€": Money(Noun.of("euró"), Noun.of("cent")), "EUR": Money(Noun.of("euró"), Noun.of("cent")),
-        "$": Money(Noun.of("dollár"), Noun.of("cent")), "USD": Money(Noun.of("dollár"), Noun.of("cent")),
+        "€": Money(Noun.of("euró"), Noun.of("cent")),
+        "EUR": Money(Noun.of("euró"), Noun.of("cent")),
+        "$": Money(Noun.of("dollár"), Noun.of("cent")),
+        "USD": Money(Noun.of("dollár"), Noun.of("cent")),
         "£": Money(Noun.of("font"), Noun.of("penny")),
     }  # fmt: skip
     units = nouns(
@@ -144,9 +149,12 @@ class HungarianRules(LanguageRules):
     """.replace("_", "\u00a0")
     )
     abbreviations = {
-        "pl.": "például", "stb.": "és a többi", "kb.": "körülbelül", "ún.": "úgynevezett", "ill.": "illetve",
-        "u.": "utca", "út.": "út", "tel.": "telefon", "Prof.": "professzor", "ifj.": "ifjabb", "id.": "idősebb",
-        "Kft.": "káefté", "Zrt.": "zéerté", "i. e.": "időszámításunk előtt", "i. sz.": "időszámításunk szerint",
+        "pl.": "például", "stb.": "és a többi", "kb.": "körülbelül", "ún.": "úgynevezett",
+        "ill.": "illetve",
+        "u.": "utca", "út.": "út", "tel.": "telefon", "Prof.": "professzor", "ifj.": "ifjabb",
+        "id.": "idősebb",
+        "Kft.": "káefté", "Zrt.": "zéerté", "i. e.": "időszámításunk előtt",
+        "i. sz.": "időszámításunk szerint",
         "db": "darab", "old.": "oldal", "özv.": "özvegy", "sz.": "szám",
     }  # fmt: skip
     fractions = {"½": "fél", "¼": "negyed", "¾": "háromnegyed"}
@@ -286,7 +294,8 @@ class ArabicRules(LanguageRules):
     fractions = {"½": "نصف", "¼": "ربع", "¾": "ثلاثة أرباع"}
     # CLDR spells these apart, and the first two with a hamza that they have not.
     _CORRECTIONS = (
-        ("إثن", "اثن"), ("إحدى عشر", "أحد عشر"), ("ثلاثة مائة", "ثلاثمائة"), ("أربعة مائة", "أربعمائة"), ("خمسة مائة", "خمسمائة"),
+        ("إثن", "اثن"), ("إحدى عشر", "أحد عشر"), ("ثلاثة مائة", "ثلاثمائة"), ("أربعة مائة",
+        "أربعمائة"), ("خمسة مائة", "خمسمائة"),
         ("ستة مائة", "ستمائة"), ("سبعة مائة", "سبعمائة"), ("ثمانية مائة", "ثمانمائة"),
         ("تسعة مائة", "تسعمائة"),
     )  # fmt: skip

@@ -15,13 +15,13 @@ _WORD_BEHIND = re.compile(r"\s([a-zà-ÿ]{3,30})(?!\w)")
 _HOURS_SIGN = re.compile(r"(?<![\w.,:])([0-9]{1,2})[:.]([0-9]{2})\s?(?:hs?|hrs)\b\.?")
 # Masculine in spite of their ending, in Spanish and Portuguese.
 _MASCULINE = frozenset(
-    "día días dia dias problema problemas programa programas sistema sistemas tema temas mapa mapas "
-    "clima climas idioma idiomas poema poemas planeta planetas gramas quilogramas cinema cinemas "
+    "día días dia dias problema problemas programa programas sistema sistemas tema temas mapa "
+    "mapas clima climas idioma idiomas poema poemas planeta planetas gramas quilogramas cinema cinemas "
     "telegrama telegramas drama dramas esquema esquemas síntoma síntomas sintoma sintomas".split()
 )
 _NO_NOUNS = frozenset(
-    "para era eran contra cada hasta nada ahora hora-a mas más mais menos por que con com del dos das "
-    "und e y o u a en em é".split()
+    "para era eran contra cada hasta nada ahora hora-a mas más mais menos por que con com del dos "
+    "das und e y o u a en em é".split()
 )
 
 
@@ -91,10 +91,12 @@ class SpanishRules(LanguageRules):
         GB = gigabyte/gigabytes m
     """)
     abbreviations = {
-        "p. ej.": "por ejemplo", "etc.": "etcétera", "Ud.": "usted", "Uds.": "ustedes", "Vd.": "usted",
+        "p. ej.": "por ejemplo", "etc.": "etcétera", "Ud.": "usted", "Uds.": "ustedes",
+        "Vd.": "usted",
         "núm.": "número", "n.º": "número", "nº": "número", "pág.": "página", "págs.": "páginas",
         "Srta.": "señorita", "Sres.": "señores", "Dña.": "doña", "Prof.": "profesor",
-        "Profa.": "profesora", "EE. UU.": "Estados Unidos", "aprox.": "aproximadamente", "Avda.": "avenida",
+        "Profa.": "profesora", "EE. UU.": "Estados Unidos", "aprox.": "aproximadamente",
+        "Avda.": "avenida",
         "a. C.": "antes de Cristo", "d. C.": "después de Cristo", "C/": "calle", "tel.": "teléfono",
     }  # fmt: skip
     fractions = {"½": "medio", "¼": "un cuarto", "¾": "tres cuartos"}
@@ -213,10 +215,12 @@ class FrenchRules(LanguageRules):
         GB = gigaoctet/gigaoctets m
     """)
     abbreviations = {
-        "M.": "monsieur", "Mme": "madame", "Mlle": "mademoiselle", "MM.": "messieurs", "Mmes": "mesdames",
+        "M.": "monsieur", "Mme": "madame", "Mlle": "mademoiselle", "MM.": "messieurs",
+        "Mmes": "mesdames",
         "Dr": "docteur", "Pr": "professeur", "p. ex.": "par exemple", "etc.": "et cetera",
-        "c.-à-d.": "c'est-à-dire", "n°": "numéro", "env.": "environ", "av.": "avenue", "bd": "boulevard",
-        "av. J.-C.": "avant Jésus-Christ", "apr. J.-C.": "après Jésus-Christ", 
+        "c.-à-d.": "c'est-à-dire", "n°": "numéro", "env.": "environ", "av.": "avenue",
+        "bd": "boulevard",
+        "av. J.-C.": "avant Jésus-Christ", "apr. J.-C.": "après Jésus-Christ",
         "St": "saint", "Ste": "sainte", "tél.": "téléphone",
     }  # fmt: skip
     fractions = {"½": "un demi", "¼": "un quart", "¾": "trois quarts"}
@@ -324,9 +328,11 @@ class ItalianRules(LanguageRules):
     """)
     abbreviations = {
         "Sig.": "signor", "Sig.ra": "signora", "Sig.na": "signorina", "Dott.": "dottor",
-        "Dott.ssa": "dottoressa", "Prof.": "professor", "Prof.ssa": "professoressa", "Ing.": "ingegner",
+        "Dott.ssa": "dottoressa", "Prof.": "professor", "Prof.ssa": "professoressa",
+        "Ing.": "ingegner",
         "Avv.": "avvocato", "ecc.": "eccetera", "ad es.": "ad esempio", "p. es.": "per esempio",
-        "n.#": "numero", "pag.": "pagina", "tel.": "telefono", "ca.": "circa", "S.p.A.": "società per azioni",
+        "n.#": "numero", "pag.": "pagina", "tel.": "telefono", "ca.": "circa",
+        "S.p.A.": "società per azioni",
         "a.C.": "avanti Cristo", "d.C.": "dopo Cristo", "Dr.": "dottor",
     }  # fmt: skip
     fractions = {"½": "un mezzo", "¼": "un quarto", "¾": "tre quarti"}
@@ -439,7 +445,8 @@ class PortugueseRules(LanguageRules):
         GB = gigabyte/gigabytes m
     """)
     abbreviations = {
-        "p. ex.": "por exemplo", "etc.": "etcétera", "nº": "número", "n.º": "número", "pág.": "página",
+        "p. ex.": "por exemplo", "etc.": "etcétera", "nº": "número", "n.º": "número",
+        "pág.": "página",
         "Profa.": "professora", "Prof.": "professor", "Av.": "avenida", "tel.": "telefone",
         "aprox.": "aproximadamente", "a.C.": "antes de Cristo", "d.C.": "depois de Cristo",
         "Exmo.": "excelentíssimo", "Ltda.": "limitada", "Eng.": "engenheiro",

@@ -88,7 +88,8 @@ class PolishRules(SlavicRules):
     """.replace("_", "\u00a0")
     )
     abbreviations = {
-        "np.": "na przykład", "itd.": "i tak dalej", "itp.": "i tym podobne", "m.in.": "między innymi",
+        "np.": "na przykład", "itd.": "i tak dalej", "itp.": "i tym podobne",
+        "m.in.": "między innymi",
         "tzn.": "to znaczy", "tj.": "to jest", "tzw.": "tak zwany", "ok.": "około", "dr": "doktor",
         "mgr": "magister", "inż.": "inżynier", "prof.": "profesor", "ul.": "ulica", "nr": "numer",
         "al.": "aleja", "pl.": "plac", "św.": "święty", "str.": "strona", "tel.": "telefon",
@@ -192,7 +193,8 @@ class PolishRules(SlavicRules):
         locative = (match[1] or "").strip().casefold() in ("w", "we", "po")
         if word in ("r.", "roku"):
             dot = "." if word == "r." and match.end() == len(match.string) else ""
-            return f"{match[1] or ''}{self.ordinal(number, 'm-loc' if locative else 'm-gen')} roku{dot}"
+            said = self.ordinal(number, "m-loc" if locative else "m-gen")
+            return f"{match[1] or ''}{said} roku{dot}"
         return f"{match[1] or ''}{self.ordinal(number)} {word}"
 
     def read_ordinals(self, text: str) -> str:
@@ -269,7 +271,8 @@ class CzechRules(SlavicRules):
     abbreviations = {
         "např.": "například", "atd.": "a tak dále", "apod.": "a podobně", "tj.": "to jest",
         "tzv.": "takzvaný", "č.": "číslo", "str.": "strana", "ul.": "ulice", "nám.": "náměstí",
-        "cca": "cirka", "prof.": "profesor", "mj.": "mimo jiné", "popř.": "popřípadě", "tzn.": "to znamená",
+        "cca": "cirka", "prof.": "profesor", "mj.": "mimo jiné", "popř.": "popřípadě",
+        "tzn.": "to znamená",
         "př. n. l.": "před naším letopočtem", "n. l.": "našeho letopočtu", "tel.": "telefon",
         "sv.": "svatý", "Ing.": "inženýr", "Mgr.": "magistr", "MUDr.": "doktor",
     }  # fmt: skip
@@ -423,10 +426,13 @@ class RussianRules(SlavicRules):
     """.replace("_", "\u00a0")
     )
     abbreviations = {
-        "и т. д.": "и так далее", "и т. п.": "и тому подобное", "т. е.": "то есть", "т. к.": "так как",
+        "и т. д.": "и так далее", "и т. п.": "и тому подобное", "т. е.": "то есть",
+        "т. к.": "так как",
         "и др.": "и другие", "напр.": "например", "ул.": "улица", "д.#": "дом", "кв.#": "квартира",
-        "стр.": "страница", "№": "номер", "проф.": "профессор", "им.": "имени", "до н. э.": "до нашей эры", "н. э.": "нашей эры",
-        "см.": "смотри", "тел.": "телефон", "т. н.": "так называемый", "г-н": "господин", "г-жа": "госпожа",
+        "стр.": "страница", "№": "номер", "проф.": "профессор", "им.": "имени",
+        "до н. э.": "до нашей эры", "н. э.": "нашей эры",
+        "см.": "смотри", "тел.": "телефон", "т. н.": "так называемый", "г-н": "господин",
+        "г-жа": "госпожа",
     }  # fmt: skip
     fractions = {"½": "половина", "¼": "четверть", "¾": "три четверти"}
     _PARTS = {1: ("десятая", "десятых"), 2: ("сотая", "сотых"), 3: ("тысячная", "тысячных")}
@@ -483,7 +489,8 @@ class RussianRules(SlavicRules):
         """Четырнадцать тридцать; девять часов."""
         if minute or second is not None or re.match(r"\s*час", after):
             return super().time(hour, minute, second, before, after)
-        return f"{self.cardinal(hour)} {self.form(WrittenNumber(str(hour)), Noun.of('час/часа/часов'))}"
+        hours = self.form(WrittenNumber(str(hour)), Noun.of("час/часа/часов"))
+        return f"{self.cardinal(hour)} {hours}"
 
     def phone(self, text: str) -> str:
         """By groups: the code and the first three as hundreds, the rest in pairs."""
@@ -513,8 +520,10 @@ class RussianRules(SlavicRules):
 
     def _ordinal(self, match: re.Match[str]) -> str:
         endings = {
-            "й": "m", "ый": "m", "ий": "m", "ой": "m", "я": "f", "ая": "f", "е": "n", "ое": "n", "ье": "n",
-            "го": "m-gen", "ого": "m-gen", "его": "m-gen", "му": "m-dat", "ому": "m-dat", "м": "m-loc",
+            "й": "m", "ый": "m", "ий": "m", "ой": "m", "я": "f", "ая": "f", "е": "n", "ое": "n",
+            "ье": "n",
+            "го": "m-gen", "ого": "m-gen", "его": "m-gen", "му": "m-dat", "ому": "m-dat",
+            "м": "m-loc",
             "ом": "m-loc", "ем": "m-loc", "х": "m-gen", "ю": "f", "ую": "f",
         }  # fmt: skip
         found = self.ordinal(int(match[1]), endings[match[2]])
