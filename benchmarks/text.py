@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.xtts.text.phrase_files import FOLDER, missed, phrases
+from benchmarks.phrases import FOLDER, missed, phrases
 from xtts.text.coqui_tokenizer import tokenizer_class
 from xtts.text.normalization.registry import rules_of
 from xtts.text.tokenizer import clean_text

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from benchmarks.phrases import FOLDER, Phrase, missed, phrases
 from benchmarks.text import ours
-from tests.xtts.text.phrase_files import FOLDER, Phrase, missed, phrases
 from xtts.text.normalization.registry import LANGUAGES
 
 PHRASES = list(phrases())

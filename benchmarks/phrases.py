@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-FOLDER = Path(__file__).parent / "phrases"
+FOLDER = Path(__file__).parents[1] / "tests/xtts/text/phrases"
 # Two ways to write one sound: ё, the hundred of Arabic, nasal vowels and borrowed sounds of Hindi.
 _SPELLINGS = (("ё", "е"), ("مائة", "مئة"), ("مائتان", "مئتان"), ("ँ", "ं"), ("़", ""))
 _WITHOUT_SPACES = ("zh", "ja", "ko")
