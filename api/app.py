@@ -19,12 +19,12 @@ from api.engine.options import ChildOptions, EngineLimits
 from api.engine.supervisor import Supervisor
 from api.events import Events
 from api.http import openapi
-from api.http.head_requests import HeadAsGet
 from api.metrics import ServiceMetrics
 from api.middleware import (
     AccessGate,
     BodyLimit,
     ConnectionLimit,
+    HeadAsGet,
     RateLimiter,
     RequestCounter,
     RequestId,

@@ -34,8 +34,7 @@ from train.memory import autotune
 from train.memory.estimate import MemoryEstimate, estimate_memory
 from train.metrics import curve_folder, tensorboard_server
 from train.metrics.deferred import DeferredMetrics
-from train.metrics.logs import Logs
-from train.metrics.null_logger import NullLogger
+from train.metrics.logs import Logs, NullLogger
 from train.metrics.system_usage import MachineMetrics
 from train.optim import activation_checkpointing, freezing
 from train.optim.lora import LoraShape

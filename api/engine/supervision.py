@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from machine.devices.health import GpuHealth
-from machine.devices.selection import DeviceError, Environment, choose_device, gpu_at, uses_cudnn
+from machine.devices.selection import DeviceError, Environment, choose_device, gpu_at
 
 State = Literal["starting", "ready", "restarting", "degraded"]
 WINDOW_SECONDS = 600.0
@@ -76,24 +76,13 @@ def place(
             f"{happened.last}", happened.last_code or "gpu_fault",
         )  # fmt: skip
     try:
-        choice = choose_device(machine, wish, _fit)
+        choice = choose_device(machine, wish, GpuHealth.speaks_in_own_process)
     except DeviceError as error:
         return ComputePlacement("cpu", str(error), "device_refused")
     gpu = gpu_at(machine, choice.value)
     if gpu is None:
         return ComputePlacement("cpu", choice.reason, _code(machine, wish))
-    clean = not gpu.speaks()
-    return ComputePlacement(
-        choice.value,
-        choice.reason,
-        mel_device="cpu" if "fft" in gpu.failed and not clean else choice.value,
-        cudnn=clean or uses_cudnn(machine, choice.value).value == "on",
-        clean_libraries=clean,
-    )
-
-
-def _fit(gpu: GpuHealth) -> bool:
-    return gpu.speaks() or gpu.with_clean_libraries
+    return ComputePlacement(reason=choice.reason, **gpu.speaking_setup()._asdict())
 
 
 def _code(machine: Environment, wish: str) -> str:

@@ -13,8 +13,7 @@ from api.errors import APIError, without_paths
 from api.events import Events
 from api.runs import listing as runs
 from api.runs import promotion
-from api.runs.curves import LossCurves
-from api.runs.listing import CURRENT, EpochSummary, RunSummary
+from api.runs.listing import CURRENT, EpochSummary, LossCurves, RunSummary
 from api.runs.promotion import Promotion
 from api.settings import ApiSettings
 

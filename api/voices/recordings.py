@@ -5,7 +5,6 @@ little memory, little time, and nothing to lose (`api.voices.recordings_child`).
 """
 
 import asyncio
-import contextlib
 import io
 import logging
 import os
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 
 from api.errors import APIError
 from api.voices.recordings_child import NO_MEMORY, NOT_STARTED, REFUSED
+from machine.process import kill_group
 
 log = logging.getLogger("api")
 
@@ -68,8 +68,7 @@ async def _decode(data: bytes) -> tuple[int, bytes, bytes]:
     except TimeoutError:
         raise _refusal(-signal.SIGXCPU, "") from None
     finally:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)
+        kill_group(child.pid)
         await child.wait()
     assert child.returncode is not None
     return child.returncode, out, errors

@@ -169,3 +169,22 @@ def memory_bytes() -> int:
     if torch.cuda.is_initialized():
         return int(torch.cuda.max_memory_allocated())
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+class NullLogger(Logs):
+    """Logs that write nothing."""
+
+    def __init__(self) -> None:
+        """Opens no file."""
+
+    def __exit__(self, *_: object) -> None:
+        """Has none to close."""
+
+    def step(self, *_: Any, **__: Any) -> None:
+        """Said by rank 0."""
+
+    def epoch(self, *_: Any, **__: Any) -> None:
+        """Said by rank 0."""
+
+    def sample(self, *_: Any, **__: Any) -> None:
+        """Said by rank 0."""

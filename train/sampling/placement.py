@@ -135,22 +135,18 @@ def _for_worker(machine: Environment, own: GpuHealth | None) -> GpuHealth | None
     fit = [
         gpu
         for gpu in machine.gpus
-        if (gpu.speaks() or gpu.with_clean_libraries) and not (gpu is own and gpu.exclusive)
+        if gpu.speaks_in_own_process() and not (gpu is own and gpu.exclusive)
     ]
     order = sorted(fit, key=lambda gpu: (not gpu.speaks(), bool(gpu.surprise), bool(gpu.verdict)))
     return order[0] if order else None
 
 
 def _on(gpu: GpuHealth, mode: str, reason: str, own: GpuHealth | None) -> SamplingPlan:
-    device, clean = f"cuda:{gpu.index}", not gpu.speaks()
     return SamplingPlan(
         mode,
-        device,
-        reason,
+        reason=reason,
         overlap=own is not None and gpu is not own,
-        mel_device="cpu" if "fft" in gpu.failed and not clean else device,
-        cudnn=clean or not gpu.without_cudnn,
-        clean_libraries=clean,
+        **gpu.speaking_setup()._asdict(),
         beside_gpu=own is not None,
         is_single_process=gpu is own and gpu.exclusive,
     )
@@ -173,7 +169,7 @@ def _why_cpu(machine: Environment, own: GpuHealth | None) -> str:
     if not machine.gpus:
         return machine.gpu_hint or "no GPU on this machine"
     gpu = own or machine.gpus[0]
-    if gpu is own and gpu.exclusive and (gpu.speaks() or gpu.with_clean_libraries):
+    if gpu is own and gpu.exclusive and gpu.speaks_in_own_process():
         why = gpu.surprise or gpu.verdict
         return f"{gpu.name} lets one process in, and that is the training; beside it: {why}"
     return distrusted(gpu)

@@ -8,12 +8,14 @@ A speech of several pieces gives its slot back after each: the caller decides wh
 long text does not hold a slot until its end.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from xtts.inference.batched_decoding import DecodingSlots, NoFreeSlotError
 from xtts.inference.decoding import DecodingError
+from xtts.inference.guarded_piece import Guard, SpokenPiece
 from xtts.inference.request import SynthesisRequest
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.inference.voice import Voice
@@ -24,7 +26,7 @@ from xtts.model.loading import Model
 class StepOutput:
     """What a step brought for one speech: chunks of sound; done with the last of them, or `error`
     in their place. paused: a piece has ended, others wait for `go_on`; cut_pieces: how many so far
-    ran to the code limit without a stop code."""
+    ran to the code limit without a stop code; pieces: what became of each, with the last output."""
 
     name: str
     chunks: tuple[Tensor, ...] = ()
@@ -33,14 +35,23 @@ class StepOutput:
     error: DecodingError | None = None
     paused: bool = False
     cut_pieces: int = 0
+    pieces: tuple[SpokenPiece, ...] = ()
 
 
 class ContinuousBatcher:
-    """The speeches of one model, at most `count` at once."""
+    """The speeches of one model, at most `count` at once. guard: makes the guard of each speech;
+    layers: those of the heads that guards ask for."""
 
-    def __init__(self, model: Model, count: int) -> None:
+    def __init__(
+        self,
+        model: Model,
+        count: int,
+        guard: Callable[[SynthesisParams], Guard | None] = lambda _: None,
+        layers: Iterable[int] = (),
+    ) -> None:
         self.model = model
-        self._slots = DecodingSlots(model.gpt, count)
+        self._guard = guard
+        self._slots = DecodingSlots(model.gpt, count, tuple(sorted(layers)))
         self._speeches: dict[str, SynthesisRequest] = {}
 
     @property
@@ -66,7 +77,7 @@ class ContinuousBatcher:
         if not self.free:
             count = len(self._slots.utterances)
             raise NoFreeSlotError(f"All {count} slots speak. Try again later.")
-        speech = SynthesisRequest(self.model, voice, ask)
+        speech = SynthesisRequest(self.model, voice, ask, self._guard(ask))
         speech.enter(self._slots)
         self._speeches[name] = speech
 
@@ -109,5 +120,5 @@ class ContinuousBatcher:
             del self._speeches[name]
         return StepOutput(
             name, chunks, speech.done, speech.codes, paused=speech.paused,
-            cut_pieces=speech.cut_pieces,
+            cut_pieces=speech.cut_pieces, pieces=speech.pieces if speech.done else (),
         )  # fmt: skip

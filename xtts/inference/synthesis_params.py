@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from xtts.model.shapes import SamplingParams
+from xtts.model.config import SamplingParams
 from xtts.text.tokenizer import Piece, Tokenizer
 
 
@@ -11,7 +11,8 @@ from xtts.text.tokenizer import Piece, Tokenizer
 class SynthesisParams:
     """What is to be spoken. temperature: None is the model's own, 0 the likeliest code each time;
     max_codes: the most that each piece may take; pieces: of the text, where another process has
-    read it."""
+    read it; whole: nothing is heard before all is spoken, so that a piece can be spoken again.
+    """
 
     text: str
     language: str
@@ -20,6 +21,7 @@ class SynthesisParams:
     speed: float = 1.0
     max_codes: int | None = None
     pieces: Sequence[Piece] | None = None
+    whole: bool = False
 
     def rules(self, own: SamplingParams) -> SamplingParams:
         """How codes are drawn, where a model's own manner is `own`."""

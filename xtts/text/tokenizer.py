@@ -185,6 +185,23 @@ class Tokenizer:
         """How the text of a clip is read, in words. Raises as `encode`."""
         return self._read(text, language).words
 
+    def spoken(self, ids: Sequence[int]) -> list[bool]:
+        """Which positions of START, these ids and STOP are said: no blanks, no signs, no marker of
+        the language."""
+        silent = self._silent_ids
+        return [False, *(id_ not in silent for id_ in ids), False]
+
+    @cached_property
+    def _silent_ids(self) -> frozenset[int]:
+        # Read without `tokenizers`, which a process that is given ids never loads.
+        vocabulary = json.loads(self._vocabulary)
+        added = {token["content"]: token["id"] for token in vocabulary.get("added_tokens") or []}
+        silent = set(added.values())
+        for token, id_ in ((vocabulary.get("model") or {}).get("vocab") or {}).items():
+            if not self._says(token):
+                silent.add(id_)
+        return frozenset(silent)
+
     def split(self, text: str, language: str) -> list[Piece]:
         """Text, with its markup -> pieces that the model can say: of at most the language's number
         of characters and the model's number of ids, cut where a voice may breathe.

@@ -1,7 +1,7 @@
 """The isolated worker process: loads a base model, speaks request after request.
 
-stdout belongs to the protocol: what libraries print goes to stderr. Imports and frozen parts are
-loaded before the first request; of a checkpoint only the learning part is read.
+The other side of `xtts.workers.file_worker`. Imports and frozen parts are loaded before the first
+request; of a checkpoint only the learning part is read.
 """
 
 import argparse
@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, BinaryIO, Protocol
 
 from machine.devices.cuda_errors import GpuLost, exit_after_fault
 from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
-from machine.process import die_with_parent
+from machine.process import die_with_parent, reserve_stdout, write_json_line
 from machine.storage.hash_cache import HashedFile, trust_cached_hash
 from machine.threads import set_omp_passive
 from xtts.workers.failures import answer_of
@@ -39,22 +39,20 @@ def main(new_speaker: Callable[[argparse.Namespace], SpeaksFiles] | None = None)
     set_omp_passive()
     limit_onednn_cache()
     os.nice(arguments.nice)
-    # A copy of fd 1 for the answers; whatever else is printed must not break the protocol.
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
+    answers = reserve_stdout()
     try:
         speaker = (new_speaker or _speaker)(arguments)
     except Exception as error:
         answer = answer_of(error, arguments.device)
         if answer is None:
             raise
-        _write(answers, answer)
+        write_json_line(answers, answer)
         return error.exit_code if isinstance(error, SotaqueError) else GpuLost.exit_code
-    _write(answers, {"ok": True})
+    write_json_line(answers, {"ok": True})
     return serve(speaker, sys.stdin, answers, arguments.device)
 
 
-def serve(speaker: SpeaksFiles, requests: IO[str], answers: IO[str], device: str) -> int:
+def serve(speaker: SpeaksFiles, requests: IO[str], answers: BinaryIO, device: str) -> int:
     """One answer per request. A refusal is an answer; a fault of the device is the last one: the
     next process has a context of its own. Any other error ends the process."""
     for line in requests:
@@ -71,7 +69,7 @@ def serve(speaker: SpeaksFiles, requests: IO[str], answers: IO[str], device: str
             if told is None:
                 raise
             answer = told
-        _write(answers, answer)
+        write_json_line(answers, answer)
         if "fault" in answer:
             return GpuLost.exit_code
     return 0
@@ -116,11 +114,6 @@ def _speaker(arguments: argparse.Namespace) -> SpeaksFiles:
         arguments.base, arguments.device, arguments.threads, keep_weights=arguments.keep_weights,
         mel_device=arguments.mel_device, precision=arguments.precision,
     )  # fmt: skip
-
-
-def _write(answers: IO[str], answer: dict[str, Any]) -> None:
-    answers.write(json.dumps(answer) + "\n")
-    answers.flush()
 
 
 def _arguments() -> argparse.Namespace:

@@ -30,7 +30,7 @@ from typing import Any, BinaryIO, Protocol
 from machine.devices.cuda_errors import GpuLost, exit_after_fault
 from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
-from machine.process import die_with_parent
+from machine.process import die_with_parent, reserve_stdout
 from machine.threads import set_omp_passive
 from xtts.workers import protocol
 from xtts.workers.failures import answer_of, place_of
@@ -59,8 +59,7 @@ def main(new_speaker: Callable[[argparse.Namespace], SpeechService] | None = Non
     die_with_parent(arguments.parent)
     set_omp_passive()
     limit_onednn_cache()
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
+    answers = reserve_stdout()
     inbox: queue.SimpleQueue[tuple[dict[str, Any], bytes] | None] = queue.SimpleQueue()
     requests = os.fdopen(os.dup(0), "rb")
     threading.Thread(target=_pump, args=(requests, inbox), name="requests", daemon=True).start()

@@ -4,17 +4,13 @@ What a text does there, whatever it is, becomes a TextError: the process that sp
 does everybody whom it speaks for.
 """
 
-import contextlib
-import json
 import os
-import selectors
-import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from machine.errors import SotaqueError
+from machine.process import JsonLineProcess
 from xtts.text.errors import TextError
 from xtts.text.tokenizer import Piece, TokenizerSpec
 from xtts.workers.text_worker_main import TOO_LONG
@@ -34,7 +30,7 @@ class TextWorker:
     ) -> None:
         self._command = command
         self._limit_seconds = limit_seconds
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: JsonLineProcess | None = None
         self._loaded: dict[TokenizerSpec, None] = {}
 
     @property
@@ -45,10 +41,7 @@ class TextWorker:
     def start(self) -> None:
         """Starts the process without waiting for it. The thread must live as long as it."""
         if self._process is None:
-            self._process = subprocess.Popen(
-                [*self._command, "--parent", str(os.getpid())],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+            self._process = JsonLineProcess((*self._command, "--parent", str(os.getpid())))
 
     def open(self, tokenizer: TokenizerSpec) -> None:
         """Has a tokenizer loaded, anew if it was. Raises SotaqueError."""
@@ -76,14 +69,8 @@ class TextWorker:
         """Ends the process."""
         process, self._process = self._process, None
         self._loaded.clear()
-        if process is None:
-            return
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        if process is not None:
+            process.end()
 
     def _load(self, tokenizer: TokenizerSpec) -> None:
         try:
@@ -100,32 +87,10 @@ class TextWorker:
     def _ask(self, message: Mapping[str, Any], limit_seconds: float) -> dict[str, Any]:
         """Raises TimeoutError and EOFError, after which the process is gone."""
         self.start()
-        process = self._process
-        assert process is not None and process.stdin is not None
+        assert self._process is not None
         try:
-            process.stdin.write(json.dumps(message).encode() + b"\n")
-            process.stdin.flush()
-            answer: dict[str, Any] = json.loads(_line(process, limit_seconds))
+            self._process.send(message)
+            return self._process.receive(limit_seconds)
         except (TimeoutError, EOFError):
             self.close()
             raise
-        except (OSError, ValueError) as error:
-            self.close()
-            raise EOFError from error
-        return answer
-
-
-def _line(process: "subprocess.Popen[bytes]", limit_seconds: float) -> bytes:
-    """The next line, which is all that the process says until it is asked again."""
-    assert process.stdout is not None
-    end, found = time.monotonic() + limit_seconds, bytearray()
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        while not found.endswith(b"\n"):
-            if not selector.select(max(0.0, end - time.monotonic())):
-                raise TimeoutError
-            chunk = os.read(process.stdout.fileno(), 1 << 16)
-            if not chunk:
-                raise EOFError
-            found += chunk
-    return bytes(found)

@@ -11,14 +11,13 @@ Nothing of a text is ever printed.
 
 import argparse
 import json
-import os
 import signal
 import sys
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from machine.errors import SotaqueError
-from machine.process import die_with_parent
+from machine.process import die_with_parent, reserve_stdout, write_json_line
 from xtts.text.tokenizer import Tokenizer, TokenizerSpec
 
 # Five times what the slowest text of 4,096 characters takes (numbers of 24 digits). The processor's
@@ -40,12 +39,10 @@ def main() -> int:
     parser.add_argument("--parent", type=int, required=True)
     die_with_parent(parser.parse_args().parent)
     signal.signal(signal.SIGVTALRM, _out_of_time)
-    # The answers have a pipe of their own; what libraries print is nobody's business.
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    answers = reserve_stdout()
     known: dict[TokenizerSpec, Tokenizer] = {}
     for line in sys.stdin:
-        answers.write(json.dumps(_answer(json.loads(line), known)) + "\n")
+        write_json_line(answers, _answer(json.loads(line), known))
     return 0
 
 

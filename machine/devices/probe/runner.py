@@ -7,16 +7,12 @@ check fails, up to three more are made with one thing changed; the first that pa
 
 import contextlib
 import json
-import logging
 import os
-import signal
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from machine.devices.health import (
     CLEAN_LIBRARY_PATH,
@@ -30,14 +26,10 @@ from machine.devices.health import (
 from machine.devices.probe import cache as probe_cache
 from machine.devices.probe.cache import ProbeMoment
 from machine.devices.probe.verdict import ProbeEnding, gpu_of
-
-log = logging.getLogger(__name__)
+from machine.process import last_line, run_with_timeout
 
 COLD_SECONDS = 60.0
 WARM_SECONDS = 20.0
-# After SIGKILL. In a driver's call a process cannot be killed; waiting for it would hang us too.
-REAP_SECONDS = 2.0
-_STDERR_KEPT_BYTES = 4096
 _FOREIGN = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
@@ -172,52 +164,19 @@ def run(
     """Starts a child and collects what it told until its end, or until its time was up."""
     # is_available() and device_count() of a child then ask NVML, and make no context.
     environment = {**environ, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-    # Files, not pipes: what was told before a hang is there, and a child that cannot be killed
-    # holds no end of anything that we read.
-    with tempfile.TemporaryFile() as answers, tempfile.TemporaryFile() as errors:
-        try:
-            child = subprocess.Popen(
-                tuple(command), env=environment, stdin=subprocess.DEVNULL, stdout=answers,
-                stderr=errors, start_new_session=True,
-            )  # fmt: skip
-        except OSError as error:
-            return [], ProbeEnding(
-                None, limit_seconds, f"It cannot be started: {error}.", hung=False
-            )
-        hung = False
-        try:
-            child.wait(limit_seconds)
-        except subprocess.TimeoutExpired:
-            hung = True
-        _end_group(child)
-        return _events(answers), ProbeEnding(
-            None if hung else child.returncode, limit_seconds, _last_words(errors), hung=hung
-        )
+    result = run_with_timeout(command, limit_seconds, environment)
+    started = result.code is not None or result.hung
+    last_words = last_line(result.errors) if started else result.fault
+    return _events(result.out), ProbeEnding(
+        result.code, limit_seconds, last_words, hung=result.hung
+    )
 
 
-def _end_group(child: "subprocess.Popen[bytes]") -> None:
-    # Also behind a leader that has ended: what it started would stay.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
-    try:
-        child.wait(REAP_SECONDS)
-    except subprocess.TimeoutExpired:
-        log.warning("Process %d does not end; it hangs in a driver call.", child.pid)
-        child.returncode = -signal.SIGKILL  # nobody waits for it any more
-
-
-def _events(answers: IO[bytes]) -> list[dict[str, Any]]:
-    answers.seek(0)
+def _events(out: str) -> list[dict[str, Any]]:
     found = []
-    for line in answers.read().decode(errors="replace").splitlines():
+    for line in out.splitlines():
         with contextlib.suppress(ValueError):
             event = json.loads(line)
             if isinstance(event, dict) and "event" in event:
                 found.append(event)
     return found
-
-
-def _last_words(errors: IO[bytes]) -> str:
-    errors.seek(max(0, errors.seek(0, os.SEEK_END) - _STDERR_KEPT_BYTES))
-    lines = errors.read().decode(errors="replace").splitlines()
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")[:300]

@@ -4,22 +4,32 @@ They take turns, a code each: with 8-bit weights one scale is taken of all that 
 so rows of a batch would change each other's sound. What a turn costs is told in docs/onnx.md.
 """
 
+from collections.abc import Callable
+
 import torch
 
 from machine.devices.cuda_errors import NotFinite
 from xtts.inference.batched_decoding import NoFreeSlotError
 from xtts.inference.batching import StepOutput
 from xtts.inference.decoding import DecodingError
+from xtts.inference.guarded_piece import Guard
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.onnx.speech.loading import OnnxLatents, OnnxModel
 from xtts.onnx.speech.request import OnnxSynthesisParams, OnnxSynthesisRequest
 
 
 class OnnxContinuousBatcher:
-    """The speeches of one model, at most `count` at once; used by one thread."""
+    """The speeches of one model, at most `count` at once; used by one thread. guard: makes the guard
+    of each speech."""
 
-    def __init__(self, model: OnnxModel, count: int) -> None:
+    def __init__(
+        self,
+        model: OnnxModel,
+        count: int,
+        guard: Callable[[SynthesisParams], Guard | None] = lambda _: None,
+    ) -> None:
         self.model = model
+        self._guard = guard
         self._count = count
         self._speeches: dict[str, OnnxSynthesisRequest] = {}
         self._paused: set[str] = set()
@@ -47,7 +57,10 @@ class OnnxContinuousBatcher:
         if not self.free:
             raise NoFreeSlotError(f"All {self._count} slots speak. Try again later.")
         rules = ask.rules(self.model.config.decoding)
-        manner = OnnxSynthesisParams(rules, ask.seed, ask.speed, ask.max_codes, pieces=ask.pieces)
+        manner = OnnxSynthesisParams(
+            rules, ask.seed, ask.speed, ask.max_codes, pieces=ask.pieces, whole=ask.whole,
+            guard=self._guard(ask),
+        )  # fmt: skip
         self._speeches[name] = OnnxSynthesisRequest(
             self.model, voice, ask.text, ask.language, manner
         )
@@ -86,5 +99,5 @@ class OnnxContinuousBatcher:
             self._paused.add(name)
         return StepOutput(
             name, chunks, speech.done, speech.codes, paused=speech.paused,
-            cut_pieces=speech.cut_pieces,
+            cut_pieces=speech.cut_pieces, pieces=speech.pieces if speech.done else (),
         )  # fmt: skip

@@ -17,7 +17,8 @@ _HOURS_SIGN = re.compile(r"(?<![\w.,:])([0-9]{1,2})[:.]([0-9]{2})\s?(?:hs?|hrs)\
 _MASCULINE = frozenset(
     "día días dia dias problema problemas programa programas sistema sistemas tema temas mapa "
     "mapas clima climas idioma idiomas poema poemas planeta planetas gramas quilogramas cinema "
-    "cinemas telegrama telegramas drama dramas esquema esquemas síntoma síntomas sintoma sintomas".split()
+    "cinemas telegrama telegramas drama dramas esquema esquemas síntoma síntomas "
+    "sintoma sintomas".split()
 )
 _NO_NOUNS = frozenset(
     "para era eran contra cada hasta nada ahora hora-a mas más mais menos por que con com del dos "

@@ -214,7 +214,7 @@ def test_a_child_that_cannot_be_killed_is_left_behind(
     code = f"import os, time; open({str(left)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     with monkeypatch.context() as patched:
         patched.setattr("os.killpg", lambda *_: None)
-        patched.setattr("machine.devices.probe.runner.REAP_SECONDS", 0.2)
+        patched.setattr("machine.process.REAP_SECONDS", 0.2)
         begun = time.monotonic()
         _, ending = run((sys.executable, "-c", code), os.environ, 1.0)
         assert time.monotonic() - begun < 10
