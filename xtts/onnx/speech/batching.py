@@ -19,8 +19,8 @@ from xtts.onnx.speech.request import OnnxSynthesisParams, OnnxSynthesisRequest
 
 
 class OnnxContinuousBatcher:
-    """The speeches of one model, at most `count` at once; used by one thread. guard: makes the guard
-    of each speech."""
+    """The requests of one model, at most `count` at once; used by one thread. guard: makes the
+    guard of each request."""
 
     def __init__(
         self,

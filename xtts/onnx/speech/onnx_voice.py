@@ -134,7 +134,7 @@ class LoadedOnnxVoice(LoadedVoice):
             if code == shape.audio_stop:
                 break
             seen[code] = True
-            latent, logits = gpt.step(code, position + 1, past)
+            _, logits = gpt.step(code, position + 1, past)
         everyone = list(itertools.product(range(shape.layers), range(shape.heads)))
         rows = past.attention(everyone, NUM_LATENTS + len(ids) + 2)
         return rows, self.model.tokenizer.spoken(ids)
