@@ -127,7 +127,7 @@ class LoadedOnnxVoice(LoadedVoice):
     def _seen(self, ids: list[int]) -> Spoken:
         """What every head gave to a text while it was spoken."""
         shape, gpt = self.model.config.gpt, self.model.gpt
-        past, latent, logits = gpt.begin(self._speaker().latents, ids)
+        past, _, logits = gpt.begin(self._speaker().latents, ids)
         random, seen, code = np.random.default_rng(0), np.zeros(shape.audio_ids, bool), -1
         for position in range(alignment_heads.MOST_CODES):
             code = sample(logits, seen, self.model.config.decoding, random)
