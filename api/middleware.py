@@ -36,7 +36,7 @@ _UPLOAD_RETRY_SECONDS = 5
 
 
 class RequestId:
-    """Every response says under which number it stands in the log."""
+    """Every response carries its request id, which is in the log too."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -173,7 +173,7 @@ class AccessGate:
 
 
 def refuse_foreign_origin(headers: Headers, method: str, *, has_key: bool) -> APIError | None:
-    """Refuses what a browser sends for a page of another site: nobody typed it."""
+    """Refuses what a browser sends for a page of another site: no person asked for it."""
     host = headers.get("host", "")
     origin = headers.get("origin")
     if method not in _SAFE and origin and urlsplit(origin).netloc.lower() != host.lower():
@@ -298,7 +298,7 @@ class HeadAsGet:
         answered = False
 
         async def receiving() -> Message:
-            # Whoever streams looks here, and stops.
+            # A streaming route polls this, and stops.
             return {"type": "http.disconnect"} if answered else await receive()
 
         async def sending(message: Message) -> None:

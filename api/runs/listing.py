@@ -208,7 +208,7 @@ def _sample(run: RunSummary, epoch: EpochSummary) -> dict[str, Any] | None:
 def records(path: Path, since: int) -> tuple[list[dict[str, Any]], int]:
     """The rows of a metrics.jsonl from byte `since`, and where to go on.
 
-    A file that has become shorter (a run that went on from an earlier step) is read anew.
+    A file that has become shorter (a run that went on from an earlier step) is read again.
     """
     try:
         with path.open("rb") as file:
@@ -262,7 +262,7 @@ class LossCurves:
         self._curves: dict[Path, _Curve] = {}
 
     def read(self, path: Path) -> None:
-        """Goes on where the last call ended; a file that was cut back is read anew."""
+        """Goes on where the last call ended; a file that was cut back is read again."""
         curve = self._curves.setdefault(path, _Curve())
         while True:
             rows, end = records(path, curve.end)

@@ -76,7 +76,7 @@ class Nvml:
         return tuple(_state(index, device, driver) for index, device in enumerate(self._devices))
 
     def close(self) -> None:
-        """Lets the driver go."""
+        """Releases the driver."""
         _optional("nvmlShutdown")
 
 

@@ -113,7 +113,7 @@ class UsageMeter:
             self._spent = {}
             return None, None
         spent = {pid: one.cpu_seconds for pid, one in tree.items()}
-        # A process seen for the first time brings nothing: how old its time is nobody knows.
+        # A process seen for the first time brings nothing: how old its time is, is not known.
         worked = sum(max(0.0, now - self._spent.get(pid, now)) for pid, now in spent.items())
         known, self._spent = bool(self._spent), spent
         memory = tree[root].resident_bytes + sum(

@@ -172,7 +172,7 @@ def _activity(run: ModelRun) -> str:
     told = ["CPU not measured" if cpu is None else f"CPU {cpu:.0f} % (100 is one core)"]
     for name, gpu in run.activity["gpus"].items():
         busy = gpu["busy_percent"]
-        share = "busy not told" if busy is None else f"{busy:.0f} % busy at most"
+        share = "busy unknown" if busy is None else f"{busy:.0f} % busy at most"
         told.append(f"GPU {name} {share}, {_size(gpu['used_bytes'])} in use")
     if not run.activity["gpus"]:
         told.append(f"no GPU to watch ({run.activity['fault'] or 'none listed'})")

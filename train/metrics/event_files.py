@@ -35,7 +35,7 @@ class TensorBoardWriter:
                 self._asked(writer.add_scalar, f"{kind}/{name}", value, step)
 
     def sound(self, name: str, waveform: Tensor, step: int) -> None:
-        """`[samples]` at 24,000 Hz as something to hear and to see. Raises OSError.
+        """`[samples]` at 24,000 Hz as audio and as a spectrogram. Raises OSError.
 
         Each has a tag of its own: TensorBoard's loader takes a tag for what its first value is,
         and would serve the picture as a recording.

@@ -64,7 +64,9 @@ class MachineMetrics:
                     # Nobody takes for a long time while a sample is spoken: an hour is enough.
                     self._seen = [*self._seen[-1800:], figures]
         except Exception as error:
-            log.warning("GPU, CPU and RAM are no longer told (%s). Training goes on.", error)
+            log.warning(
+                "GPU, CPU and RAM usage are no longer logged (%s). Training goes on.", error
+            )
 
 
 def figures_of(usage: Usage) -> dict[str, float]:

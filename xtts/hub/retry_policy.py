@@ -1,4 +1,4 @@
-"""What a server's answer means for a download: go on, begin anew, try again, or give up, and why.
+"""What a server's answer means for a download: go on, start over, try again, or give up, and why.
 
 Pure: `xtts.hub.download` asks and writes. Semantics of Range and If-Range: RFC 9110, sections 13 to
 15.
@@ -32,7 +32,7 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long to bear with a server. fruitless: tries in a row that brought nothing new."""
+    """How long to keep trying a server. fruitless: tries in a row that brought nothing new."""
 
     timeout_seconds: float = 30.0
     fruitless: int = 5

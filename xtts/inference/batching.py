@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from xtts.inference.alignment.guarded_piece import Guard, SpokenPiece
 from xtts.inference.batched_decoding import DecodingSlots, NoFreeSlotError
 from xtts.inference.decoding import DecodingError
-from xtts.inference.guarded_piece import Guard, SpokenPiece
 from xtts.inference.request import SynthesisRequest
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.inference.voice import Voice
@@ -61,7 +61,7 @@ class ContinuousBatcher:
 
     @property
     def empty(self) -> bool:
-        """Whether nobody speaks, nor waits to go on."""
+        """Whether no request is active or paused."""
         return not self._speeches
 
     @property
@@ -72,7 +72,7 @@ class ContinuousBatcher:
     def enter(self, name: str, voice: Voice, ask: SynthesisParams) -> None:
         """Begins a speech; its first sound comes with the steps.
 
-        Raises NoFreeSlotError, TextError, and DecodingError for a first code that is no number.
+        Raises NoFreeSlotError, TextError, and DecodingError for a first output that is not finite.
         """
         if not self.free:
             count = len(self._slots.utterances)
@@ -104,7 +104,7 @@ class ContinuousBatcher:
         return speech is not None
 
     def step(self) -> list[StepOutput]:
-        """One more code for everybody, and what is settled by it."""
+        """One more code for every request, and the sound that is final then."""
         self._slots.step()
         speaking = [name for name, speech in self._speeches.items() if not speech.paused]
         return [self._took(name) for name in speaking]

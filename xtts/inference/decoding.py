@@ -15,7 +15,7 @@ from torch import Tensor
 
 from machine.devices.cuda_errors import NotFinite
 from xtts.inference import cuda_graphs
-from xtts.inference.alignment import attention
+from xtts.inference.alignment.path import attention
 from xtts.inference.decode_step import DecodeStep
 from xtts.model.config import SamplingParams
 from xtts.model.gpt import GPT
@@ -24,7 +24,7 @@ from xtts.model.shapes import NUM_LATENTS, PLACEHOLDER_ID
 
 
 class DecodingError(NotFinite):
-    """The model said what is no number."""
+    """The model's output is not finite."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class DecodingState:
 
     @property
     def done(self) -> bool:
-        """Whether it said STOP, or as many codes as it may, or what is no number."""
+        """Whether it said STOP, or as many codes as it may, or its output is not finite."""
         return self.stopped or self.error is not None or len(self.codes) >= self.limit
 
     @property

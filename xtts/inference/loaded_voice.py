@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from xtts.inference import alignment_heads
-from xtts.inference.alignment_heads import Head
-from xtts.inference.guarded_piece import Guard
+from xtts.inference.alignment import heads as alignment_heads
+from xtts.inference.alignment.guarded_piece import Guard
+from xtts.inference.alignment.heads import Head
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.model.shapes import VOCODER_RATE
 from xtts.text.tokenizer import TokenizerSpec
@@ -93,7 +93,7 @@ class LoadedVoice(ABC):
 
     @cached_property
     def heads(self) -> tuple[Head, ...]:
-        """The attention heads that follow the text (`xtts.inference.alignment_heads`): as
+        """The attention heads that follow the text (`xtts.inference.alignment.heads`): as
         config.json says, else measured when they are first asked for; () where none does."""
         if (said := self.model.config.alignment_heads) is not None:
             return tuple(said)
@@ -178,7 +178,7 @@ class LoadedVoice(ABC):
 
     @abstractmethod
     def _measured_heads(self) -> tuple[Head, ...]:
-        """Speaks the texts of `xtts.inference.alignment_heads` and chooses."""
+        """Speaks the texts of `xtts.inference.alignment.heads` and chooses."""
 
     @abstractmethod
     def _weights_sha256(self) -> str: ...

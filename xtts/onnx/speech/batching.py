@@ -1,7 +1,7 @@
 """OnnxContinuousBatcher: many requests through one ONNX voice.
 
 They take turns, a code each: with 8-bit weights one scale is taken of all that goes into a product,
-so rows of a batch would change each other's sound. What a turn costs is told in docs/onnx.md.
+so rows of a batch would change each other's sound. What a turn costs is in docs/onnx.md.
 """
 
 from collections.abc import Callable
@@ -9,18 +9,18 @@ from collections.abc import Callable
 import torch
 
 from machine.devices.cuda_errors import NotFinite
+from xtts.inference.alignment.guarded_piece import Guard
 from xtts.inference.batched_decoding import NoFreeSlotError
 from xtts.inference.batching import StepOutput
 from xtts.inference.decoding import DecodingError
-from xtts.inference.guarded_piece import Guard
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.onnx.speech.loading import OnnxLatents, OnnxModel
 from xtts.onnx.speech.request import OnnxSynthesisParams, OnnxSynthesisRequest
 
 
 class OnnxContinuousBatcher:
-    """The speeches of one model, at most `count` at once; used by one thread. guard: makes the guard
-    of each speech."""
+    """The speeches of one model, at most `count` at once; used by one thread. guard: makes that of
+    each speech."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class OnnxContinuousBatcher:
 
     @property
     def empty(self) -> bool:
-        """Whether nobody speaks, nor waits to go on."""
+        """Whether no request is active or paused."""
         return not self._speeches
 
     @property
@@ -83,7 +83,7 @@ class OnnxContinuousBatcher:
         return self._speeches.pop(name, None) is not None
 
     def step(self) -> list[StepOutput]:
-        """One more code for everybody, and what is settled by it."""
+        """One more code for every request, and the sound that is final then."""
         return [self._took(name) for name in list(self._speeches) if name not in self._paused]
 
     def _took(self, name: str) -> StepOutput:

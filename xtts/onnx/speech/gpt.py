@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from xtts.inference.alignment import attention
+from xtts.inference.alignment.path import attention
 from xtts.model.shapes import NUM_LATENTS, GPTShape
 from xtts.onnx import folder as folders
 

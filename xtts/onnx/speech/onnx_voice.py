@@ -16,9 +16,9 @@ import numpy as np
 from machine.storage.atomic import sha256_of
 from xtts.hub import bundle
 from xtts.hub.bundle import VoiceFiles, VoiceSpec
-from xtts.inference import alignment_heads
-from xtts.inference.alignment_heads import Head, Spoken
-from xtts.inference.guarded_piece import Guard
+from xtts.inference.alignment import heads as alignment_heads
+from xtts.inference.alignment.guarded_piece import Guard
+from xtts.inference.alignment.heads import Head, Spoken
 from xtts.inference.loaded_voice import Array, ComputeConfig, LoadedVoice
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.model.config import ModelConfig
@@ -128,14 +128,14 @@ class LoadedOnnxVoice(LoadedVoice):
     def _seen(self, ids: list[int]) -> Spoken:
         """What every head gave to a text while it was spoken."""
         shape, gpt = self.model.config.gpt, self.model.gpt
-        past, latent, logits = gpt.begin(self._speaker().latents, ids)
+        past, _, logits = gpt.begin(self._speaker().latents, ids)
         random, seen, code = np.random.default_rng(0), np.zeros(shape.audio_ids, bool), -1
         for position in range(alignment_heads.MOST_CODES):
             code = sample(logits, seen, self.model.config.decoding, random)
             if code == shape.audio_stop:
                 break
             seen[code] = True
-            latent, logits = gpt.step(code, position + 1, past)
+            _, logits = gpt.step(code, position + 1, past)
         everyone = list(itertools.product(range(shape.layers), range(shape.heads)))
         rows = past.attention(everyone, NUM_LATENTS + len(ids) + 2)
         return rows, self.model.tokenizer.spoken(ids)

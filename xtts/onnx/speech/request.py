@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from machine.devices.cuda_errors import NotFinite
+from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece, SpokenPiece
 from xtts.inference.fading import StreamFade
-from xtts.inference.guarded_piece import Guard, GuardedPiece, SpokenPiece
 from xtts.inference.speed import SpeedChange
 from xtts.model.chunk_sizes import chunk_codes
 from xtts.model.config import SamplingParams
@@ -80,7 +80,7 @@ class OnnxSynthesisRequest:
     def step(self) -> list[Array]:
         """Says one more code; returns the sound that is settled then, float32 at 24,000 Hz.
 
-        Raises NotFinite when the model says what is no number.
+        Raises NotFinite when the model's output is not finite.
         """
         if self._piece is None:
             self._fade = StreamFade(np) if self._several else None

@@ -7,8 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from xtts.inference import decoding, head_measurement
-from xtts.inference.guard import Ending
+from xtts.inference import decoding
+from xtts.inference.alignment import head_measurement
+from xtts.inference.alignment.guard import Ending
+from xtts.inference.alignment.words import timed_words
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
@@ -165,3 +167,14 @@ def test_attention_is_what_the_whole_row_gives(voice) -> None:
     wanted = (queries[prefix.shape[1] :] @ keys[span].T / keys.shape[1] ** 0.5).softmax(-1)
     found = said.attention()
     assert found.shape == wanted.shape and np.allclose(found, wanted.numpy(), atol=1e-4)
+
+
+def test_every_word_has_its_time(voice) -> None:
+    guard = voice.guard(ASK)
+    sound = voice.synthesize_guarded(ASK, guard)
+    tokenizer = voice.model.tokenizer
+    spans = [tokenizer.word_spans(piece.ids) for piece in guard.pieces]
+    found = timed_words(guard.pieces, spans, tokenizer.spelled(ASK.text, "en"))
+    assert [word.word for word in found] == ["turn", "left", "here"]
+    times = [time for word in found for time in (word.start_time, word.end_time)]
+    assert times == sorted(times) and 0 <= times[0] and times[-1] < len(sound) / 24_000

@@ -1,11 +1,11 @@
-"""Measures with PyTorch which attention heads follow the text; `xtts.inference.alignment_heads`
+"""Measures with PyTorch which attention heads follow the text; `xtts.inference.alignment.heads`
 chooses."""
 
 import itertools
 
 import torch
 
-from xtts.inference.alignment_heads import MOST_CODES, TEXTS, Head, Spoken, choose
+from xtts.inference.alignment.heads import MOST_CODES, TEXTS, Head, Spoken, choose
 from xtts.inference.decoding import DecodingState, iterate_codes
 from xtts.inference.voice import Voice
 from xtts.model.loading import Model

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from machine.storage.atomic import WriteError, make_folder, write_json
-from xtts.inference.alignment import align
+from xtts.inference.alignment.path import align
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Judges how an utterance ended: whether it said the text, all of it, once, and then stopped.
 
-By the path of attention through the text (`xtts.inference.alignment`) where there is one; else by
-length and by codes that repeat, and the verdict says so. It only judges: nothing here forces or
+By the path of attention through the text (`xtts.inference.alignment.path`) where there is one; else
+by length and by codes that repeat, and the verdict says so. It only judges: nothing here forces or
 prevents a stop while a model speaks. Chatterbox did, and took it out again for its false stops
 (https://github.com/resemble-ai/chatterbox/pull/516).
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from xtts.inference.alignment import Alignment
+from xtts.inference.alignment.path import Alignment
 from xtts.model.shapes import CODE_RATE, SAMPLES_PER_CODE
 
 Array = np.ndarray[Any, Any]

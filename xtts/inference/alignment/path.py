@@ -1,10 +1,10 @@
 """Where in the text each code is: a monotone path through the attention of a few heads.
 
 Some heads of an autoregressive text-to-speech model look at the text that they are saying
-(`xtts.inference.alignment_heads` finds them). Their attention, one row a code, is read by dynamic
+(`xtts.inference.alignment.heads` finds them). Their attention, one row a code, is read by dynamic
 programming: a path that stays, goes on, or leaves something out, each at a price. The path says
-when a word is spoken, and `xtts.inference.guard` judges the ending by it. numpy only: torch and
-ONNX Runtime share it.
+when a word is spoken, and `xtts.inference.alignment.guard` judges the ending by it. numpy only:
+torch and ONNX Runtime share it.
 """
 
 from collections.abc import Sequence

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from xtts.inference.alignment import Alignment, align
-from xtts.inference.alignment_heads import Head
+from xtts.inference.alignment.guard import CODE_SECONDS, Ending, Verdict, judge
+from xtts.inference.alignment.heads import Head
+from xtts.inference.alignment.path import Alignment, align
 from xtts.inference.fading import fade_out
-from xtts.inference.guard import CODE_SECONDS, Ending, Verdict, judge
 from xtts.model.shapes import VOCODER_RATE
 
 # torch.Tensor or numpy.ndarray.
@@ -57,6 +57,7 @@ class SpokenPiece:
         cut_off: Whether sound behind the last word was cut off.
         aligned: Whether attention told; else length and repetition did.
         codes: How many were kept.
+        seconds: How long its sound is.
         times: `[positions, 2]`: when each position of START, the ids and STOP is spoken, in seconds
             from the beginning of the piece at speed 1; None without attention.
     """
@@ -68,6 +69,7 @@ class SpokenPiece:
     cut_off: bool
     aligned: bool
     codes: int
+    seconds: float
     times: "np.ndarray[Any, Any] | None" = None
 
     @property
@@ -206,7 +208,9 @@ class GuardedPiece:
         end = (len(best.codes) if keep is None else keep) * CODE_SECONDS * VOCODER_RATE
         cut_off = keep is not None and self._given <= end / self._speed
         times = None if best.alignment is None else best.alignment.times() * CODE_SECONDS
+        latents = best.kept if cut_off else best.latents
         return SpokenPiece(
             self.ids, best.verdict.ending, best.verdict.reason, len(self._attempts), cut_off,
-            best.verdict.aligned, len(best.kept if cut_off else best.codes), times,
+            best.verdict.aligned, min(len(latents), len(best.codes)),
+            len(latents) * CODE_SECONDS / self._speed, times,
         )  # fmt: skip
