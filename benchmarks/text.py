@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.phrases import FOLDER, missed, phrases
 from xtts.text.coqui_tokenizer import tokenizer_class
@@ -44,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _judged(folder: Path, *, show: bool) -> dict[str, object]:
+def _judged(folder: Path, *, show: bool) -> dict[str, Any]:
     every = list(phrases(folder))
     wrong, coquis_wrong = missed(ours, folder), missed(coquis, folder)
     if show:

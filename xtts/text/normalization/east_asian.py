@@ -75,7 +75,7 @@ class EastAsianRules(LanguageRules):
         return self.cardinal(number)
 
     @cached_property
-    def read_years(self) -> Step:  # type: ignore[override]
+    def read_years(self) -> Step:
         """1999年."""
         pattern = re.compile(
             rf"(?<![0-9.,])([12][0-9]{{3}})\s?(?={self.year_sign}(?!{self._spans}))"
@@ -333,7 +333,7 @@ class KoreanRules(EastAsianRules):
         return said.replace(self.minus, "마이너스 ", 1) if said.startswith(self.minus) else said
 
     @cached_property
-    def read_ordinals(self) -> Step:  # type: ignore[override]
+    def read_ordinals(self) -> Step:
         """Counters: 3개, 2번째, 9시; months; degrees below zero."""
         counters = re.compile(rf"(?<![0-9.,-])([1-9][0-9]?)\s?({self._COUNTERS})(?![0-9])")
         months = re.compile(r"(?<![0-9.,])(1[0-2]|[1-9])\s?월")

@@ -159,7 +159,7 @@ class EnglishRules(LanguageRules):
         return lambda text: others(street.sub(said, text))
 
     @cached_property
-    def read_times(self) -> Step:  # type: ignore[override]
+    def read_times(self) -> Step:
         """3:05 pm, 7 a.m., 14:30."""
         half = re.compile(
             r"(?<![\w.,:])([0-9]{1,2})(?::([0-9]{2}))?\s?([ap])\.?m\b(\.?)", re.IGNORECASE

@@ -158,7 +158,7 @@ class PolishRules(SlavicRules):
         said = f"{self.ordinal(day, 'm-gen')} {self.months[month - 1]}"
         return said if year is None else f"{said} {self.ordinal(year, 'm-gen')} roku"
 
-    def read_named_dates(self, text: str) -> str:  # type: ignore[override]
+    def read_named_dates(self, text: str) -> str:
         """As in `LanguageRules`, with what stands behind the year."""
         return _POLISH_DATE.sub(self._named_date, text)
 
@@ -466,7 +466,7 @@ class RussianRules(SlavicRules):
         said = f"{self.ordinal(day, 'm-gen')} {self.months[month - 1]}"
         return said if year is None else f"{said} {self.ordinal(year, 'm-gen')} года"
 
-    def read_named_dates(self, text: str) -> str:  # type: ignore[override]
+    def read_named_dates(self, text: str) -> str:
         """As in `LanguageRules`, with what stands behind the year."""
         return _RUSSIAN_DATE.sub(self._named_date, text)
 
