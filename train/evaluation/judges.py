@@ -44,13 +44,13 @@ def descriptions(person: Person) -> dict[str, JudgeDescription]:
     return {
         WORDS: JudgeDescription(
             "share", "higher",
-            "Words of a text without which the base model would explain the sound less well. A word "
-            "that was left out is found so; one that is only mumbled, mostly not.",
+            "Words of a text without which the base model would explain the sound less well: finds "
+            "words that were left out, and mostly not those that are only mumbled.",
         ),
         VOICE: JudgeDescription(
             "share", "higher",
-            "Likeness by the base's own speaker encoder: 1 is another recording of the same person, "
-            "0 what other voices are like on average.",
+            "Likeness by the base's own speaker encoder: 1 is another recording of the same "
+            "person, 0 what other voices are like on average.",
             absent=person.voice_absent,
         ),
         RATE_DRIFT: JudgeDescription(

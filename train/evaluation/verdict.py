@@ -12,7 +12,7 @@ In this order; docs/evaluation.md tells it to users:
 Validation loss decides nothing where there is a voice to judge: it falls while speech gets worse.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from train.evaluation.judges import PITCH_DRIFT, RATE_DRIFT, VOICE, WORDS
@@ -33,14 +33,19 @@ ADVICE = (
 )
 
 
-def decide(candidates: Sequence[Candidate]) -> tuple[list[Candidate], Verdict | None]:
-    """The candidates with what is wrong with each, and the best of them; no verdict without the
-    base, or without anything beside it."""
+def decide(
+    candidates: Sequence[Candidate], pruned: Collection[int] = ()
+) -> tuple[list[Candidate], Verdict | None]:
+    """The candidates with what is wrong with each, and the best of them.
+
+    pruned: epochs whose checkpoints are gone, which are told of and cannot be chosen. No verdict
+    without the base, or without anything beside it.
+    """
     base = next((one for one in candidates if one.kind == "base"), None)
     if base is None or len(candidates) < 2:
         return list(candidates), None
     told = [_told(one, base, candidates) for one in candidates]
-    left = [one for one in told if one.ruled_out is None]
+    left = [one for one in told if one.ruled_out is None and one.epoch not in pruned]
     own = next(one for one in told if one.kind == "base")
     if not left:
         return told, _base_is_best(own, told, "no candidate, nor the base itself, can be relied on")

@@ -6,8 +6,8 @@ Importing this module imports no torch.
 
 import math
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,11 +40,18 @@ class SpeakingRate:
 
 @dataclass(frozen=True)
 class SentenceTask:
-    """A sentence to speak; out: where its sound is kept, None where it is not."""
+    """A sentence to speak.
+
+    Attributes:
+        sounded: Whether the vocoder speaks it too, which costs more than all else together: without
+            it a sentence has codes and no voice.
+        out: Where its sound is kept; None where it is not.
+    """
 
     text: str
     language: str
     seed: int
+    sounded: bool = True
     out: Path | None = None
 
 
@@ -53,12 +60,12 @@ class EvaluateRequest:
     """Sentences to speak and to measure.
 
     Attributes:
-        sentences: In the order in which they are begun.
+        sentences: In the order in which they are spoken.
         reference: Who speaks.
         weights: A checkpoint; None is the base's own.
         share: Of the checkpoint's weights; the rest is the base's.
         rate: What ends a sentence that does not end.
-        budget_seconds: No sentence is begun later; None speaks them all.
+        budget_seconds: No group of sentences that would end later is begun; None speaks all.
         at_least: So many are spoken in any case.
     """
 
@@ -68,7 +75,7 @@ class EvaluateRequest:
     share: float
     rate: SpeakingRate
     budget_seconds: float | None = None
-    at_least: int = 8
+    at_least: int = SLOTS
 
 
 @dataclass(frozen=True)
@@ -80,8 +87,8 @@ class SpokenFacts:
         text_tokens: Text ids of its pieces.
         finished: Every piece ended by itself.
         seconds: Length of the sound.
-        embedding: Of the speaker, `[512]`; empty where there is too little sound.
-        pitch_hz: Median F0.
+        embedding: Of the speaker, `[512]`; empty where there is no sound, or too little.
+        pitch_hz: Median F0, or None.
         words: Evidence for each word in nats a token (`xtts.inference.word_evidence`).
     """
 
@@ -105,7 +112,7 @@ class SpokenSet:
 
 @dataclass(frozen=True)
 class ListenRequest:
-    """Recordings to measure; others: whether the base's own other voices are wanted too."""
+    """Recordings to measure, beside the voices that come with the base."""
 
     recordings: tuple[Path, ...]
 
@@ -128,6 +135,15 @@ class HeardRecordings:
     base_voices: list[list[float]]
 
 
+@dataclass(frozen=True)
+class Utterance:
+    """A sentence with its pieces and what was decoded of each."""
+
+    task: SentenceTask
+    pieces: "list[Piece]"
+    said: "list[DecodingResult]"
+
+
 def listen(model: "Model", base: Path, request: ListenRequest) -> HeardRecordings:
     """Measures recordings, and the voices that come with the base. Raises AudioError."""
     from xtts import audio
@@ -143,30 +159,54 @@ def listen(model: "Model", base: Path, request: ListenRequest) -> HeardRecording
 def speak_all(
     model: "Model", whose: "Voice", request: EvaluateRequest, started: float
 ) -> tuple[list["SpokenFacts"], list["Utterance"]]:
-    """Speaks the sentences, several at once, as far as the budget goes.
+    """Speaks the sentences, a group at once, as far as the budget goes.
+
+    started: when the budget began, as `time.perf_counter`.
 
     Returns:
-        Their measurements without `words`, and what `words` are measured from. started: when the
-        budget began, as `time.perf_counter`.
+        Their measurements, and what was decoded. `words` are measured here where the base itself
+        speaks, and are to be measured by it elsewhere (`evidence`).
     """
-    utterances = _decoded(model, whose, request, started)
-    facts = []
-    for utterance in utterances:
+    facts: list[SpokenFacts] = []
+    spoken: list[Utterance] = []
+    for first in range(0, len(request.sentences), SLOTS):
+        group = request.sentences[first : first + SLOTS]
+        if _too_late(request, time.perf_counter() - started, len(facts), len(group)):
+            break
+        utterances = _decoded(model, whose, request.rate, group)
+        for utterance in utterances:
+            words = evidence(model, whose.latents, utterance) if request.weights is None else []
+            facts.append(replace(_measured(model, whose, utterance), words=words))
+        spoken += utterances
+    return facts, spoken
+
+
+def _too_late(request: EvaluateRequest, elapsed: float, done: int, count: int) -> bool:
+    """Whether another group would not fit into the budget, going by those before."""
+    if request.budget_seconds is None or done < request.at_least or not done:
+        return False
+    return elapsed * (1 + count / done) > request.budget_seconds
+
+
+def _measured(model: "Model", whose: "Voice", utterance: "Utterance") -> SpokenFacts:
+    from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
+
+    codes = sum(len(said.codes) for said in utterance.said)
+    embedding: list[float] = []
+    pitch: float | None = None
+    if utterance.task.sounded:
         waveform = _sound(model, whose, utterance)
         if utterance.task.out is not None:
             _keep(utterance.task.out, waveform)
         embedding, pitch = _heard(model, waveform)
-        facts.append(
-            SpokenFacts(
-                codes=sum(len(said.codes) for said in utterance.said),
-                text_tokens=sum(len(piece.ids) for piece in utterance.pieces),
-                finished=all(said.stopped for said in utterance.said),
-                seconds=len(waveform) / _rate(),
-                embedding=embedding,
-                pitch_hz=pitch,
-            )
-        )
-    return facts, utterances
+    return SpokenFacts(
+        codes=codes,
+        text_tokens=sum(len(piece.ids) for piece in utterance.pieces),
+        finished=all(said.stopped for said in utterance.said),
+        seconds=round(codes * SAMPLES_PER_CODE / CODE_RATE, 3),
+        embedding=embedding,
+        pitch_hz=pitch,
+    )
 
 
 def evidence(model: "Model", latents: "Tensor", utterance: "Utterance") -> list[float]:
@@ -184,66 +224,42 @@ def evidence(model: "Model", latents: "Tensor", utterance: "Utterance") -> list[
     ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Utterance:
-    """A sentence with its pieces and what was decoded of each."""
-
-    task: SentenceTask
-    pieces: "list[Piece]"
-    said: "list[DecodingResult]"
-
-
 def _decoded(
-    model: "Model", whose: "Voice", request: EvaluateRequest, started: float
+    model: "Model", whose: "Voice", rate: SpeakingRate, tasks: Sequence[SentenceTask]
 ) -> list[Utterance]:
     from xtts.inference.batched_decoding import DecodingSlots
 
     slots = DecodingSlots(model.gpt, SLOTS)
-    waiting = _pieces(model, request, started)
-    pending = next(waiting, None)
+    utterances = [_begun(model, task) for task in tasks]
+    waiting = [(one, number) for one in utterances for number in range(len(one.pieces))]
     speaking: dict[int, tuple[Utterance, int]] = {}
-    begun: list[Utterance] = []
-    while pending is not None or speaking:
-        while pending is not None and slots.free:
-            utterance, number = pending
-            if number == 0:
-                begun.append(utterance)
-            slot = slots.enter(whose.latents, *_state(model, request, utterance, number))
+    while waiting or speaking:
+        while waiting and slots.free:
+            utterance, number = waiting.pop(0)
+            slot = slots.enter(whose.latents, *_state(model, rate, utterance, number))
             speaking[slot] = (utterance, number)
-            pending = next(waiting, None)
         slots.step()
         for slot in [slot for slot in speaking if _done(slots.utterances[slot])]:
             utterance, number = speaking.pop(slot)
             utterance.said[number] = slots.leave(slot)
-    return begun
+    return utterances
 
 
-def _pieces(
-    model: "Model", request: EvaluateRequest, started: float
-) -> Iterator[tuple[Utterance, int]]:
-    """Each piece of each sentence, as long as there is time for another sentence."""
-    for number, task in enumerate(request.sentences):
-        late = request.budget_seconds is not None and (
-            time.perf_counter() - started > request.budget_seconds
-        )
-        if late and number >= request.at_least:
-            return
-        pieces = model.tokenizer.split(task.text, task.language)
-        said: list[Any] = [None] * len(pieces)
-        utterance = Utterance(task, pieces, said)
-        for piece in range(len(pieces)):
-            yield utterance, piece
+def _begun(model: "Model", task: SentenceTask) -> Utterance:
+    pieces = model.tokenizer.split(task.text, task.language)
+    said: list[Any] = [None] * len(pieces)
+    return Utterance(task, pieces, said)
 
 
 def _state(
-    model: "Model", request: EvaluateRequest, utterance: Utterance, number: int
+    model: "Model", rate: SpeakingRate, utterance: Utterance, number: int
 ) -> tuple[Any, Any]:
     import torch
 
     from xtts.inference.decoding import DecodingState
 
     ids = utterance.pieces[number].ids
-    limit = math.ceil(RUNAWAY * request.rate.codes(len(ids))) + RUNAWAY_CODES
+    limit = math.ceil(RUNAWAY * rate.codes(len(ids))) + RUNAWAY_CODES
     generator = torch.Generator(model.device).manual_seed(utterance.task.seed + number)
     text = torch.tensor(ids, device=model.device)
     return text, DecodingState(model.gpt, model.config.decoding, generator, limit)
@@ -261,7 +277,7 @@ def _sound(model: "Model", whose: "Voice", utterance: Utterance) -> "Tensor":
     from xtts.inference.synthesis import check_finite
     from xtts.model.streaming_vocoder import ChunkedVocoder
 
-    parts = []
+    parts: list[Tensor] = []
     for said in utterance.said:
         vocoder = ChunkedVocoder(model.vocoder, model.config.vocoder, whose.speaker)
         vocoder.add(said.latents)
@@ -296,12 +312,6 @@ def _base_voices(base: Path) -> list[list[float]]:
         [round(float(value), 5) for value in embedding.flatten()]
         for embedding in read_speakers(base).values()
     ]
-
-
-def _rate() -> int:
-    from xtts.audio import VOCODER_RATE
-
-    return VOCODER_RATE
 
 
 def facts_of(answer: dict[str, Any]) -> SpokenSet:

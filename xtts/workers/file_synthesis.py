@@ -124,12 +124,13 @@ class FileSpeaker:
             self._take(request.weights, request.share)
             whose = self._voice_of(reference)
             facts, utterances = file_evaluation.speak_all(self._model, whose, request, started)
-            self._take(None)
-            latents = self._voice_of(reference).latents
-            words = [file_evaluation.evidence(self._model, latents, one) for one in utterances]
+            if request.weights is not None:
+                self._take(None)
+                latents = self._voice_of(reference).latents
+                words = [file_evaluation.evidence(self._model, latents, one) for one in utterances]
+                facts = [replace(one, words=said) for one, said in zip(facts, words, strict=True)]
             self._let_go()
-        told = [replace(one, words=said) for one, said in zip(facts, words, strict=True)]
-        return SpokenSet(told, time.perf_counter() - started, self.device)
+        return SpokenSet(facts, time.perf_counter() - started, self.device)
 
     def _voice_of(self, reference: "Tensor") -> "Voice":
         """A run's epochs are heard against one recording; its speaker is taken once."""
