@@ -306,8 +306,14 @@ def reference_beside(checkpoint: Path) -> Path | None:
     if found is None and checkpoint != run.best_blend:
         return None
     path = run.samples / (f"epoch_{found[1]}_reference.wav" if found else "best_reference.wav")
-    if path.is_file():
-        return path
+    return path if path.is_file() else newest_reference(run)
+
+
+def newest_reference(run: RunFolder) -> Path | None:
+    """The recording that the newest sample of a run was spoken from."""
+    best = run.samples / "best_reference.wav"
+    if best.is_file():
+        return best
     for folder in (run.samples, run.samples_on_demand):
         others = sorted(folder.glob("epoch_*_reference.wav"), key=lambda one: one.stat().st_mtime)
         if others:
