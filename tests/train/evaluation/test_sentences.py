@@ -47,7 +47,7 @@ def test_the_persons_own_words_stand_between() -> None:
     clips = [clip(number, f"Word {number}.") for number in range(3)]
     found = planned(None, "en", clips, seed=0)
     assert [one.source for one in found[:8]] == [
-        "built_in", "built_in", "clip", "built_in", "built_in", "built_in", "clip", "built_in",
+        "built_in", "built_in", "built_in", "clip", "built_in", "built_in", "built_in", "clip",
     ]  # fmt: skip
     assert len({one.seed for one in found}) == len(found)
     assert len(found) == len(built_in("en")) + 3
