@@ -16,6 +16,7 @@ from api.runs import promotion
 from api.runs.listing import CURRENT, EpochSummary, LossCurves, RunSummary
 from api.runs.promotion import Promotion
 from api.settings import ApiSettings
+from xtts.hub.run_folder import BestWeights, newest_reference
 
 log = logging.getLogger("api")
 
@@ -42,6 +43,8 @@ class VoiceFollower:
         self.curves = LossCurves()
         self._verified: dict[str, bool] = {}
         self._refused: set[str] = set()
+        self._best: BestWeights | None = None
+        self._best_stamp: object = None
         self._changing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
@@ -100,6 +103,7 @@ class VoiceFollower:
         """Reads what is on disk, without turning to anything: before the first child."""
         self.promotion = await asyncio.to_thread(promotion.read, self.settings.voices_dir)
         self.runs = await asyncio.to_thread(runs.scan, self.settings.output_dir)
+        self._best = await asyncio.to_thread(self._look_for_best)
         for run in self.runs.values():
             await asyncio.to_thread(self.curves.read, run.folder.metrics)
 
@@ -148,10 +152,38 @@ class VoiceFollower:
         """Pure over what `look` found: the promoted epoch, else VOICE, else the demo voice."""
         if self.promotion and (found := self._promoted(self.promotion)):
             return found
-        name = self.settings.voice or "latest"
-        if name in ("latest", "best"):
+        name = self.settings.voice
+        if name in (None, "best") and (found := self._judged_best()):
+            return found
+        if name in (None, "latest", "best"):
             return self._newest(best=name == "best") or FollowTarget(_voice(self.settings, "demo"))
         return FollowTarget(_voice(self.settings, name))
+
+    def _look_for_best(self) -> BestWeights | None:
+        """What the evaluation of the current run says is best, read where a file of it changed."""
+        run = self.runs.get(CURRENT)
+        if run is None or self.settings.voice not in (None, "best"):
+            return None
+        files = (run.folder.evaluation_file, run.folder.best_blend_manifest)
+        stamp = (*map(_changed, files), tuple(run.epochs))
+        if stamp != self._best_stamp:
+            known = run.folder.evaluation()
+            judged = known is not None and known.verdict is not None
+            self._best = run.folder.best_weights() if judged else None
+            self._best_stamp = stamp
+        return self._best
+
+    def _judged_best(self) -> FollowTarget | None:
+        best, run = self._best, self.runs.get(CURRENT)
+        if best is None or run is None:
+            return None
+        if best.weights is None:
+            return _base_as_person(self.settings, run)
+        share = f" at {best.share:.0%}" if best.kind == "blend" else ""
+        name = _name(best.epoch, best.sha256, share)
+        if name in self._refused or self.engine.openings.deadly(name):
+            return None
+        return FollowTarget(_voice(self.settings, str(best.weights), name), best.sha256)
 
     def _newest(self, *, best: bool) -> FollowTarget | None:
         run = self.runs.get(CURRENT)
@@ -229,8 +261,26 @@ def _of_epoch(settings: ApiSettings, epoch: EpochSummary) -> FollowTarget:
     return FollowTarget(_voice(settings, str(epoch.checkpoint), name), epoch.sha256)
 
 
-def _name(epoch: int, sha256: str) -> str:
-    return f"epoch {epoch} ({sha256[:8]})"
+def _base_as_person(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
+    """The base's own weights with the run's recording of the person; None without one."""
+    reference = newest_reference(run.folder)
+    if reference is None:
+        return None
+    base = str(settings.xtts_v2_dir) if settings.base_model == "xtts_v2" else settings.base_model
+    found = _voice(settings, base)
+    wanted = {**found.wanted, "name": base, "reference": str(reference)}
+    return FollowTarget(VoiceTarget("the base as the person", wanted))
+
+
+def _changed(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _name(epoch: int, sha256: str, share: str = "") -> str:
+    return f"epoch {epoch}{share} ({sha256[:8]})"
 
 
 def _loss(epoch: EpochSummary) -> float | None:

@@ -145,6 +145,8 @@ def find_voice(spec: VoiceSpec) -> VoiceFiles:
     Raises BundleError, FilesError or RunError.
     """
     path = spec.path
+    if (path / "checkpoints").is_dir() and not (path / "config.json").is_file():
+        return _find_best_of_run(path, spec)
     if path.is_dir():
         return _find_in_folder(path, spec)
     if path.is_file():
@@ -153,6 +155,22 @@ def find_voice(spec: VoiceSpec) -> VoiceFiles:
         f"There is no voice at {spec.name}. Allowed are demo, the folder of a bundle or of an ONNX "
         "voice, or a checkpoint_epoch_N.pt out of OUTPUT_DIR/checkpoints."
     )
+
+
+def _find_best_of_run(folder: Path, spec: VoiceSpec) -> VoiceFiles:
+    """What is best in the run of an OUTPUT_DIR, be it the base with the person's recording."""
+    from xtts.hub.run_folder import RunFolder, newest_reference, read_checkpoint
+
+    run = RunFolder(folder)
+    best, newest = run.best_weights(), run.newest_verified()
+    if best is None or newest is None:
+        raise BundleError(f"{folder} holds no epoch that can be spoken with.")
+    if best.weights is not None:
+        return _find_of_checkpoint(best.weights, spec)
+    provenance = read_checkpoint(newest.checkpoint).provenance
+    base = Path(spec.base) if spec.base else None
+    found = base_of(newest.checkpoint, provenance, base, Path(spec.xtts_v2))
+    return VoiceFiles(found, found / "model.pth", spec.reference or newest_reference(run), None)
 
 
 def _find_in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:

@@ -106,7 +106,10 @@ class SpeechServer:
             self._close({"key": key})
 
     def _open(self, message: Mapping[str, Any]) -> Iterator[bytes]:
-        wanted = VoiceSpec(**message["voice"], allow_base_reference=True)
+        voice = dict(message["voice"])
+        if voice.get("reference"):
+            voice["reference"] = Path(voice["reference"])
+        wanted = VoiceSpec(**voice, allow_base_reference=True)
         others = dict(self._standing)
         future = self._other.submit(self._stand, wanted, others)
         self._pending.append(PendingTask(message, future, self._opened))
