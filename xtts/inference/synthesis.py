@@ -70,8 +70,7 @@ def synthesize_pieces(
         for some in change_speed(iter(latents), speed, torch):
             vocoder.add(some)
         waveform = check_finite(torch.cat(list(vocoder.rest())))
-        cut_off = guard is not None and guard.pieces[-1].cut_off
-        yield fade_edges(waveform, torch) if len(pieces) > 1 or cut_off else waveform
+        yield fade_edges(waveform, torch) if len(pieces) > 1 or guarded.cut_off else waveform
 
 
 @torch.inference_mode()
