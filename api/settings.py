@@ -46,6 +46,8 @@ class ApiSettings(SharedSettings):
     """What computes. onnx exports a voice once, or takes a folder of `train export --onnx`."""
     low_memory: Switch = False
     """Takes less memory and more time: one or two speak at once, in 8-bit weights on a CPU."""
+    pronunciations: Annotated[Place | None, Means("a file; empty = none")] = None
+    """A list of how words are said, for every voice (docs/text.md)."""
     voices_dir: Folder = Path("voices")
     """Where uploaded voices and the promoted epoch are kept. Replicas share it."""
     api_slots: AutoCount = None

@@ -7,8 +7,9 @@ the model: a mistake is reported in seconds, before anything is written.
 import logging
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -49,7 +50,7 @@ from train.sampling.sampler import Sampler
 from train.settings import TrainSettings
 from train.trainer import Trainer
 from xtts.hub import bundle
-from xtts.hub.run_folder import RunFolder
+from xtts.hub.run_folder import RunError, RunFolder, normalizer_of, read_checkpoint
 from xtts.hub.run_lock import lock
 from xtts.hub.xtts_v2 import ModelSource
 from xtts.model.config import ModelConfig
@@ -93,13 +94,27 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
         settings.base_model, ModelSource.of(settings), tos_agreed=settings.coqui_tos_agreed
     )
     bundle.check_base(base)
-    config = ModelConfig.read(base)
+    config = run_config(settings, ModelConfig.read(base))
     _log_base_model(settings, config)
     for what, choice in (("Device", device), ("Precision", precision)):
         log.info("%s: %s (%s)", what, choice.value, choice.reason)
     tokenizer = Tokenizer(config, base)
     data = dataset.read(settings, tokenizer, config.gpt)
     return RunContext(machine, device, precision, base, config, tokenizer, data)
+
+
+def run_config(settings: TrainSettings, config: ModelConfig) -> ModelConfig:
+    """The base's, with the normaliser that this run began with: texts that change in the middle of
+    a run would be other data."""
+    if settings.resume == "never":
+        return config
+    run = RunFolder(settings.output_dir)
+    named = [] if settings.resume == "auto" else [Path(settings.resume)]
+    saved = [run.interrupted, *map(run.checkpoint_path, reversed(run.epochs()))]
+    for path in [path for path in (*saved, *named) if path.is_file()]:
+        with suppress(RunError):
+            return replace(config, normalizer=normalizer_of(read_checkpoint(path).provenance))
+    return config
 
 
 def prepare(settings: TrainSettings) -> int:
@@ -480,6 +495,7 @@ def _provenance(
         "language": settings.language,
         "learning_rate": rate,
         "licence": config.licence,
+        "normalizer": config.normalizer,
     }
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from xtts.inference.alignment.guarded_piece import SpokenPiece
     from xtts.inference.loaded_voice import LoadedVoice
     from xtts.inference.synthesis_params import SynthesisParams
+    from xtts.workers.voice_registry import VoiceSpec
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,12 +64,15 @@ def _parser() -> argparse.ArgumentParser:
     what = speak.add_mutually_exclusive_group(required=True)
     what.add_argument("--text", help="what to speak")
     what.add_argument("--lines", type=Path, help="a sentence a line; --out is then a folder")
-    speak.add_argument("--out", type=Path, required=True, help="the .wav, or the folder of --lines")
+    speak.add_argument("--out", type=Path, help="the .wav, or the folder of --lines")
     speak.add_argument("--words", type=Path, metavar="FILE.json|.srt|.vtt",
                        help="write when each word is said; a folder with --lines gets one a line, "
                             "as .json")  # fmt: skip
     speak.add_argument("--guard", choices=("on", "off"), default="on",
                        help="speak again what did not end as it should, and tell")  # fmt: skip
+    speak.add_argument("--show-text", action="store_true",
+                       help="print how it is read; without --out, nothing is spoken")  # fmt: skip
+    speak.add_argument("--pronunciations", type=Path, help="a list of how words are said")
     doctor = verbs.add_parser(
         "doctor", help="what is wrong with this machine, and what mends it", epilog=_SETTINGS
     )
@@ -140,6 +144,8 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 
 def _speak(arguments: argparse.Namespace) -> int:
+    if arguments.out is None and not arguments.show_text:
+        raise SotaqueError("speak needs --out FILE.wav, or --show-text to see how it is read.")
     _check_words(arguments)
     lines = _lines(arguments)
     # Imported here: `--help` and a mistyped option need not wait seconds for torch.
@@ -151,7 +157,12 @@ def _speak(arguments: argparse.Namespace) -> int:
     spec = VoiceSpec(
         arguments.voice, arguments.base, tos_agreed=True, reference=arguments.reference,
         latents=arguments.latents,
+        pronunciations=str(arguments.pronunciations) if arguments.pronunciations else None,
     )  # fmt: skip
+    if arguments.show_text:
+        _show_texts(spec, [text for text, _ in lines], arguments.language)
+        if arguments.out is None:
+            return 0
     backend = backend_of(spec)
     device, mel_device = (
         _devices(arguments.device) if backend == "torch" else (arguments.device, "cpu")
@@ -200,7 +211,9 @@ def _write_words(
     tokenizer = voice.model.tokenizer
     spans = [tokenizer.word_spans(piece.ids) for piece in pieces]
     spelled = tokenizer.spelled(ask.text, ask.language)
-    words = timed_words(pieces, spans, spelled) if pieces else None
+    read = tokenizer.split(ask.text, ask.language)
+    pauses = [(piece.before, piece.after) for piece in read]
+    words = timed_words(pieces, spans, spelled, pauses=pauses) if pieces else None
     if words is None:
         raise SotaqueError(
             "This voice cannot tell when a word is said: no attention head of it follows the text. "
@@ -235,6 +248,17 @@ def _check_words(arguments: argparse.Namespace) -> None:
         raise SotaqueError(f"--words {path} must end in .json, .srt or .vtt.")
 
 
+def _show_texts(spec: "VoiceSpec", texts: Sequence[str], language: str) -> None:
+    """Prints how each text is read, a piece a line. Needs the tokenizer only."""
+    from xtts.workers.voice_registry import tokenizer_of
+
+    tokenizer = tokenizer_of(spec).open()
+    shown = [line for text in texts for line in tokenizer.show(text, language)]
+    print(f"Read by {tokenizer.spec.normalizer}:")
+    for line in shown:
+        print(f"  {line}")
+
+
 def _devices(wish: str) -> tuple[str, str]:
     """The device that PyTorch speaks on, and the one that takes the mel of a recording: the CPU
     where the GPU's FFT failed its check. Raises DeviceError for a GPU that is absent or unfit."""
@@ -252,8 +276,9 @@ def _devices(wish: str) -> tuple[str, str]:
 
 def _lines(arguments: argparse.Namespace) -> list[tuple[str, Path]]:
     """What to speak, and into which file: 01.wav, 02.wav, … for a file of lines."""
+    out = arguments.out or Path()
     if arguments.text is not None:
-        return [(arguments.text, arguments.out)]
+        return [(arguments.text, out)]
     try:
         found = arguments.lines.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -261,9 +286,10 @@ def _lines(arguments: argparse.Namespace) -> list[tuple[str, Path]]:
     texts = [line.strip() for line in found if line.strip()]
     if not texts:
         raise SotaqueError(f"--lines {arguments.lines} holds no sentence; write one a line.")
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    if arguments.out is not None:
+        out.mkdir(parents=True, exist_ok=True)
     digits = max(2, len(str(len(texts))))
-    return [(text, arguments.out / f"{i:0{digits}}.wav") for i, text in enumerate(texts, start=1)]
+    return [(text, out / f"{i:0{digits}}.wav") for i, text in enumerate(texts, start=1)]
 
 
 if __name__ == "__main__":

@@ -238,11 +238,13 @@ def _loss(epoch: EpochSummary) -> float | None:
 
 
 def _voice(settings: ApiSettings, where: str, name: str = "") -> VoiceTarget:
+    lists = {"pronunciations": settings.pronunciations} if settings.pronunciations else {}
     if where == "demo":
-        return DEMO
+        return VoiceTarget(DEMO.name, {**DEMO.wanted, **lists})
     base = None if settings.base_model in ("demo", "xtts_v2") else settings.base_model
     wanted = {
         "name": where, "base": base, "xtts_v2": str(settings.xtts_v2_dir),
         "tos_agreed": settings.coqui_tos_agreed,
+        **lists,
     }  # fmt: skip
     return VoiceTarget(name or Path(where).name, wanted)

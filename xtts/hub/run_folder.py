@@ -19,13 +19,14 @@ import logging
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from machine.errors import SotaqueError
 from machine.storage.checksums import Manifest, ManifestError, fault_of, read_manifest, zip_fault
+from xtts.text.normalization.registry import COQUI
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -252,6 +253,12 @@ def read_checkpoint(path: Path) -> Checkpoint:
             f"{path} is no checkpoint of Sotaque: it has no {error.args[0]!r}. "
             "Name a checkpoint_epoch_N.pt out of OUTPUT_DIR/checkpoints."
         ) from None
+
+
+def normalizer_of(provenance: Mapping[str, Any]) -> str:
+    """Whose rules read the texts that a checkpoint learned from: Coqui's, where it does not say,
+    because there were no others then."""
+    return str(provenance.get("normalizer", COQUI))
 
 
 def load_verified(path: Path, *, manifest: Path | None = None, mmap: bool = True) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from xtts.inference.alignment.guarded_piece import Guard
 from xtts.inference.alignment.heads import Head
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.model.shapes import VOCODER_RATE
+from xtts.text.tokenizer import TokenizerSpec
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,12 @@ class LoadedVoice(ABC):
     def languages(self) -> tuple[str, ...]:
         """The languages that the model speaks, as in config.json."""
         return tuple(self.model.config.languages)
+
+    @property
+    def texts(self) -> TokenizerSpec:
+        """What reads its texts, also in another process."""
+        found: TokenizerSpec = self.model.tokenizer.spec
+        return found
 
     @property
     def message(self) -> str:

@@ -14,7 +14,7 @@ from xtts.inference.batched_decoding import DecodingSlots
 from xtts.inference.decoding import DecodingState
 from xtts.inference.fading import StreamFade
 from xtts.inference.speed import SpeedChange
-from xtts.inference.synthesis import check_finite, judge_utterance
+from xtts.inference.synthesis import check_finite, has_edges, judge_utterance, silence
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.inference.voice import Voice
 from xtts.model.loading import Model
@@ -32,8 +32,8 @@ class SynthesisRequest:
         self.ask = ask
         self._rules = ask.rules(model.config.decoding)
         self._generator = torch.Generator(model.device).manual_seed(ask.seed)
-        self._pieces = ask.ids(model.tokenizer)
-        self._several = len(self._pieces) > 1
+        self._pieces = ask.read(model.tokenizer)
+        self._faded = has_edges(self._pieces)
         self._guard = guard
         self._begun = 0
         self.codes = 0
@@ -42,18 +42,19 @@ class SynthesisRequest:
 
     def enter(self, slots: DecodingSlots) -> None:
         """Begins the next piece."""
-        self._ids = self._pieces.pop(0)
+        self._piece = self._pieces.pop(0)
+        self._pause = self._piece.before
         self._guarded = GuardedPiece(
-            self._guard, self._ids, torch, whole=self.ask.whole, speed=self.ask.speed,
+            self._guard, self._piece.ids, torch, whole=self.ask.whole, speed=self.ask.speed,
             first=self._begun == 0,
         )  # fmt: skip
         self._begun += 1
-        self._fade = StreamFade(torch) if self._several else None
+        self._fade = StreamFade(torch) if self._faded else None
         self._attempt(slots, self._generator)
 
     def _attempt(self, slots: DecodingSlots, generator: torch.Generator) -> None:
         """Begins an utterance of the piece."""
-        ids = torch.tensor(self._ids, device=self.model.device)
+        ids = torch.tensor(self._piece.ids, device=self.model.device)
         self._utterance = DecodingState(
             self.model.gpt, self._rules, generator, self.ask.max_codes, self._guarded.heads
         )
@@ -75,7 +76,9 @@ class SynthesisRequest:
         the piece is done. Raises DecodingError when the model's output is not finite."""
         if self._utterance.error is not None:
             raise self._utterance.error
-        found = self._sound(self._utterance.latents[self._taken :])
+        found = [silence(self._pause)]
+        self._pause = 0.0
+        found += self._sound(self._utterance.latents[self._taken :])
         self._taken = len(self._utterance.latents)
         if self._utterance.done:
             found += self._ended(slots)
@@ -134,7 +137,7 @@ class SynthesisRequest:
             found.append(held if self._fade is None else self._fade.push(held))
         if self._fade is not None:
             found.append(self._fade.end())
-        return found
+        return [*found, silence(self._piece.after)]
 
     def _pushed(self, chunk: Tensor) -> Tensor:
         chunk = self._guarded.push(check_finite(chunk))

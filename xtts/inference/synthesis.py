@@ -16,6 +16,7 @@ from xtts.inference.speed import change_speed
 from xtts.inference.voice import Voice
 from xtts.model.config import SamplingParams
 from xtts.model.loading import Model
+from xtts.model.shapes import VOCODER_RATE
 from xtts.model.streaming_vocoder import ChunkedVocoder, chunk_codes
 from xtts.text.tokenizer import Piece
 
@@ -62,6 +63,7 @@ def synthesize_pieces(
     """As `synthesize`, one waveform for each piece that the model can say at once."""
     rules = decoding or model.config.decoding
     pieces = model.tokenizer.split(text, language)
+    faded = has_edges(pieces)
     generator = torch.Generator(model.device).manual_seed(seed)
     for piece in pieces:
         guarded = GuardedPiece(guard, piece.ids, torch, whole=True, speed=speed)
@@ -70,7 +72,8 @@ def synthesize_pieces(
         for some in change_speed(iter(latents), speed, torch):
             vocoder.add(some)
         waveform = check_finite(torch.cat(list(vocoder.rest())))
-        yield fade_edges(waveform, torch) if len(pieces) > 1 or guarded.cut_off else waveform
+        waveform = fade_edges(waveform, torch) if faded or guarded.cut_off else waveform
+        yield torch.cat((silence(piece.before), waveform, silence(piece.after)))
 
 
 @torch.inference_mode()
@@ -95,13 +98,16 @@ def stream(
     """
     rules = decoding or model.config.decoding
     pieces = model.tokenizer.split(text, language)
+    faded = has_edges(pieces)
     generator = torch.Generator(model.device).manual_seed(seed)
     for number, piece in enumerate(pieces):
+        if piece.before:
+            yield silence(piece.before)
         guarded = GuardedPiece(guard, piece.ids, torch, whole=False, speed=speed, first=number == 0)
         utterance = DecodingState(model.gpt, rules, generator, max_codes, guarded.heads)
         steps = iterate_codes(model.gpt, voice.latents, _ids(model, piece), utterance)
         latents = change_speed((said.latents[-1] for said in steps), speed, torch)
-        fade = StreamFade(torch) if len(pieces) > 1 else None
+        fade = StreamFade(torch) if faded else None
         for chunk in _chunks(_vocoder(model, voice), latents):
             ready = guarded.push(check_finite(chunk))
             if len(ready := ready if fade is None else fade.push(ready)):
@@ -112,6 +118,8 @@ def stream(
             yield rest
         if fade is not None:
             yield fade.end()
+        if piece.after:
+            yield silence(piece.after)
 
 
 def judge_utterance(guarded: GuardedPiece, utterance: DecodingState) -> bool:
@@ -146,6 +154,16 @@ def _decoded(
 
 def _ids(model: Model, piece: Piece) -> Tensor:
     return torch.tensor(piece.ids, device=model.device)
+
+
+def has_edges(pieces: Sequence[Piece]) -> bool:
+    """Whether sound begins or ends beside other sound or a pause: then it is faded."""
+    return len(pieces) > 1 or any(piece.before or piece.after for piece in pieces)
+
+
+def silence(seconds: float) -> Tensor:
+    """A pause in samples; speed does not change it."""
+    return torch.zeros(round(seconds * VOCODER_RATE))
 
 
 def _chunks(vocoder: ChunkedVocoder, latents: Iterator[Tensor]) -> Iterator[Tensor]:

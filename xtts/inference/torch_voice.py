@@ -16,7 +16,9 @@ from xtts.inference.loaded_voice import Array, ComputeConfig, LoadedVoice
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.inference.voice import Voice
 from xtts.model import loading, low_memory
+from xtts.model.config import ModelConfig
 from xtts.model.loading import Model
+from xtts.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,13 +113,22 @@ def load_torch_voice(
     same = None
     if files.state is not None:
         same = next((one.model for one in others if one.folder == files.folder), None)
-    model = replace(same) if same else _load_model(files.folder, where)
+    model = _reading(replace(same) if same else _load_model(files.folder, where), files)
     if files.state is not None:
         model.load_gpt(files.state)
     return LoadedTorchVoice(
         model, files.folder, files.weights, files.reference, files.licence, where.latents_folder,
         where.guard,
     )  # fmt: skip
+
+
+def _reading(model: Model, files: VoiceFiles) -> Model:
+    """With the tokenizer of this voice: its normaliser may not be its base's, its list not that of
+    another."""
+    normalizer = files.normalizer or ModelConfig.read(files.folder).normalizer
+    config = replace(model.config, normalizer=normalizer)
+    tokenizer = Tokenizer(config, files.folder, files.pronunciations)
+    return replace(model, config=config, tokenizer=tokenizer)
 
 
 def _load_model(folder: Path, where: ComputeConfig) -> Model:

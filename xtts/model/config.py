@@ -14,8 +14,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from machine.errors import SotaqueError
 from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, VocoderShape
+from xtts.text.normalization.registry import COQUI, NEWEST, NORMALIZERS
 
 T = TypeVar("T")
+# What tells an exported voice from a base model: bundles, ONNX voices.
+EXPORT_FILES = ("bundle.json", "onnx.json")
 # What a model says in one piece where its config.json does not tell, by its front-end: the embedded
 # voice's first folders and bundles do not say it. Others keep to the language's characters.
 PIECE_TOKENS = {"cmu_phones": 50}
@@ -76,6 +79,7 @@ class _Own:
     alignment_heads: tuple[tuple[int, int], ...] | None = None
     stop_input_trained: bool = False
     training: TrainingAdvice = field(default_factory=TrainingAdvice)
+    normalizer: str | None = None
     licence: str = CPML
     weights: str = "trained"
 
@@ -85,7 +89,8 @@ class ModelConfig:
     """Everything about a model that is not a weight. piece_tokens: the most text ids that it says
     in one piece (`xtts.text.tokenizer`); None is as many as it has places for. alignment_heads:
     layer and number of the attention heads that follow the text, () where none does, None where
-    nobody measured it yet (`xtts.inference.alignment.heads`)."""
+    nobody measured it yet (`xtts.inference.alignment.heads`). normalizer: whose rules read its
+    texts (`xtts.text.normalization.registry`)."""
 
     gpt: GPTShape
     vocoder: VocoderShape
@@ -99,6 +104,7 @@ class ModelConfig:
     piece_tokens: int | None
     alignment_heads: tuple[tuple[int, int], ...] | None
     stop_input_trained: bool
+    normalizer: str
     licence: str
     weights: str
 
@@ -134,9 +140,30 @@ class ModelConfig:
             piece_tokens=own.piece_tokens or PIECE_TOKENS.get(own.text_frontend),
             alignment_heads=_heads(own.alignment_heads, gpt, folder),
             stop_input_trained=own.stop_input_trained,
+            normalizer=_normalizer(folder, own.normalizer),
             licence=own.licence,
             weights=own.weights,
         )
+
+
+def naming_normalizer(found: dict[str, Any], normalizer: str) -> dict[str, Any]:
+    """The content of a config.json with the normaliser said."""
+    return found | {"sotaque": (found.get("sotaque") or {}) | {"normalizer": normalizer}}
+
+
+def _normalizer(folder: Path, said: str | None) -> str:
+    """What an export names. One that names none was written when there was Coqui's only; a base
+    model that names none is read by the newest rules: whoever normalised for it, it has learned
+    words, and these rules' words are right more often."""
+    if said is None:
+        exported = any((folder / name).is_file() for name in EXPORT_FILES)
+        return COQUI if exported else NEWEST
+    if said not in NORMALIZERS:
+        raise ConfigError(
+            f'{folder / "config.json"}, key "sotaque": normalizer is {said!r}; this version knows '
+            f"{' and '.join(NORMALIZERS)}. Use the version that the voice was made with."
+        )
+    return said
 
 
 def _heads(

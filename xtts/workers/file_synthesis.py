@@ -6,7 +6,7 @@ the trainer's, on a GPU that passed the check. Importing this module imports no 
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,13 +92,15 @@ class FileSpeaker:
         from xtts.inference import synthesis, voice
 
         started = time.perf_counter()
-        self._model.tokenizer.split(request.text, request.language)
+        model = self._reading(request.weights)
+        model.tokenizer.split(request.text, request.language)
         reference = voice.read_reference(self._model.config, request.reference)
         self._take(request.weights)
         whose = self._voice_of(reference)
+        model = replace(model, gpt=self._model.gpt)
         guard = self._guard(whose, request.seed)
         waveform = synthesis.synthesize(
-            self._model, whose, request.text, request.language, seed=request.seed, guard=guard
+            model, whose, request.text, request.language, seed=request.seed, guard=guard
         )
         audio.write_wav(request.out, waveform)
         likeness = voice.similarity(self._model, waveform, audio.VOCODER_RATE, whose)
@@ -123,6 +125,21 @@ class FileSpeaker:
                 # No fine-tuning moves them: once for all that is spoken here.
                 self._heads = head_measurement.measured_heads(self._model, whose)
         return Guard(self._heads, self._model.tokenizer.spoken, seed)
+
+    def _reading(self, weights: Path | None) -> "Model":
+        """The model with the tokenizer that these weights have learned from, and their run's list
+        of pronunciations."""
+        if weights is None:
+            return self._model
+        from xtts.hub import run_folder
+        from xtts.text.pronunciations import NAME
+        from xtts.text.tokenizer import Tokenizer
+
+        normalizer = run_folder.normalizer_of(run_folder.read_checkpoint(weights).provenance)
+        own = weights.parent.parent / NAME
+        config = replace(self._model.config, normalizer=normalizer)
+        tokenizer = Tokenizer(config, self.base, (own,) if own.is_file() else ())
+        return replace(self._model, config=config, tokenizer=tokenizer)
 
     def _voice_of(self, reference: "Tensor") -> "Voice":
         """A run's epochs have one reference recording; its speaker embedding is computed once."""

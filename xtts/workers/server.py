@@ -20,6 +20,7 @@ from machine.errors import SotaqueError
 from xtts.inference.batching import ContinuousBatcher, StepOutput
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.inference.voice import Voice
+from xtts.text.tokenizer import Piece, TokenizerSpec
 from xtts.workers import voice_registry
 from xtts.workers.failures import answer_of, place_of
 from xtts.workers.protocol import packed
@@ -42,8 +43,8 @@ class Reads(Protocol):
     """What is asked of `xtts.workers.text_worker.TextWorker`."""
 
     def start(self) -> None: ...
-    def open(self, folder: Path) -> None: ...
-    def read(self, folder: Path, text: str, language: str) -> list[list[int]]: ...
+    def open(self, tokenizer: TokenizerSpec) -> None: ...
+    def read(self, tokenizer: TokenizerSpec, text: str, language: str) -> list[Piece]: ...
 
 
 class SpeechServer:
@@ -114,7 +115,7 @@ class SpeechServer:
     def _stand(self, wanted: VoiceSpec, others: dict[str, LoadedVoice]) -> LoadedVoice:
         found = voice_registry.load_voice(wanted, self._where, others)
         found.prepare()
-        self._reading.submit(self._texts.open, found.folder).result()
+        self._reading.submit(self._texts.open, found.texts).result()
         return found
 
     def _opened(self, message: Mapping[str, Any], found: LoadedVoice) -> Iterator[bytes]:
@@ -139,12 +140,12 @@ class SpeechServer:
         return iter(())
 
     def _speak(self, message: Mapping[str, Any]) -> Iterator[bytes]:
-        ask, folder = message["ask"], self._standing[message["key"]].folder
-        future = self._reading.submit(self._texts.read, folder, ask["text"], ask["language"])
+        ask, texts = message["ask"], self._standing[message["key"]].texts
+        future = self._reading.submit(self._texts.read, texts, ask["text"], ask["language"])
         self._pending.append(PendingTask(message, future, self._read))
         yield from ()
 
-    def _read(self, message: Mapping[str, Any], pieces: list[list[int]]) -> Iterator[bytes]:
+    def _read(self, message: Mapping[str, Any], pieces: list[Piece]) -> Iterator[bytes]:
         """The text was read: now the voice."""
         message = {**message, "ask": {**message["ask"], "pieces": pieces}}
         standing, recording = self._standing[message["key"]], message.get("recording")

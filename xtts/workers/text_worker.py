@@ -7,12 +7,12 @@ does every request that it serves.
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from machine.errors import SotaqueError
 from machine.process import JsonLineProcess
-from xtts.text.tokenizer import TextError
+from xtts.text.errors import TextError
+from xtts.text.tokenizer import Piece, TokenizerSpec
 from xtts.workers.text_worker_main import TOO_LONG
 
 COMMAND = (sys.executable, "-m", "xtts.workers.text_worker_main")
@@ -31,7 +31,7 @@ class TextWorker:
         self._command = command
         self._limit_seconds = limit_seconds
         self._process: JsonLineProcess | None = None
-        self._loaded: dict[str, None] = {}
+        self._loaded: dict[TokenizerSpec, None] = {}
 
     @property
     def pid(self) -> int | None:
@@ -43,16 +43,16 @@ class TextWorker:
         if self._process is None:
             self._process = JsonLineProcess((*self._command, "--parent", str(os.getpid())))
 
-    def open(self, folder: Path) -> None:
-        """Has the tokenizer of a model's folder loaded. Raises SotaqueError."""
-        self._loaded.pop(str(folder), None)
-        self._load(str(folder))
+    def open(self, tokenizer: TokenizerSpec) -> None:
+        """Has a tokenizer loaded, anew if it was. Raises SotaqueError."""
+        self._loaded.pop(tokenizer, None)
+        self._load(tokenizer)
 
-    def read(self, folder: Path, text: str, language: str) -> list[list[int]]:
-        """The ids of each piece of `text`, as `Tokenizer.split`. Raises TextError."""
-        if self._process is None or str(folder) not in self._loaded:
-            self._load(str(folder))
-        asked = {"read": text, "language": language, "folder": str(folder)}
+    def read(self, tokenizer: TokenizerSpec, text: str, language: str) -> list[Piece]:
+        """The pieces of `text`, as `Tokenizer.split`, without their texts. Raises TextError."""
+        if self._process is None or tokenizer not in self._loaded:
+            self._load(tokenizer)
+        asked = {"read": text, "language": language, "tokenizer": tokenizer.as_dict()}
         try:
             answer = self._ask(asked, self._limit_seconds)
         except TimeoutError:
@@ -63,8 +63,7 @@ class TextWorker:
             ) from None
         if "refused" in answer:
             raise TextError(answer["refused"])
-        found: list[list[int]] = answer["pieces"]
-        return found
+        return [Piece("", ids, before, after) for ids, before, after in answer["pieces"]]
 
     def close(self) -> None:
         """Ends the process."""
@@ -73,9 +72,9 @@ class TextWorker:
         if process is not None:
             process.end()
 
-    def _load(self, folder: str) -> None:
+    def _load(self, tokenizer: TokenizerSpec) -> None:
         try:
-            answer = self._ask({"load": folder}, START_SECONDS)
+            answer = self._ask({"load": tokenizer.as_dict()}, START_SECONDS)
         except (TimeoutError, EOFError) as error:
             raise SotaqueError(
                 "The process that reads texts does not start. Try "
@@ -83,7 +82,7 @@ class TextWorker:
             ) from error
         if "refused" in answer:
             raise SotaqueError(answer["refused"])
-        self._loaded[folder] = None
+        self._loaded[tokenizer] = None
 
     def _ask(self, message: Mapping[str, Any], limit_seconds: float) -> dict[str, Any]:
         """Raises TimeoutError and EOFError, after which the process is gone."""

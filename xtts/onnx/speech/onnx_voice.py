@@ -6,7 +6,7 @@ A voice that is no ONNX folder becomes one first, once (`xtts.onnx.export.export
 import itertools
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ import numpy as np
 
 from machine.storage.atomic import sha256_of
 from xtts.hub import bundle
-from xtts.hub.bundle import VoiceSpec
+from xtts.hub.bundle import VoiceFiles, VoiceSpec
 from xtts.inference.alignment import heads as alignment_heads
 from xtts.inference.alignment.guarded_piece import Guard
 from xtts.inference.alignment.heads import Head, Spoken
@@ -30,6 +30,7 @@ from xtts.onnx.speech import loading, request
 from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxLatents, OnnxModel
 from xtts.onnx.speech.request import OnnxSynthesisParams
 from xtts.onnx.speech.sampling import sample
+from xtts.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from xtts.onnx.speech.batching import OnnxContinuousBatcher
@@ -160,12 +161,21 @@ def load_onnx_voice(spec: VoiceSpec, where: ComputeConfig) -> LoadedOnnxVoice:
     Raises OnnxError, ConfigError, what `xtts.hub.bundle.find_voice` raises, and the errors of
     `machine.onnxruntime.sessions`.
     """
-    folder = spec.path if folders.is_one(spec.path) else _exported(spec, where)
+    if folders.is_one(spec.path):
+        folder, normalizer = spec.path, None
+        lists = bundle.pronunciation_lists(spec, folder)
+    else:
+        files = bundle.find_voice(spec)
+        folder, lists = _exported(spec, files, where), files.pronunciations
+        normalizer = files.normalizer or ModelConfig.read(files.folder).normalizer
     how = loading.compute_config(
         folders.read(folder), ModelConfig.read(folder), precision=where.precision,
         device=where.device, low=where.low_memory, threads=where.threads,
     )  # fmt: skip
     model = loading.load_onnx_model(folder, how)
+    # An export that the service kept may be older than names of normalisers.
+    config = replace(model.config, normalizer=normalizer or model.config.normalizer)
+    model = replace(model, config=config, tokenizer=Tokenizer(config, folder, lists))
     stored = folder / folders.VOICE
     latents = spec.latents or (stored if stored.is_file() else None)
     return LoadedOnnxVoice(
@@ -173,13 +183,12 @@ def load_onnx_voice(spec: VoiceSpec, where: ComputeConfig) -> LoadedOnnxVoice:
     )
 
 
-def _exported(spec: VoiceSpec, where: ComputeConfig) -> Path:
+def _exported(spec: VoiceSpec, files: VoiceFiles, where: ComputeConfig) -> Path:
     """The ONNX folder of a voice in Coqui's layout or of a checkpoint, made where it is missing."""
     if where.latents_folder is None:
         raise OnnxError(
             f"{spec.path} is no ONNX voice, and there is nowhere to keep an export of it."
         )
-    files = bundle.find_voice(spec)
     sha256 = sha256_of(files.weights)
     width = ModelConfig.read(files.folder).gpt.width
     kind = loading.gpt_kind(where.precision, width, low=where.low_memory)

@@ -15,10 +15,11 @@ from xtts.inference.fading import StreamFade
 from xtts.inference.speed import SpeedChange
 from xtts.model.chunk_sizes import chunk_codes
 from xtts.model.config import SamplingParams
-from xtts.model.shapes import NUM_LATENTS, PLACEHOLDER_ID
+from xtts.model.shapes import NUM_LATENTS, PLACEHOLDER_ID, VOCODER_RATE
 from xtts.onnx.speech.loading import OnnxLatents, OnnxModel
 from xtts.onnx.speech.sampling import sample
 from xtts.onnx.speech.vocoder import OnnxChunks
+from xtts.text.tokenizer import Piece
 
 Array = np.ndarray[Any, Any]
 
@@ -26,7 +27,7 @@ Array = np.ndarray[Any, Any]
 @dataclass(frozen=True)
 class OnnxSynthesisParams:
     """How it is spoken. rules: None is the model's own; max_codes: the most that a piece may take;
-    chunked: in chunks as soon as they can be, else piece by piece; pieces: the text's ids, where it
+    chunked: in chunks as soon as they can be, else piece by piece; pieces: of the text, where it
     was read already; whole: nothing is heard before a piece has its verdict, so that it can be
     spoken again; guard: of this speech, None for none."""
 
@@ -35,7 +36,7 @@ class OnnxSynthesisParams:
     speed: float = 1.0
     max_codes: int | None = None
     chunked: bool = True
-    pieces: Sequence[Sequence[int]] | None = None
+    pieces: Sequence[Piece] | None = None
     whole: bool = False
     guard: Guard | None = None
 
@@ -55,10 +56,12 @@ class OnnxSynthesisRequest:
         self._rules = manner.rules or model.config.decoding
         self._random = np.random.default_rng(manner.seed % 2**64)  # none below 0
         if manner.pieces is None:
-            self._pieces = [piece.ids for piece in model.tokenizer.split(text, language)]
+            self._pieces = model.tokenizer.split(text, language)
         else:
-            self._pieces = [list(ids) for ids in manner.pieces]
-        self._several = len(self._pieces) > 1
+            self._pieces = list(manner.pieces)
+        pauses = any(piece.before or piece.after for piece in self._pieces)
+        self._several = pauses or len(self._pieces) > 1
+        self._after = 0.0
         self._piece: _Piece | None = None
         self._begun = 0
         self.codes = 0
@@ -81,12 +84,16 @@ class OnnxSynthesisRequest:
         """
         if self._piece is None:
             self._fade = StreamFade(np) if self._several else None
-            found = self._attempt(self._new_guard(self._pieces.pop(0)), self._random)
+            text = self._pieces.pop(0)
+            before, self._after = text.before, text.after
+            found = self._attempt(self._new_guard(text.ids), self._random)
         else:
-            found = self._piece.step()
+            before, found = 0.0, self._piece.step()
         while self._piece is not None and self._piece.done:
             found += self._ended(self._piece)
-        return [ready for chunk in found if len(ready := self._faded(chunk))] + self._fade_end()
+        said = [ready for chunk in found if len(ready := self._faded(chunk))] + self._fade_end()
+        after = self._after if self._piece is None else 0.0
+        return [chunk for chunk in (_silence(before), *said, _silence(after)) if len(chunk)]
 
     @property
     def pieces(self) -> tuple[SpokenPiece, ...]:
@@ -225,6 +232,11 @@ class _Piece:
             )
         found: Array = self.guarded.push(chunk)
         return found
+
+
+def _silence(seconds: float) -> Array:
+    """A pause in samples; speed does not change it."""
+    return np.zeros(round(seconds * VOCODER_RATE), np.float32)
 
 
 def speak(

@@ -29,7 +29,7 @@ from xtts.onnx.speech.loading import (
     read_voice,
 )
 from xtts.onnx.speech.request import OnnxSynthesisParams
-from xtts.text.tokenizer import TextError
+from xtts.text.errors import TextError
 
 TEXT = "the old man walked along the river."
 LONG = " ".join(["one two three four five six seven eight nine ten eleven."] * 14)
