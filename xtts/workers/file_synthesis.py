@@ -148,7 +148,6 @@ class FileSpeaker:
         None is the base's own."""
         from xtts.hub import run_folder
         from xtts.model import loading as model
-        from xtts.model.blending import blend
 
         key = (str(weights), os.stat(weights).st_mtime_ns, share) if weights else ("", 0, 1.0)
         if key == self._loaded:
@@ -157,7 +156,9 @@ class FileSpeaker:
         self._loaded = None
         if weights and share < 1:
             tuned = run_folder.read_checkpoint(weights).model
-            self._model.load_gpt(blend(model.read_tensors(self.base / "model.pth"), tuned, share))
+            self._model.load_gpt(
+                model.blend(model.read_tensors(self.base / "model.pth"), tuned, share)
+            )
         elif weights:
             self._model.load_gpt(run_folder.read_checkpoint(weights).model)
         else:
