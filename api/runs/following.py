@@ -13,8 +13,7 @@ from api.errors import APIError, without_paths
 from api.events import Events
 from api.runs import listing as runs
 from api.runs import promotion
-from api.runs.curves import LossCurves
-from api.runs.listing import CURRENT, EpochSummary, RunSummary
+from api.runs.listing import CURRENT, EpochSummary, LossCurves, RunSummary
 from api.runs.promotion import Promotion
 from api.settings import ApiSettings
 from xtts.hub.run_folder import BestWeights, newest_reference
@@ -289,11 +288,13 @@ def _loss(epoch: EpochSummary) -> float | None:
 
 
 def _voice(settings: ApiSettings, where: str, name: str = "") -> VoiceTarget:
+    lists = {"pronunciations": settings.pronunciations} if settings.pronunciations else {}
     if where == "demo":
-        return DEMO
+        return VoiceTarget(DEMO.name, {**DEMO.wanted, **lists})
     base = None if settings.base_model in ("demo", "xtts_v2") else settings.base_model
     wanted = {
         "name": where, "base": base, "xtts_v2": str(settings.xtts_v2_dir),
         "tos_agreed": settings.coqui_tos_agreed,
+        **lists,
     }  # fmt: skip
     return VoiceTarget(name or Path(where).name, wanted)

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from machine.storage.atomic import Written, write_json
 from machine.storage.checksums import Manifest, fault_of
 from xtts.hub.base_models import DEMO, BundleError, base_of, check_base, locate_base
+from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,6 +53,7 @@ class VoiceSpec:
         tos_agreed: Whether the user has agreed to XTTS-v2's licence (COQUI_TOS_AGREED).
         reference: A recording of who is to speak; None is the voice's own.
         latents: Stored latents of who is to speak, for an ONNX voice.
+        pronunciations: A list for all voices (PRONUNCIATIONS); the voice's own wins over it.
         allow_base_reference: Whether a checkpoint whose run kept no recording speaks as its base
             does. A service does so: better than no word at all.
     """
@@ -62,6 +64,7 @@ class VoiceSpec:
     tos_agreed: bool = False
     reference: Path | None = None
     latents: Path | None = None
+    pronunciations: str | None = None
     allow_base_reference: bool = False
 
     @property
@@ -80,6 +83,8 @@ class VoiceFiles:
         reference: A recording of the voice, if there is one.
         licence: What the bundle says; None where there is no bundle.
         state: The learning part of a checkpoint, read; None for a folder.
+        normalizer: What a checkpoint learned to read by; None is what config.json says.
+        pronunciations: Lists of pronunciations; a later one wins.
     """
 
     folder: Path
@@ -87,6 +92,20 @@ class VoiceFiles:
     reference: Path | None
     licence: str | None
     state: "Mapping[str, Tensor] | None" = None
+    normalizer: str | None = None
+    pronunciations: tuple[Path, ...] = ()
+
+
+def pronunciation_lists(spec: VoiceSpec, folder: Path) -> tuple[Path, ...]:
+    """The list for all voices, and the one that lies in a voice's folder, where there are such.
+
+    Raises BundleError where the former is named and is no file.
+    """
+    general = Path(spec.pronunciations).expanduser() if spec.pronunciations else None
+    if general is not None and not general.is_file():
+        raise BundleError(f"PRONUNCIATIONS names {general}, and there is no such file.")
+    own = _existing(folder / PRONUNCIATIONS)
+    return tuple(path for path in (general, own) if path is not None)
 
 
 def write(folder: Path, bundle: Bundle) -> None:
@@ -163,11 +182,14 @@ def _find_in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
     elif folder != DEMO:
         locate_base(str(folder), tos_agreed=spec.tos_agreed)
     reference = spec.reference or _existing(folder / "reference.wav")
-    return VoiceFiles(folder, folder / "model.pth", reference, licence)
+    return VoiceFiles(
+        folder, folder / "model.pth", reference, licence,
+        pronunciations=pronunciation_lists(spec, folder),
+    )  # fmt: skip
 
 
 def _find_of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
-    from xtts.hub.run_folder import read_checkpoint, reference_beside
+    from xtts.hub.run_folder import normalizer_of, read_checkpoint, reference_beside
 
     checkpoint = read_checkpoint(path)
     base = Path(spec.base) if spec.base else None
@@ -175,7 +197,11 @@ def _find_of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
     reference = spec.reference or reference_beside(path)
     if reference is None and spec.allow_base_reference:
         reference = _existing(folder / "reference.wav")
-    return VoiceFiles(folder, path, reference, None, checkpoint.model)
+    return VoiceFiles(
+        folder, path, reference, None, checkpoint.model, normalizer_of(checkpoint.provenance),
+        # OUTPUT_DIR's.
+        pronunciation_lists(spec, path.parent.parent),
+    )  # fmt: skip
 
 
 def _existing(path: Path) -> Path | None:
