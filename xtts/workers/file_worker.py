@@ -6,7 +6,6 @@ The child is a `machine.process.JsonLineProcess`: it dies with its parent even w
 """
 
 import contextlib
-import json
 import os
 import sys
 import time
