@@ -109,8 +109,9 @@ class FakeEnsemble:
         self._names[message["key"]] = Path(voice).name + base
         if "mute" in voice:
             self._mute.add(message["key"])
+        sha256 = "0" * 64 if base else sha_of(voice)
         yield packed({"say": "opened", "id": name, "licence": "free", "languages": ["en", "pt"],
-                      "sha256": sha_of(voice), "own_voice": "mute" not in voice,
+                      "sha256": sha256, "own_voice": "mute" not in voice,
                       "precision": "fp32", "placed": self._placed()})  # fmt: skip
 
     def _placed(self) -> dict[str, str]:

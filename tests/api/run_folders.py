@@ -38,8 +38,10 @@ def write_epoch(folder: Path, epoch: int, *, loss: float = 2.0, content: bytes =
     path = run.checkpoint_path(epoch)
     written = replace_file(path, lambda file: file.write(content or f"epoch {epoch}".encode()))
     losses = {"validation_audio_loss": loss}
-    write_manifest(run.manifest_path(epoch), Manifest(epoch, epoch * 10, {path.name: written},
-                                                      losses))  # fmt: skip
+    base = {"name": "demo", "sha256": "0" * 64}
+    write_manifest(
+        run.manifest_path(epoch), Manifest(epoch, epoch * 10, {path.name: written}, losses, base)
+    )
     for what, hertz in (("output", 220), ("reference", 330)):
         wave = np.sin(np.arange(24_000) / 24_000 * 2 * np.pi * hertz).astype("float32")
         soundfile.write(run.samples / f"epoch_{epoch}_{what}.wav", wave, 24_000)
