@@ -2,16 +2,19 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.api.conftest import Running, running, settings_in
+from tests.api.conftest import QUICK, Running, running, settings_in
 from tests.api.run_folders import candidate, write_epoch, write_evaluated
 
 CANDIDATES = "/v1/runs/current/candidates"
+# Nothing here is about time: a machine that is busy with other things is not to end the child.
+PATIENT = replace(QUICK, deadline=60.0, hang=60.0)
 
 
 def write_judged_run(folder: Path) -> Path:
@@ -32,7 +35,7 @@ def judged_service(folder: Path) -> Iterator[Running]:
     write_judged_run(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("api.runs.following.LOOK_SECONDS", 0.1)
-        with running(settings_in(folder)) as found:
+        with running(settings_in(folder), limits=PATIENT) as found:
             found.wait_ready()
             yield found
 

@@ -12,9 +12,10 @@ import httpx
 import pytest
 
 from api.middleware import RateLimiter
-from tests.api.conftest import QUICK, Running, running, settings_in
+from tests.api.conftest import Running, running, settings_in
 from tests.api.judged_run import (
     CANDIDATES,
+    PATIENT,
     judged_service,
     preview,
     row,
@@ -69,7 +70,7 @@ def test_one_candidate_is_open_at_a_time_and_it_is_closed_again(service: Running
     assert slot.current.key == first  # still open
     preview(service, "base", "hello")
     assert slot.current.voice.name.startswith("base of current")
-    service.parts.engine.limits = slot._limits = replace(QUICK, preview=0.05)
+    service.parts.engine.limits = slot._limits = replace(PATIENT, preview=0.05)
     service.wait_until(lambda: slot.current is None, 10)
     assert preview(service, "epoch_2", "hello").status_code == 200
 
@@ -99,7 +100,7 @@ def test_those_who_want_another_candidate_wait_for_those_who_speak(
 
 def test_who_waits_too_long_for_another_candidate_is_told_to_come_back(service: Running) -> None:
     engine = service.parts.engine
-    engine.previews._limits = replace(QUICK, deadline=0.3)
+    engine.previews._limits = replace(PATIENT, deadline=0.3)
     body = {"input": "v" * 4000, "response_format": "pcm"}
     with service.client.stream("POST", f"{CANDIDATES}/epoch_2/speech", json=body) as answer:
         sound = answer.iter_raw()
@@ -108,14 +109,14 @@ def test_who_waits_too_long_for_another_candidate_is_told_to_come_back(service: 
     assert (refused.status_code, refused.json()["code"]) == (503, "preview_busy")
     assert int(refused.headers["retry-after"]) > 0
     # Whoever goes away frees it.
-    engine.previews._limits = QUICK
+    engine.previews._limits = PATIENT
     assert preview(service, "base", "hello").status_code == 200
 
 
 def test_no_more_wait_for_a_candidate_than_for_their_turn(
     still: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(still.parts.engine.previews, "_limits", replace(QUICK, queue=0))
+    monkeypatch.setattr(still.parts.engine.previews, "_limits", replace(PATIENT, queue=0))
     answer = preview(still, "epoch_2", "hello")
     assert (answer.status_code, answer.json()["code"]) == (503, "queue_full")
 
@@ -187,7 +188,7 @@ def test_where_a_second_voice_has_no_room_it_is_refused(
 
 def test_others_pages_hear_no_candidate_and_nobody_without_the_key(tmp_path: Path) -> None:
     write_judged_run(tmp_path)
-    with running(settings_in(tmp_path, api_key="a key")) as service:
+    with running(settings_in(tmp_path, api_key="a key"), limits=PATIENT) as service:
         service.wait_until(lambda: service.parts.engine.ready)
         sound = f"{CANDIDATES}/epoch_1/sentences/0.wav"
         speech = f"{CANDIDATES}/epoch_2/speech"

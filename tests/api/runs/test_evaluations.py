@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.api.conftest import Running, running, settings_in
-from tests.api.judged_run import CANDIDATES, judged_service, row, served
+from tests.api.judged_run import CANDIDATES, PATIENT, judged_service, row, served
 from tests.api.run_folders import candidate, write_epoch, write_evaluated
 from xtts.hub.run_folder import RunFolder
 
@@ -56,7 +56,7 @@ def test_a_figure_that_is_no_number_is_null(service: Running, output: Path) -> N
 
 def test_a_run_without_an_evaluation_says_so(tmp_path: Path) -> None:
     write_epoch(tmp_path / "output", 1)
-    with running(settings_in(tmp_path)) as service:
+    with running(settings_in(tmp_path), limits=PATIENT) as service:
         service.wait_ready()
         found = service.client.get("/v1/runs").json()
         assert found["runs"][0]["evaluation"] is None and found["follows"] == "latest"
