@@ -22,3 +22,6 @@ class NullLogger(Logs):
 
     def sample(self, *_: Any, **__: Any) -> None:
         """Said by rank 0."""
+
+    def evaluation(self, *_: Any, **__: Any) -> None:
+        """Said by rank 0."""

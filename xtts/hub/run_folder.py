@@ -185,10 +185,10 @@ class RunFolder:
         evaluation = self.evaluation()
         if evaluation is None or evaluation.verdict is None:
             found = self.lowest_loss()
+            if found is None:
+                return None
             reason = "the lowest validation loss; no evaluation says more"
-            return found and BestWeights(
-                "epoch", found.epoch, 1.0, found.checkpoint, found.sha256, reason
-            )
+            return BestWeights("epoch", found.epoch, 1.0, found.checkpoint, found.sha256, reason)
         verdict = evaluation.verdict
         if verdict.kind == "base":
             return BestWeights("base", 0, 0.0, None, "", verdict.reason)

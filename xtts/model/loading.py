@@ -225,6 +225,20 @@ class _Inert(dict[str, Any]):
     """Stands for a pickled Coqui object that nobody asks anything."""
 
 
+def read_speakers(folder: Path) -> dict[str, Tensor]:
+    """Speaker embeddings `[1, 512, 1]` by name of the voices that a base was published with; none
+    where it has no `speakers_xtts.pth`. Raises ConfigError for one that cannot be read."""
+    path = folder / "speakers_xtts.pth"
+    if not path.is_file():
+        return {}
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True)
+        return {name: one["speaker_embedding"] for name, one in found.items()}
+    except Exception as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ConfigError(f"{path} cannot be read as XTTS-v2's speakers ({first}).") from error
+
+
 def mel_stats(folder: Path, state: Mapping[str, Tensor]) -> Tensor:
     """The 80 band scales that both mels are divided by; in `model.pth`, else `mel_stats.pth`."""
     if "mel_stats" in state:

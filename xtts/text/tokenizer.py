@@ -116,6 +116,14 @@ class Tokenizer:
         """The pieces of `text`, as normalised, that the vocabulary does not know."""
         return list(self._read(text, language).missing)
 
+    def encode_reading(self, normal: str, language: str) -> list[int]:
+        """The ids of what is in a `Piece.text`, or a part of it: text that is normalised already.
+
+        Raises TextError for a language that the model does not speak.
+        """
+        encoding, _ = self._tokenised(normal, self._checked(language))
+        return [id_ for id_ in encoding.ids if id_ != self._unknown_id]
+
     def split(self, text: str, language: str) -> list[Piece]:
         """Text -> pieces that the model can say: of at most the language's number of characters and
         the model's number of ids, cut where a voice may breathe.

@@ -26,6 +26,14 @@ from machine.devices.probe.runner import clean_environment
 from machine.devices.selection import oom_kills
 from machine.storage.hash_cache import hashed_file
 from xtts.workers.failures import WorkerFailed, death, worker_failed
+from xtts.workers.file_evaluation import (
+    EvaluateRequest,
+    HeardRecordings,
+    ListenRequest,
+    SpokenSet,
+    facts_of,
+    heard_of,
+)
 from xtts.workers.file_synthesis import SpeakRequest, SpokenFile
 
 log = logging.getLogger(__name__)
@@ -123,13 +131,41 @@ class Worker:
         Raises WorkerFailed; a child that took too long, died or was `interrupted` is gone then, and
         the next call starts another.
         """
+        return SpokenFile(**self._ask("speak", request, "speaking", timeout_seconds, interrupted))
+
+    def evaluate(
+        self,
+        request: EvaluateRequest,
+        timeout_seconds: float,
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> SpokenSet:
+        """Speaks and measures the sentences of an evaluation. Raises as `speak`."""
+        return facts_of(self._ask("evaluate", request, "evaluating", timeout_seconds, interrupted))
+
+    def listen(
+        self,
+        request: ListenRequest,
+        timeout_seconds: float,
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> HeardRecordings:
+        """Measures recordings. Raises as `speak`."""
+        return heard_of(self._ask("listen", request, "listening", timeout_seconds, interrupted))
+
+    def _ask(
+        self,
+        verb: str,
+        request: SpeakRequest | EvaluateRequest | ListenRequest,
+        doing: str,
+        timeout_seconds: float,
+        interrupted: Callable[[], bool],
+    ) -> dict[str, Any]:
         self.start()
         if not self._ready:
             self._answer("getting ready", self.start_seconds, interrupted)
             self._ready = True
-        plain = {key: _plain(value) for key, value in asdict(request).items()}
-        self._send({**plain, "hashed": _hashed(request.weights)})
-        return SpokenFile(**self._answer("speaking", timeout_seconds, interrupted))
+        hashed = _hashed(getattr(request, "weights", None))
+        self._send({"verb": verb, "hashed": hashed, **asdict(request)})
+        return self._answer(doing, timeout_seconds, interrupted)
 
     def close(self) -> None:
         """Ends the child, and whatever it started."""
@@ -143,7 +179,7 @@ class Worker:
     def _send(self, message: dict[str, Any]) -> None:
         assert self._child is not None and self._child.stdin is not None
         try:
-            self._child.stdin.write(json.dumps(message) + "\n")
+            self._child.stdin.write(json.dumps(message, default=str) + "\n")
             self._child.stdin.flush()
         except OSError as error:  # a child that died between two requests
             raise self._death() from error
@@ -230,7 +266,3 @@ def _last_line(stream: IO[bytes] | None) -> str:
     stream.seek(max(0, size - _STDERR_KEPT_BYTES))
     lines = stream.read().decode(errors="replace").splitlines()
     return next((line.strip() for line in reversed(lines) if line.strip()), "")[:300]
-
-
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, Path) else value
