@@ -165,7 +165,7 @@ export class Desk {
 
   /** After a press with the mouse (Enter and Space have no detail) the keys are the desk's again. */
   #clicked(event) {
-    const pressed = event.target.closest("#switch, .epoch, tr[data-epoch], tr[data-candidate], #judgement .row button, #desk-works input[type='checkbox']");
+    const pressed = event.target.closest("#switch, .epoch, tr[data-epoch], tr[data-candidate], #judgement > .row button, #desk-works input[type='checkbox']");
     if (event.detail > 0 && pressed && !event.target.closest(".serve button")) find("desk").focus({ preventScroll: true });
   }
 
