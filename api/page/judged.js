@@ -175,7 +175,7 @@ function define(evaluation, columns) {
 export function showVerdict(run, { promoted, follows }, { promote, follow }) {
   const { verdict } = run.evaluation;
   const best = verdict && candidatesOf(run).find((one) => one.id === verdict.candidate);
-  say(find("verdict"), verdict ? `Best: ${candidateName(verdict)}. ${verdict.reason}` : "No verdict yet: the base and an epoch are to be judged first.");
+  say(find("verdict"), verdict ? verdict.reason : "No verdict yet: the base and an epoch are to be judged first.");
   say(find("advice"), verdict?.advice ?? "");
   find("advice").hidden = !verdict?.advice;
   const wanted = best && !best.is_served && run.id === "current" ? best : null;

@@ -103,7 +103,7 @@ export function ordered(rows, evaluation, { column, ascending }) {
 export function facts(one, evaluation) {
   if (!one.judged) return ["It was not judged yet."];
   const told = [];
-  if (one.is_best && evaluation.verdict) told.push(`The best: ${evaluation.verdict.reason}`);
+  if (one.is_best && evaluation.verdict) told.push(evaluation.verdict.reason);
   if (one.ruled_out) told.push(`Cannot be the best: ${one.ruled_out}`);
   if (one.kind !== "base" && one.indistinguishable_from_base) told.push("Not distinguishable from the base.");
   told.push(...one.remarks);

@@ -210,7 +210,7 @@ class VoiceFollower:
             return None, f"The best by the evaluation, {name}, is not on disk."
         if not self._opens(found):
             return None, f"The best by the evaluation, {name}, cannot be opened."
-        return found, f"The best by the evaluation is {name}: {verdict.reason}"
+        return found, f"By the run's evaluation. {verdict.reason}"
 
     def _lowest_loss(self, run: RunSummary) -> tuple[FollowTarget | None, str]:
         losses = [

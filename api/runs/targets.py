@@ -1,6 +1,6 @@
 """What of a run can be spoken with: an epoch, its base with the person's recording, the best blend.
 
-Pure over what `api.runs.listing` found, but for the blend's manifest.
+Decided over what `api.runs.listing` found, the blend's manifest, and which recordings are there.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ from api.runs import evaluations
 from api.runs.listing import EpochSummary, RunSummary
 from api.settings import ApiSettings
 from machine.storage.checksums import ManifestError, read_manifest
+from xtts.hub.run_folder import reference_beside
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,11 @@ def base_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
     """The base that the run was made from, with the person's recording: what there was before the
     fine-tune. None where the run has no checkpoint to find its base by, or no recording."""
     whole = [epoch for epoch in run.epochs.values() if epoch.checkpoint and epoch.manifest]
-    recorded = [epoch.reference for epoch in run.epochs.values() if epoch.reference]
-    if not whole or not recorded or whole[-1].manifest is None:
+    recording = reference_beside(run.folder.best_blend)
+    if not whole or recording is None or whole[-1].manifest is None:
         return None
     sha256 = whole[-1].manifest.base.get("sha256", "")
-    given = {"base_only": True, "reference": str(recorded[-1])}
+    given = {"base_only": True, "reference": str(recording)}
     name = f"base of {run.id} ({sha256[:8]})"
     voice = voice_at(settings, str(whole[-1].checkpoint), name, **given)
     return FollowTarget(voice, "", run.id, evaluations.BASE)

@@ -261,7 +261,7 @@ def test_a_run_that_was_evaluated_is_compared_and_heard(
     assert ids[:1] == ["base"] and {"epoch_1", "epoch_2"} <= set(ids)
     page = open_page(service.address, ready=JUDGED)
     until(page, WORKS)
-    assert page.text_content("#verdict").startswith("Best: ")
+    assert page.text_content("#verdict") == evaluated["verdict"]["reason"]
     page.click("tr[data-candidate='epoch_1'] .epoch")
     page.select_option("#against", "base")
     until(page, WORKS)

@@ -96,7 +96,7 @@ def judged(number: int, share: float = 1.0, **more: Any) -> dict[str, Any]:
         "pitch_drift_percent": figure_of(-6.0 + 2.0 * strength, base and -6.0, 2.2),
     }
     made = {
-        "id": name if share == 1.0 else f"{name}_share_{share:g}", "name": name, "kind": kind,
+        "id": name if share == 1.0 else f"{name}_share_{share:g}", "name": name.replace("_", " "), "kind": kind,
         "epoch": number, "share": 0.0 if kind == "base" else share,
         "checkpoint_sha256": "" if kind == "base" else f"{number}" * 64,
         "unfinished": 0, "cut": 0, "babbling": 0, "judges": judges,
@@ -120,7 +120,7 @@ def evaluation(best: str = "epoch_2", **more: Any) -> dict[str, Any]:
     found = next(one for one in candidates if one["id"] == best)
     verdict = {"candidate": best, "kind": found["kind"], "epoch": found["epoch"],
                "share": found["share"], "advice": "", "indistinguishable_from_base": False,
-               "reason": "It is nearest to the person; its words are no worse."}  # fmt: skip
+               "reason": f"{found['name'].capitalize()} is the best: nearest to the person."}  # fmt: skip
     return {"made_at": "2026-01-02T03:04:05Z", "language": "en", "sentence_set": "5" * 64,
             "sentences": len(SENTENCES), "judges": JUDGES, "verdict": verdict,
             "smallest_difference": {"words": 0.05, "voice": 0.06},

@@ -32,7 +32,7 @@ def test_without_voice_the_best_is_served_and_the_status_says_why(still: Running
     assert served(still) == {"run": "current", "epoch": 1, "candidate": "epoch_1"}
     status = still.client.get("/status").json()
     assert status["voice"].startswith("epoch 1 ")
-    assert status["voice_reason"] == "The best by the evaluation is epoch 1: It speaks best."
+    assert status["voice_reason"] == "By the run's evaluation. It speaks best."
     assert still.client.get("/v1/runs").json()["follows"] == "best"
 
 
@@ -76,7 +76,7 @@ def test_a_blend_that_is_another_one_than_the_verdicts_is_not_spoken_with(
     ("voice", "epoch", "reason"),
     [
         ("latest", 2, "VOICE=latest: Epoch 2 is the newest."),
-        ("best", 1, "VOICE=best: The best by the evaluation is epoch 1: It speaks best."),
+        ("best", 1, "VOICE=best: By the run's evaluation. It speaks best."),
     ],
 )
 def test_what_voice_says_goes_before(tmp_path: Path, voice: str, epoch: int, reason: str) -> None:
