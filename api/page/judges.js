@@ -106,7 +106,7 @@ export function facts(one, evaluation) {
   if (one.is_best && evaluation.verdict) told.push(evaluation.verdict.reason);
   if (one.ruled_out) told.push(`Cannot be the best: ${one.ruled_out}`);
   if (one.kind !== "base" && one.indistinguishable_from_base) told.push("Not distinguishable from the base.");
-  told.push(...one.remarks);
+  told.push(...one.remarks.filter((remark) => remark !== one.ruled_out));
   const strays = astray(one);
   told.push(strays === "0" ? "Every sentence finished." : `Of ${evaluation.sentences} sentences: ${strays}.`);
   for (const name of present(evaluation)) {

@@ -96,7 +96,8 @@ def judged(number: int, share: float = 1.0, **more: Any) -> dict[str, Any]:
         "pitch_drift_percent": figure_of(-6.0 + 2.0 * strength, base and -6.0, 2.2),
     }
     made = {
-        "id": name if share == 1.0 else f"{name}_share_{share:g}", "name": name.replace("_", " "), "kind": kind,
+        "id": name if share == 1.0 else f"{name}_share_{share:g}", "kind": kind,
+        "name": name.replace("_", " "),
         "epoch": number, "share": 0.0 if kind == "base" else share,
         "checkpoint_sha256": "" if kind == "base" else f"{number}" * 64,
         "unfinished": 0, "cut": 0, "babbling": 0, "judges": judges,
@@ -112,15 +113,17 @@ def evaluation(best: str = "epoch_2", **more: Any) -> dict[str, Any]:
     candidates = [
         judged(0), judged(1, indistinguishable_from_base=True), judged(2),
         judged(3, unfinished=2, ruled_out="Two of three sentences never end.",
-               remarks=["It speaks 8 % slower than the person."]),
+               remarks=["Two of three sentences never end.",
+                        "It speaks 8 % slower than the person."]),
         judged(2, 0.5, can_speak=False),
     ]  # fmt: skip
     for one in candidates:
         one["is_best"] = one["id"] == best
     found = next(one for one in candidates if one["id"] == best)
+    reason = f"{found['name'].capitalize()} is the best: nearest to the person."
     verdict = {"candidate": best, "kind": found["kind"], "epoch": found["epoch"],
                "share": found["share"], "advice": "", "indistinguishable_from_base": False,
-               "reason": f"{found['name'].capitalize()} is the best: nearest to the person."}  # fmt: skip
+               "reason": reason}  # fmt: skip
     return {"made_at": "2026-01-02T03:04:05Z", "language": "en", "sentence_set": "5" * 64,
             "sentences": len(SENTENCES), "judges": JUDGES, "verdict": verdict,
             "smallest_difference": {"words": 0.05, "voice": 0.06},
