@@ -21,7 +21,9 @@ from api.state import AppState, app_state
 router = APIRouter(prefix="/v1", tags=["runs"], responses=PROBLEMS)
 Shared = Annotated[AppState, Depends(app_state)]
 # What every route that sends a wav tells of itself.
-_WAV = {200: {"content": {"audio/wav": {}}}, 206: {"content": {"audio/wav": {}}}}
+_WAV: dict[int | str, dict[str, Any]] = {
+    status: {"content": {"audio/wav": {}}} for status in (200, 206)
+}
 Number = Annotated[int, PathParameter(ge=0, le=100_000, description="counted from 0")]
 Since = Annotated[int, Query(ge=0, le=2**53, description="`next` of the answer before")]
 

@@ -102,7 +102,8 @@ def _row(
     can_speak: Callable[[str], bool],
 ) -> dict[str, Any]:
     name = candidate_id(one.kind, one.epoch, one.share)
-    best = evaluation.verdict
+    verdict = evaluation.verdict
+    best = verdict and candidate_id(verdict.kind, verdict.epoch, verdict.share)
     return {
         "id": name,
         "name": one.name,
@@ -118,7 +119,7 @@ def _row(
         "indistinguishable_from_base": one.indistinguishable_from_base,
         "ruled_out": one.ruled_out,
         "remarks": one.remarks,
-        "is_best": bool(best) and candidate_id(best.kind, best.epoch, best.share) == name,
+        "is_best": best == name,
         "is_served": served == name,
         "can_speak": can_speak(name),
     }
