@@ -54,6 +54,7 @@ class VoiceSpec:
         latents: Stored latents of who is to speak, for an ONNX voice.
         allow_base_reference: Whether a checkpoint whose run kept no recording speaks as its base
             does. A service does so: better than no word at all.
+        base_only: Whether the base model that a checkpoint was made from is wanted in its place.
     """
 
     name: str
@@ -63,6 +64,7 @@ class VoiceSpec:
     reference: Path | None = None
     latents: Path | None = None
     allow_base_reference: bool = False
+    base_only: bool = False
 
     @property
     def path(self) -> Path:
@@ -157,6 +159,8 @@ def _find_of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
     reference = spec.reference or reference_beside(path)
     if reference is None and spec.allow_base_reference:
         reference = _existing(folder / "reference.wav")
+    if spec.base_only:
+        return VoiceFiles(folder, folder / "model.pth", reference, None)
     return VoiceFiles(folder, path, reference, None, checkpoint.model)
 
 
