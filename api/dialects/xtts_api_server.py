@@ -25,7 +25,7 @@ Shared = Annotated[AppState, Depends(app_state)]
 _STREAM = SoundForm("wav", "stream", "audio/x-wav")
 
 
-class SynthesisRequest(BaseModel):
+class TtsToAudioRequest(BaseModel):
     """speaker_wav: an id or a name of a voice; the served one where it is missing."""
 
     text: Text
@@ -84,7 +84,7 @@ async def change_settings(settings: TtsSettings, request: Request, parts: Shared
 @router.post(
     "/tts_to_audio/", tags=["speech"], response_class=Response, responses=speaking.sound("wav")
 )
-async def speak_whole(wanted: SynthesisRequest, request: Request, parts: Shared) -> Response:
+async def speak_whole(wanted: TtsToAudioRequest, request: Request, parts: Shared) -> Response:
     """Speaks `text` into a WAV file."""
     parts.check_rate(request)
     return await speaking.respond(_order(wanted, request, parts), WAV, parts)
@@ -104,11 +104,11 @@ async def speak_stream(
 ) -> Response:
     """Speaks `text` as a WAV stream whose header leaves its length open."""
     parts.check_rate(request)
-    wanted = SynthesisRequest(text=text, speaker_wav=speaker_wav, language=language)
+    wanted = TtsToAudioRequest(text=text, speaker_wav=speaker_wav, language=language)
     return await speaking.respond(_order(wanted, request, parts), _STREAM, parts)
 
 
-def _order(wanted: SynthesisRequest, request: Request, parts: AppState) -> SpeechOrder:
+def _order(wanted: TtsToAudioRequest, request: Request, parts: AppState) -> SpeechOrder:
     chosen = parts.caller_settings.of(parts.caller(request))
     return SpeechOrder(
         wanted.text, wanted.speaker_wav or SERVED, wanted.language,

@@ -66,7 +66,7 @@ def test_every_label_finds_its_voice_again() -> None:
     odd = [voice(f"{number:012}", name) for number, name in
            enumerate(["Nova", "default", "Anna", "demo", "x.wav", "Bea"])]  # fmt: skip
     found = labels("demo", [ANNA, *odd])
-    assert list(found.values())[0] == "default" and len(found) == 8
+    assert next(iter(found.values())) == "default" and len(found) == 8
     by_id = {one.id: one for one in [ANNA, *odd]}
     for label, identity in found.items():
         if label in by_id:
