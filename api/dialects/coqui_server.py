@@ -1,5 +1,4 @@
-"""`/api/tts` of Coqui's own server (`tts-server`): a WAV file for a text in the address, in a form
-or in headers.
+"""`/api/tts` of Coqui's own server (`tts-server`): a text in, a WAV file out.
 
 After github.com/idiap/coqui-ai-TTS, TTS/server/server.py.
 """

@@ -1,5 +1,4 @@
-"""Lists that OpenAI's clients and pickers of voices read: /v1/models, /v1/audio/models and
-/v1/audio/voices.
+"""Lists for OpenAI's clients: /v1/models, /v1/audio/models and /v1/audio/voices.
 
 OpenAI has the first only. The others are as Open WebUI asks for them and as Kokoro-FastAPI,
 SGLang-omni and vLLM-omni answer.

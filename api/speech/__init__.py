@@ -1,1 +1,1 @@
-"""A text to be spoken, whoever's request it came in, and how its sound is sent."""
+"""From a request to speak, in whichever dialect, to the sound that is sent."""

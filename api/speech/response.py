@@ -1,5 +1,4 @@
-"""The response of a request to speak: waits for the first sound, streams it, ends it when the
-client goes away."""
+"""The response to a request to speak: streamed, whole, or as events; ends with its client."""
 
 import asyncio
 import base64

@@ -1,5 +1,4 @@
-"""What every way to ask for speech has in common: the voice and the language are found, the engine
-is asked, its sound is sent."""
+"""Speaks for every dialect: finds voice and language, asks the engine, sends its sound."""
 
 import asyncio
 from dataclasses import dataclass

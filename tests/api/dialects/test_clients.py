@@ -225,6 +225,12 @@ def anything_llm_kokoro(talk: Talk) -> bytes:
     return talk.speech(model="kokoro", voice=voice).content
 
 
+def librechat(talk: Talk) -> bytes:
+    body = {"input": TEXT, "model": "sotaque", "voice": talk.voice, "backend": "xtts"}
+    headers = {"Authorization": "Bearer x"}
+    return talk.post("/v1/audio/speech", body, headers=headers).content
+
+
 SILLYTAVERN = "SillyTavern/SillyTavern {} public/scripts/extensions/tts/{}.js"
 XTTS_API_SERVER = "daswer123/xtts-api-server 5e8bc93d xtts_api_server/server.py"
 STREAMING_SERVER = "coqui-ai/xtts-streaming-server 99286c10 {}"
@@ -272,6 +278,9 @@ TABLE = [
              "livekit/plugins/openai/tts.py", livekit, "pcm"),
     TableRow("AnythingLLM, OpenAI compatible", ANYTHING_LLM.format("openAiGeneric"), anything_llm,
              "mp3"),
+    TableRow("LibreChat",
+             "danny-avila/LibreChat 00b3bc32 api/server/services/Files/Audio/TTSService.js",
+             librechat, "mp3"),
     TableRow("AnythingLLM, Kokoro", ANYTHING_LLM.format("kokoro"), anything_llm_kokoro, "mp3"),
 ]  # fmt: skip
 

@@ -55,7 +55,8 @@ def test_a_voice_is_asked_for_by_name(
 
 @pytest.mark.parametrize(
     ("fields", "language"),
-    [({"language": "English"}, "en"), ({"language": "Portuguese"}, "pt"), ({"lang_code": "p"}, "pt"),
+    [({"language": "English"}, "en"), ({"language": "Portuguese"}, "pt"),
+     ({"lang_code": "p"}, "pt"),
      ({"language": "pt-BR", "lang_code": "a"}, "pt"), ({"language": "Auto"}, ""),
      ({"language": None, "lang_code": None}, "")],
 )  # fmt: skip
