@@ -21,13 +21,13 @@ from api.engine.options import ChildOptions, EngineLimits
 from api.engine.supervisor import Supervisor
 from api.events import Events
 from api.http import openapi
-from api.http.head_requests import HeadAsGet
 from api.http.origins import OriginRules
 from api.metrics import ServiceMetrics
 from api.middleware import (
     AccessGate,
     BodyLimit,
     ConnectionLimit,
+    HeadAsGet,
     OriginGate,
     RateLimiter,
     RequestCounter,
@@ -57,7 +57,8 @@ _ROUTED = (
     coqui_server, xtts_streaming_server,
 )  # fmt: skip
 _TOLD_TO_PAGES = [
-    "Retry-After", "X-Cut-Pieces", "X-Ignored-Fields", "X-Model", "X-Request-Id", "X-Sample-Rate",
+    "Retry-After", "X-Cut-Pieces", "X-Faulty-Pieces", "X-Ignored-Fields", "X-Model", "X-Request-Id",
+    "X-Respoken-Pieces", "X-Sample-Rate",
 ]  # fmt: skip
 
 
@@ -118,7 +119,7 @@ def how_of(settings: ApiSettings) -> ChildOptions:
     precision = "int8" if settings.low_memory else settings.speak_precision
     return ChildOptions(
         device=settings.device, backend=settings.backend, low_memory=settings.low_memory,
-        precision=precision,
+        precision=precision, guard=settings.guard,
         threads=settings.num_threads, latents=settings.voices_dir / "latents",
     )  # fmt: skip
 

@@ -86,7 +86,7 @@ class ApiSettings(SharedSettings):
     api_slots: AutoCount = None
     """How many requests speak at once. auto is 4 on a CPU, 16 on a GPU."""
     api_queue: Count = 32
-    """How many more may wait. Who comes then is told to come back later (503)."""
+    """How many more may wait. Further ones are asked to come back later (503)."""
     api_deadline_seconds: Count = 30
     """How long a request may wait for its turn. One that cannot be in time is refused at once."""
     api_requests_per_minute: Annotated[

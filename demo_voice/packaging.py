@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from demo_voice.recipe import CHARACTERS, BaseRecipe
-from xtts.model.config import PIECE_TOKENS
 from xtts.model.gpt import GPT, to_coqui
 
 # Training never touches the decoder, and the running sums are for learning the codebook.
@@ -88,7 +87,7 @@ def config(recipe: BaseRecipe, weights: str) -> dict[str, Any]:
             "vocoder": asdict(recipe.vocoder_shape),
             "speaker_encoder": asdict(recipe.speaker_encoder),
             "text_frontend": "cmu_phones",
-            "piece_tokens": PIECE_TOKENS["cmu_phones"],
+            "piece_tokens": recipe.piece_tokens,
             "stop_input_trained": True,
             "training": asdict(recipe.advice),
             "licence": LICENCE,

@@ -138,13 +138,13 @@ def end_group(child: "subprocess.Popen[bytes]", reap_seconds: float) -> None:
 
 
 class StderrFile:
-    """Receives a long-running child's stderr, in an unnamed file on disk. Pass it as `stderr`."""
+    """Receives a long-running child's stderr, in an unnamed file on disk."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
 
     def fileno(self) -> int:
-        """The descriptor that the child inherits."""
+        """The descriptor for the child."""
         return self._file.fileno()
 
     def last_line(self) -> str:
@@ -183,7 +183,8 @@ class ChildProcess:
         wanted = subprocess.PIPE if pipes else subprocess.DEVNULL
         self._process = subprocess.Popen(
             tuple(command), env=environ, stdin=wanted, stdout=wanted,
-            stderr=self._errors or subprocess.DEVNULL, start_new_session=True,
+            stderr=self._errors.fileno() if self._errors else subprocess.DEVNULL,
+            start_new_session=True,
         )  # fmt: skip
 
     @property

@@ -48,7 +48,7 @@ class ExportError(SotaqueError):
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written. sentence: for whom it speaks, and why not for Coqui."""
+    """What was written. sentence: which programs can speak with it, and why not Coqui's."""
 
     folder: Path
     speaks_in_coqui: bool
@@ -218,8 +218,8 @@ def _bundle(found: Checkpoint, files: dict[str, Written], config: ModelConfig) -
 
 
 def refuse_earlier(to: Path, mark: str, *, force: bool) -> None:
-    """An export stands for a choice that somebody made: it goes only where that is said. mark: the
-    file that tells an export. Raises ExportError."""
+    """An export is a choice that a person made: it is replaced only when that is asked for.
+    mark: the file that identifies an export. Raises ExportError."""
     if (to / mark).is_file() and not force:
         raise ExportError(
             f"--to {to} holds an exported voice already, and is left as it is. Name another "

@@ -1,6 +1,6 @@
 """Sets up a run: machine, base, dataset, resume, learner, logs; then starts the trainer.
 
-Cheap looks first (machine, base model, dataset), then what is on disk, then the feature cache and
+Cheap checks first (machine, base model, dataset), then what is on disk, then the feature cache and
 the model: a mistake is reported in seconds, before anything is written.
 """
 
@@ -33,8 +33,7 @@ from train.memory import autotune
 from train.memory.estimate import MemoryEstimate, estimate_memory
 from train.metrics import curve_folder, tensorboard_server
 from train.metrics.deferred import DeferredMetrics
-from train.metrics.logs import Logs
-from train.metrics.null_logger import NullLogger
+from train.metrics.logs import Logs, NullLogger
 from train.metrics.system_usage import MachineMetrics
 from train.optim import activation_checkpointing, freezing
 from train.optim.lora import LoraShape
@@ -250,7 +249,7 @@ def build_batches(
 def build_feature_cache(
     settings: TrainSettings, context: RunContext, world: World = ALONE
 ) -> cached.FeatureCache | cached.UncachedFeatures:
-    """From the cache, which is built where something is missing; CACHE=off computes them anew.
+    """From the cache, which is built where something is missing; CACHE=off computes them again.
 
     The first rank of each machine builds, the others find it done.
     """
@@ -436,9 +435,11 @@ def _sampler(
         chosen,
         run,
         reference_of(settings, context.data),
-        sampling.workers(context.base, context.machine, settings.speak_precision),
+        sampling.workers(
+            context.base, context.machine, settings.speak_precision, guard=settings.guard
+        ),
         seed=settings.seed,
-        in_process=sampling.in_process(context.base),
+        in_process=sampling.in_process(context.base, guard=settings.guard),
         heard=logs.sample,
         interrupted=lambda: stop.requested,
     )

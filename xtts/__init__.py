@@ -9,7 +9,7 @@ From a notebook, in four lines:
 
 The first argument of `load_voice` is `demo` (the voice in the package), the folder of a bundle or
 of an ONNX voice (`python -m train export`), or a checkpoint of a run. `reference` is a recording of
-somebody else who is to speak:
+another person as the speaker:
 
 >>> voice = xtts.load_voice("demo", reference="anna.wav")
 >>> waveform = xtts.synthesize(voice, "Good morning.", language="en", seed=3, speed=1.2)

@@ -7,10 +7,16 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
 from machine.threads import set_omp_passive
+
+if TYPE_CHECKING:
+    from xtts.inference.alignment.guarded_piece import SpokenPiece
+    from xtts.inference.loaded_voice import LoadedVoice
+    from xtts.inference.synthesis_params import SynthesisParams
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,6 +64,11 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--text", help="what to speak")
     what.add_argument("--lines", type=Path, help="a sentence a line; --out is then a folder")
     speak.add_argument("--out", type=Path, required=True, help="the .wav, or the folder of --lines")
+    speak.add_argument("--words", type=Path, metavar="FILE.json|.srt|.vtt",
+                       help="write when each word is said; a folder with --lines gets one a line, "
+                            "as .json")  # fmt: skip
+    speak.add_argument("--guard", choices=("on", "off"), default="on",
+                       help="speak again what did not end as it should, and tell")  # fmt: skip
     doctor = verbs.add_parser(
         "doctor", help="what is wrong with this machine, and what mends it", epilog=_SETTINGS
     )
@@ -129,6 +140,7 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 
 def _speak(arguments: argparse.Namespace) -> int:
+    _check_words(arguments)
     lines = _lines(arguments)
     # Imported here: `--help` and a mistyped option need not wait seconds for torch.
     from xtts import wav
@@ -146,10 +158,10 @@ def _speak(arguments: argparse.Namespace) -> int:
     )
     where = ComputeConfig(
         device, mel_device, precision=arguments.precision, backend=backend,
-        low_memory=arguments.low_memory,
+        low_memory=arguments.low_memory, guard=arguments.guard == "on",
     )  # fmt: skip
     voice = load_voice(spec, where)
-    # What is wrong with a text or a recording is told before anything is computed.
+    # What is wrong with a text or a recording is reported before anything is computed.
     for text, _ in lines:
         voice.check_text(text, arguments.language)
     if voice.own is None:
@@ -161,10 +173,66 @@ def _speak(arguments: argparse.Namespace) -> int:
     if voice.message:
         print(voice.message)
     for text, out in lines:
-        waveform = voice.synthesize(SynthesisParams(text, arguments.language, arguments.seed))
+        ask = SynthesisParams(text, arguments.language, arguments.seed)
+        guard = voice.guard(ask)
+        waveform = voice.synthesize_guarded(ask, guard)
         wav.write(out, waveform, voice.sample_rate)
-        print(f"{out}: {len(waveform) / voice.sample_rate:.2f} s")
+        pieces = guard.pieces if guard else []
+        print(f"{out}: {len(waveform) / voice.sample_rate:.2f} s{_endings(pieces)}")
+        if arguments.words is not None:
+            _write_words(voice, ask, pieces, _words_file(arguments, out))
     return 0
+
+
+def _words_file(arguments: argparse.Namespace, out: Path) -> Path:
+    if arguments.lines is None:
+        found: Path = arguments.words
+        return found
+    arguments.words.mkdir(parents=True, exist_ok=True)
+    return Path(arguments.words / f"{out.stem}.json")
+
+
+def _write_words(
+    voice: "LoadedVoice", ask: "SynthesisParams", pieces: "Sequence[SpokenPiece]", path: Path
+) -> None:
+    from xtts.inference.alignment.words import timed_words, written
+
+    tokenizer = voice.model.tokenizer
+    spans = [tokenizer.word_spans(piece.ids) for piece in pieces]
+    spelled = tokenizer.spelled(ask.text, ask.language)
+    words = timed_words(pieces, spans, spelled) if pieces else None
+    if words is None:
+        raise SotaqueError(
+            "This voice cannot tell when a word is said: no attention head of it follows the text. "
+            f"The sound was written; {path} was not."
+        )
+    path.write_text(written(words, path.suffix[1:]), encoding="utf-8")
+
+
+def _endings(pieces: "Sequence[SpokenPiece]") -> str:
+    """What is to be told of a speech that did not end as it should, or took several attempts."""
+    told = [
+        f"{piece.ending.value} ({piece.reason}; {piece.attempts} attempts)"
+        for piece in pieces
+        if piece.faulty
+    ]
+    if told:
+        return (
+            f"; {len(told)} of {len(pieces)} pieces did not end as they should: {', '.join(told)}"
+        )
+    if again := sum(piece.attempts > 1 for piece in pieces):
+        return f"; {again} of {len(pieces)} pieces were spoken again"
+    return ""
+
+
+def _check_words(arguments: argparse.Namespace) -> None:
+    path = arguments.words
+    if path is None:
+        return
+    if arguments.guard == "off":
+        raise SotaqueError("--words needs --guard on: both follow attention through the text.")
+    if arguments.lines is None and path.suffix not in (".json", ".srt", ".vtt"):
+        raise SotaqueError(f"--words {path} must end in .json, .srt or .vtt.")
 
 
 def _devices(wish: str) -> tuple[str, str]:

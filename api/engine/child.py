@@ -41,7 +41,8 @@ class SpeakingProcess:
         errors = StderrFile()
         process = await asyncio.create_subprocess_exec(
             *command, *options, "--parent", str(os.getpid()),
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            stderr=errors.fileno(),
             start_new_session=True, limit=_READ_LIMIT, cwd=folder,
             env=clean_environment() if clean_libraries else None,
         )  # fmt: skip

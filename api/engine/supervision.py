@@ -32,8 +32,8 @@ class ComputePlacement:
 
 @dataclass(frozen=True)
 class RestartHistory:
-    """What children came to. gpu_deaths: when; in_a_row: deaths since somebody last spoke; last:
-    what the last one died of, and its code."""
+    """What children came to. gpu_deaths: when; in_a_row: deaths since the last successful request;
+    last: what the last one died of, and its code."""
 
     gpu_deaths: tuple[float, ...] = ()
     in_a_row: int = 0
@@ -110,7 +110,7 @@ def provider(found: ComputePlacement, backend: str = "torch") -> str:
 def state(
     *, standing: bool, started_once: bool, found: ComputePlacement | None, problem: str
 ) -> State:
-    """standing: a voice stands ready; started_once: one did before; problem: what is not as asked
+    """standing: a voice is ready; started_once: one did before; problem: what is not as asked
     for, although it speaks."""
     if not standing:
         return "restarting" if started_once else "starting"
@@ -148,7 +148,7 @@ def message(
     if problem:
         parts.append(f"{problem.rstrip('.')}.")
     if standing and placed:
-        # The child is only told where to compute; why that is the CPU is known here.
+        # The child only gets the device; why that is the CPU is known here.
         why = str(placed["message"]) or (found.reason if found else "that is what was asked for")
         parts.append(f"ONNX Runtime computes on {placed['device']}: {why.rstrip('.')}.")
     elif found is not None:

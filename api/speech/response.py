@@ -73,7 +73,7 @@ class SpeechResponse(Response):
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await task
             self.parts.engine.cancel(self.spoken)
-            self._tell_of_cut_pieces(scope)
+            self._tell_of_pieces(scope)
             self.parts.metrics.duration.observe(time.monotonic() - self.started)
 
     async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,7 +98,17 @@ class SpeechResponse(Response):
         except TimeoutError:
             log.warning("A client that took nothing for %g s was let go.", _SEND_SECONDS)
 
-    def _tell_of_cut_pieces(self, scope: Scope) -> None:
+    def _tell_of_pieces(self, scope: Scope) -> None:
+        for ending in self.spoken.faults:
+            self.parts.metrics.faulty_pieces.labels(ending).inc()
+        self.parts.metrics.respoken_pieces.inc(self.spoken.respoken)
+        if self.spoken.faults:
+            reasons = [piece["reason"] for piece in self.spoken.pieces if piece["reason"]]
+            log.warning(
+                "Request %s: %d of its %d pieces did not end as they should (%s): %s.",
+                scope.get("state", {}).get("request_id", ""), len(self.spoken.faults),
+                len(self.spoken.pieces), ", ".join(self.spoken.faults), "; ".join(reasons),
+            )  # fmt: skip
         if count := self.spoken.cut_pieces:
             self.parts.metrics.cut_pieces.inc(count)
             log.warning(
@@ -117,6 +127,8 @@ class SpeechResponse(Response):
         if length is not None:  # else the status goes out before the last piece is spoken
             headers["content-length"] = str(length)
             headers["x-cut-pieces"] = str(self.spoken.cut_pieces)
+            headers["x-faulty-pieces"] = ", ".join(self.spoken.faults) or "0"
+            headers["x-respoken-pieces"] = str(self.spoken.respoken)
         self.sent = True
         raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": 200, "headers": raw})
@@ -138,7 +150,9 @@ class SpeechResponse(Response):
         usage = {"input_tokens": len(self.spoken.ask.text), "output_tokens": 0}
         usage["output_tokens"] = self.spoken.bytes // (2 * RATE // 50)
         usage["total_tokens"] = sum(usage.values())
-        more = {"usage": usage, "cut_pieces": self.spoken.cut_pieces}
+        more = {
+            "usage": usage, "cut_pieces": self.spoken.cut_pieces, "pieces": self.spoken.pieces,
+        }  # fmt: skip
         yield _event({"type": "speech.audio.done", **more})
 
     async def _encoded(self, encoder: Encoder) -> AsyncIterator[bytes]:

@@ -50,7 +50,7 @@ def order_of(wanted: SpeechRequest) -> SpeechOrder:
 
 async def respond(order: SpeechOrder, form: SoundForm, parts: AppState) -> Response:
     """Speaks with the served voice, or with an uploaded one. Raises APIError."""
-    params = _params(order, parts.engine.standing)
+    params = _params(order, form, parts.engine.standing)
     recording = await recording_of(order.voice, parts, order.voice_field)
     return SpeechResponse(parts.engine.speak(params, recording), form, parts)
 
@@ -59,16 +59,19 @@ async def respond_with(
     voice: VoiceTarget, order: SpeechOrder, form: SoundForm, parts: AppState
 ) -> Response:
     """Speaks with a voice that is not served, for this caller alone. Raises APIError."""
-    params = _params(order, parts.engine.previews.current_of(voice))
+    params = _params(order, form, parts.engine.previews.current_of(voice))
     recording = await recording_of(order.voice, parts, order.voice_field)
     return SpeechResponse(await parts.engine.preview(voice, params, recording), form, parts)
 
 
-def _params(order: SpeechOrder, opened: OpenedVoiceState | None) -> SpeechParams:
+def _params(order: SpeechOrder, form: SoundForm, opened: OpenedVoiceState | None) -> SpeechParams:
     """opened: None where it is not known yet which languages the voice speaks."""
     languages = opened.languages if opened else ()
     language = language_of(order.language, languages, order.language_field)
-    return SpeechParams(order.text, language, order.seed, order.temperature, order.speed)
+    return SpeechParams(
+        order.text, language, order.seed, order.temperature, order.speed,
+        whole=form.sending == "whole",
+    )  # fmt: skip
 
 
 async def recording_of(asked: str, parts: AppState, param: str = "voice") -> str | None:

@@ -77,7 +77,7 @@ async def _decode(data: bytes) -> tuple[int, bytes, bytes]:
 def _refusal(code: int, said: str) -> APIError:
     """What the end of a decoder means to whoever uploaded. code: its exit code, or minus a signal.
 
-    Pure but for the log, which is told what is no fault of the recording.
+    Pure but for the log, which gets what is no fault of the recording.
     """
     if code == REFUSED:
         return APIError(422, "not_a_recording", said, param="file")

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from demo_voice import stages
 from demo_voice.gpt.batches import Lesson, Lessons, references
 from demo_voice.gpt.guidance import Calm, Guide
+from demo_voice.gpt.muon import Float32Muon
 from demo_voice.gpt.passages import alone
 from demo_voice.gpt.targets import MEL_PER_CODE, Targets
 from demo_voice.recipe import BaseRecipe
@@ -133,10 +134,10 @@ def optimizers(pupil: Pupil, rate: float) -> dict[str, torch.optim.Optimizer]:
     matrices = [weight for weight in pupil.gpt.gpt.parameters() if weight.ndim == 2]
     ours = {id(weight) for weight in matrices}
     others = [weight for weight in pupil.parameters() if id(weight) not in ours]
+    device = next(pupil.parameters()).device
+    muon = torch.optim.Muon if stages.quick_in_bf16(device) else Float32Muon
     return {
-        "muon": torch.optim.Muon(
-            matrices, lr=rate, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"
-        ),
+        "muon": muon(matrices, lr=rate, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
         "optimizer": torch.optim.AdamW(
             others, lr=rate, betas=(0.9, 0.96), weight_decay=0.01, fused=True
         ),

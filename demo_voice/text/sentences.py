@@ -6,7 +6,7 @@ Called by `demo_voice.teachers.flite`.
 
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from demo_voice.text import lexicon as words
 from demo_voice.text.lexicon import Lexicon
@@ -210,7 +210,7 @@ def phrases(lexicon: Lexicon, fewest: int = FEWEST_WORDS, most: int = MOST_WORDS
     return [piece[0].upper() + piece[1:] + "." for piece in kept]
 
 
-def sentences(lexicon: Lexicon, seed: str, unseen: set[str]) -> Iterator[str]:
+def sentences(lexicon: Lexicon, seed: str, unseen: Collection[str]) -> Iterator[str]:
     """Endless different sentences; `unseen` (as `plain`) are left out."""
     grammar = Grammar(lexicon, seed)
     cut = phrases(lexicon)

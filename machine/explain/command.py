@@ -13,7 +13,7 @@ from machine.errors import SotaqueError
 from machine.explain import inputs, report
 from machine.explain.explanation import Explanation, explained
 from machine.explain.graph import ModelGraph, read
-from machine.explain.refusals import refusal
+from machine.explain.report import refusal
 from machine.onnxruntime import inspection, placement, sessions
 from machine.onnxruntime.evidence import NodePlacement
 from machine.onnxruntime.providers import CPU, ProviderRequest, wish_of

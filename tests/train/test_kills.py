@@ -151,7 +151,7 @@ def test_killed_while_a_sample_is_spoken(ground: Ground, whole: RunFolder) -> No
 
 
 def kill_at_random(ground: Ground, whole: RunFolder, kills: int, seed: int) -> Counter[str]:
-    """Starts runs and kills them, each until it is done; the next one begins anew."""
+    """Starts runs and kills them, each until it is done; the next one starts over."""
     draw = random.Random(seed)
     seconds = _seconds(ground)
     counted: Counter[str] = Counter()

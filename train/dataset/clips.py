@@ -55,7 +55,7 @@ class Clip:
 
     @property
     def sha256(self) -> str:
-        """What is heard and what is read in it, whatever it is called."""
+        """Its audio and its transcript, whatever the clip is called."""
         content = "\0".join((self.audio_sha256, self.text, self.speaker, self.language))
         return hashlib.sha256(content.encode()).hexdigest()
 

@@ -39,7 +39,7 @@ class TensorBoard:
 
     def answers(self, within_seconds: float = ANSWER_SECONDS) -> bool:
         """Waits until it answers over HTTP; False when it died or took too long."""
-        # Not by a proxy that the environment may name: it would look on its own machine.
+        # Not by a proxy that the environment may name: it would connect to its own machine.
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         end = time.monotonic() + within_seconds
         while time.monotonic() < end and self._child.code is None:

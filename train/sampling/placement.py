@@ -103,7 +103,7 @@ def after_fault(plan: SamplingPlan, failure: SamplingFailure) -> SamplingPlan | 
 
 
 def failure_of(error: Exception, poison: str = "") -> SamplingFailure:
-    """What an error while speaking means. poison: what the device says when it is asked anew."""
+    """What an error while speaking means. poison: what the device says when it is asked again."""
     sentence = str(error) or type(error).__name__
     if poison:
         known = cuda_errors.classify(error)
@@ -131,7 +131,7 @@ def surprising(plan: SamplingPlan, failure: SamplingFailure) -> bool:
 
 
 def _for_worker(machine: Environment, own: GpuHealth | None) -> GpuHealth | None:
-    """The best GPU for a process of its own, if any lets one in."""
+    """The best GPU for a process of its own, if any allows one."""
     fit = [
         gpu
         for gpu in machine.gpus
@@ -160,7 +160,7 @@ def _why_worker(gpu: GpuHealth, own: GpuHealth | None) -> str:
     if not gpu.speaks():
         return f"{gpu.name} passed only without foreign libraries: {gpu.verdict}"
     if gpu is own:
-        return f"{gpu.name} is not to be trusted beside training: {gpu.surprise}"
+        return f"{gpu.name} is not trusted beside training: {gpu.surprise}"
     where = f"{own.name} (cuda:{own.index})" if own else "the CPU"
     return f"{passed(gpu)}; training runs on {where}"
 
@@ -171,5 +171,5 @@ def _why_cpu(machine: Environment, own: GpuHealth | None) -> str:
     gpu = own or machine.gpus[0]
     if gpu is own and gpu.exclusive and gpu.speaks_in_own_process():
         why = gpu.surprise or gpu.verdict
-        return f"{gpu.name} lets one process in, and that is the training; beside it: {why}"
+        return f"{gpu.name} allows one process, and that is the training; beside it: {why}"
     return distrusted(gpu)

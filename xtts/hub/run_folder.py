@@ -245,7 +245,7 @@ class RunFolder:
         return found
 
     def unfinished(self, epoch: int) -> bool:
-        """Whether a checkpoint stands there without its manifest, which is written last."""
+        """Whether a checkpoint is there without its manifest, which is written last."""
         return self.checkpoint_path(epoch).exists() and not self.manifest_path(epoch).exists()
 
     def set_aside(self, epoch: int, reason: str) -> None:
@@ -299,7 +299,7 @@ def set_aside(paths: Iterable[Path], reason: str) -> None:
 
 
 def reference_beside(checkpoint: Path) -> Path | None:
-    """The recording that an epoch was heard against, or, where it was not sampled, the newest one
+    """The reference recording of an epoch's sample, or, where it was not sampled, the newest one
     of its run."""
     found = _EPOCH_FILE.match(checkpoint.name)
     run = RunFolder(checkpoint.parent.parent)
@@ -334,7 +334,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
 def load_verified(path: Path, *, manifest: Path | None = None, mmap: bool = True) -> dict[str, Any]:
     """The dictionary in a file that `torch.save` wrote, after verifying it. Raises RunError.
 
-    manifest: where it stands if not beside the file under the same name.
+    manifest: where it is if not beside the file under the same name.
     """
     if not path.is_file():
         raise RunError(_missing(path))

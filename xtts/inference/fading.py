@@ -26,6 +26,15 @@ def fade_stream_edges(chunks: Iterator[Samples], arrays: ModuleType) -> Iterator
     yield fade.end()
 
 
+def fade_out(waveform: Samples, arrays: ModuleType) -> Samples:
+    """The waveform `[samples]` with its last 5 ms faded, or less of a shorter one."""
+    length = min(int(FADE_SECONDS * VOCODER_RATE), len(waveform))
+    ramp = arrays.flip(arrays.linspace(0.0, 1.0, length, dtype=arrays.float32), (0,))
+    return arrays.concatenate(
+        (waveform[: len(waveform) - length], waveform[len(waveform) - length :] * ramp)
+    )
+
+
 class StreamFade:
     """As `fade_stream_edges`, of chunks that are pushed: the last 5 ms are held back until the
     end."""

@@ -11,7 +11,8 @@ from xtts.text.tokenizer import Tokenizer
 class SynthesisParams:
     """What is to be spoken. temperature: None is the model's own, 0 the likeliest code each time;
     max_codes: the most that each piece may take; pieces: the ids of the text, where another process
-    has read it."""
+    has read it; whole: nothing is heard before all is spoken, so that a piece can be spoken again.
+    """
 
     text: str
     language: str
@@ -20,6 +21,7 @@ class SynthesisParams:
     speed: float = 1.0
     max_codes: int | None = None
     pieces: Sequence[Sequence[int]] | None = None
+    whole: bool = False
 
     def rules(self, own: SamplingParams) -> SamplingParams:
         """How codes are drawn, where a model's own manner is `own`."""

@@ -1,7 +1,7 @@
 """ModelConfig: reads config.json and vocab.json of a model folder.
 
 Coqui's `XttsConfig.load_json` drops keys that it does not know and its classes hard-code the sizes
-of DVAE, vocoder and speaker encoder. So what differs in our small models stands under one key,
+of DVAE, vocoder and speaker encoder. So what differs in our small models is under one key,
 `"sotaque"`; without that key every size is XTTS-v2's.
 """
 
@@ -17,7 +17,7 @@ from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, VocoderS
 
 T = TypeVar("T")
 # What a model says in one piece where its config.json does not tell, by its front-end: the embedded
-# voice's folders and bundles told nothing at first. Others keep to the language's characters.
+# voice's first folders and bundles do not say it. Others keep to the language's characters.
 PIECE_TOKENS = {"cmu_phones": 50}
 CPML = "CPML-1.0.0 (non-commercial, model and outputs)"
 
@@ -73,6 +73,7 @@ class _Own:
     dvae: DVAEShape | None = None
     text_frontend: str = "coqui"
     piece_tokens: int | None = None
+    alignment_heads: tuple[tuple[int, int], ...] | None = None
     stop_input_trained: bool = False
     training: TrainingAdvice = field(default_factory=TrainingAdvice)
     licence: str = CPML
@@ -82,7 +83,9 @@ class _Own:
 @dataclass(frozen=True)
 class ModelConfig:
     """Everything about a model that is not a weight. piece_tokens: the most text ids that it says
-    in one piece (`xtts.text.tokenizer`); None is as many as it has places for."""
+    in one piece (`xtts.text.tokenizer`); None is as many as it has places for. alignment_heads:
+    layer and number of the attention heads that follow the text, () where none does, None where
+    nobody measured it yet (`xtts.inference.alignment.heads`)."""
 
     gpt: GPTShape
     vocoder: VocoderShape
@@ -94,6 +97,7 @@ class ModelConfig:
     languages: tuple[str, ...]
     text_frontend: str
     piece_tokens: int | None
+    alignment_heads: tuple[tuple[int, int], ...] | None
     stop_input_trained: bool
     licence: str
     weights: str
@@ -128,10 +132,24 @@ class ModelConfig:
             languages=tuple(config.get("languages") or ("en",)),
             text_frontend=own.text_frontend,
             piece_tokens=own.piece_tokens or PIECE_TOKENS.get(own.text_frontend),
+            alignment_heads=_heads(own.alignment_heads, gpt, folder),
             stop_input_trained=own.stop_input_trained,
             licence=own.licence,
             weights=own.weights,
         )
+
+
+def _heads(
+    heads: tuple[tuple[int, int], ...] | None, gpt: GPTShape, folder: Path
+) -> tuple[tuple[int, int], ...] | None:
+    for layer, head in heads or ():
+        if not (0 <= layer < gpt.layers and 0 <= head < gpt.heads):
+            raise ConfigError(
+                f'{folder / "config.json"}, key "sotaque": alignment_heads names head {head} of '
+                f"layer {layer}; this model has {gpt.heads} heads in {gpt.layers} layers. Remove "
+                "alignment_heads; they are measured again."
+            )
+    return heads
 
 
 def _gpt_shape(args: dict[str, Any], folder: Path) -> GPTShape:

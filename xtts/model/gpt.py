@@ -13,10 +13,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from xtts.model.conditioning import ConditioningEncoder, PerceiverResampler, conditioning_latents
+from xtts.model.conditioning import (
+    ConditioningEncoder,
+    PerceiverResampler,
+    conditioning_latents,
+    packed_conditioning_latents,
+)
 from xtts.model.kv_cache import Cache
 from xtts.model.packed_batch import PackedBatch
-from xtts.model.packed_conditioning import packed_conditioning_latents
 from xtts.model.shapes import GPTShape
 from xtts.model.transformer import Transformer, initialise
 

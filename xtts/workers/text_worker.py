@@ -1,7 +1,7 @@
 """Parent side of the text worker, with time limits.
 
 What a text does there, whatever it is, becomes a TextError: the process that speaks goes on, and so
-does everybody whom it speaks for.
+does every request that it serves.
 """
 
 import os

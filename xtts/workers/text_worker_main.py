@@ -21,7 +21,7 @@ from xtts.model.config import ModelConfig
 from xtts.text.tokenizer import Tokenizer
 
 # Five times what the slowest text of 4,096 characters takes (numbers of 24 digits). The processor's
-# time, so that a busy machine refuses nobody.
+# time, so that a busy machine refuses no text.
 CPU_SECONDS = 1.5
 TOO_LONG = (
     "This text takes too long to be read. Speak it in parts, and write what is not a plain "

@@ -1,7 +1,7 @@
 """Starts a probe child for each GPU, with a time limit, and collects verdicts.
 
 A fault in the driver may kill or hang whoever touches it, so this process never does: it starts
-`machine.devices.probe.child`, waits with a limit, and reads what it had told until its end. Where a
+`machine.devices.probe.child`, waits with a limit, and reads what it wrote until its end. Where a
 check fails, up to three more are made with one thing changed; the first that passes is the advice.
 """
 
@@ -54,7 +54,7 @@ def probe(
 ) -> tuple[GpuHealth, ...]:
     """Every GPU with its verdicts; a check that dies or hangs is a verdict, never an error.
 
-    use_cache: False checks anew whatever is known, and keeps that. cache: the file that it is kept
+    use_cache: False checks again whatever is known, and keeps that. cache: the file that it is kept
     in, by default one under the home folder.
     """
     child = child or ProbeChild()
@@ -69,8 +69,8 @@ def probe(
 
 
 def report_surprise(device: str, words: str, cache: Path | None = None) -> None:
-    """A fault at run time that the check had not foretold: the next look checks anew, and for a day
-    that GPU is not trusted beside a model in training."""
+    """Reports a fault at run time that the check did not predict: the next start checks again, and
+    for a day that GPU is not trusted beside a model in training."""
     index = int(device.partition(":")[2] or 0)
     probe_cache.surprised(cache or cache_file(), index, words, ProbeMoment.present())
 
@@ -110,7 +110,7 @@ def _check(
     try:
         return gpu_of(index, events, ending)
     except (KeyError, TypeError, ValueError) as error:
-        reason = f"the check told what nobody understands ({error!r})."
+        reason = f"the check's answer cannot be understood ({error!r})."
         return GpuHealth(index, "the GPU", (0, 0), 0, Outcome.COULD_NOT_RUN, reason=reason), 1
 
 
@@ -161,7 +161,7 @@ def _variant(name: str, advice: str, found: GpuHealth) -> ProbeVariant:
 def run(
     command: Sequence[str], environ: Mapping[str, str], limit_seconds: float
 ) -> tuple[list[dict[str, Any]], ProbeEnding]:
-    """Starts a child and collects what it told until its end, or until its time was up."""
+    """Starts a child and collects what it reports until its end, or until its time is up."""
     # is_available() and device_count() of a child then ask NVML, and make no context.
     environment = {**environ, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
     result = run_with_timeout(command, limit_seconds, environment)

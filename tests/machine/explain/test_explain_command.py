@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 from machine.explain import command, inputs, running_child
 from machine.explain.graph import ModelUnreadable, read
-from machine.explain.refusals import refusal
+from machine.explain.report import refusal
 from machine.onnxruntime.providers import CPU, CUDA, wish_of
 from machine.onnxruntime.sessions import Looks
 from machine.process import ProcessResult

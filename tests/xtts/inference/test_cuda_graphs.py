@@ -136,7 +136,7 @@ def test_the_loop_says_the_same_codes_with_graphs(
     plain = [decode(gpt, *asked(n), RULES, torch.Generator().manual_seed(n)) for n in (1, 4)]
     with torch.inference_mode():
         steps = CudaGraphStep(gpt, 1, FakeGraph())
-    monkeypatch.setattr(cuda_graphs, "graphed_step", lambda _: steps)
+    monkeypatch.setattr(cuda_graphs, "graphed_step", lambda _, **__: steps)
     for number, wanted in zip((1, 4), plain, strict=True):
         found = decode(gpt, *asked(number), RULES, torch.Generator().manual_seed(number))
         assert torch.equal(found.codes, wanted.codes) and len(found.codes) > 5
@@ -159,6 +159,6 @@ def test_slots_speak_through_graphs(gpt: GPT, monkeypatch: pytest.MonkeyPatch) -
     plain = [said(number) for number in (1, 4)]
     with torch.inference_mode():
         steps = CudaGraphStep(gpt, 2, FakeGraph())
-    monkeypatch.setattr(cuda_graphs, "graphed_step", lambda *_: steps)
+    monkeypatch.setattr(cuda_graphs, "graphed_step", lambda *_, **__: steps)
     assert [said(number) for number in (1, 4)] == plain
     assert steps.caches.lengths.tolist() == [0, 0]

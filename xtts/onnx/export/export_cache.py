@@ -79,8 +79,8 @@ def _whole(to: Path, kind: str) -> bool:
 
 
 def _remove_others(exports: Path) -> None:
-    """All but the ones that were used last; and, as nobody else is at it, what a killed export
-    left."""
+    """All but the ones that were used last; and, as this process alone has the lock, what a killed
+    export left."""
     found = [path for path in exports.iterdir() if path.is_dir()]
     whole = [path for path in found if folders.is_one(path) and not path.name.startswith(".")]
     newest = sorted(whole, key=lambda path: path.stat().st_mtime, reverse=True)[:KEPT]

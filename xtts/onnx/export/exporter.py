@@ -54,7 +54,7 @@ class ExportSource:
 
 def source_of_folder(folder: Path) -> ExportSource:
     """A base model's or a bundle's folder, with the recording beside it."""
-    ModelConfig.read(folder)  # what is no model folder is told as that
+    ModelConfig.read(folder)  # raises what is wrong with the folder
     reference = folder / "reference.wav"
     sha256 = sha256_of(folder / "model.pth")
     return ExportSource(folder, sha256, reference=reference if reference.is_file() else None)

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from machine.devices.cuda_errors import NotFinite
+from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece, SpokenPiece
 from xtts.inference.fading import StreamFade
 from xtts.inference.speed import SpeedChange
 from xtts.model.chunk_sizes import chunk_codes
 from xtts.model.config import SamplingParams
-from xtts.model.shapes import PLACEHOLDER_ID
+from xtts.model.shapes import NUM_LATENTS, PLACEHOLDER_ID
 from xtts.onnx.speech.loading import OnnxLatents, OnnxModel
 from xtts.onnx.speech.sampling import sample
 from xtts.onnx.speech.vocoder import OnnxChunks
@@ -26,7 +27,8 @@ Array = np.ndarray[Any, Any]
 class OnnxSynthesisParams:
     """How it is spoken. rules: None is the model's own; max_codes: the most that a piece may take;
     chunked: in chunks as soon as they can be, else piece by piece; pieces: the text's ids, where it
-    was read already."""
+    was read already; whole: nothing is heard before a piece has its verdict, so that it can be
+    spoken again; guard: of this speech, None for none."""
 
     rules: SamplingParams | None = None
     seed: int = 0
@@ -34,6 +36,8 @@ class OnnxSynthesisParams:
     max_codes: int | None = None
     chunked: bool = True
     pieces: Sequence[Sequence[int]] | None = None
+    whole: bool = False
+    guard: Guard | None = None
 
 
 class OnnxSynthesisRequest:
@@ -56,6 +60,7 @@ class OnnxSynthesisRequest:
             self._pieces = [list(ids) for ids in manner.pieces]
         self._several = len(self._pieces) > 1
         self._piece: _Piece | None = None
+        self._begun = 0
         self.codes = 0
         self.cut_pieces = 0
 
@@ -72,19 +77,55 @@ class OnnxSynthesisRequest:
     def step(self) -> list[Array]:
         """Says one more code; returns the sound that is settled then, float32 at 24,000 Hz.
 
-        Raises NotFinite when the model says what is no number.
+        Raises NotFinite when the model's output is not finite.
         """
         if self._piece is None:
-            self._piece = _Piece(self._model, self._voice, self._rules, self._manner)
-            found = self._piece.begin(self._pieces.pop(0), self._random, self._several)
+            self._fade = StreamFade(np) if self._several else None
+            found = self._attempt(self._new_guard(self._pieces.pop(0)), self._random)
         else:
-            found = self._piece.step(self._random)
-        if self._piece.done:
-            found += self._piece.end()
-            self.codes += len(self._piece.said)
-            self.cut_pieces += not self._piece.stopped
-            self._piece = None
-        return [chunk for chunk in found if len(chunk)]
+            found = self._piece.step()
+        while self._piece is not None and self._piece.done:
+            found += self._ended(self._piece)
+        return [ready for chunk in found if len(ready := self._faded(chunk))] + self._fade_end()
+
+    @property
+    def pieces(self) -> tuple[SpokenPiece, ...]:
+        """What became of each piece that is spoken; () without a guard."""
+        return tuple(self._manner.guard.pieces) if self._manner.guard else ()
+
+    def _new_guard(self, ids: list[int]) -> GuardedPiece:
+        manner, self._begun = self._manner, self._begun + 1
+        return GuardedPiece(
+            manner.guard, ids, np, whole=manner.whole or not manner.chunked, speed=manner.speed,
+            first=self._begun == 1,
+        )  # fmt: skip
+
+    def _attempt(self, guarded: GuardedPiece, random: np.random.Generator) -> list[Array]:
+        self._piece = _Piece(self._model, self._voice, self._rules, self._manner, guarded, random)
+        return self._piece.begin()
+
+    def _ended(self, piece: "_Piece") -> list[Array]:
+        """What is left of an utterance that is over, or the begin of the next attempt."""
+        self.codes += len(piece.said)
+        if piece.judge():
+            return self._attempt(piece.guarded, np.random.default_rng(piece.guarded.next_seed))
+        found, stopped = piece.end(), piece.stopped
+        if piece.guarded.spoken_anew:
+            stopped = piece.guarded.best.stopped
+        self.cut_pieces += not stopped
+        self._piece = None
+        return found
+
+    def _faded(self, chunk: Array) -> Array:
+        found: Array = chunk if self._fade is None else self._fade.push(chunk)
+        return found
+
+    def _fade_end(self) -> list[Array]:
+        """The faded end of a piece, where one has just ended."""
+        if self._piece is not None or self._fade is None:
+            return []
+        fade, self._fade = self._fade, None
+        return [rest] if len(rest := fade.end()) else []
 
     def chunks(self) -> Iterator[Array]:
         """All of it, as it comes."""
@@ -93,7 +134,7 @@ class OnnxSynthesisRequest:
 
 
 class _Piece:
-    """One piece of text: its decoding, its tempo, its chunks, its fades."""
+    """One utterance of a piece of text: its decoding, its tempo, its chunks."""
 
     def __init__(
         self,
@@ -101,51 +142,80 @@ class _Piece:
         voice: OnnxLatents,
         rules: SamplingParams,
         manner: OnnxSynthesisParams,
+        guarded: GuardedPiece,
+        random: np.random.Generator,
     ) -> None:
         shape = model.config.gpt
         self._model, self._voice, self._rules = model, voice, rules
+        self._manner, self._random = manner, random
         self._limit = min(manner.max_codes or shape.max_codes, shape.max_codes)
         self._seen = np.zeros(shape.audio_ids, bool)
         self._seen[[PLACEHOLDER_ID, shape.audio_start]] = True
+        self.guarded = guarded
         self.stopped = False
         self.said: list[int] = []
-        self._tempo = SpeedChange(manner.speed, np)
-        self._vocoder = OnnxChunks(model.vocoder, voice.speaker, model.most_samples)
-        self._sizes = chunk_codes() if manner.chunked else iter(lambda: float("inf"), None)
+        self._latents: list[Array] = []
+        self._new_sound()
+
+    def _new_sound(self) -> None:
+        self._tempo = SpeedChange(self._manner.speed, np)
+        self._vocoder = OnnxChunks(
+            self._model.vocoder, self._voice.speaker, self._model.most_samples
+        )
+        chunked = self._manner.chunked
+        self._sizes = chunk_codes() if chunked else iter(lambda: float("inf"), None)
         self._wanted = next(self._sizes)
-        self._fade: StreamFade | None = None
 
     @property
     def done(self) -> bool:
         return self.stopped or len(self.said) >= self._limit
 
-    def begin(self, ids: list[int], random: np.random.Generator, several: bool) -> list[Array]:
-        self._fade = StreamFade(np) if several else None
-        self._past, latent, logits = self._model.gpt.begin(self._voice.latents, ids)
-        return self._take(latent, logits, random)
+    def begin(self) -> list[Array]:
+        self._past, latent, logits = self._model.gpt.begin(self._voice.latents, self.guarded.ids)
+        return self._take(latent, logits)
 
-    def step(self, random: np.random.Generator) -> list[Array]:
+    def step(self) -> list[Array]:
         latent, logits = self._model.gpt.step(self.said[-1], len(self.said), self._past)
-        return self._take(latent, logits, random)
+        return self._take(latent, logits)
 
-    def _take(self, latent: Array, logits: Array, random: np.random.Generator) -> list[Array]:
-        code = sample(logits, self._seen, self._rules, random)
+    def judge(self) -> bool:
+        """As `GuardedPiece.judge`."""
+        told, seen = self._past.num_queries == len(self._latents), None
+        if self.guarded.heads and told:
+            stop = NUM_LATENTS + len(self.guarded.ids) + 2
+            seen = np.mean(list(self._past.attention(self.guarded.heads, stop).values()), axis=0)
+        return self.guarded.judge(self.said, self._latents, stopped=self.stopped, attention=seen)
+
+    def end(self) -> list[Array]:
+        """The rest of the sound of the best attempt."""
+        found = []
+        if self.guarded.spoken_anew:
+            self.guarded.forget_sound()
+            self._new_sound()
+            for latent in self.guarded.best.kept:
+                found += self._sound(latent)
+        rest = self._tempo.rest()
+        if len(rest):
+            self._vocoder.add(rest)
+        found += [self._pushed(chunk) for chunk in self._vocoder.rest()]
+        held = self.guarded.end()
+        return found if held is None else [*found, held]
+
+    def _take(self, latent: Array, logits: Array) -> list[Array]:
+        code = sample(logits, self._seen, self._rules, self._random)
         self.stopped = code == self._model.config.gpt.audio_stop
         if not self.stopped:
             self.said.append(code)
             self._seen[code] = True
+        self._latents.append(latent)
+        return self._sound(latent)
+
+    def _sound(self, latent: Array) -> list[Array]:
         self._vocoder.add(self._tempo.add(latent))
         if self._vocoder.ready_codes() < self._wanted:
             return []
         self._wanted = next(self._sizes)
         return [self._pushed(chunk) for chunk in self._vocoder.speak()]
-
-    def end(self) -> list[Array]:
-        rest = self._tempo.rest()
-        if len(rest):
-            self._vocoder.add(rest)
-        found = [self._pushed(chunk) for chunk in self._vocoder.rest()]
-        return found if self._fade is None else [*found, self._fade.end()]
 
     def _pushed(self, chunk: Array) -> Array:
         if not np.isfinite(chunk).all():
@@ -153,7 +223,8 @@ class _Piece:
                 "The vocoder's waveform is not finite: this device computes wrongly or the voice's "
                 "files are damaged. Export the voice again, or use BACKEND=torch."
             )
-        return chunk if self._fade is None else self._fade.push(chunk)
+        found: Array = self.guarded.push(chunk)
+        return found
 
 
 def speak(

@@ -54,7 +54,7 @@ def test_rows_of_one_batch_may_have_pasts_of_any_length(onnx_model: OnnxModel) -
     rows = random.standard_normal((2, 1, 64)).astype(np.float32)
     feeds = [past.feed() for past in pasts]
     together = {name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]}
-    _, logits, _, _ = session.run(None, {"embedded": rows, **together})
+    _, logits, *_ = session.run(None, {"embedded": rows, **together})
     for row, past in enumerate(pasts):
         _, alone = onnx_model.gpt._run(rows[row : row + 1], past)
         assert np.abs(logits[row] - alone).max() < 1e-5

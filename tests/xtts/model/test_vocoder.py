@@ -5,9 +5,8 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from xtts.model.channels_last import to_channels_last
 from xtts.model.shapes import VocoderShape
-from xtts.model.vocoder import Vocoder
+from xtts.model.vocoder import Vocoder, to_channels_last
 
 SHAPES = {
     "published": VocoderShape(upsample_initial_channel=32),
