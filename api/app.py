@@ -3,28 +3,32 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.staticfiles import StaticFiles
 
 from api import errors
+from api.dialects import alltalk, coqui_server, openai_lists, xtts_api_server, xtts_streaming_server
 from api.encoding import RATE
 from api.engine.engine import Engine
 from api.engine.options import ChildOptions, EngineLimits
 from api.engine.supervisor import Supervisor
 from api.events import Events
 from api.http import openapi
+from api.http.origins import OriginRules
 from api.metrics import ServiceMetrics
 from api.middleware import (
     AccessGate,
     BodyLimit,
     ConnectionLimit,
     HeadAsGet,
+    OriginGate,
     RateLimiter,
     RequestCounter,
     RequestId,
@@ -48,6 +52,14 @@ from api.state import PAGE, AppState
 from api.voices.store import Voices
 
 log = logging.getLogger("api")
+_ROUTED = (
+    speech_routes, voice_routes, run_routes, status_routes, openai_lists, xtts_api_server, alltalk,
+    coqui_server, xtts_streaming_server,
+)  # fmt: skip
+_TOLD_TO_PAGES = [
+    "Retry-After", "X-Cut-Pieces", "X-Faulty-Pieces", "X-Ignored-Fields", "X-Model", "X-Request-Id",
+    "X-Respoken-Pieces", "X-Sample-Rate",
+]  # fmt: skip
 
 
 def build(
@@ -60,10 +72,10 @@ def build(
         lifespan=_lifespan, redoc_url=None, docs_url=None,
     )  # fmt: skip
     app.state.parts = parts
-    routers = [module.router for module in (speech_routes, voice_routes, run_routes, status_routes)]
-    for router in routers:
-        app.include_router(router)
-    app.state.routes = [route for router in routers for route in router.routes]
+    for module in _ROUTED:
+        app.include_router(module.router)
+    app.state.routes = [route for module in _ROUTED for route in module.router.routes]
+    speaks = _speaks(app.state.routes)
     app.mount("/page", StaticFiles(directory=PAGE, check_dir=False), name="page")
     app.add_exception_handler(errors.APIError, errors.answer_refusal)
     app.add_exception_handler(HTTPException, errors.answer_http)
@@ -76,9 +88,30 @@ def build(
     app.add_middleware(AccessGate, key=_key(settings))
     app.add_middleware(ConnectionLimit)
     app.add_middleware(ShutdownResponse)
-    app.add_middleware(RequestCounter, metrics=parts.metrics)
+    if settings.api_allowed_origins:
+        # A preflight carries no key, and a page reads a refusal only with these headers.
+        app.add_middleware(
+            CORSMiddleware, allow_origins=settings.api_allowed_origins, allow_headers=["*"],
+            allow_methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
+            allow_private_network=True, expose_headers=_TOLD_TO_PAGES,
+        )  # fmt: skip
+    app.add_middleware(OriginGate, rules=_origin_rules(settings, speaks))
+    app.add_middleware(RequestCounter, metrics=parts.metrics, speaks=speaks)
     app.add_middleware(RequestId)
     return app
+
+
+def _origin_rules(settings: ApiSettings, speaks: Callable[[str], bool]) -> OriginRules:
+    return OriginRules(
+        settings.api_key is not None, frozenset(settings.api_allowed_origins),
+        frozenset(settings.api_allowed_hosts), speaks,
+    )  # fmt: skip
+
+
+def _speaks(routes: list[Any]) -> Callable[[str], bool]:
+    """Whether a path is one of those that speak, which their tag says."""
+    paths = [route.path_regex for route in routes if "speech" in route.tags]
+    return lambda path: any(one.match(path) for one in paths)
 
 
 def how_of(settings: ApiSettings) -> ChildOptions:

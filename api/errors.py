@@ -38,6 +38,8 @@ _TITLES = {
     503: "Not now",
     507: "No space left",
 }
+# Where OpenAI's clients ask.
+_OPENAI = ("/v1/audio/", "/v1/models")
 # A slash that begins a word, and what follows it: /data/output/x.pt; our own addresses and C:\x
 # stay.
 _PATH = re.compile(r"(?<![\w.:/])(?!/v1/|/openapi\.json)~?/[^\s'\"(),;]*[^\s'\"(),;.:]")
@@ -106,7 +108,7 @@ def response(refusal: APIError, scope: Mapping[str, Any]) -> JSONResponse:
     state = scope.get("state", {})
     request_id = state.get("request_id", "")
     state["refused"] = refusal.code
-    speech = str(scope.get("path", "")).startswith("/v1/audio/speech")
+    speech = str(scope.get("path", "")).startswith(_OPENAI)
     return JSONResponse(
         problem(refusal, request_id, speech=speech),
         refusal.status,

@@ -1,22 +1,22 @@
-"""ASGI middleware: API key, foreign origins, rate limit, body size, request id, HEAD.
+"""ASGI middleware: foreign origins, API key, rate limit, body size, request id, HEAD.
 
 Plain ASGI, so that a client's going away is seen by the routes.
 """
 
 import asyncio
 import hmac
-import ipaddress
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import APIError, closing, response
 from api.http.connections import CROWDED
+from api.http.origins import OriginRules, refuse_origin
 from api.metrics import ServiceMetrics
 
 JSON_BYTES = 64 << 10
@@ -27,7 +27,8 @@ UPLOAD_SECONDS = 60.0
 OPEN = frozenset({"/", "/livez", "/readyz"})
 # What tells others how the service is: answered whatever the number of connections.
 PROBES = frozenset({"/livez", "/readyz", "/metrics"})
-_SPEECH = "/v1/audio/speech"
+# Where recordings are uploaded; everywhere else a body is text.
+UPLOADS = frozenset({"/v1/voices", "/clone_speaker"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _MOST_BUCKETS = 10_000
 # Each lies on the disk while it arrives and waits to be decoded: 8 take 160 MB at most.
@@ -63,9 +64,12 @@ class RequestId:
 class RequestCounter:
     """Every request to speak by its status, and every refusal by its code, whoever refused it."""
 
-    def __init__(self, app: ASGIApp, *, metrics: ServiceMetrics) -> None:
+    def __init__(
+        self, app: ASGIApp, *, metrics: ServiceMetrics, speaks: Callable[[str], bool]
+    ) -> None:
         self.app = app
         self.metrics = metrics
+        self.speaks = speaks
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -85,15 +89,10 @@ class RequestCounter:
             status = 500
             raise
         finally:
-            if _is_speech(scope["path"]):
+            if self.speaks(scope["path"]):
                 self.metrics.requests.labels(str(status)).inc()
             if code := scope["state"].get("refused"):
                 self.metrics.refusals.labels(str(status), code).inc()
-
-
-def _is_speech(path: str) -> bool:
-    """Of the served voice, or of a candidate of a run."""
-    return path == _SPEECH or (path.startswith("/v1/runs/") and path.endswith("/speech"))
 
 
 class ShutdownResponse:
@@ -144,8 +143,25 @@ class ConnectionLimit:
         await response(refusal, scope)(scope, receive, sending)
 
 
+class OriginGate:
+    """Pages of other sites stay out, and names that they have pointed here."""
+
+    def __init__(self, app: ASGIApp, *, rules: OriginRules) -> None:
+        self.app = app
+        self.rules = rules
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+            refusal = refuse_origin(headers, scope["method"], scope["path"], self.rules)
+            if refusal is not None:
+                await response(refusal, scope)(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+
 class AccessGate:
-    """The key, where one is set; and pages of other sites stay out (no CORS, no rebinding)."""
+    """The key, where one is set."""
 
     def __init__(self, app: ASGIApp, *, key: str | None) -> None:
         self.app = app
@@ -153,11 +169,9 @@ class AccessGate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            headers = Headers(scope=scope)
-            refusal = refuse_foreign_origin(headers, scope["method"], has_key=self.key is not None)
-            if scope["path"] not in OPEN and not scope["path"].startswith("/page/"):
-                refusal = refusal or self.refused(self.key, headers)
-            if refusal is not None:
+            refusal = self.refused(self.key, Headers(scope=scope))
+            is_open = scope["path"] in OPEN or scope["path"].startswith("/page/")
+            if refusal is not None and not is_open:
                 await response(refusal, scope)(scope, receive, send)
                 return
         await self.app(scope, receive, send)
@@ -177,31 +191,6 @@ class AccessGate:
         return APIError(401, "unauthorized", text)
 
 
-def refuse_foreign_origin(headers: Headers, method: str, *, has_key: bool) -> APIError | None:
-    """Refuses what a browser sends for a page of another site: no person asked for it."""
-    host = headers.get("host", "")
-    origin = headers.get("origin")
-    if method not in _SAFE and origin and urlsplit(origin).netloc.lower() != host.lower():
-        return APIError(403, "foreign_origin", "A page of another site may not ask for this.")
-    if not has_key and not _private(host):
-        text = (
-            "Without a key this is answered only under an address or a local name. To serve it "
-            "under a name of your own, set API_KEY."
-        )
-        return APIError(403, "foreign_host", text)
-    return None
-
-
-def _private(host: str) -> bool:
-    """Whether no public name leads here: a site that points its name at this machine would."""
-    try:
-        name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
-        ipaddress.ip_address(name)
-    except ValueError:
-        return "." not in name or name.endswith((".localhost", ".local", ".internal"))
-    return True
-
-
 class BodyLimit:
     """Counts the bytes of a body as they arrive, and the seconds that they take: a length that is
     said may be a lie, and a body may come a byte a minute. Of uploads only so many come at once."""
@@ -214,7 +203,7 @@ class BodyLimit:
         if scope["type"] != "http" or scope["method"] in _SAFE:
             await self.app(scope, receive, send)
             return
-        upload = scope["path"] == "/v1/voices"
+        upload = scope["path"] in UPLOADS
         most = UPLOAD_BYTES if upload else JSON_BYTES
         counting = _Counting(receive, most, UPLOAD_SECONDS if upload else JSON_SECONDS)
         declared = Headers(scope=scope).get("content-length", "0")

@@ -222,6 +222,33 @@ class ModelList(BaseModel):
     data: list[ModelRow]
 
 
+class AudioModelRow(ModelRow):
+    """A model that speaks; Open WebUI shows its name."""
+
+    name: str
+
+
+class AudioModelList(BaseModel):
+    """The models, under both names that clients know."""
+
+    object: Literal["list"] = "list"
+    data: list[AudioModelRow]
+    models: list[AudioModelRow]
+
+
+class AudioVoiceRow(BaseModel):
+    """A voice: what a request may name, and what a person reads."""
+
+    id: str
+    name: str
+
+
+class AudioVoiceList(BaseModel):
+    """The voices; with `legacy`, by what a request may name only."""
+
+    voices: list[AudioVoiceRow] | list[str]
+
+
 class Queue(BaseModel):
     """How busy it is."""
 

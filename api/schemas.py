@@ -2,17 +2,17 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 MOST_CHARACTERS = 4096
-# Names of OpenAI's voices: programs send one without asking. All of them are the served voice.
-OPENAI_VOICES = (
-    "alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage",
-    "shimmer", "verse",
-)  # fmt: skip
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
+OWN_MODEL = "sotaque"
 Format = Literal["wav", "pcm", "flac", "mp3", "opus"]
+Text = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
+VoiceText = Annotated[str, Field(min_length=1, max_length=128)]
+# `Brazilian Portuguese` is the longest that a client sends.
+LanguageText = Annotated[str, Field(max_length=32)]
 _CANNOT = {
     "response_format": "wav, pcm, flac, mp3 and opus are made here; aac would need FFmpeg",
 }
@@ -21,14 +21,31 @@ _CANNOT = {
 class VoiceName(BaseModel):
     """OpenAI's second way to name a voice."""
 
-    model_config = ConfigDict(extra="forbid")
-    id: Annotated[str, Field(min_length=1, max_length=64)]
+    id: VoiceText
+
+
+def _nulls_are_taken(schema: dict[str, Any]) -> None:
+    """In the document: null wherever a field may be left out, as `_null_is_left_out` takes it."""
+    for name, field in schema["properties"].items():
+        kinds = field.setdefault("anyOf", [])
+        if name in schema["required"] or {"type": "null"} in kinds:
+            if not kinds:
+                del field["anyOf"]
+            continue
+        if not kinds:
+            said = {key: field.pop(key) for key in list(field) if key not in _ABOUT_A_FIELD}
+            kinds.append(said)
+        kinds.append({"type": "null"})
+
+
+_ABOUT_A_FIELD = frozenset({"title", "description", "default", "anyOf"})
 
 
 class SpeechRequest(BaseModel):
-    """OpenAI's createSpeech, with `language`, `temperature` and `seed`."""
+    """OpenAI's createSpeech, with `language`, `temperature` and `seed`, and what Kokoro, SGLang and
+    vLLM add to it. Other fields are taken and not used."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="allow", strict=True, json_schema_extra=_nulls_are_taken)
 
     input: Annotated[
         str, Field(
@@ -37,21 +54,31 @@ class SpeechRequest(BaseModel):
         ),
     ]  # fmt: skip
     model: Annotated[
-        str, Field(max_length=128, description="An id of /v1/models; OpenAI's names work too.")
-    ] = "sotaque"
+        str,
+        Field(max_length=128, description="Any name: the served voice's model speaks, and the "
+              "header X-Model says which it is."),
+    ] = OWN_MODEL  # fmt: skip
     voice: Annotated[
-        Annotated[str, Field(min_length=1, max_length=64)] | VoiceName,
-        Field(description="An id of /v1/voices. OpenAI's names are the served voice."),
+        VoiceText | VoiceName,
+        Field(description="An id or a name of /v1/voices. OpenAI's names are the served voice."),
     ] = "default"
     response_format: Format = "mp3"
     speed: Annotated[float, Field(ge=0.25, le=4.0)] = 1.0
+    stream: Annotated[
+        bool | None,
+        Field(description="true: bytes as they are made; false: as a whole, with its length."),
+    ] = None
     stream_format: Annotated[
         Literal["audio", "sse"] | None,
         Field(description="audio: bytes as they are made. sse: OpenAI's events."),
     ] = None
     language: Annotated[
         str | None,
-        Field(max_length=16, description="One of the model's; its first where it is missing."),
+        Field(max_length=32, description="One of the model's, as a code, a locale or an English "
+              "name; its first where it is missing."),
+    ] = None  # fmt: skip
+    lang_code: Annotated[
+        str | None, Field(max_length=32, description="Kokoro's word for `language`.")
     ] = None
     temperature: Annotated[
         float | None, Field(ge=0.0, le=2.0, description="0 always says the likeliest.")
@@ -60,24 +87,22 @@ class SpeechRequest(BaseModel):
         int, Field(ge=0, le=2**63 - 1, description="The same seed says the same, bit for bit.")
     ] = 0
     instructions: Annotated[
-        str | None, Field(max_length=0, description="Not done here: must be empty.")
+        str | None, Field(description="Taken and not used: XTTS speaks as its reference does.")
     ] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_left_out(cls, body: Any) -> Any:
+        """Clients send every field that they know, and null for what was not chosen."""
+        if not isinstance(body, dict):
+            return body
+        return {name: value for name, value in body.items() if value is not None or name == "input"}
 
     @field_validator("response_format", mode="before")
     @classmethod
     def _known_formats(cls, value: Any) -> Any:
         if value == "aac":
             raise PydanticCustomError("unsupported", _CANNOT["response_format"])
-        return value
-
-    @field_validator("instructions", mode="before")
-    @classmethod
-    def _no_instructions(cls, value: Any) -> Any:
-        if isinstance(value, str) and value:
-            raise PydanticCustomError(
-                "unsupported",
-                "XTTS takes no instructions: it speaks as its reference does. Leave this out",
-            )
         return value
 
     @field_validator("speed", "temperature", mode="before")
@@ -87,5 +112,10 @@ class SpeechRequest(BaseModel):
 
     @property
     def voice_id(self) -> str:
-        """The voice's name, however it was given."""
+        """The voice's id or name, however it was given."""
         return self.voice if isinstance(self.voice, str) else self.voice.id
+
+    @property
+    def unused(self) -> list[str]:
+        """The fields of this request that change nothing."""
+        return [*(self.model_extra or ()), *(["instructions"] if self.instructions else [])]

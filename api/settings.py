@@ -5,11 +5,12 @@ in `docs/settings.md`.
 """
 
 import ipaddress
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import SecretStr, model_validator
+from pydantic import AfterValidator, SecretStr, model_validator
 from pydantic.dataclasses import dataclass as settings_class
 
 from machine.settings import loading as shared
@@ -20,12 +21,33 @@ from machine.settings.types import (
     Count,
     Folder,
     Means,
+    Names,
     Place,
     Port,
     Positive,
     Switch,
     Text,
 )
+
+# As browsers write them (RFC 6454): no path, no `*`; `null` is every page without an origin.
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s*?#@]+")
+_HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
+
+
+def _origins(names: tuple[str, ...]) -> tuple[str, ...]:
+    """In lower case, as browsers send them."""
+    found = tuple(name.lower().rstrip("/") for name in names)
+    if wrong := [name for name in found if not _ORIGIN.fullmatch(name)]:
+        raise ValueError(f"{wrong[0]} is no origin")
+    return found
+
+
+def _hosts(names: tuple[str, ...]) -> tuple[str, ...]:
+    """In lower case, without the dot that ends a full name."""
+    found = tuple(name.lower().rstrip(".") for name in names)
+    if wrong := [name for name in found if not _HOST.fullmatch(name)]:
+        raise ValueError(f"{wrong[0]} is no host name")
+    return found
 
 
 @settings_class(frozen=True, kw_only=True, config=CONFIG)
@@ -40,6 +62,18 @@ class ApiSettings(SharedSettings):
     """What a caller sends as `Authorization: Bearer …`."""
     api_allow_no_key: Switch = False
     """Allows an API_HOST beyond this machine without an API_KEY."""
+    api_allowed_origins: Annotated[
+        Names,
+        AfterValidator(_origins),
+        Means("web origins such as https://chat.example:3000, separated by commas; no `*`"),
+    ] = ()
+    """Web pages that may ask this service, exactly as browsers name them. Empty: only its own."""
+    api_allowed_hosts: Annotated[
+        Names, AfterValidator(_hosts), Means("host names such as nas.lan, separated by commas")
+    ] = ()
+    """Names under which it answers without an API_KEY, beside addresses and local names."""
+    api_strict: Switch = False
+    """Refuses fields of /v1/audio/speech that change nothing, and unknown models."""
     voice: Annotated[Place | None, Means("latest, best, a bundle or a checkpoint")] = None
     """The voice that speaks. Empty is the best of OUTPUT_DIR where it has an evaluation (the base
     may be), else its latest epoch, else the demo voice."""

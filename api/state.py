@@ -1,13 +1,17 @@
 """AppState: what the routes share; `app_state` is the FastAPI dependency."""
 
 import asyncio
+import logging
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from starlette.requests import HTTPConnection, Request
 
+from api.dialects.caller_settings import CallerSettings
+from api.dialects.kept_sounds import KeptSounds
 from api.engine.engine import Engine
 from api.errors import APIError
 from api.events import Events
@@ -20,6 +24,8 @@ from api.voices.store import Voices
 
 PAGE = Path(__file__).parent / "page"
 _DECODERS = 2
+_MOST_UNUSED = 200
+log = logging.getLogger("api")
 
 
 @dataclass
@@ -37,6 +43,9 @@ class AppState:
     started_at: int = field(default_factory=lambda: int(time.time()))
     loop: asyncio.AbstractEventLoop | None = None
     decoding: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_DECODERS))
+    caller_settings: CallerSettings = field(default_factory=CallerSettings)
+    kept_sounds: KeptSounds = field(default_factory=KeptSounds)
+    _unused: set[str] = field(default_factory=set)
 
     @property
     def started_text(self) -> str:
@@ -49,12 +58,26 @@ class AppState:
 
     def check_rate(self, request: Request) -> None:
         """Raises APIError (429)."""
-        # A key counts only where it was compared with ours: else each request could bring another.
-        known = self.settings.api_key is not None
-        caller = "key" if known else network_of(request.client.host if request.client else "")
-        if seconds := self.rate.take(caller, time.monotonic()):
+        if seconds := self.rate.take(self.caller(request), time.monotonic()):
             text = f"More than {self.rate.per_minute} requests a minute."
             raise APIError(429, "rate_limited", text, retry_after=int(seconds) + 1)
+
+    def caller(self, request: Request) -> str:
+        """Who asks: the holder of the key, or a network."""
+        # A key counts only where it was compared with ours: else each request could bring another.
+        if self.settings.api_key is not None:
+            return "key"
+        return network_of(request.client.host if request.client else "")
+
+    def tell_of_unused(self, names: Iterable[str]) -> None:
+        """Logs fields that change nothing, each name once."""
+        new = [name for name in names if name not in self._unused]
+        if new and len(self._unused) < _MOST_UNUSED:
+            self._unused.update(new)
+            log.info(
+                "A request has fields that are not used here: %s. The header X-Ignored-Fields "
+                "names them; API_STRICT=on refuses them.", ", ".join(new),
+            )  # fmt: skip
 
     def measure(self) -> None:
         """The gauges, as they are now."""

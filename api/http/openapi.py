@@ -47,6 +47,4 @@ def _document(app: FastAPI, *, has_key: bool) -> dict[str, Any]:
 def _whole_numbers(schemas: dict[str, Any]) -> None:
     """FastAPI turns every bound into a float, and 2**63 - 1 is none."""
     seed = SpeechRequest.model_json_schema()["properties"]["seed"]
-    schemas["SpeechRequest"]["properties"]["seed"] |= {
-        bound: seed[bound] for bound in ("minimum", "maximum")
-    }
+    schemas["SpeechRequest"]["properties"]["seed"] = seed

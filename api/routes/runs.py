@@ -87,6 +87,7 @@ async def read_sentence(run_id: str, candidate: str, number: Number, parts: Shar
 
 @router.post(
     "/runs/{run_id}/candidates/{candidate}/speech",
+    tags=["speech"],
     response_class=Response,
     responses=speech.SOUND_RESPONSES,
 )
@@ -98,7 +99,7 @@ async def preview(
     parts.check_rate(request)
     target = find_target(parts.settings, _run(parts, run_id), candidate)
     if parts.follower.is_served(target):
-        return speech.respond(wanted, parts)
+        return await speech.respond(wanted, parts)
     return await speech.respond_with(target.voice, wanted, parts)
 
 

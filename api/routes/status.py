@@ -1,4 +1,4 @@
-"""Routes /, /status, /livez, /readyz, /metrics, /events and /v1/models."""
+"""Routes /, /status, /livez, /readyz, /metrics and /events."""
 
 import time
 from importlib import metadata
@@ -9,8 +9,8 @@ from fastapi.responses import FileResponse, JSONResponse
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from api.errors import without_paths
-from api.response_schemas import PROBLEMS, Alive, ModelList, Ready, Status
-from api.schemas import OPENAI_MODELS
+from api.response_schemas import PROBLEMS, Alive, Ready, Status
+from api.speech.speaking import served_name
 from api.state import PAGE, AppState, app_state
 
 router = APIRouter(tags=["status"], responses=PROBLEMS)
@@ -30,7 +30,7 @@ def status_of(parts: AppState) -> dict[str, Any]:
         **engine.placement,
         "message": engine.message,
         "reason_code": engine.reason_code,
-        "voice": standing.voice.name if standing else engine.wanted.name,
+        "voice": served_name(parts),
         "voice_reason": without_paths(parts.follower.reason),
         "state": engine.state,
         "ready": engine.ready,
@@ -91,24 +91,6 @@ async def metrics(parts: Shared) -> Response:
     """Prometheus' text format."""
     parts.measure()
     return Response(parts.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-
-@router.get("/v1/models", response_model=ModelList)
-async def models(parts: Shared) -> dict[str, Any]:
-    """OpenAI's list. Every name is the served voice's model; what it may be used for says its
-    licence."""
-    standing = parts.engine.standing
-    licence = standing.licence if standing else ""
-    return {
-        "object": "list",
-        "data": [
-            {
-                "id": name, "object": "model", "created": parts.started_at,
-                "owned_by": "sotaque", "licence": licence,
-            }
-            for name in ("sotaque", *OPENAI_MODELS)
-        ],
-    }  # fmt: skip
 
 
 @router.get("/events", response_class=StreamingResponse,

@@ -9,10 +9,10 @@ from starlette.responses import Response
 
 from api.errors import APIError
 from api.response_schemas import PROBLEMS, VoiceList, VoiceRow
+from api.speech.speaking import served_name
 from api.state import AppState, app_state
-from api.voices import recordings
-from api.voices.recordings import MOST_BYTES
-from api.voices.store import UploadedVoice
+from api.voices import adding
+from api.voices.lookup import SERVED
 
 router = APIRouter(prefix="/v1/voices", tags=["voices"], responses=PROBLEMS)
 Shared = Annotated[AppState, Depends(app_state)]
@@ -20,10 +20,8 @@ _MOST_NAME = 100
 
 
 def _served(parts: AppState) -> dict[str, Any]:
-    standing = parts.engine.standing
-    name = standing.voice.name if standing else parts.engine.wanted.name
     return {
-        "id": "default", "name": name, "created": parts.started_text,
+        "id": SERVED, "name": served_name(parts), "created": parts.started_text,
         "duration_seconds": None, "origin": "served",
     }  # fmt: skip
 
@@ -44,29 +42,14 @@ async def add_voice(
 ) -> dict[str, Any]:
     """A voice from a recording. Clone a voice only with its owner's consent."""
     parts.check_rate(request)
-    shown = _shown(name)
-    async with parts.decoding:
-        # Read from the disk, where its form was put, by those only who decode.
-        data = await file.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise APIError(413, "too_large", f"The file has more than {MOST_BYTES:,} bytes.")
-        recording = await recordings.decoded(data)
-        del data
-    voice = await asyncio.to_thread(parts.voices.add, shown, recording.wav, recording.seconds)
-    try:
-        await parts.engine.listen(str(parts.voices.recording(voice)))
-    except APIError as refusal:
-        # 503: the process is being started; latents are made when the voice is first asked for.
-        if refusal.status != 503:
-            _remove(parts, voice)
-            raise
+    voice = await adding.add_voice(parts, _shown(name), file)
     return voice.row()
 
 
 @router.get("/{voice_id}", response_model=VoiceRow)
 async def read_voice(voice_id: str, parts: Shared) -> dict[str, Any]:
     """One voice."""
-    if voice_id == "default":
+    if voice_id == SERVED:
         return _served(parts)
     return parts.voices.find(voice_id).row()
 
@@ -74,15 +57,10 @@ async def read_voice(voice_id: str, parts: Shared) -> dict[str, Any]:
 @router.delete("/{voice_id}", status_code=204, response_class=Response)
 async def remove_voice(voice_id: str, parts: Shared) -> Response:
     """Deletes a voice and all that was made of it; whoever speaks with it now finishes."""
-    if voice_id == "default":
+    if voice_id == SERVED:
         raise APIError(409, "served_voice", "The served voice is chosen by VOICE, or by promotion.")
-    _remove(parts, parts.voices.find(voice_id))
+    adding.remove_voice(parts, parts.voices.find(voice_id))
     return Response(status_code=204)
-
-
-def _remove(parts: AppState, voice: UploadedVoice) -> None:
-    parts.voices.remove(voice)
-    parts.engine.forget(str(parts.voices.recording(voice)))
 
 
 def _shown(name: str) -> str:

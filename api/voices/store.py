@@ -65,9 +65,13 @@ class Voices:
                         found.append(voice)
         return sorted(found, key=lambda voice: (voice.created, voice.id))
 
+    def get(self, identity: str) -> UploadedVoice | None:
+        """The voice of an id; None where there is none, and for what cannot be an id."""
+        return self._read(identity) if _ID.fullmatch(identity) else None
+
     def find(self, identity: str) -> UploadedVoice:
         """Raises APIError (404), the same for an id that cannot be one."""
-        voice = self._read(identity) if _ID.fullmatch(identity) else None
+        voice = self.get(identity)
         if voice is None:
             text = "There is no voice of that id; /v1/voices lists them."
             raise APIError(404, "no_voice", text, param="voice")

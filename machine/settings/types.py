@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic.fields import FieldInfo
 
 CONFIG = ConfigDict(use_attribute_docstrings=True, allow_inf_nan=False, extra="forbid")
@@ -34,6 +34,13 @@ def _home(path: Path) -> Path:
         raise ValueError("no such home folder") from error
 
 
+def _separated(value: Any) -> Any:
+    """`a, b` as its parts; empty ones count for nothing."""
+    if not isinstance(value, str):
+        return value
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
 Folder = Annotated[Path, AfterValidator(_home), Means("a path; `~` is your home folder")]
 Text = Annotated[str, StringConstraints(min_length=1)]
 Place = Annotated[
@@ -45,6 +52,7 @@ Switch = Annotated[bool, Means("on or off", words=True)]
 Positive = Annotated[int, Field(ge=1, lt=2**63)]
 Count = Annotated[Positive, Means("a whole number from 1")]
 AutoCount = Annotated[Positive | None, Means("a whole number from 1, or auto", none="auto")]
+Names = Annotated[tuple[str, ...], BeforeValidator(_separated)]
 Port = Annotated[int, Field(ge=1, le=65535), Means("a port from 1 to 65535")]
 
 
@@ -73,6 +81,8 @@ def shown(info: FieldInfo, value: Any) -> str:
         return "********"
     if isinstance(value, bool):
         return "on" if value else "off"
+    if isinstance(value, tuple):
+        return ",".join(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

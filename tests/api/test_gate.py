@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from starlette.datastructures import Headers
 
-from api.middleware import _MOST_UPLOADS, AccessGate, BodyLimit, refuse_foreign_origin
+from api.http.origins import OriginRules, refuse_origin
+from api.middleware import _MOST_UPLOADS, AccessGate, BodyLimit
 from api.settings import load
 from machine.settings.loading import SettingsError
 
@@ -61,7 +62,7 @@ def proxied(example: str, browser: str) -> Headers:
 @pytest.mark.parametrize("browser", ["sotaque.example:8005", "sotaque.example", "localhost:8005"])
 def test_the_page_works_behind_the_documented_nginx(browser: str) -> None:
     headers = proxied(SCALE_OUT.read_text(encoding="utf-8"), browser)
-    assert refuse_foreign_origin(headers, "POST", has_key=True) is None
+    assert refuse_origin(headers, "POST", "/v1/audio/speech", OriginRules(has_key=True)) is None
 
 
 def test_only_so_many_uploads_are_read_at_once() -> None:

@@ -9,6 +9,7 @@ prevents a stop while a model speaks. Chatterbox did, and took it out again for 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -156,18 +157,20 @@ def _before_the_end(path: Alignment, covered: float, *, stopped: bool) -> Verdic
 
 def _by_length(codes: Array, *, stopped: bool, tokens: int) -> Verdict:
     count = len(codes)
-    kinds = {"covered": min(1.0, count / max(1.0, FASTEST * tokens)), "aligned": False}
+    by_length = partial(
+        Verdict, covered=min(1.0, count / max(1.0, FASTEST * tokens)), aligned=False
+    )
     if (at := repeats_at(codes)) is not None:
-        return Verdict(Ending.REPEATED, f"the sound {_at(at)} came before", **kinds)
+        return by_length(Ending.REPEATED, f"the sound {_at(at)} came before")
     if not stopped:
-        return Verdict(Ending.CUT, "it ran to the code limit", **kinds)
+        return by_length(Ending.CUT, "it ran to the code limit")
     if count < FASTEST * tokens:
         reason = f"{count * CODE_SECONDS:.1f} s are too short for {tokens} tokens"
-        return Verdict(Ending.UNFINISHED, reason, **kinds)
+        return by_length(Ending.UNFINISHED, reason)
     if count > SLOWEST * tokens + BESIDES:
         reason = f"{count * CODE_SECONDS:.1f} s are too long for {tokens} tokens"
-        return Verdict(Ending.CONTINUED, reason, **kinds)
-    return Verdict(Ending.GOOD, **kinds)
+        return by_length(Ending.CONTINUED, reason)
+    return by_length(Ending.GOOD)
 
 
 def repeats_at(codes: Sequence[int] | Array) -> int | None:

@@ -102,7 +102,7 @@ def near(rows: Array, path: Array) -> Array:
     beside it."""
     padded = np.pad(rows, ((0, 0), (1, 1)))
     codes = np.arange(len(rows))
-    found: Array = sum(padded[codes, path + beside] for beside in (0, 1, 2))  # type: ignore[assignment]
+    found: Array = sum(padded[codes, path + beside] for beside in (0, 1, 2))
     return found
 
 

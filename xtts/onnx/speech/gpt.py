@@ -107,7 +107,7 @@ class OnnxGPT:
             tables, ends
         )
 
-    def begin(self, latents: Array, ids: list[int]) -> tuple[Past, Array, Array]:
+    def begin(self, latents: Array, ids: Sequence[int]) -> tuple[Past, Array, Array]:
         """Reads text ids behind conditioning latents `[1, 32, width]`, and START -> the past, the
         latent `[width]` and the logits `[audio_ids]` of the first code."""
         shape = self.shape

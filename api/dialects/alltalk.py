@@ -1,0 +1,182 @@
+"""AllTalk's routes, as SillyTavern's AllTalk provider asks for them.
+
+After github.com/erew123/alltalk_tts, tts_server.py of version 1 (branch main) and of version 2
+(branch alltalkbeta). Both speak first and answer with an address; the sound is kept in memory for
+as long as it takes to fetch it. The narrator, RVC and playing on the server do not exist here.
+"""
+
+import html
+import json
+import re
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Form, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import PlainTextResponse, Response
+
+from api.errors import APIError
+from api.response_schemas import PROBLEMS
+from api.schemas import LanguageText, Text, VoiceText
+from api.speech import speaking
+from api.speech.response import SoundForm
+from api.speech.speaking import SpeechOrder
+from api.state import AppState, app_state
+from api.voices.lookup import SERVED
+
+router = APIRouter(tags=["alltalk"], responses=PROBLEMS)
+Shared = Annotated[AppState, Depends(app_state)]
+_OFF = frozenset({"", "false", "disabled", "0"})
+_STREAM = SoundForm("wav", "stream")
+_UNSPEAKABLE = re.compile(r"[\W_]+")
+
+
+class GenerateForm(BaseModel):
+    """AllTalk's form. What is not listed, or is said to be without effect, changes nothing."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    text_input: Text
+    text_filtering: str = Field("standard", description="html: character references are resolved.")
+    character_voice_gen: VoiceText = SERVED
+    language: LanguageText = "auto"
+    streaming: bool = False
+    speed: float = Field(1.0, ge=0.25, le=4.0)
+    temperature: float | None = Field(None, ge=0.0, le=2.0)
+    narrator_enabled: str = Field("false", description="Without effect.")
+    rvccharacter_voice_gen: str = Field("Disabled", description="Without effect.")
+    autoplay: str = Field("false", description="Without effect.")
+
+    @property
+    def unused(self) -> list[str]:
+        """What was switched on and does nothing here."""
+        names = ("narrator_enabled", "rvccharacter_voice_gen", "autoplay")
+        return [name for name in names if getattr(self, name).lower() not in _OFF]
+
+
+class Generated(BaseModel):
+    """Where the sound is."""
+
+    status: str
+    output_file_path: str
+    output_file_url: str
+    output_cache_url: str
+
+
+_GENERATED: dict[int | str, dict[str, Any]] = {
+    200: {"model": Generated, "content": {"audio/wav": {}}}
+}
+
+
+@router.get("/api/ready", response_class=PlainTextResponse)
+async def ready(parts: Shared) -> str:
+    """`Ready`, or `Unloaded` while no voice is open."""
+    return "Ready" if parts.engine.standing else "Unloaded"
+
+
+@router.get("/api/voices", response_model=dict[str, Any])
+async def list_voices(parts: Shared) -> dict[str, Any]:
+    """The voices by name."""
+    return {"status": "success", "voices": list(await speaking.labels(parts))}
+
+
+@router.get("/api/rvcvoices", response_model=dict[str, Any])
+async def list_rvc_voices() -> dict[str, Any]:
+    """None: there is no RVC here."""
+    return {"status": "success", "rvcvoices": ["Disabled"]}
+
+
+@router.get("/api/currentsettings", response_model=dict[str, Any])
+async def current_settings(parts: Shared) -> dict[str, Any]:
+    """What can be chosen here, by the names of both versions."""
+    model = speaking.served_name(parts)
+    return {
+        "engines_available": ["xtts"], "current_engine_loaded": "xtts",
+        "models_available": [{"name": model, "model_name": model}], "current_model_loaded": model,
+        "manufacturer_name": "sotaque", "audio_format": "wav",
+        "deepspeed_capable": False, "deepspeed_available": False, "deepspeed_enabled": False,
+        "deepspeed_status": False, "lowvram_capable": False, "lowvram_enabled": False,
+        "low_vram_status": False, "generationspeed_capable": True, "pitch_capable": False,
+        "repetitionpenalty_capable": False, "streaming_capable": True,
+        "temperature_capable": True, "languages_capable": True, "multivoice_capable": True,
+        "multimodel_capable": False, "finetuned_model": False,
+    }  # fmt: skip
+
+
+@router.post("/api/tts-generate", tags=["speech"], response_class=Response, responses=_GENERATED)
+async def generate(
+    form: Annotated[GenerateForm, Form()], request: Request, parts: Shared
+) -> Response:
+    """Speaks `text_input` and answers with the address of the sound; with `streaming`, the sound
+    itself."""
+    parts.check_rate(request)
+    text = html.unescape(form.text_input) if form.text_filtering == "html" else form.text_input
+    order = SpeechOrder(
+        text, form.character_voice_gen, form.language, temperature=form.temperature,
+        speed=form.speed, voice_field="character_voice_gen",
+    )  # fmt: skip
+    if form.streaming:
+        return await speaking.respond(order, _STREAM, parts)
+    kept = await _kept(form.character_voice_gen, request, parts, form.unused)
+    return await speaking.respond(order, kept, parts)
+
+
+@router.post("/api/previewvoice/", tags=["speech"], response_class=Response, responses=_GENERATED)
+async def preview_voice(
+    voice: Annotated[VoiceText, Form()], request: Request, parts: Shared
+) -> Response:
+    """Has a voice say its name, and answers with the address of the sound."""
+    parts.check_rate(request)
+    name = _UNSPEAKABLE.sub(" ", voice.removesuffix(".wav")).strip()
+    order = SpeechOrder(f"This is the voice {name}.", voice)
+    kept = await _kept(voice, request, parts, [])
+    return await speaking.respond(order, kept, parts)
+
+
+@router.get(
+    "/api/tts-generate-streaming", tags=["speech"], response_class=Response,
+    responses=speaking.sound("wav"),
+)  # fmt: skip
+async def generate_stream(
+    request: Request,
+    parts: Shared,
+    text: Annotated[Text, Query()],
+    voice: Annotated[VoiceText, Query()] = SERVED,
+    language: Annotated[LanguageText, Query()] = "auto",
+) -> Response:
+    """Speaks `text` as a WAV stream whose header leaves its length open."""
+    parts.check_rate(request)
+    return await speaking.respond(SpeechOrder(text, voice, language), _STREAM, parts)
+
+
+@router.get("/audio/{name}", response_class=Response, responses=speaking.sound("wav"))
+@router.get("/audiocache/{name}", response_class=Response, responses=speaking.sound("wav"))
+async def read_sound(name: str, parts: Shared) -> Response:
+    """A sound that was spoken within the last ten minutes."""
+    wav = parts.kept_sounds.find(name)
+    if wav is None:
+        raise APIError(404, "no_sound", "That sound is no longer kept, or never was. Speak again.")
+    return Response(wav, media_type="audio/wav", headers={"Cache-Control": "no-store"})
+
+
+async def _kept(voice: str, request: Request, parts: AppState, unused: list[str]) -> SoundForm:
+    """Keeps the sound, and answers where it is. Clients of version 1 take the address as it is, and
+    add `.wav` to the names of the list; those of version 2 put it behind the one they know."""
+    version_1 = voice.endswith(".wav") and voice not in await speaking.labels(parts)
+    root = str(request.base_url).rstrip("/") if version_1 else ""
+    headers = {"X-Ignored-Fields": ", ".join(unused)} if unused else {}
+    parts.tell_of_unused(unused)
+    return SoundForm("wav", "whole", "application/json", headers, _keeping(parts, root))
+
+
+def _keeping(parts: AppState, root: str) -> Callable[[bytes], bytes]:
+    def keep(wav: bytes) -> bytes:
+        name = parts.kept_sounds.keep(wav)
+        told = {
+            "status": "generate-success", "output_file_path": name,
+            "output_file_url": f"{root}/audio/{name}",
+            "output_cache_url": f"{root}/audiocache/{name}",
+        }  # fmt: skip
+        return json.dumps(told).encode()
+
+    return keep

@@ -1,0 +1,44 @@
+"""What a caller of xtts-api-server's routes has set for all of its later requests."""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel, ConfigDict, Field
+
+_MOST_CALLERS = 1_000
+
+
+class TtsSettings(BaseModel):
+    """xtts-api-server's settings, with its defaults and its bounds. temperature and speed are used;
+    the others are the model's own here, and only told again. Numbers may come as texts: the
+    sliders of a web page have no others."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    temperature: float = Field(0.75, ge=0.01, le=1.0)
+    speed: float = Field(1.0, ge=0.25, le=2.0)
+    length_penalty: float = 1.0
+    repetition_penalty: float = Field(5.0, ge=0.1, le=10.0)
+    top_p: float = Field(0.85, ge=0.0, le=1.0)
+    top_k: int = Field(50, ge=0, le=100)
+    enable_text_splitting: bool = True
+    stream_chunk_size: int = Field(100, ge=20, le=400)
+
+
+@dataclass
+class CallerSettings:
+    """By caller: one person's sliders do not change what another one hears. The callers who set
+    something longest ago are forgotten."""
+
+    _known: "OrderedDict[str, TtsSettings]" = field(default_factory=OrderedDict)
+
+    def of(self, caller: str) -> TtsSettings | None:
+        """None where the caller has set nothing: then the voice's own are used."""
+        return self._known.get(caller)
+
+    def set(self, caller: str, settings: TtsSettings) -> None:
+        """From now on."""
+        self._known.pop(caller, None)
+        self._known[caller] = settings
+        while len(self._known) > _MOST_CALLERS:
+            self._known.popitem(last=False)

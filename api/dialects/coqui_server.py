@@ -1,0 +1,79 @@
+"""`/api/tts` of Coqui's own server (`tts-server`): a text in, a WAV file out.
+
+After github.com/idiap/coqui-ai-TTS, TTS/server/server.py.
+"""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Form, Query, Request
+from pydantic import BaseModel, Field
+from starlette.responses import Response
+
+from api.errors import APIError
+from api.response_schemas import PROBLEMS
+from api.schemas import MOST_CHARACTERS
+from api.speech import speaking
+from api.speech.response import WAV
+from api.speech.speaking import SpeechOrder
+from api.state import AppState, app_state
+from api.voices.lookup import SERVED
+
+router = APIRouter(tags=["speech"], responses=PROBLEMS)
+Shared = Annotated[AppState, Depends(app_state)]
+
+
+class TtsFields(BaseModel):
+    """What Coqui's server calls text, voice and language. Its page sends every field, and empty
+    what was not chosen. speaker_wav, style_wav: files of the server, which nobody names here."""
+
+    text: str = Field("", max_length=MOST_CHARACTERS)
+    speaker_id: str = Field("", max_length=128)
+    language_id: str = Field("", max_length=32)
+    speaker_wav: str = Field("", max_length=1024)
+    style_wav: str = Field("", max_length=1024)
+
+
+@router.get("/api/tts", response_class=Response, responses=speaking.sound("wav"))
+async def speak_query(
+    request: Request, parts: Shared, fields: Annotated[TtsFields, Query()]
+) -> Response:
+    """Speaks `text` of the address into a WAV file."""
+    return await _respond(request, parts, fields)
+
+
+@router.post("/api/tts", response_class=Response, responses=speaking.sound("wav"))
+async def speak_form(
+    request: Request, parts: Shared, fields: Annotated[TtsFields, Form()]
+) -> Response:
+    """Speaks `text` of the form into a WAV file."""
+    return await _respond(request, parts, fields)
+
+
+async def _respond(request: Request, parts: AppState, fields: TtsFields) -> Response:
+    parts.check_rate(request)
+    told = {name: _told(name, request, fields) for name in TtsFields.model_fields}
+    if told["speaker_wav"] or told["style_wav"]:
+        text = "No file of the server is a voice here: upload it, and name it as speaker_id."
+        raise APIError(400, "unsupported", text, param="speaker_wav")
+    if not told["text"].strip():
+        raise APIError(422, "invalid_request", "text is missing.", param="text")
+    if len(told["text"]) > MOST_CHARACTERS:
+        text = f"text has {len(told['text']):,} characters; at most {MOST_CHARACTERS:,} are taken."
+        raise APIError(422, "invalid_request", text, param="text")
+    order = SpeechOrder(
+        told["text"], told["speaker_id"] or SERVED, told["language_id"],
+        voice_field="speaker_id", language_field="language_id",
+    )  # fmt: skip
+    return await speaking.respond(order, WAV, parts)
+
+
+def _told(name: str, request: Request, fields: TtsFields) -> str:
+    """A field from where Coqui's server looks for it first: a header, the address, the form."""
+    header = request.headers.get(name.replace("_", "-"), "")
+    try:
+        # Clients write UTF-8; the header is read as ISO 8859-1.
+        header = header.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        pass
+    found: str = header or request.query_params.get(name, "") or getattr(fields, name)
+    return found

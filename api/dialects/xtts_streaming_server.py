@@ -1,0 +1,131 @@
+"""Coqui's XTTS streaming server, which pipecat's XTTSService asks for.
+
+After github.com/coqui-ai/xtts-streaming-server, server/main.py. There a voice is two arrays, its
+latents, which the client reads once and sends along with each text. Here both arrays hold the
+voice's id instead: nobody reads the latents of a person's voice out of the service, and nothing
+that a client made up goes into the model.
+"""
+
+import base64
+import json
+from pathlib import PurePath
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, File, Request, UploadFile
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from api.errors import APIError
+from api.response_schemas import PROBLEMS
+from api.schemas import LanguageText, Text
+from api.speech import speaking
+from api.speech.response import SoundForm
+from api.speech.speaking import SpeechOrder
+from api.state import AppState, app_state
+from api.voices import adding
+
+router = APIRouter(tags=["xtts-streaming-server"], responses=PROBLEMS)
+Shared = Annotated[AppState, Depends(app_state)]
+_MARK = "sotaque:"
+# A byte / 256 is the same number in half precision, in which Coqui's demo keeps such arrays.
+_UNIT = 256.0
+_LONGEST = 128
+
+
+class VoiceHandle(BaseModel):
+    """A voice as this dialect names it: two arrays of numbers, to be sent back as they are."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    speaker_embedding: Annotated[list[float], Field(max_length=4096)]
+    gpt_cond_latent: list[list[float]]
+
+
+class TtsRequest(VoiceHandle):
+    """A text for a voice of /studio_speakers or /clone_speaker."""
+
+    text: Text
+    language: LanguageText
+
+
+class TtsStreamRequest(TtsRequest):
+    """add_wav_header: false for 16-bit samples at 24 kHz alone; stream_chunk_size changes
+    nothing."""
+
+    add_wav_header: bool = True
+    stream_chunk_size: str | int = "20"
+
+
+@router.get("/studio_speakers", response_model=dict[str, VoiceHandle])
+async def list_studio_speakers(parts: Shared) -> dict[str, VoiceHandle]:
+    """The voices by name, the served one first, also as `default`."""
+    labels = await speaking.labels(parts)
+    return {label: handle_of(voice) for label, voice in [*labels.items(), ("default", "default")]}
+
+
+@router.post("/clone_speaker", response_model=VoiceHandle)
+async def clone_speaker(
+    request: Request,
+    parts: Shared,
+    wav_file: Annotated[UploadFile, File(description="WAV, FLAC or OGG, 1 to 60 s")],
+) -> VoiceHandle:
+    """A voice from a recording, which is kept under the name of its file; the same recording again
+    is the same voice. Clone a voice only with its owner's consent."""
+    parts.check_rate(request)
+    stem = PurePath(wav_file.filename or "").stem
+    name = "".join(one for one in stem if one.isprintable())[:100].strip() or "cloned"
+    voice = await adding.find_or_add_voice(parts, name, wav_file)
+    return handle_of(voice.id)
+
+
+@router.post(
+    "/tts_stream", tags=["speech"], response_class=Response, responses=speaking.sound("wav")
+)
+async def speak_stream(wanted: TtsStreamRequest, request: Request, parts: Shared) -> Response:
+    """Speaks `text` as a WAV stream, or as samples alone."""
+    parts.check_rate(request)
+    form = SoundForm("wav" if wanted.add_wav_header else "pcm", "stream", "audio/wav")
+    return await speaking.respond(_order(wanted), form, parts)
+
+
+@router.post(
+    "/tts", tags=["speech"], response_class=Response,
+    responses={200: {"content": {"application/json": {"schema": {"type": "string"}}}}},
+)  # fmt: skip
+async def speak_whole(wanted: TtsRequest, request: Request, parts: Shared) -> Response:
+    """Speaks `text` into a WAV file, sent in base64 as a JSON string."""
+    parts.check_rate(request)
+    form = SoundForm("wav", "whole", "application/json", wrap=_in_base64)
+    return await speaking.respond(_order(wanted), form, parts)
+
+
+def handle_of(voice_id: str) -> VoiceHandle:
+    """The voice as two arrays."""
+    numbers = [byte / _UNIT for byte in f"{_MARK}{voice_id}".encode()]
+    return VoiceHandle(speaker_embedding=numbers, gpt_cond_latent=[numbers])
+
+
+def voice_of(handle: VoiceHandle) -> str:
+    """The id that the arrays hold. Raises APIError (400) for arrays of another server."""
+    numbers = [number * _UNIT for number in handle.speaker_embedding]
+    fits = len(numbers) <= _LONGEST and all(
+        number == int(number) and 0 < number < 128 for number in numbers
+    )
+    text = "".join(chr(int(number)) for number in numbers) if fits else ""
+    if not text.startswith(_MARK):
+        told = (
+            "These are latents of another server. Take speaker_embedding and gpt_cond_latent from "
+            "this one: /studio_speakers, or /clone_speaker with the recording."
+        )
+        raise APIError(400, "foreign_latents", told, param="speaker_embedding")
+    return text.removeprefix(_MARK)
+
+
+def _order(wanted: TtsRequest) -> SpeechOrder:
+    return SpeechOrder(
+        wanted.text, voice_of(wanted), wanted.language, voice_field="speaker_embedding"
+    )
+
+
+def _in_base64(wav: bytes) -> bytes:
+    return json.dumps(base64.b64encode(wav).decode()).encode()

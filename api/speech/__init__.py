@@ -1,0 +1,1 @@
+"""From a request to speak, in whichever dialect, to the sound that is sent."""

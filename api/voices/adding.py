@@ -1,0 +1,54 @@
+"""Adds a voice from an uploaded recording: decodes it, keeps it, has the model listen to it."""
+
+import asyncio
+import hashlib
+
+from fastapi import UploadFile
+
+from api.errors import APIError
+from api.state import AppState
+from api.voices import recordings
+from api.voices.recordings import MOST_BYTES, DecodedRecording
+from api.voices.store import UploadedVoice
+
+
+async def add_voice(parts: AppState, name: str, file: UploadFile) -> UploadedVoice:
+    """Raises APIError for what is no recording, and where it cannot be kept."""
+    return await _keep(parts, name, await _decode(parts, file))
+
+
+async def find_or_add_voice(parts: AppState, name: str, file: UploadFile) -> UploadedVoice:
+    """The voice that has this very recording, else a new one. Raises APIError as `add_voice`."""
+    recording = await _decode(parts, file)
+    sha256 = hashlib.sha256(recording.wav).hexdigest()
+    for voice in await asyncio.to_thread(parts.voices.all):
+        if voice.sha256 == sha256:
+            return voice
+    return await _keep(parts, name, recording)
+
+
+async def _decode(parts: AppState, file: UploadFile) -> DecodedRecording:
+    async with parts.decoding:
+        # Read from the disk, where its form was put, by those only who decode.
+        data = await file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise APIError(413, "too_large", f"The file has more than {MOST_BYTES:,} bytes.")
+        return await recordings.decoded(data)
+
+
+async def _keep(parts: AppState, name: str, recording: DecodedRecording) -> UploadedVoice:
+    voice = await asyncio.to_thread(parts.voices.add, name, recording.wav, recording.seconds)
+    try:
+        await parts.engine.listen(str(parts.voices.recording(voice)))
+    except APIError as refusal:
+        # 503: the process is being started; latents are made when the voice is first asked for.
+        if refusal.status != 503:
+            remove_voice(parts, voice)
+            raise
+    return voice
+
+
+def remove_voice(parts: AppState, voice: UploadedVoice) -> None:
+    """Deletes a voice and all that was made of it. Raises APIError."""
+    parts.voices.remove(voice)
+    parts.engine.forget(str(parts.voices.recording(voice)))

@@ -1,0 +1,25 @@
+"""One service with a fake child for a module, with two uploaded voices."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.api.conftest import Running, running, settings_in
+from tests.api.routes.test_voice_routes import file_of, speech, upload
+
+
+@pytest.fixture(scope="module")
+def dialect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Ready; with the voices Anna and Élodie beside the served one."""
+    with running(settings_in(tmp_path_factory.mktemp("dialect"))) as found:
+        found.wait_ready()
+        for name in ("Anna", "Élodie"):
+            assert upload(found, file_of(speech()), name=name).status_code == 201
+        yield found
+
+
+@pytest.fixture(scope="module")
+def anna(dialect: Running) -> str:
+    """Her voice's id."""
+    voices = dialect.client.get("/v1/voices").json()["voices"]
+    return str(next(voice["id"] for voice in voices if voice["name"] == "Anna"))

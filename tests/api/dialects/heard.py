@@ -1,0 +1,48 @@
+"""What a response of the fake child's service holds, as samples; what was asked of the child."""
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+import soundfile
+
+from api.engine.engine import Engine
+from api.engine.speech_stream import SpeechParams, SpeechStream
+from tests.api.fake_child import sound_of
+
+
+def said(text: str, seed: int = 0) -> bytes:
+    """The samples that the fake child says."""
+    return b"".join(sound_of(text, seed, number) for number in range(len(text)))
+
+
+def samples(wav: bytes) -> bytes:
+    """The samples of a WAV file or stream at 24 kHz."""
+    found, rate = soundfile.read(io.BytesIO(wav), dtype="int16")
+    assert rate == 24_000
+    return bytes(found.astype("<i2").tobytes())
+
+
+def refusal(answer: httpx.Response) -> tuple[int, str, str | None]:
+    """Status, code and field of a refusal, which is an RFC 9457 body."""
+    assert answer.headers["content-type"] == "application/problem+json", answer.text
+    told = answer.json()
+    assert told["status"] == answer.status_code and told["detail"] and told["title"]
+    return answer.status_code, told["code"], told.get("param")
+
+
+@contextmanager
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[SpeechParams, str | None]]]:
+    """What the engine is asked to say meanwhile, and with which recording."""
+    found: list[tuple[SpeechParams, str | None]] = []
+    speak = Engine.speak
+
+    def spy(self: Engine, ask: SpeechParams, recording: str | None = None) -> SpeechStream:
+        found.append((ask, recording))
+        return speak(self, ask, recording)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "speak", spy)
+        yield found

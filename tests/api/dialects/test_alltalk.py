@@ -1,0 +1,99 @@
+"""AllTalk's sounds that are fetched later, and its refusals; its clients are in test_clients."""
+
+import pytest
+
+from api.dialects import kept_sounds
+from api.dialects.kept_sounds import KeptSounds
+from tests.api.conftest import Running
+from tests.api.dialects.heard import asked, refusal, said, samples
+
+
+def generate(service: Running, **fields: str) -> dict[str, str]:
+    answer = service.client.post("/api/tts-generate", data={"text_input": "hello", **fields})
+    found: dict[str, str] = answer.raise_for_status().json()
+    return found
+
+
+def test_a_sound_is_found_under_both_of_its_addresses(dialect: Running) -> None:
+    told = generate(dialect)
+    for path in (told["output_file_url"], told["output_cache_url"]):
+        assert samples(dialect.client.get(path).content) == said("hello")
+
+
+@pytest.mark.parametrize("name", ["x.wav", "..%2f..%2fetc%2fpasswd", "st_output.wav"])
+def test_nothing_else_is_found_there(dialect: Running, name: str) -> None:
+    assert dialect.client.get(f"/audio/{name}").status_code == 404
+    assert refusal(dialect.client.get("/audiocache/x.wav")) == (404, "no_sound", None)
+
+
+def test_a_preview_says_the_name(dialect: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    with asked(monkeypatch) as orders:
+        answer = dialect.client.post("/api/previewvoice/", data={"voice": "Anna.wav"})
+    assert orders[0][0].text == "This is the voice Anna."
+    assert answer.json()["output_file_url"].startswith("http://")
+
+
+def test_streaming_answers_with_the_sound(dialect: Running) -> None:
+    form = {"text_input": "hello", "streaming": "true"}
+    answer = dialect.client.post("/api/tts-generate", data=form)
+    assert answer.headers["content-type"] == "audio/wav"
+    assert samples(answer.content) == said("hello")
+
+
+def test_what_has_no_effect_is_named(dialect: Running) -> None:
+    form = {"text_input": "hello", "narrator_enabled": "true", "rvccharacter_voice_gen": "x.pth"}
+    answer = dialect.client.post("/api/tts-generate", data=form)
+    told = "narrator_enabled, rvccharacter_voice_gen"
+    assert answer.status_code == 200 and answer.headers["x-ignored-fields"] == told
+    plain = dialect.client.post("/api/tts-generate", data={"text_input": "hi"})
+    assert "x-ignored-fields" not in plain.headers
+
+
+def test_html_is_resolved_where_it_is_said_to_be(
+    dialect: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with asked(monkeypatch) as orders:
+        generate(dialect, text_input="a &amp; b", text_filtering="html")
+        generate(dialect, text_input="a &amp; b")
+    assert [one.text for one, _ in orders] == ["a & b", "a &amp; b"]
+
+
+@pytest.mark.parametrize(
+    ("form", "found"),
+    [
+        ({"text_input": ""}, (422, "invalid_request", "text_input")),
+        ({}, (422, "invalid_request", "text_input")),
+        ({"text_input": "x", "speed": "9"}, (422, "invalid_request", "speed")),
+        ({"text_input": "x", "temperature": "nan"}, (422, "invalid_request", "temperature")),
+        ({"text_input": "x", "character_voice_gen": "nobody"},
+         (404, "no_voice", "character_voice_gen")),
+        ({"text_input": "x", "language": "tlh"}, (400, "language_unsupported", "language")),
+        ({"text_input": "!refuse"}, (422, "refused", None)),
+    ],
+)  # fmt: skip
+def test_what_is_refused_and_how(
+    dialect: Running, form: dict[str, str], found: tuple[int, str, str | None]
+) -> None:
+    assert refusal(dialect.client.post("/api/tts-generate", data=form)) == found
+
+
+def test_sounds_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_sounds, "_MOST_SOUNDS", 3)
+    monkeypatch.setattr(kept_sounds, "_MOST_BYTES", 100)
+    kept = KeptSounds()
+    names = [kept.keep(bytes(10)) for _ in range(4)]
+    assert [kept.find(name) is not None for name in names] == [False, True, True, True]
+    large = kept.keep(bytes(95))
+    assert [kept.find(name) is not None for name in names] == [False] * 4
+    assert kept.find(large) == bytes(95) and len(set(names)) == 4
+
+
+def test_sounds_are_kept_for_ten_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("api.dialects.kept_sounds.time.monotonic", lambda: now)
+    kept = KeptSounds()
+    name = kept.keep(b"x")
+    now += 599
+    assert kept.find(name) == b"x"
+    now += 2
+    assert kept.find(name) is None

@@ -1,0 +1,43 @@
+"""Languages as clients write them."""
+
+import pytest
+
+from api.errors import APIError
+from api.speech.languages import NAMES, code_of, language_of, name_of
+
+XTTS = ("en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl", "cs", "ar", "zh-cn", "hu",
+        "ko", "ja", "hi")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("asked", "spoken"),
+    [
+        ("en", "en"), ("EN", "en"), ("en-US", "en"), ("en_GB", "en"), ("English", "en"),
+        ("american english", "en"), ("pt-br", "pt"), ("Brazilian Portuguese", "pt"),
+        ("zh", "zh-cn"), ("zh-cn", "zh-cn"), ("zh-TW", "zh-cn"), ("Chinese", "zh-cn"),
+        # hexgrad/kokoro, kokoro/pipeline.py: LANG_CODES
+        ("a", "en"), ("b", "en"), ("e", "es"), ("f", "fr"), ("h", "hi"), ("i", "it"), ("j", "ja"),
+        ("p", "pt"), ("z", "zh-cn"),
+        # The client leaves it to the server: vLLM-omni's Auto, AllTalk's auto, Coqui's empty field.
+        ("Auto", ""), ("auto", ""), ("", ""), (None, ""), ("  ", ""),
+    ],
+)  # fmt: skip
+def test_what_is_asked_for_becomes_the_voices_own_word(asked: str | None, spoken: str) -> None:
+    assert language_of(asked, XTTS) == spoken
+
+
+def test_every_language_of_xtts_has_a_name_that_leads_back_to_it() -> None:
+    assert {code_of(name_of(one)) for one in XTTS} == set(NAMES)
+    assert {language_of(name_of(one), XTTS) for one in XTTS} == set(XTTS)
+
+
+def test_another_language_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(APIError) as caught:
+        language_of("Klingon", ("en", "pt"), "lang_code")
+    assert (caught.value.status, caught.value.param) == (400, "lang_code")
+    assert caught.value.detail == "lang_code is 'Klingon'; this voice speaks en, pt."
+
+
+def test_before_the_voice_is_open_a_language_is_not_judged() -> None:
+    assert language_of("Klingon", ()) == "klingon"
+    assert language_of("English", ()) == "en"
