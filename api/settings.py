@@ -41,7 +41,8 @@ class ApiSettings(SharedSettings):
     api_allow_no_key: Switch = False
     """Allows an API_HOST beyond this machine without an API_KEY."""
     voice: Annotated[Place | None, Means("latest, best, a bundle or a checkpoint")] = None
-    """The voice that speaks. Empty is the latest epoch of OUTPUT_DIR, else the demo voice."""
+    """The voice that speaks. Empty is the best of OUTPUT_DIR where it has an evaluation (the base
+    may be), else its latest epoch, else the demo voice."""
     backend: Annotated[Literal["torch", "onnx"], Means("torch or onnx", words=True)] = "torch"
     """What computes. onnx exports a voice once, or takes a folder of `train export --onnx`."""
     low_memory: Switch = False

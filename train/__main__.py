@@ -1,11 +1,12 @@
-"""`python -m train [run | check | sample | export | prepare]`: the command line.
+"""`python -m train [run | check | sample | evaluate | export | prepare]`: the command line.
 
 run      fine-tune, from the beginning or from where it stopped
 check    read and judge the dataset, train nothing   (--verify, --repair: the feature cache;
          --show-text: how the transcripts are read)
 prepare  compute the feature cache, train nothing
 sample   speak the newest epoch again, or --epoch N
-export   write a voice: --checkpoint PATH --to DIR [--base DIR] [--onnx [all|fp32|int8]]
+evaluate judge the base, every saved epoch and blends, and say which is best  (--json)
+export   write a voice: --to DIR [--checkpoint PATH] [--base DIR] [--onnx [all|fp32|int8]]
          (--force: in the place of the voice that DIR holds)
 """
 
@@ -33,7 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{__doc__}\n{textwrap.fill(_SETTINGS, 79)}")
         return 0
     verb = words.pop(0) if words and not words[0].startswith("-") else "run"
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    # What a program reads on stdout must be JSON alone.
+    stream = sys.stderr if "--json" in words else sys.stdout
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=stream)
     logging.captureWarnings(True)
     try:
         if verb not in _VERBS:
@@ -84,11 +87,19 @@ def _sample(settings: TrainSettings, own: argparse.Namespace) -> int:
     return listening.run(settings, epoch=own.epoch)
 
 
+def _evaluate(settings: TrainSettings, own: argparse.Namespace) -> int:
+    from train.evaluation import command as evaluating
+
+    return evaluating.run(settings, as_json=own.json)
+
+
 def _export(settings: TrainSettings, own: argparse.Namespace) -> int:
     from train import export
 
-    if own.checkpoint is None or own.to is None:
-        raise SotaqueError("export needs --checkpoint PATH and --to DIR; see --help.")
+    if own.to is None:
+        raise SotaqueError("export needs --to DIR; see --help.")
+    if own.checkpoint is None:
+        own.checkpoint = export.best_checkpoint(settings)
     if own.onnx is not None:
         from train import onnx_export
 
@@ -104,6 +115,7 @@ _VERBS: dict[str, Callable[[TrainSettings, argparse.Namespace], int]] = {
     "check": _check,
     "prepare": _prepare,
     "sample": _sample,
+    "evaluate": _evaluate,
     "export": _export,
 }
 
@@ -117,6 +129,7 @@ _PURPOSES = {
     "check": "Reads and judges the dataset; trains nothing.",
     "prepare": "Computes the feature cache; trains nothing.",
     "sample": "Speaks a saved epoch again.",
+    "evaluate": "Judges the base, every saved epoch and blends; says which is best, and why.",
     "export": "Writes the voice of a checkpoint.",
 }
 
@@ -135,8 +148,10 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
         add("--show-text", action="store_true", help="print how the transcripts are read")
     if verb == "sample":
         add("--epoch", type=int, metavar="N", help="which epoch; without it, the newest")
+    if verb == "evaluate":
+        add("--json", action="store_true", help="print evaluation.json; the log goes to stderr")
     if verb == "export":
-        add("--checkpoint", type=Path, metavar="FILE", help="the checkpoint to export")
+        add("--checkpoint", type=Path, metavar="FILE", help="what to export; else what is best")
         add("--to", type=Path, metavar="DIR", help="the folder to write")
         add("--base", type=Path, metavar="DIR", help="its base model, where that has moved")
         add("--force", action="store_true", help="replace the voice that DIR holds")

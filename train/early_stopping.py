@@ -1,4 +1,7 @@
-"""EARLY_STOPPING: stops when validation loss has not improved for N epochs."""
+"""EARLY_STOPPING: stops when nothing has become better for N epochs.
+
+By the evaluation's verdict, or where there is none by the validation loss.
+"""
 
 import math
 from dataclasses import dataclass
@@ -13,6 +16,8 @@ class EarlyStopping:
     best_loss: float = math.inf
     best_epoch: int = 0
     newest_epoch: int = 0
+    # (epoch of the verdict, newest judged epoch); kept in evaluation.json, not in checkpoints.
+    judged: tuple[int, int] | None = None
 
     def hear(self, epoch: int, audio_loss: float) -> None:
         """A validation, of epoch `epoch` (from 1); a non-finite one is no better."""
@@ -20,15 +25,29 @@ class EarlyStopping:
         if audio_loss < self.best_loss or not self.best_epoch:
             self.best_loss, self.best_epoch = audio_loss, epoch
 
+    def hear_verdict(self, best_epoch: int, newest_epoch: int) -> None:
+        """What the evaluation says is best, 0 for the base, and the newest epoch it judged."""
+        self.judged = (best_epoch, newest_epoch)
+
     @property
     def over(self) -> bool:
         """Whether the run has waited long enough."""
+        if self.judged is not None:
+            best, newest = self.judged
+            return self.epochs is not None and newest - best >= self.epochs
         waited = self.newest_epoch - self.best_epoch
         return self.epochs is not None and self.best_epoch > 0 and waited >= self.epochs
 
     @property
     def reason(self) -> str:
         """The sentence when it is over."""
+        if self.judged is not None:
+            best, newest = self.judged
+            what = f"epoch {best}" if best else "the base"
+            return (
+                f"By the evaluation nothing since {what} has been better: ending after epoch "
+                f"{newest} (EARLY_STOPPING={self.epochs}). A higher one, or off, goes on."
+            )
         return (
             f"No epoch since {self.best_epoch} (audio loss {self.best_loss:.3f}) has been better: "
             f"ending after epoch {self.newest_epoch} (EARLY_STOPPING={self.epochs}). The best one "

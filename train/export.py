@@ -31,7 +31,13 @@ from train.settings import TrainSettings
 from xtts import audio
 from xtts.hub import bundle
 from xtts.hub.base_models import base_of
-from xtts.hub.run_folder import Checkpoint, normalizer_of, read_checkpoint, reference_beside
+from xtts.hub.run_folder import (
+    Checkpoint,
+    RunFolder,
+    normalizer_of,
+    read_checkpoint,
+    reference_beside,
+)
 from xtts.model.config import ConfigError, ModelConfig, naming_normalizer
 from xtts.model.gpt import PREFIX, from_coqui
 from xtts.model.loading import mel_stats, read_tensors
@@ -70,6 +76,24 @@ def run(
     exported = export(checkpoint, to, folder, config, reference_beside(checkpoint))
     log.info(exported.sentence)
     return 0
+
+
+def best_checkpoint(settings: TrainSettings) -> Path:
+    """What is best in OUTPUT_DIR, for an export that names nothing. Raises ExportError where there
+    is nothing, or where that is the base itself."""
+    best = RunFolder(settings.output_dir).best_weights()
+    if best is None:
+        raise ExportError(
+            f"{settings.output_dir} holds nothing to export; name a checkpoint with --checkpoint, "
+            "or another run with OUTPUT_DIR."
+        )
+    if best.weights is None:
+        raise ExportError(
+            f"{best.reason} There is nothing to export; name an epoch with --checkpoint all the "
+            "same, or speak with the base and a recording of the person."
+        )
+    log.info("Exporting %s, the best of the run: %s", best.weights.name, best.reason)
+    return best.weights
 
 
 def export(

@@ -77,6 +77,18 @@ class TrainSettings(SharedSettings):
     """What the sample says. Empty is what its reference clip says, so that the two compare."""
     sample_every: Count = 1
     """Epochs from one sample to the next, and the last one. Only a saved epoch can be spoken."""
+    evaluate_texts: Annotated[
+        Place | None, Means("a text file, a sentence a line; empty = built-in ones")
+    ] = None
+    """What the base and every epoch speak to be judged (docs/evaluation.md). Empty is a set of
+    sentences of the language; SAMPLE_DEVICE=off judges nothing."""
+    blend: Annotated[
+        Annotated[float, Field(gt=0, le=1)] | Literal["auto", "off"],
+        Means("auto, off, or a number from 0 to 1", words=True),
+    ] = "auto"
+    """Share of the fine-tuned weights in checkpoints/best.pt; the rest is the base's. auto judges
+    1, 0.7, 0.5 and 0.3 when the run ends and keeps the best. Epochs' own files are never blended.
+    """
     save_every: Count = 1
     """Epochs from one checkpoint to the next, and the last one."""
     keep_checkpoints: Annotated[
@@ -164,7 +176,8 @@ class TrainSettings(SharedSettings):
     early_stopping: Annotated[
         Positive | None, Means("a whole number from 1, or off", none="off")
     ] = None
-    """Ends the run when so many epochs in a row were no better on the validation clips."""
+    """Ends the run when so many epochs in a row were no better: by the evaluation, or where there
+    is none (SAMPLE_DEVICE=off) on the validation clips."""
     weight_decay: Weight = 0.01
     """AdamW's weight decay, on matrices only."""
     gradient_clip: Annotated[float, Field(gt=0), Means("a number above 0, such as 1.0")] = 1.0

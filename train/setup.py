@@ -6,7 +6,7 @@ the model: a mistake is reported in seconds, before anything is written.
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from train.dataset.batches import Batches, ConditioningChoice
 from train.defaults import AutoChoice
 from train.distributed import ALONE, World
 from train.early_stopping import EarlyStopping
+from train.evaluation.evaluator import Evaluator, plan_of, warn_of_few_clips
 from train.learner import Learner, OptimizationConfig
 from train.memory import autotune
 from train.memory.estimate import MemoryEstimate, estimate_memory
@@ -159,6 +160,8 @@ def _build_trainer(
         _logs(settings, context, run, num_epochs, start, learner, batches, closing)
     )
     sampler = closing.enter_context(_sampler(settings, context, run, world, logs, stop))
+    provenance = _provenance(settings, config, fingerprint, rate.value)
+    evaluator = _evaluator(settings, context, sampler, checkpoints, provenance, logs, world)
     heartbeat = closing.enter_context(Heartbeat(settings.stall_seconds))
     # Several ranks take each step together: one that is still writing would hold up the others.
     background = context.device.value.startswith("cuda") and world.is_single_process
@@ -173,9 +176,11 @@ def _build_trainer(
         logs=logs,
         metrics=DeferredMetrics(learner, logs, settings.log_every),
         sampler=sampler,
+        evaluator=evaluator,
+        base=context.base,
         checkpoints=checkpoints,
         writer=closing.enter_context(CheckpointWriter(background=background)),
-        provenance=_provenance(settings, config, fingerprint, rate.value),
+        provenance=provenance,
         early_stopping=early_stopping,
         heartbeat=heartbeat,
         stop=stop,
@@ -458,6 +463,23 @@ def _sampler(
         heard=logs.sample,
         interrupted=lambda: stop.requested,
     )
+
+
+def _evaluator(
+    settings: TrainSettings,
+    context: RunContext,
+    sampler: Sampler,
+    checkpoints: Checkpoints,
+    provenance: Mapping[str, Any],
+    logs: Logs,
+    world: World,
+) -> Evaluator | None:
+    """Where samples are spoken; None elsewhere. Raises EvaluationError for EVALUATE_TEXTS."""
+    if not world.is_main:
+        return None
+    warn_of_few_clips(context.data)
+    plan = plan_of(settings, context.data, sampler.reference, dict(provenance["base"]))
+    return Evaluator(plan, sampler, checkpoints, logs.evaluation)
 
 
 def _logs(

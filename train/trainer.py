@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, overload
 
 import torch
@@ -25,6 +26,8 @@ from train.dataset.batches import Batch, Batches
 from train.dataset.device_prefetch import copier_for, prefetch
 from train.distributed import World
 from train.early_stopping import EarlyStopping
+from train.evaluation.blending import conclude
+from train.evaluation.evaluator import Evaluator
 from train.learner import DeferredStepResult, Learner, StepResult, Validation
 from train.metrics.deferred import DeferredMetrics, PendingStep
 from train.metrics.flops import step_flops
@@ -120,6 +123,8 @@ class Trainer:
     logs: Logs
     metrics: DeferredMetrics
     sampler: Sampler
+    evaluator: Evaluator | None
+    base: Path
     checkpoints: Checkpoints
     writer: CheckpointWriter
     provenance: dict[str, Any]
@@ -127,8 +132,9 @@ class Trainer:
     heartbeat: Heartbeat
     stop: StopRequest
     world: World
-    # Epochs whose samples wait for their checkpoints.
+    # Epochs that are to speak when their checkpoints are written, and how long each was learned.
     unsampled: list[int] = field(default_factory=list)
+    epoch_seconds: dict[int, float] = field(default_factory=dict)
 
     def run(self) -> int:
         """Trains what is left to train, after a sample that the last run left out.
@@ -162,7 +168,7 @@ class Trainer:
         self.stop.learning = True
         for epoch in range(self.start.epoch, self.num_epochs + 1):
             done = self.start.batch if epoch == self.start.epoch else 0
-            clock = time.perf_counter()
+            began = clock = time.perf_counter()
             for number, batch in self._batches(epoch, done):
                 waited = time.perf_counter() - clock
                 result = self._step_or_backoff(epoch, done, batch)
@@ -179,9 +185,10 @@ class Trainer:
             if self._stop_requested():
                 return self._save_interrupted(epoch, done)
             self.logs.epoch(epoch, self.learner.step, validation)
+            self.epoch_seconds[epoch] = time.perf_counter() - began
             if self._save_due(epoch):
                 self._save(epoch, validation)
-                if self._sample_due(epoch) and not self._stop_requested():
+                if not self._stop_requested():
                     self._sample(epoch)
                 # An epoch that SAVE_EVERY leaves unsaved is saved behind the next one's first step.
                 if self._stop_requested():
@@ -268,7 +275,13 @@ class Trainer:
         return self.stop.requested
 
     def _stops_early(self) -> bool:
-        """EARLY_STOPPING, logged with its reason."""
+        """EARLY_STOPPING, logged with its reason. Of several processes only one knows the verdict:
+        they go by the loss, which all of them know."""
+        if self.evaluator and self.settings.early_stopping and self.world.is_single_process:
+            known = self.evaluator.run.evaluation()
+            if known and known.verdict:
+                newest = max(one.epoch for one in known.candidates)
+                self.early_stopping.hear_verdict(known.verdict.epoch, newest)
         if self.early_stopping.over:
             log.info(self.early_stopping.reason)
         return self.early_stopping.over
@@ -353,21 +366,35 @@ class Trainer:
         }
 
     def _sample(self, epoch: int) -> None:
-        """Speaks the sample of an epoch as soon as its checkpoint is whole."""
+        """Has an epoch speak, its sample and what it is judged by, as soon as its checkpoint is
+        whole."""
         self.unsampled.append(epoch)
         self._sample_saved()
 
     def _sample_saved(self) -> None:
-        """Speaks the sample that waits for a checkpoint, once that is written. Raises what writing
-        it raised."""
+        """Speaks what waits for a checkpoint, once that is written. Raises what writing it
+        raised."""
         if not self.unsampled or not self.writer.idle:
             return
         self.metrics.flush()  # a sample is no part of an interval's steps
         epoch = self.unsampled.pop()
         with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
             if saved := self.writer.finish():
-                self.sampler.sample(epoch, saved.path, saved.sha256)
+                if self._sample_due(epoch):
+                    self.sampler.sample(epoch, saved.path, saved.sha256)
+                self._evaluate(epoch)
             self.world.barrier()
+
+    def _evaluate(self, epoch: int) -> None:
+        """Has the epoch judged against the base."""
+        if self.evaluator and (saved := self.checkpoints.run.verified(epoch)):
+            self.evaluator.judge(saved, self.epoch_seconds.get(epoch, 0.0))
+
+    def _conclude(self) -> None:
+        """Judges blends, keeps the best and says which it is."""
+        if self.evaluator and not self.stop.requested:
+            with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "evaluating"):
+                conclude(self.evaluator, self.settings.blend, self.base)
 
     def _sample_missing(self) -> None:
         """Speaks the newest epoch where the run ended between its checkpoint and its sample."""
@@ -385,6 +412,7 @@ class Trainer:
         self._finish_writing()
         with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
             self.sampler.finish()
+        self._conclude()
 
     def _finish_writing(self) -> None:
         with self.heartbeat.leave(LONGEST_SAVE_SECONDS, "writing a checkpoint"):

@@ -51,7 +51,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m xtts", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     speak = verbs.add_parser("speak", help="speak a text, or a file of lines, into wavs")
-    speak.add_argument("--voice", default="demo", help="demo, a bundle's folder, or a checkpoint")
+    speak.add_argument(
+        "--voice",
+        default="demo",
+        help="demo, a bundle's folder, a checkpoint, or the folder of a run: its best",
+    )
     speak.add_argument("--base", help="the base model of a checkpoint, where it has moved")
     speak.add_argument("--reference", type=Path, help="a recording of the voice, 3 to 30 s")
     speak.add_argument("--language", default="en", help="of the text; en by default")

@@ -17,14 +17,14 @@ class Float32Muon(torch.optim.Muon):
         for group in self.param_groups:
             for weight in group["params"]:
                 if weight.grad is not None:
-                    self._move(weight, group)
+                    self._move(weight, weight.grad, group)
 
-    def _move(self, weight: Tensor, group: dict[str, Any]) -> None:
+    def _move(self, weight: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         state, momentum = self.state[weight], group["momentum"]
         if "momentum_buffer" not in state:
-            state["momentum_buffer"] = torch.zeros_like(weight.grad)
-        mean = state["momentum_buffer"].lerp_(weight.grad, 1 - momentum)
-        ahead = weight.grad.lerp(mean, momentum)  # type: ignore[union-attr]  # Nesterov's
+            state["momentum_buffer"] = torch.zeros_like(gradient)
+        mean = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
+        ahead = gradient.lerp(mean, momentum)  # Nesterov's
         update = orthogonal(ahead, group["ns_coefficients"], group["ns_steps"], group["eps"])
         weight.mul_(1 - group["lr"] * group["weight_decay"])
         # A matrix of singular values near 1 has this share of AdamW's usual step.

@@ -30,7 +30,8 @@ class Manifest:
     """What was saved, when in the run, and from what.
 
     epoch: the epoch it ends (or, for interrupted.json, the one it is inside of); step: optimizer
-    steps from the run's beginning; losses in nats a token; base: {name, sha256}.
+    steps from the run's beginning; losses in nats a token; base: {name, sha256}; blend: of a mean
+    of an epoch and its base, {epoch, share, checkpoint_sha256}.
     """
 
     epoch: int
@@ -39,6 +40,7 @@ class Manifest:
     losses: dict[str, float | None] = field(default_factory=dict)
     base: dict[str, str] = field(default_factory=dict)
     fingerprint: dict[str, Any] = field(default_factory=dict)
+    blend: dict[str, Any] = field(default_factory=dict)
     schema: int = SCHEMA
 
 

@@ -134,7 +134,7 @@ def test_a_run_that_is_sick_from_its_first_step_saves_nothing(ground: Ground) ->
 def test_a_validation_without_numbers_is_never_the_best(ground: Ground) -> None:
     assert ground.run("blind", poison="validation_without_numbers") == 0, ground.told()
     run = RunFolder(ground.folder / "blind")
-    assert run.epochs() == [1, 2] and run.read_best() is None and run.best() is None
+    assert run.epochs() == [1, 2] and run.read_best() is None and run.lowest_loss() is None
     validations = [loss for kind, _, _, loss, _ in losses(run) if kind == "validation"]
     assert validations == [None, None]
 

@@ -7,9 +7,10 @@ leaves either the epoch before or this one as the newest that is whole.
 
 import logging
 import math
+import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from machine.storage.hash_cache import remember_hash
 from train.checkpointing.fingerprint import Fingerprint
 from train.checkpointing.pruning import drop_corrupt, prune, remove
 from train.checkpointing.resume import Resumed, resume
+from xtts.hub.evaluation_file import Evaluation, Verdict
 from xtts.hub.run_folder import CHECKPOINT_SCHEMA, RunFolder
 
 log = logging.getLogger(__name__)
@@ -65,6 +67,8 @@ class Checkpoints:
         self.save_every = save_every
         # Which file the run started from (RESUME=PATH); goes into each of its checkpoints.
         self.started_from: dict[str, str] | None = None
+        # Beside a training GPU an epoch is saved in one thread and judged in another.
+        self._publishing = threading.Lock()
 
     def due(self, epoch: int, last_epoch: int) -> bool:
         """Whether `epoch` (from 1) is to be saved."""
@@ -154,14 +158,45 @@ class Checkpoints:
         write_manifest(self.run.interrupted_manifest, manifest)
         return SavedCheckpoint(path, written.sha256, written.bytes, time.monotonic() - started)
 
+    def save_blend(
+        self, verdict: Verdict, model_state: Mapping[str, Tensor], provenance: Mapping[str, Any]
+    ) -> SavedCheckpoint:
+        """Writes best.pt: what an evaluation found best, a mean of an epoch and its base.
+
+        provenance: of the epoch's checkpoint. Raises as `save_epoch`.
+        """
+        started = time.monotonic()
+        path, manifest_path = self.run.best_blend, self.run.best_blend_manifest
+        self._prepare(model_state, None, path)
+        blend = {
+            "epoch": verdict.epoch,
+            "share": verdict.share,
+            "checkpoint_sha256": verdict.checkpoint_sha256,
+        }
+        remove(self.run, [manifest_path])
+        content = {"model": _owned(model_state), "provenance": {**provenance, "blend": blend}}
+        written = _save(path, content)
+        step = int(provenance.get("step") or 0)
+        manifest = _manifest(verdict.epoch, step, {path.name: written}, {}, provenance)
+        write_manifest(manifest_path, replace(manifest, blend=blend))
+        crash_point("after blend")
+        return SavedCheckpoint(path, written.sha256, written.bytes, time.monotonic() - started)
+
     def publish_best(self) -> None:
-        """Writes best.json when another epoch has become the best."""
-        if not (losses := self.run.losses()):
-            return
-        loss, epoch = min(losses)
-        best = {"epoch": epoch, "validation_audio_loss": loss}
-        if self.run.read_best() != best:
-            write_json(self.run.best_file, best)
+        """Writes best.json when something else has become the best, and removes a best.pt that
+        no longer is."""
+        with self._publishing:
+            evaluation = self.run.evaluation()
+            if evaluation and evaluation.verdict:
+                best: dict[str, Any] | None = best_by_evaluation(evaluation)
+            else:
+                losses = self.run.losses()
+                loss, epoch = min(losses, default=(0.0, 0))
+                best = {"epoch": epoch, "validation_audio_loss": loss} if losses else None
+            if best is not None and self.run.read_best() != best:
+                write_json(self.run.best_file, best)
+            if evaluation and evaluation.verdict and evaluation.verdict.kind != "blend":
+                remove(self.run, [self.run.best_blend_manifest, self.run.best_blend])
 
     def prune(self) -> None:
         """Removes epochs and trainer states beyond what is kept. Failures are logged only."""
@@ -188,6 +223,31 @@ class Checkpoints:
 
     def _origin(self) -> dict[str, Any]:
         return {"started_from": self.started_from} if self.started_from else {}
+
+
+def best_by_evaluation(evaluation: Evaluation) -> dict[str, Any]:
+    """What best.json says where there is a verdict (docs/evaluation.md)."""
+    verdict, found = evaluation.verdict, evaluation.best
+    assert verdict is not None and found is not None
+    own = evaluation.find("epoch", verdict.epoch)
+    files = {"base": None, "blend": "best.pt", "epoch": f"checkpoint_epoch_{verdict.epoch}.pt"}
+    counts = {name: getattr(found, name) for name in ("unfinished", "cut", "babbling")}
+    return {
+        "schema": 2,
+        "kind": verdict.kind,
+        "epoch": verdict.epoch,
+        "share": verdict.share,
+        "file": files[verdict.kind],
+        "validation_audio_loss": own.validation_audio_loss if own else None,
+        "reason": verdict.reason,
+        "advice": verdict.advice,
+        "indistinguishable_from_base": verdict.indistinguishable_from_base,
+        "figures": {
+            "sentences": len(found.sentences),
+            **counts,
+            **{name: asdict(figure) for name, figure in found.judges.items()},
+        },
+    }
 
 
 def tensor_bytes(value: Any) -> int:

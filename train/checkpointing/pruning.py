@@ -30,13 +30,22 @@ def prune(run: RunFolder, keep: int | None) -> None:
     for epoch in reversed(run.epochs()):
         if len(verified) < KEPT_TRAINER_STATES and run.verify(epoch) is None:
             verified.append(epoch)
-    best = min(run.losses(), default=(0.0, None))[1]
+    best = best_epoch(run)
     for epoch in to_prune(run.epochs(), verified[:1], best, keep):
         # The manifest first: none may name files that are gone.
         remove(run, (run.manifest_path(epoch), run.checkpoint_path(epoch), run.state_path(epoch)))
     for epoch in run.state_epochs():
         if verified and epoch < min(verified):
             _drop_state(run, epoch)
+
+
+def best_epoch(run: RunFolder) -> int | None:
+    """The epoch that the evaluation's verdict is about, be it blended; where there is none, or the
+    base is the best, the one with the lowest validation loss."""
+    evaluation = run.evaluation()
+    if evaluation and evaluation.verdict and evaluation.verdict.kind != "base":
+        return evaluation.verdict.epoch
+    return min(run.losses(), default=(0.0, None))[1]
 
 
 def to_prune(

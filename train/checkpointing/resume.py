@@ -75,7 +75,8 @@ def archive(run: RunFolder, runs_dir: Path | None) -> Path | None:
     The checkpoints go first, in one rename: a kill in between leaves no half of a run to resume.
     Raises ResumeError when something cannot be moved.
     """
-    present = [path for path in (run.checkpoints, run.samples, run.metrics) if path.exists()]
+    of_run = (run.checkpoints, run.samples, run.metrics, run.evaluation_file)
+    present = [path for path in of_run if path.exists()]
     if not present:
         return None
     target = run.archive / datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")

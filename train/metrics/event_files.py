@@ -46,6 +46,12 @@ class TensorBoardWriter:
         self._asked(writer.add_image, f"{name}_spectrogram", spectrogram(waveform), step)
         self._asked(writer.flush)
 
+    def text(self, name: str, markdown: str, step: int) -> None:
+        """Something to read, under TensorBoard's Text. Raises OSError."""
+        if writer := self._ready(step):
+            self._asked(writer.add_text, name, markdown, step)
+            self._asked(writer.flush)
+
     def close(self) -> None:
         """Writes what is left. Raises OSError."""
         if self._writer is not None:

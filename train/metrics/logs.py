@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from train.dataset.batches import Batch
+from train.evaluation import report
 from train.learner import StepResult, Validation
 from train.metrics.event_files import TensorBoardWriter
 from train.metrics.metrics_file import MetricsFile
@@ -23,6 +24,7 @@ from train.metrics.system_usage import MachineMetrics
 from train.metrics.tensorboard_server import TensorBoard
 from train.sampling.sample_files import SampleSidecar, of_epoch
 from xtts import audio
+from xtts.hub.evaluation_file import Candidate, Evaluation
 from xtts.hub.run_folder import RunFolder
 
 log = logging.getLogger("train")
@@ -122,6 +124,18 @@ class Logs:
         losses = {"audio_loss": validation.audio_loss, "text_loss": validation.text_loss}
         self._record("validation", {"epoch": epoch, "step": step, **losses})
 
+    def evaluation(self, evaluation: Evaluation, candidate: Candidate) -> None:
+        """A candidate that was judged: its line, its curves over the epochs, and the table of all
+        as text. Blends have a share, and no place on a curve."""
+        log.info(report.line(evaluation, candidate))
+        base = evaluation.candidates[0]
+        with self._forgiving("The curves"):
+            if candidate.epoch == 1:
+                self._curves.numbers("evaluation", figures_of(base), 0)
+            if candidate.kind == "epoch":
+                self._curves.numbers("evaluation", figures_of(candidate), candidate.epoch)
+            self._curves.text("evaluation/table", report.markdown(evaluation), candidate.epoch)
+
     def sample(self, epoch: int, told: SampleSidecar) -> None:
         """A sample with its reference, as audio and as pictures; `epoch` is their step."""
         files = of_epoch(self.run, epoch)
@@ -164,6 +178,13 @@ class Logs:
         return f"{int(seconds // 3600)}:{int(seconds // 60 % 60):02}:{int(seconds % 60):02}"
 
 
+def figures_of(candidate: Candidate) -> dict[str, float]:
+    """What of a candidate is a curve."""
+    means = {name: figure.mean for name, figure in candidate.judges.items()}
+    counts = {name: getattr(candidate, name) for name in ("unfinished", "cut", "babbling")}
+    return {**means, **counts}
+
+
 def memory_bytes() -> int:
     """The GPU's peak where one is used, else this process's peak resident memory."""
     if torch.cuda.is_initialized():
@@ -187,4 +208,7 @@ class NullLogger(Logs):
         """Said by rank 0."""
 
     def sample(self, *_: Any, **__: Any) -> None:
+        """Said by rank 0."""
+
+    def evaluation(self, *_: Any, **__: Any) -> None:
         """Said by rank 0."""

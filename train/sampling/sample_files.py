@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from train.dataset.dataset import Dataset
 from train.settings import TrainSettings
@@ -64,6 +65,11 @@ def of_epoch(run: RunFolder, epoch: int) -> SampleFiles:
     )
 
 
+def of_best(run: RunFolder) -> SampleFiles:
+    """What the best weights of the run say, be they an epoch's, a blend or the base's own."""
+    return SampleFiles(run.samples / "best_output.wav", run.samples / "best_reference.wav")
+
+
 def on_demand(run: RunFolder, epoch: int, asked: Sequence[object]) -> SampleFiles:
     """A sample on demand: a file for each thing asked (what, how, where), so that
     neither the epoch's own sample nor another one on demand is written over."""
@@ -84,6 +90,17 @@ def reference_of(settings: TrainSettings, dataset: Dataset) -> SampleReference:
     fitting = [clip for clip in clips if shortest <= clip.seconds <= longest]
     clip = min(fitting or clips, key=lambda clip: clip.sha256)
     return SampleReference(clip.path, settings.sample_text or clip.text, clip.language)
+
+
+def sample_of(files: SampleFiles) -> tuple[int, str, dict[str, Any]] | None:
+    """(epoch, SHA-256 of its checkpoint, kind and share) that best_output.wav was spoken by; None
+    where nothing was."""
+    try:
+        told = json.loads(files.sidecar.read_text(encoding="utf-8"))
+        more = {"kind": told["kind"], "share": told["share"]}
+        return told["epoch"], told["checkpoint_sha256"], more if told["mode"] != "skipped" else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def sample_is_missing(run: RunFolder, epoch: int, sha256: str) -> bool:

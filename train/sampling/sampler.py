@@ -7,14 +7,17 @@ ends the run (70), because training lives there too.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from machine.devices import cuda_errors
 from machine.devices.probe.runner import report_surprise
 from machine.devices.selection import Environment
+from machine.errors import SotaqueError
 from machine.storage.atomic import crash_point, write_json
 from train.resilience import lost_gpu
 from train.sampling.placement import (
@@ -24,9 +27,22 @@ from train.sampling.placement import (
     failure_of,
     surprising,
 )
-from train.sampling.sample_files import SampleFiles, SampleReference, SampleSidecar, of_epoch
+from train.sampling.sample_files import (
+    SampleFiles,
+    SampleReference,
+    SampleSidecar,
+    of_best,
+    of_epoch,
+    sample_of,
+)
 from xtts import audio
-from xtts.hub.run_folder import RunFolder
+from xtts.hub.run_folder import BestWeights, RunFolder
+from xtts.workers.file_evaluation import (
+    EvaluateRequest,
+    HeardRecordings,
+    ListenRequest,
+    SpokenSet,
+)
 from xtts.workers.file_synthesis import FileSpeaker, SpeakRequest, SpokenFile
 from xtts.workers.file_worker import START_SECONDS, Worker
 
@@ -39,7 +55,17 @@ NICE_BESIDE_TRAINING = 5
 # A worker gets ready and speaks; after a fault once more, and then on the CPU.
 LONGEST_SAMPLE_SECONDS = 3 * (START_SECONDS + SPEAK_SECONDS)
 
+Request = SpeakRequest | EvaluateRequest | ListenRequest
+Answer = SpokenFile | SpokenSet | HeardRecordings
 SpeaksHere = Callable[[SpeakRequest, SamplingPlan], SpokenFile]
+
+
+class MeasuringFailed(SotaqueError):
+    """Sentences or recordings that could not be measured. stopped: because the run is to stop."""
+
+    def __init__(self, sentence: str, *, stopped: bool = False) -> None:
+        super().__init__(sentence)
+        self.stopped = stopped
 
 
 class Sampler:
@@ -79,7 +105,7 @@ class Sampler:
         self._closing = False
         # One thread for the whole run: a worker dies with the thread that started it.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="sampling")
-        self._running: Future[None] | None = None
+        self._running: list[Future[None]] = []
 
     def __enter__(self) -> "Sampler":
         """Starts the worker: it imports and loads while the first epoch is learned."""
@@ -95,19 +121,53 @@ class Sampler:
     def sample(self, epoch: int, checkpoint: Path, sha256: str) -> None:
         """Speaks the epoch's checkpoint; beside a training GPU, without waiting for it."""
         self.finish()
+        files = self._files(self.run, epoch)
+        self.submit(lambda: self._sample(epoch, checkpoint, sha256, files, self._heard))
+
+    def sample_best(self, best: BestWeights) -> None:
+        """Speaks the best weights into files of their own, where those do not say so already."""
+        files, told = of_best(self.run), {"kind": best.kind, "share": best.share}
+        if self.plan.mode == "skipped" or sample_of(files) == (best.epoch, best.sha256, told):
+            return
+        self.submit(lambda: self._sample(best.epoch, best.weights, best.sha256, files, None, told))
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Does some work of speaking behind what is being spoken; beside a training GPU, without
+        waiting for it."""
         if self.plan.overlap:
-            self._running = self._pool.submit(self._sample, epoch, checkpoint, sha256)
+            self._running.append(self._pool.submit(work))
         else:
-            self._sample(epoch, checkpoint, sha256)
+            work()
+
+    def evaluate(self, request: EvaluateRequest) -> SpokenSet:
+        """Speaks and measures sentences where samples are spoken, inside `submit`.
+
+        Raises MeasuringFailed, and GpuLost as a sample.
+        """
+        found = self._measured(request)
+        assert isinstance(found, SpokenSet)
+        return found
+
+    def listen(self, request: ListenRequest) -> HeardRecordings:
+        """Measures recordings there. Raises as `evaluate`."""
+        found = self._measured(request)
+        assert isinstance(found, HeardRecordings)
+        return found
 
     def finish(self) -> None:
-        """Waits for a sample that is still being spoken."""
-        if self._running is not None:
-            self._running.result()
-            self._running = None
+        """Waits for what is still being spoken."""
+        while self._running:
+            self._running.pop(0).result()
 
-    def _sample(self, epoch: int, checkpoint: Path, sha256: str) -> None:
-        files = self._files(self.run, epoch)
+    def _sample(
+        self,
+        epoch: int,
+        checkpoint: Path | None,
+        sha256: str,
+        files: SampleFiles,
+        heard: Callable[[int, SampleSidecar], None] | None,
+        more: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         out = files.output
         request = SpeakRequest(
             self.reference.text, self.reference.language, self.reference.path, out, checkpoint,
@@ -115,7 +175,7 @@ class Sampler:
         )  # fmt: skip
         told, failure = self._nothing(epoch, sha256), None
         if self.plan.mode != "skipped":
-            told, failure = self._spoken(request, told)
+            told, failure = self._spoken(request, told, files.reference)
         if self._stopping():
             log.info("The sample of epoch %d is left for the next start.", epoch)
             return
@@ -124,20 +184,20 @@ class Sampler:
             if told.mode == "skipped":  # an older attempt's wav is not of these weights
                 out.unlink(missing_ok=True)
             files.sidecar.parent.mkdir(parents=True, exist_ok=True)
-            write_json(files.sidecar, asdict(told))
-            if self._heard:
-                self._heard(epoch, told)
+            write_json(files.sidecar, {**asdict(told), **more})
+            if heard:
+                heard(epoch, told)
         except Exception as error:
             log.warning("What is known of sample %d cannot be written: %s", epoch, error)
         if failure and self._lost(failure):
             raise lost_gpu.gone(self.plan.device, failure.first_line)
 
     def _spoken(
-        self, request: SpeakRequest, nothing: SampleSidecar
+        self, request: SpeakRequest, nothing: SampleSidecar, reference: Path
     ) -> tuple[SampleSidecar, SamplingFailure | None]:
         """Speaks, by one plan after another; the failure is the one that ended it."""
         tried_again = False
-        while not isinstance(found := self._attempt(request, nothing.epoch), SpokenFile):
+        while not isinstance(found := self._attempt(request, reference), SpokenFile):
             if self._stopping():
                 return nothing, None
             if found.transient and not tried_again:
@@ -170,13 +230,43 @@ class Sampler:
             ending=found.ending, ending_reason=found.ending_reason, attempts=found.attempts,
         ), None  # fmt: skip
 
-    def _attempt(self, request: SpeakRequest, epoch: int) -> SpokenFile | SamplingFailure:
+    def _measured(self, request: EvaluateRequest | ListenRequest) -> Answer:
+        tried_again = False
+        while isinstance(found := self._try(request), SamplingFailure):
+            if self._stopping():
+                raise MeasuringFailed("The run is to stop.", stopped=True)
+            if found.transient and not tried_again:
+                tried_again = True
+                cuda_errors.free_after_fault(self.plan.device)
+                continue
+            if self._lost(found):
+                raise lost_gpu.gone(self.plan.device, found.first_line)
+            other = after_fault(self.plan, found)
+            if other is None:
+                raise MeasuringFailed(found.sentence)
+            log.warning("Samples move to %s (%s): %s.", other.device, other.mode, other.reason)
+            self._change(other)
+            tried_again = False
+        return found
+
+    def _attempt(self, request: SpeakRequest, reference: Path) -> SpokenFile | SamplingFailure:
+        """One try, with the reference beside it."""
+        try:
+            self._write_reference(reference)
+        except Exception as error:
+            return failure_of(error)
+        found = self._try(request)
+        assert isinstance(found, SpokenFile | SamplingFailure)
+        return found
+
+    def _try(self, request: Request) -> Answer | SamplingFailure:
         """One try. The error ends here, and with it the frames that hold tensors on the GPU."""
         try:
-            self._write_reference(epoch)
             if self.plan.mode == "in_process" and self._in_process:
-                return self._in_process(request, self.plan)
-            return self.worker.speak(request, SPEAK_SECONDS, self._stopping)
+                return self._in_process(request, self.plan)  # type: ignore[arg-type]
+            verb = getattr(self.worker, verb_of(request))
+            answer: Answer = verb(request, SPEAK_SECONDS, self._stopping)
+            return answer
         except Exception as error:  # whatever it is, it costs a sample and not the run
             here = self.plan.mode == "in_process"
             return failure_of(error, cuda_errors.poisoned(self.plan.device) if here else "")
@@ -209,8 +299,7 @@ class Sampler:
             self._change(SamplingPlan("skipped", "none", ends))
         return replace(nothing, reason=reason)
 
-    def _write_reference(self, epoch: int) -> None:
-        path = self._files(self.run, epoch).reference
+    def _write_reference(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         audio.write_wav(path, audio.read(self.reference.path, audio.VOCODER_RATE))
 
@@ -268,6 +357,14 @@ def in_process(base: Path, *, guard: bool = True) -> SpeaksHere:
                 loaded[where] = FileSpeaker(
                     base, chosen.device, mel_device=chosen.mel_device, guard=guard
                 )
-            return loaded[where].speak(request)
+            found: SpokenFile = getattr(loaded[where], verb_of(request))(request)
+            return found
 
     return speak
+
+
+def verb_of(request: Request) -> str:
+    """The method of a worker, and of a speaker in this process, that takes such a request."""
+    if isinstance(request, SpeakRequest):
+        return "speak"
+    return "evaluate" if isinstance(request, EvaluateRequest) else "listen"

@@ -56,6 +56,7 @@ class VoiceSpec:
         pronunciations: A list for all voices (PRONUNCIATIONS); the voice's own wins over it.
         allow_base_reference: Whether a checkpoint whose run kept no recording speaks as its base
             does. A service does so: better than no word at all.
+        base_only: Whether the base model that a checkpoint was made from is wanted in its place.
     """
 
     name: str
@@ -66,6 +67,7 @@ class VoiceSpec:
     latents: Path | None = None
     pronunciations: str | None = None
     allow_base_reference: bool = False
+    base_only: bool = False
 
     @property
     def path(self) -> Path:
@@ -145,6 +147,8 @@ def find_voice(spec: VoiceSpec) -> VoiceFiles:
     Raises BundleError, FilesError or RunError.
     """
     path = spec.path
+    if (path / "checkpoints").is_dir() and not (path / "config.json").is_file():
+        return _find_best_of_run(path, spec)
     if path.is_dir():
         return _find_in_folder(path, spec)
     if path.is_file():
@@ -153,6 +157,22 @@ def find_voice(spec: VoiceSpec) -> VoiceFiles:
         f"There is no voice at {spec.name}. Allowed are demo, the folder of a bundle or of an ONNX "
         "voice, or a checkpoint_epoch_N.pt out of OUTPUT_DIR/checkpoints."
     )
+
+
+def _find_best_of_run(folder: Path, spec: VoiceSpec) -> VoiceFiles:
+    """What is best in the run of an OUTPUT_DIR, be it the base with the person's recording."""
+    from xtts.hub.run_folder import RunFolder, newest_reference, read_checkpoint
+
+    run = RunFolder(folder)
+    best, newest = run.best_weights(), run.newest_verified()
+    if best is None or newest is None:
+        raise BundleError(f"{folder} holds no epoch that can be spoken with.")
+    if best.weights is not None:
+        return _find_of_checkpoint(best.weights, spec)
+    provenance = read_checkpoint(newest.checkpoint).provenance
+    base = Path(spec.base) if spec.base else None
+    found = base_of(newest.checkpoint, provenance, base, Path(spec.xtts_v2))
+    return VoiceFiles(found, found / "model.pth", spec.reference or newest_reference(run), None)
 
 
 def _find_in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
@@ -179,11 +199,12 @@ def _find_of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
     reference = spec.reference or reference_beside(path)
     if reference is None and spec.allow_base_reference:
         reference = _existing(folder / "reference.wav")
-    return VoiceFiles(
-        folder, path, reference, None, checkpoint.model, normalizer_of(checkpoint.provenance),
-        # OUTPUT_DIR's.
-        pronunciation_lists(spec, path.parent.parent),
-    )  # fmt: skip
+    lists = pronunciation_lists(spec, path.parent.parent)  # OUTPUT_DIR's
+    if spec.base_only:
+        weights = folder / "model.pth"
+        return VoiceFiles(folder, weights, reference, None, pronunciations=lists)
+    normalizer = normalizer_of(checkpoint.provenance)
+    return VoiceFiles(folder, path, reference, None, checkpoint.model, normalizer, lists)
 
 
 def _existing(path: Path) -> Path | None:

@@ -1,4 +1,4 @@
-"""The run folder: paths, checkpoints, newest and best verified epoch.
+"""The run folder: paths, checkpoints, newest and best verified epoch, and what the best is.
 
 The trainer writes into it (`train.checkpointing.checkpoints`), everyone else reads: sampling,
 `speak`, the API. Nothing in it names an absolute path, so a run may be moved.
@@ -6,8 +6,10 @@ The trainer writes into it (`train.checkpointing.checkpoints`), everyone else re
     checkpoints/checkpoint_epoch_N.pt      weights and provenance
     checkpoints/trainer_state_epoch_N.pt   optimizer and all; the two newest epochs only
     checkpoints/checkpoint_epoch_N.json    the manifest of both, written last
-    checkpoints/best.json                  {epoch, validation_audio_loss}
+    checkpoints/best.json                  which weights are the best, and why (docs/evaluation.md)
+    checkpoints/best.pt, best.manifest.json    a blend of an epoch with the base, if one is best
     checkpoints/interrupted.pt, .json      a stop inside an epoch
+    evaluation.json                        how the base, each epoch and each blend speak
     curves.json                            whose curves in RUNS_DIR are this run's
     samples/on_demand/                     what `train sample` spoke; neither pruned nor replaced
     samples/  metrics.jsonl  archive/      old runs under archive/<UTC time>/, in the same layout
@@ -26,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from machine.errors import SotaqueError
 from machine.storage.checksums import Manifest, ManifestError, fault_of, read_manifest, zip_fault
+from xtts.hub.evaluation_file import CandidateKind, Evaluation, Verdict, read_evaluation
 from xtts.text.normalization.registry import COQUI
 
 if TYPE_CHECKING:
@@ -62,6 +65,27 @@ class Checkpoint:
     provenance: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class BestWeights:
+    """What VOICE=best stands for.
+
+    Attributes:
+        kind: The base, an epoch's own weights, or a blend of the two.
+        epoch: 0 for the base.
+        share: Of the fine-tuned weights: 0 for the base, 1 for an epoch.
+        weights: The checkpoint; None for the base's own.
+        sha256: Of that file; "" for the base.
+        reason: Why it is the best, in a sentence.
+    """
+
+    kind: CandidateKind
+    epoch: int
+    share: float
+    weights: Path | None
+    sha256: str
+    reason: str
+
+
 class RunFolder:
     """One OUTPUT_DIR. Looking at it creates nothing."""
 
@@ -74,6 +98,9 @@ class RunFolder:
         self.archive = output_dir / "archive"
         self.lock_file = output_dir / ".lock"
         self.best_file = self.checkpoints / "best.json"
+        self.best_blend = self.checkpoints / "best.pt"
+        self.best_blend_manifest = manifest_beside(self.best_blend)
+        self.evaluation_file = output_dir / "evaluation.json"
         self.interrupted = self.checkpoints / "interrupted.pt"
         self.interrupted_manifest = self.checkpoints / "interrupted.json"
 
@@ -146,11 +173,55 @@ class RunFolder:
                 log.warning("Epoch %d is not used: %s", epoch, found)
         return None
 
-    def best(self) -> Verified | None:
-        """The whole epoch with the lowest validation audio loss.
+    def evaluation(self) -> Evaluation | None:
+        """How the base, the epochs and the blends speak; None where nothing was judged."""
+        return read_evaluation(self.evaluation_file)
 
-        Decided by the manifests: best.json may be one kill behind them.
+    def best_weights(self) -> BestWeights | None:
+        """What the evaluation says is best, its file whole; where nothing was judged, the whole
+        epoch with the lowest validation loss. None where neither can be had.
+
+        Decided by evaluation.json and the manifests: best.json may be one kill behind them.
         """
+        evaluation = self.evaluation()
+        if evaluation is None or evaluation.verdict is None:
+            found = self.lowest_loss()
+            if found is None:
+                return None
+            reason = "the lowest validation loss; no evaluation says more"
+            return BestWeights("epoch", found.epoch, 1.0, found.checkpoint, found.sha256, reason)
+        verdict = evaluation.verdict
+        if verdict.kind == "base":
+            return BestWeights("base", 0, 0.0, None, "", verdict.reason)
+        if verdict.kind == "blend":
+            return self._blend_of(verdict)
+        epoch = self.verified(verdict.epoch)
+        if epoch is None or epoch.sha256 != verdict.checkpoint_sha256:
+            return None
+        return BestWeights(
+            "epoch", epoch.epoch, 1.0, epoch.checkpoint, epoch.sha256, verdict.reason
+        )
+
+    def _blend_of(self, verdict: Verdict) -> BestWeights | None:
+        """best.pt, where it is whole and the blend that the verdict names."""
+        try:
+            manifest = read_manifest(self.best_blend_manifest)
+        except ManifestError:
+            return None
+        wanted = {
+            "epoch": verdict.epoch,
+            "share": verdict.share,
+            "checkpoint_sha256": verdict.checkpoint_sha256,
+        }
+        if manifest.blend != wanted or fault_of(manifest, self.checkpoints):
+            return None
+        sha256 = manifest.files[self.best_blend.name].sha256
+        return BestWeights(
+            "blend", verdict.epoch, verdict.share, self.best_blend, sha256, verdict.reason
+        )
+
+    def lowest_loss(self) -> Verified | None:
+        """The whole epoch with the lowest validation audio loss, by the manifests."""
         for _, epoch in sorted(self.losses()):
             if found := self.verified(epoch):
                 return found
@@ -212,6 +283,12 @@ class RunFolder:
         )
 
 
+def manifest_beside(checkpoint: Path) -> Path:
+    """Where the manifest of a checkpoint stands; best.json is none, it says what the best is."""
+    suffix = ".manifest.json" if checkpoint.name == "best.pt" else ".json"
+    return checkpoint.with_suffix(suffix)
+
+
 def set_aside(paths: Iterable[Path], reason: str) -> None:
     """Renames what is there of `paths` to `<name>.corrupt` and says why in the log."""
     moved = []
@@ -226,12 +303,18 @@ def reference_beside(checkpoint: Path) -> Path | None:
     """The reference recording of an epoch's sample, or, where it was not sampled, the newest one
     of its run."""
     found = _EPOCH_FILE.match(checkpoint.name)
-    if found is None:
-        return None
     run = RunFolder(checkpoint.parent.parent)
-    path = run.samples / f"epoch_{found[1]}_reference.wav"
-    if path.is_file():
-        return path
+    if found is None and checkpoint != run.best_blend:
+        return None
+    path = run.samples / (f"epoch_{found[1]}_reference.wav" if found else "best_reference.wav")
+    return path if path.is_file() else newest_reference(run)
+
+
+def newest_reference(run: RunFolder) -> Path | None:
+    """The recording that the newest sample of a run was spoken from."""
+    best = run.samples / "best_reference.wav"
+    if best.is_file():
+        return best
     for folder in (run.samples, run.samples_on_demand):
         others = sorted(folder.glob("epoch_*_reference.wav"), key=lambda one: one.stat().st_mtime)
         if others:
@@ -268,7 +351,7 @@ def load_verified(path: Path, *, manifest: Path | None = None, mmap: bool = True
     """
     if not path.is_file():
         raise RunError(_missing(path))
-    if fault := _fault_before_loading(path, manifest or path.with_suffix(".json")):
+    if fault := _fault_before_loading(path, manifest or manifest_beside(path)):
         raise RunError(fault)
     import torch  # who lists a run, as the API does, needs none of it
 

@@ -179,6 +179,14 @@ class Tokenizer:
         """The pieces of `text`, as normalised, that the vocabulary does not know."""
         return list(self._read(text, language).missing)
 
+    def encode_reading(self, normal: str, language: str) -> list[int]:
+        """The ids of what is in a `Piece.text`, or a part of it: text that is normalised already.
+
+        Raises TextError for a language that the model does not speak.
+        """
+        encoding, _ = self._tokenised(normal, self._checked(language))
+        return [id_ for id_ in encoding.ids if id_ != self._unknown_id]
+
     def show(self, text: str, language: str) -> list[str]:
         """How a text that is to be spoken is read: a line for each of its pieces, in words (before
         phones or romanisation), the pauses in brackets. Raises as `split`."""

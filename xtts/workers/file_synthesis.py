@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from xtts.inference.alignment.guarded_piece import Guard
     from xtts.inference.voice import Voice
     from xtts.model.loading import Model
+    from xtts.workers.file_evaluation import (
+        EvaluateRequest,
+        HeardRecordings,
+        ListenRequest,
+        SpokenSet,
+    )
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ class FileSpeaker:
         self._heads: tuple[tuple[int, int], ...] | None = None
         self._model: Model = model.load_model(base, device, mel_device, precision=precision)
         self._model.warm_up()
-        self._loaded: tuple[str, int] | None = ("", 0)
+        self._loaded: tuple[str, int, float] | None = ("", 0, 1.0)
         self._heard: tuple[Tensor, Tensor] | None = None
         self._let_go()
 
@@ -141,6 +147,38 @@ class FileSpeaker:
         tokenizer = Tokenizer(config, self.base, (own,) if own.is_file() else ())
         return replace(self._model, config=config, tokenizer=tokenizer)
 
+    def listen(self, request: "ListenRequest") -> "HeardRecordings":
+        """Measures recordings. Raises AudioError."""
+        from xtts.workers import file_evaluation
+
+        return file_evaluation.listen(self._model, self.base, request)
+
+    def evaluate(self, request: "EvaluateRequest") -> "SpokenSet":
+        """Speaks the sentences of an evaluation with some weights, and measures them; the words by
+        the base's own. Raises as `speak`."""
+        import torch
+
+        from xtts.inference import voice
+        from xtts.workers import file_evaluation
+        from xtts.workers.file_evaluation import SpokenSet
+
+        started = time.perf_counter()
+        reading = self._reading(request.weights)
+        reference = voice.read_reference(self._model.config, request.reference)
+        with torch.inference_mode():
+            self._take(request.weights, request.share)
+            whose = self._voice_of(reference)
+            model = replace(reading, gpt=self._model.gpt)
+            facts, utterances = file_evaluation.speak_all(model, whose, request, started)
+            if request.weights is not None:
+                self._take(None)
+                latents = self._voice_of(reference).latents
+                model = replace(reading, gpt=self._model.gpt)
+                words = [file_evaluation.evidence(model, latents, one) for one in utterances]
+                facts = [replace(one, words=said) for one, said in zip(facts, words, strict=True)]
+            self._let_go()
+        return SpokenSet(facts, time.perf_counter() - started, self.device)
+
     def _voice_of(self, reference: "Tensor") -> "Voice":
         """A run's epochs have one reference recording; its speaker embedding is computed once."""
         from xtts.inference import voice
@@ -152,17 +190,23 @@ class FileSpeaker:
         self._heard = (reference, found.speaker)
         return found
 
-    def _take(self, weights: Path | None) -> None:
-        """Loads the learning part of a checkpoint; None is the base's own."""
+    def _take(self, weights: Path | None, share: float = 1.0) -> None:
+        """Loads the learning part of a checkpoint, or a share of it and the rest of the base's;
+        None is the base's own."""
         from xtts.hub import run_folder
         from xtts.model import loading as model
 
-        key = (str(weights), os.stat(weights).st_mtime_ns) if weights else ("", 0)
+        key = (str(weights), os.stat(weights).st_mtime_ns, share) if weights else ("", 0, 1.0)
         if key == self._loaded:
             return
         # What is half loaded by a fault must not be taken for anything by the next request.
         self._loaded = None
-        if weights:
+        if weights and share < 1:
+            tuned = run_folder.read_checkpoint(weights).model
+            self._model.load_gpt(
+                model.blend(model.read_tensors(self.base / "model.pth"), tuned, share)
+            )
+        elif weights:
             self._model.load_gpt(run_folder.read_checkpoint(weights).model)
         else:
             self._model.load_gpt(model.read_tensors(self.base / "model.pth"))

@@ -19,6 +19,14 @@ from machine.devices.selection import oom_kills
 from machine.process import JsonLineProcess
 from machine.storage.hash_cache import hashed_file
 from xtts.workers.failures import WorkerFailed, death, worker_failed
+from xtts.workers.file_evaluation import (
+    EvaluateRequest,
+    HeardRecordings,
+    ListenRequest,
+    SpokenSet,
+    facts_of,
+    heard_of,
+)
 from xtts.workers.file_synthesis import SpeakRequest, SpokenFile
 
 START_SECONDS = 180.0
@@ -109,13 +117,41 @@ class Worker:
         Raises WorkerFailed; a child that took too long, died or was `interrupted` is gone then, and
         the next call starts another.
         """
+        return SpokenFile(**self._ask("speak", request, "speaking", timeout_seconds, interrupted))
+
+    def evaluate(
+        self,
+        request: EvaluateRequest,
+        timeout_seconds: float,
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> SpokenSet:
+        """Speaks and measures the sentences of an evaluation. Raises as `speak`."""
+        return facts_of(self._ask("evaluate", request, "evaluating", timeout_seconds, interrupted))
+
+    def listen(
+        self,
+        request: ListenRequest,
+        timeout_seconds: float,
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> HeardRecordings:
+        """Measures recordings. Raises as `speak`."""
+        return heard_of(self._ask("listen", request, "listening", timeout_seconds, interrupted))
+
+    def _ask(
+        self,
+        verb: str,
+        request: SpeakRequest | EvaluateRequest | ListenRequest,
+        doing: str,
+        timeout_seconds: float,
+        interrupted: Callable[[], bool],
+    ) -> dict[str, Any]:
         self.start()
         if not self._ready:
             self._answer("getting ready", self.start_seconds, interrupted)
             self._ready = True
-        plain = {key: _plain(value) for key, value in asdict(request).items()}
-        self._send({**plain, "hashed": _hashed(request.weights)})
-        return SpokenFile(**self._answer("speaking", timeout_seconds, interrupted))
+        hashed = _hashed(getattr(request, "weights", None))
+        self._send({"verb": verb, "hashed": hashed, **_plain(asdict(request))})
+        return self._answer(doing, timeout_seconds, interrupted)
 
     def close(self) -> None:
         """Ends the child, and whatever it started."""
@@ -181,4 +217,9 @@ def _hashed(weights: Path | None) -> dict[str, Any] | None:
 
 
 def _plain(value: Any) -> Any:
+    """What JSON can hold: paths as text, however deep."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
     return str(value) if isinstance(value, Path) else value

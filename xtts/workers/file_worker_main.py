@@ -15,6 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Protocol
 
+from pydantic import TypeAdapter
+
 from machine.devices.cuda_errors import GpuLost, exit_after_fault
 from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
@@ -22,11 +24,17 @@ from machine.process import die_with_parent, reserve_stdout, write_json_line
 from machine.storage.hash_cache import HashedFile, trust_cached_hash
 from machine.threads import set_omp_passive
 from xtts.workers.failures import answer_of
+from xtts.workers.file_evaluation import EvaluateRequest, ListenRequest
 from xtts.workers.file_synthesis import SpeakRequest, SpokenFile
+
+# The verb is the name of the speaker's method.
+_REQUESTS: dict[str, Any] = {
+    "speak": SpeakRequest, "evaluate": EvaluateRequest, "listen": ListenRequest,
+}  # fmt: skip
 
 
 class SpeaksFiles(Protocol):
-    """What `serve` asks of `xtts.workers.file_synthesis.FileSpeaker`."""
+    """What `serve` asks of `xtts.workers.file_synthesis.FileSpeaker`: a method for each verb."""
 
     def speak(self, request: SpeakRequest) -> SpokenFile: ...
 
@@ -56,14 +64,14 @@ def serve(speaker: SpeaksFiles, requests: IO[str], answers: BinaryIO, device: st
     """One answer per request. A refusal is an answer; a fault of the device is the last one: the
     next process has a context of its own. Any other error ends the process."""
     for line in requests:
-        request = json.loads(line)
-        for name in ("reference", "out", "weights"):
-            request[name] = Path(request[name]) if request[name] else None
-        if told := request.pop("hashed", None):
-            trust_cached_hash(request["weights"], HashedFile(**told))
+        asked = json.loads(line)
+        told, verb = asked.pop("hashed", None), asked.pop("verb", "speak")
+        if told:
+            trust_cached_hash(Path(asked["weights"]), HashedFile(**told))
         try:
             injected_fault(os.environ.get("SOTAQUE_WORKER_FAULT", ""))
-            answer = {"ok": True, **asdict(speaker.speak(SpeakRequest(**request)))}
+            request = TypeAdapter(_REQUESTS[verb]).validate_python(asked)
+            answer = {"ok": True, **asdict(getattr(speaker, verb)(request))}
         except Exception as error:
             told = answer_of(error, device)
             if told is None:

@@ -344,7 +344,7 @@ def test_pruning_keeps_newest_best_two_trainer_states_and_every_sample(run):
     assert run.epochs() == [2, 5, 6]
     assert run.state_epochs() == [5, 6]
     assert all(run.verify(epoch) is None for epoch in run.epochs())
-    assert run.best().epoch == 2
+    assert run.lowest_loss().epoch == 2
     assert run.read_best() == {"epoch": 2, "validation_audio_loss": 1.0}
     assert len(list(run.samples.iterdir())) == 6
 

@@ -86,7 +86,7 @@ def test_looking_at_a_run_that_is_not_there_makes_nothing(tmp_path):
     run = RunFolder(tmp_path / "none")
     assert run.epochs() == []
     assert run.newest_verified() is None
-    assert run.best() is None
+    assert run.lowest_loss() is None
     assert not run.folder.exists()
 
 
@@ -229,15 +229,15 @@ def test_a_file_changed_after_it_was_seen_is_seen_again(run):
 
 
 def test_best_is_the_lowest_finite_validation_loss(run):
-    assert run.best().epoch == 2
+    assert run.lowest_loss().epoch == 2
     save(run, 4, None)
     save(run, 5, 0.5)
-    assert run.best().epoch == 5
+    assert run.lowest_loss().epoch == 5
 
 
 def test_a_damaged_best_is_not_the_best(run):
     zero_block(run.checkpoint_path(2))
-    assert run.best().epoch == 3
+    assert run.lowest_loss().epoch == 3
 
 
 def test_a_moved_run_is_the_same_run(run, tmp_path):

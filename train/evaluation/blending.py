@@ -1,0 +1,57 @@
+"""The end of an evaluation: judges blends, writes best.pt where one is best, has the best speak.
+
+Called when a run ends and by `python -m train evaluate`. Each part looks at what is on disk first,
+so that a kill anywhere only has it done again.
+"""
+
+import logging
+from pathlib import Path
+
+from machine.devices.cuda_errors import GpuLost
+from train.checkpointing.checkpoints import Checkpoints
+from train.evaluation import report
+from train.evaluation.evaluator import Evaluator, shares_of
+from xtts.hub.evaluation_file import Verdict
+from xtts.hub.run_folder import read_checkpoint
+from xtts.model.loading import blend, read_tensors
+
+log = logging.getLogger("train")
+
+
+def conclude(evaluator: Evaluator, blend_setting: float | str, base: Path) -> None:
+    """Judges what is missing and the blends, keeps and speaks the best, prints the table.
+
+    blend_setting: BLEND; base: the base model's folder. Never raises but for a lost GPU.
+    """
+    if not evaluator.working:
+        return
+    for epoch in evaluator.missing():
+        evaluator.judge(epoch)
+    evaluator.blends(shares_of(blend_setting))
+    evaluator.sampler.finish()
+    known = evaluator.run.evaluation()
+    if known is None or known.verdict is None:
+        return
+    try:
+        keep_best_blend(evaluator.checkpoints, known.verdict, base)
+        if best := evaluator.run.best_weights():
+            evaluator.sampler.sample_best(best)
+            evaluator.sampler.finish()
+    except GpuLost:
+        raise
+    except Exception as error:
+        log.warning("What is best could not be kept: %s", error)
+    log.info("Evaluation of the run (docs/evaluation.md):\n%s", report.table(known))
+
+
+def keep_best_blend(checkpoints: Checkpoints, verdict: Verdict, base: Path) -> None:
+    """Writes best.pt where the verdict is a blend that is not there yet, then best.json.
+
+    Raises RunError, ConfigError, DiskFull, WriteError.
+    """
+    run = checkpoints.run
+    if verdict.kind == "blend" and run.best_weights() is None:
+        tuned = read_checkpoint(run.checkpoint_path(verdict.epoch))
+        state = blend(read_tensors(base / "model.pth"), tuned.model, verdict.share)
+        checkpoints.save_blend(verdict, state, tuned.provenance)
+    checkpoints.publish_best()

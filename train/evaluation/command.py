@@ -1,0 +1,59 @@
+"""`python -m train evaluate`: judges a run that is there already, or what a run left out.
+
+Without a time limit: a run whose first evaluation is this one speaks every sentence of the set.
+"""
+
+import json
+import logging
+import sys
+from dataclasses import asdict
+
+from train.checkpointing.checkpoints import Checkpoints
+from train.evaluation.blending import conclude
+from train.evaluation.evaluator import Evaluator, plan_of, warn_of_few_clips
+from train.evaluation.report import line
+from train.sampling import placement
+from train.sampling import sampler as sampling
+from train.sampling.sample_files import reference_of
+from train.sampling.sampler import Sampler
+from train.settings import TrainSettings
+from train.setup import build_context
+from xtts.hub.run_folder import RunError, RunFolder
+from xtts.hub.run_lock import lock
+
+log = logging.getLogger("train")
+
+
+def run(settings: TrainSettings, *, as_json: bool) -> int:
+    """Judges what is not judged yet, prints the table, or JSON. Raises RunError where there is
+    nothing to judge or a trainer is at work."""
+    folder = RunFolder(settings.output_dir)
+    newest = folder.newest_verified()
+    if newest is None:
+        raise RunError(f"{folder.folder} holds no epoch yet; `make train` makes one.")
+    with lock(folder):
+        context = build_context(settings)
+        plan = placement.plan(context.machine, settings.sample_device, context.device.value)
+        if plan.mode == "skipped":
+            raise RunError(f"Nothing is spoken with {plan.reason}. Set SAMPLE_DEVICE=auto.")
+        reference = reference_of(settings, context.data)
+        warn_of_few_clips(context.data)
+        with Sampler(
+            plan, folder, reference,
+            sampling.workers(context.base, context.machine, settings.speak_precision),
+            seed=settings.seed, in_process=sampling.in_process(context.base),
+        ) as sampler:  # fmt: skip
+            evaluator = Evaluator(
+                plan_of(settings, context.data, reference, dict(newest.manifest.base)),
+                sampler,
+                Checkpoints(folder, settings.keep_checkpoints, settings.save_every),
+                lambda evaluation, candidate: log.info(line(evaluation, candidate)),
+                unlimited=True,
+            )
+            conclude(evaluator, settings.blend, context.base)
+    known = folder.evaluation()
+    if known is None:
+        raise RunError("Nothing could be judged; the reason stands above.")
+    if as_json:
+        sys.stdout.write(json.dumps(asdict(known), indent=2, ensure_ascii=False) + "\n")
+    return 0

@@ -1,0 +1,402 @@
+"""Has the base and every saved epoch speak the sentences, judges them, and keeps evaluation.json.
+
+It works where samples are spoken, behind them, and like a sample it never stops a run and changes
+no bit of it: what cannot be measured is left for the next epoch or the next start, with a line.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from machine.devices.cuda_errors import GpuLost
+from machine.storage.atomic import crash_point
+from machine.storage.hash_cache import known_sha256
+from train.checkpointing.checkpoints import Checkpoints
+from train.dataset.clips import Clip
+from train.dataset.dataset import Dataset
+from train.evaluation import judges, sentences
+from train.evaluation.judges import JudgedSentence
+from train.evaluation.person import Person, describe, recordings_of
+from train.evaluation.sentences import KEPT_SOUNDS, EvaluationSentence
+from train.evaluation.statistics import mean_interval
+from train.evaluation.verdict import against, decide
+from train.sampling.sample_files import SampleReference
+from train.sampling.sampler import MeasuringFailed, Sampler
+from train.settings import TrainSettings
+from xtts.hub.evaluation_file import (
+    Candidate,
+    CandidateKind,
+    Evaluation,
+    JudgeFigure,
+    SpokenSentence,
+    write_evaluation,
+)
+from xtts.hub.run_folder import RunFolder, Verified
+from xtts.workers.file_evaluation import (
+    EvaluateRequest,
+    ListenRequest,
+    SentenceTask,
+    SpokenFacts,
+)
+
+log = logging.getLogger("train")
+
+# Of an epoch's time, so much goes into its evaluation; of a short epoch, so many seconds.
+TIME_SHARE = 0.15
+LEAST_SECONDS = 6.0
+# One sentence in so many is also heard: the vocoder costs more than all else together.
+SOUNDED_EVERY = 3
+OTHER_VOICES = sentences.FOLDER / "voices"
+MOST_FAILURES = 3
+FEWEST_VALIDATION_CLIPS = 5
+
+
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """What is spoken by everybody, and by whom it is compared.
+
+    Attributes:
+        sentences: In their order.
+        clips: All of the person's clips, for the rate.
+        recordings: Those that are listened to.
+        base: {name, sha256} as in a manifest.
+    """
+
+    sentences: Sequence[EvaluationSentence]
+    reference: SampleReference
+    clips: Sequence[Clip]
+    recordings: Sequence[Clip]
+    base: dict[str, str]
+
+    @property
+    def sentence_set(self) -> str:
+        """What makes two evaluations comparable."""
+        return sentences.set_sha256(self.sentences, known_sha256(self.reference.path))
+
+
+def plan_of(
+    settings: TrainSettings, data: Dataset, reference: SampleReference, base: dict[str, str]
+) -> EvaluationPlan:
+    """What this run is evaluated by. Raises EvaluationError for EVALUATE_TEXTS."""
+    spoken_from = next(clip for clip in data.clips if clip.path == reference.path)
+    clips = [clip for clip in data.clips if clip.speaker == spoken_from.speaker]
+    recordings = recordings_of(data, spoken_from.speaker, spoken_from)
+    own = Path(settings.evaluate_texts) if settings.evaluate_texts else None
+    texts = sentences.planned(own, reference.language, recordings, settings.seed)
+    return EvaluationPlan(texts, reference, clips, recordings, base)
+
+
+def warn_of_few_clips(data: Dataset) -> None:
+    """A loss of one or two clips is a lottery; what helps is told."""
+    if len(data.validation) < FEWEST_VALIDATION_CLIPS:
+        log.warning(
+            "Validation has %d clips, fewer than %d: its loss says little about an epoch. Add "
+            "clips (a twentieth of them validate, of 100 clips five), or name validation clips in "
+            "a metadata_val.csv (docs/datasets.md).", len(data.validation), FEWEST_VALIDATION_CLIPS,
+        )  # fmt: skip
+
+
+class Evaluator:
+    """Judges by the plan, inside the sampler's turn.
+
+    told: hears of every evaluation and the candidate that is new in it. unlimited: all sentences,
+    however long they take.
+    """
+
+    def __init__(
+        self,
+        plan: EvaluationPlan,
+        sampler: Sampler,
+        checkpoints: Checkpoints,
+        told: Callable[[Evaluation, Candidate], None] | None = None,
+        *,
+        unlimited: bool = False,
+    ) -> None:
+        self.plan = plan
+        self.sampler = sampler
+        self.checkpoints = checkpoints
+        self.run: RunFolder = checkpoints.run
+        self.failures = 0
+        self._told = told
+        self._unlimited = unlimited
+        self._person: Person | None = None
+
+    @property
+    def working(self) -> bool:
+        """Whether anything can be judged: there is a voice to speak with, and something to say."""
+        speaks = self.sampler.plan.mode != "skipped"
+        return speaks and bool(self.plan.sentences) and self.failures < MOST_FAILURES
+
+    def judge(self, epoch: Verified, epoch_seconds: float = 0.0) -> None:
+        """Judges a saved epoch, and the base first where it was not judged yet.
+
+        epoch_seconds: how long it was learned, which decides how much time there is.
+        """
+        if self.working:
+            self.sampler.submit(lambda: self._forgiving(lambda: self._judge(epoch, epoch_seconds)))
+
+    def blends(self, shares: Sequence[float]) -> None:
+        """Judges blends of the base and the epoch that comes nearest to the person."""
+        if self.working:
+            self.sampler.submit(lambda: self._forgiving(lambda: self._blends(shares)))
+
+    def missing(self) -> list[Verified]:
+        """Whole epochs that were not judged, or are other weights than those that were."""
+        known = self._known()
+        found = []
+        for number in self.run.epochs():
+            epoch = self.run.verified(number)
+            own = known.find("epoch", number) if known else None
+            if epoch and (own is None or own.checkpoint_sha256 != epoch.sha256):
+                found.append(epoch)
+        return found
+
+    # One candidate
+
+    def _forgiving(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+            self.failures = 0
+        except GpuLost:
+            raise
+        except MeasuringFailed as error:
+            if error.stopped:
+                log.info("The evaluation is left for the next start.")
+                return
+            self._failed(error)
+        except Exception as error:  # whatever it is, it costs an evaluation and not the run
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        self.failures += 1
+        log.warning("No evaluation: %s", error)
+        if self.failures >= MOST_FAILURES:
+            log.warning("Evaluating ends for this run. Training goes on.")
+
+    def _judge(self, epoch: Verified, epoch_seconds: float) -> None:
+        known = self._known() or self._judge_base(epoch_seconds)
+        loss = epoch.manifest.losses.get("validation_audio_loss")
+        self._add(known, "epoch", epoch, 1.0, loss)
+
+    def _blends(self, shares: Sequence[float]) -> None:
+        known = self._known()
+        chosen = self.source_of_blends(known) if known else None
+        if known is None or chosen is None:
+            return
+        for share in shares:
+            done = known.find("blend", chosen.epoch, share)
+            if share < 1 and (done is None or done.checkpoint_sha256 != chosen.sha256):
+                known = self._add(known, "blend", chosen, share, None)
+
+    def source_of_blends(self, known: Evaluation) -> Verified | None:
+        """The whole epoch that comes nearest to the person: what is wrong with its words is what a
+        blend may mend."""
+        epochs = [one for one in known.candidates if one.kind == "epoch"]
+        order = sorted(epochs, key=lambda one: -_mean(one, judges.VOICE))
+        for one in sorted(order, key=lambda one: 2 * one.astray > len(one.sentences)):
+            found = self.run.verified(one.epoch)
+            if found and found.sha256 == one.checkpoint_sha256:
+                return found
+        return None
+
+    def _judge_base(self, epoch_seconds: float) -> Evaluation:
+        budget = None if self._unlimited else max(LEAST_SECONDS, TIME_SHARE * epoch_seconds)
+        facts, seconds = self._speak("base", None, 1.0, len(self.plan.sentences), budget)
+        person, usual = self._known_person(), judges.base_evidence(facts)
+        base = self._candidate("base", 0, 0.0, "", facts, usual, None, seconds)
+        why = "" if budget is None else f" (all that fit into {budget:.0f} s)"
+        log.info("Evaluation: %d sentences%s.", len(facts), why)
+        return Evaluation(
+            made_at=_now(),
+            language=self.plan.reference.language,
+            base=self.plan.base,
+            sentence_set=self.plan.sentence_set,
+            judges=judges.descriptions(person),
+            person={
+                "clips": person.clips,
+                "reference": self.plan.reference.path.name,
+                "codes_per_token": round(person.rate.per_token, 4),
+                "codes_per_sentence": round(person.rate.per_text, 4),
+                "pitch_hz": person.pitch_hz,
+                "base_nats_per_token": round(usual, 3),
+            },
+            smallest_difference={},
+            candidates=[base],
+        )
+
+    def _add(
+        self, known: Evaluation, kind: CandidateKind, epoch: Verified, share: float,
+        loss: float | None,
+    ) -> Evaluation:  # fmt: skip
+        name = f"epoch_{epoch.epoch}" + (f"_share_{share:g}" if kind == "blend" else "")
+        count = len(known.candidates[0].sentences)
+        facts, seconds = self._speak(name, epoch.checkpoint, share, count, None)
+        usual = float(known.person["base_nats_per_token"])
+        own = self._candidate(kind, epoch.epoch, share, epoch.sha256, facts, usual, loss, seconds)
+        others = [
+            one
+            for one in known.candidates
+            if (one.kind, one.epoch, one.share) != (kind, epoch.epoch, share)
+            and not (kind == "epoch" and one.kind == "blend" and one.epoch == epoch.epoch
+                     and one.checkpoint_sha256 != epoch.sha256)
+        ]  # fmt: skip
+        found = self.decided(replace(known, candidates=[*others, own]))
+        crash_point("before evaluation")
+        write_evaluation(self.run.evaluation_file, found)
+        crash_point("after evaluation")
+        if found.verdict and found.verdict.kind != "blend":
+            self.checkpoints.publish_best()
+        told = found.find(kind, epoch.epoch, share)
+        if self._told and told:
+            self._told(found, told)
+        return found
+
+    def decided(self, known: Evaluation) -> Evaluation:
+        """With intervals against the base, and the verdict."""
+        base = known.candidates[0]
+        compared = [base, *(_compared(one, base) for one in known.candidates[1:])]
+        there = set(self.run.epochs())
+        pruned = {one.epoch for one in compared if one.kind != "base"} - there
+        told, verdict = decide(compared, pruned)
+        return replace(
+            known, made_at=_now(), candidates=told, verdict=verdict,
+            smallest_difference=_smallest_differences(told),
+        )  # fmt: skip
+
+    def _known(self) -> Evaluation | None:
+        """What is in evaluation.json, if it is about the same base and sentences."""
+        known = self.run.evaluation()
+        if known is None or not known.candidates or known.candidates[0].kind != "base":
+            return None
+        if (known.sentence_set, known.base) != (self.plan.sentence_set, self.plan.base):
+            log.info("The sentences, the recording or the base changed: all is judged again.")
+            return None
+        return known
+
+    # Speaking and measuring
+
+    def _speak(
+        self, name: str, weights: Path | None, share: float, count: int, budget: float | None
+    ) -> tuple[list[SpokenFacts], float]:
+        person = self._known_person()
+        folder = self.run.samples / "evaluation" / name
+        tasks = tuple(
+            SentenceTask(
+                one.text, one.language, one.seed,
+                sounded=number % SOUNDED_EVERY == 0,
+                out=folder / _name(number) if _is_kept(number) else None,
+            )
+            for number, one in enumerate(self.plan.sentences[:count])
+        )  # fmt: skip
+        started = time.perf_counter()
+        found = self.sampler.evaluate(
+            EvaluateRequest(tasks, self.plan.reference.path, weights, share, person.rate, budget)
+        )
+        return found.sentences, time.perf_counter() - started
+
+    def _known_person(self) -> Person:
+        if self._person is None:
+            own = [clip.path for clip in self.plan.recordings]
+            others = sorted(OTHER_VOICES.glob("*.flac"))
+            heard = self.sampler.listen(ListenRequest((*own, *others)))
+            count = len(own)
+            self._person = describe(
+                self.plan.clips,
+                replace(heard, recordings=heard.recordings[:count]),
+                replace(heard, recordings=heard.recordings[count:]),
+            )
+        return self._person
+
+    def _candidate(
+        self, kind: CandidateKind, epoch: int, share: float, sha256: str,
+        facts: Sequence[SpokenFacts], usual: float, loss: float | None, seconds: float,
+    ) -> Candidate:  # fmt: skip
+        found = judges.judged(facts, self._known_person(), usual)
+        outcomes = [one.outcome for one in found]
+        folder = f"epoch_{epoch}" + (f"_share_{share:g}" if kind == "blend" else "")
+        folder = "base" if kind == "base" else folder
+        return Candidate(
+            kind=kind,
+            epoch=epoch,
+            share=share,
+            checkpoint_sha256=sha256,
+            unfinished=outcomes.count("unfinished"),
+            cut=outcomes.count("cut"),
+            babbling=outcomes.count("babbling"),
+            judges=_figures(found),
+            validation_audio_loss=loss,
+            indistinguishable_from_base=False,
+            ruled_out=None,
+            remarks=[],
+            seconds=round(seconds, 2),
+            device=self.sampler.plan.device,
+            sentences=[
+                SpokenSentence(
+                    asked.text, asked.source, asked.seed, one.seconds, judged.expected_seconds,
+                    one.codes, one.text_tokens, judged.outcome, judged.figures,
+                    f"samples/evaluation/{folder}/{_name(number)}" if _is_kept(number) else None,
+                )
+                for number, (asked, one, judged) in enumerate(
+                    zip(self.plan.sentences, facts, found, strict=False)
+                )
+            ],
+        )  # fmt: skip
+
+
+def shares_of(blend: float | str) -> tuple[float, ...]:
+    """The shares that BLEND asks to be judged, from the largest."""
+    if blend == "off":
+        return ()
+    return (0.7, 0.5, 0.3) if blend == "auto" else (float(blend),)
+
+
+def _is_kept(number: int) -> bool:
+    return number % SOUNDED_EVERY == 0 and number // SOUNDED_EVERY < KEPT_SOUNDS
+
+
+def _name(number: int) -> str:
+    return f"{number + 1:02}.wav"
+
+
+def _figures(found: Sequence[JudgedSentence]) -> dict[str, JudgeFigure]:
+    names = dict.fromkeys(name for one in found for name in one.figures)
+    intervals = {
+        name: mean_interval(
+            [value for one in found if (value := one.figures.get(name)) is not None]
+        )
+        for name in names
+    }
+    return {
+        name: JudgeFigure(known.mean, known.low, known.high, known.count)
+        for name, known in intervals.items()
+        if known is not None
+    }
+
+
+def _compared(one: Candidate, base: Candidate) -> Candidate:
+    figures = {
+        name: replace(figure, against_base=against(one, base, name))
+        for name, figure in one.judges.items()
+    }
+    return replace(one, judges=figures)
+
+
+def _smallest_differences(candidates: Sequence[Candidate]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for one in candidates:
+        for name, figure in one.judges.items():
+            if figure.against_base is not None:
+                half = (figure.against_base.high - figure.against_base.low) / 2
+                found[name] = round(max(found.get(name, 0.0), half), 5)
+    return found
+
+
+def _mean(one: Candidate, judge: str) -> float:
+    return one.judges[judge].mean if judge in one.judges else 0.0
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,82 @@
+"""What an evaluation says to a person: a line for a candidate, a table of all. Pure."""
+
+from collections.abc import Sequence
+
+from train.evaluation.judges import PITCH_DRIFT, RATE_DRIFT, VOICE, WORDS
+from xtts.hub.evaluation_file import Candidate, Evaluation
+
+_HEAD = ("", "unfinished", "cut", "babbling", "words", "voice", "rate", "pitch", "valid. loss", "")
+
+
+def line(evaluation: Evaluation, one: Candidate) -> str:
+    """One candidate beside the base."""
+    base = evaluation.candidates[0]
+    parts = [f"{one.name} speaks"]
+    for judge in (WORDS, VOICE, RATE_DRIFT):
+        if judge in one.judges:
+            beside = f" (base {_mean(base, judge)})" if judge in base.judges else ""
+            parts.append(f"{judge.split('_')[0]} {_mean(one, judge)}{beside}")
+    parts.append(f"astray {one.astray} of {len(one.sentences)} (base {base.astray})")
+    told = "  ".join(parts)
+    return f"{told}. {' '.join(one.remarks)}".rstrip()
+
+
+def table(evaluation: Evaluation) -> str:
+    """All candidates, the base first, the best marked, and the verdict."""
+    best = evaluation.best
+    rows = [_HEAD, *(_row(one, one is best) for one in _ordered(evaluation.candidates))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    return "\n".join([*lines, *_remarks(evaluation)])
+
+
+def markdown(evaluation: Evaluation) -> str:
+    """The same for TensorBoard's text page."""
+    best = evaluation.best
+    rows = [_HEAD, ("---",) * len(_HEAD)]
+    rows += [_row(one, one is best) for one in _ordered(evaluation.candidates)]
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([*lines, "", *_remarks(evaluation)])
+
+
+def _ordered(candidates: Sequence[Candidate]) -> list[Candidate]:
+    return sorted(candidates, key=lambda one: (one.epoch, -one.share))
+
+
+def _row(one: Candidate, is_best: bool) -> tuple[str, ...]:
+    loss = "" if one.validation_audio_loss is None else f"{one.validation_audio_loss:.3f}"
+    measured = [_with_interval(one, judge) for judge in (WORDS, VOICE, RATE_DRIFT, PITCH_DRIFT)]
+    counts = (str(one.unfinished), str(one.cut), str(one.babbling))
+    return (one.name, *counts, *measured, loss, "<- best" if is_best else "")
+
+
+def _with_interval(one: Candidate, judge: str) -> str:
+    figure = one.judges.get(judge)
+    if figure is None:
+        return "-"
+    half = (figure.high - figure.low) / 2
+    if judge.endswith("percent"):
+        return f"{figure.mean:+.0f} % ±{half:.0f}"
+    return f"{figure.mean:.2f} ±{half:.2f}"
+
+
+def _mean(one: Candidate, judge: str) -> str:
+    mean = one.judges[judge].mean
+    return f"{mean:+.0f} %" if judge.endswith("percent") else f"{mean:.2f}"
+
+
+def _remarks(evaluation: Evaluation) -> list[str]:
+    found = [
+        f"{one.name}: {remark}" for one in _ordered(evaluation.candidates) for remark in one.remarks
+    ]
+    found += [
+        f"No {name}: {judge.absent}."
+        for name, judge in evaluation.judges.items()
+        if judge.absent is not None
+    ]
+    if verdict := evaluation.verdict:
+        found.append(" ".join(part for part in (verdict.reason, verdict.advice) if part))
+    return found

@@ -1,0 +1,210 @@
+"""Which candidate is best, and why: a rule over what the judges measured. Pure.
+
+In this order; docs/evaluation.md tells it to users:
+
+    1. finished   whoever has clearly more sentences astray than the one with the fewest is out
+    2. rate       whoever speaks clearly further from the person's rate than the base is out
+    3. words      whoever says fewer words than the base is out
+    4. voice      of those left, the nearest to the person; where several cannot be told apart, the
+                  one with more words
+    5. the base   stays the best unless that one is measurably better than it
+
+Validation loss decides nothing where there is a voice to judge: it falls while speech gets worse.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from train.evaluation.judges import PITCH_DRIFT, RATE_DRIFT, VOICE, WORDS
+from train.evaluation.statistics import paired_difference
+from xtts.hub.evaluation_file import Candidate, MeanInterval, Verdict
+
+# One more sentence astray is chance; two are not, nor a tenth of a large set.
+FEWEST_ASTRAY, ASTRAY_SHARE = 2, 0.1
+# Percent: what is further off than this, and so much further than the base, is out.
+MOST_DRIFT, DRIFT_BEYOND_BASE = 10.0, 5.0
+# A voice may move towards the person's pitch; so far off, it is named.
+PITCH_WORTH_TELLING = 20.0
+# Three words in a hundred; fewer lost are "no worse" unless the interval says otherwise.
+WORDS_MARGIN = 0.03
+ADVICE = (
+    "Try a lower LEARNING_RATE or fewer epochs, BLEND=auto if it was off, and "
+    "`python -m train check` for clips whose text is not what is said."
+)
+
+
+def decide(
+    candidates: Sequence[Candidate], pruned: Collection[int] = ()
+) -> tuple[list[Candidate], Verdict | None]:
+    """The candidates with what is wrong with each, and the best of them.
+
+    pruned: epochs whose checkpoints are gone, which are told of and cannot be chosen. No verdict
+    without the base, or without anything beside it.
+    """
+    base = next((one for one in candidates if one.kind == "base"), None)
+    if base is None or len(candidates) < 2:
+        return list(candidates), None
+    told = [_told(one, base, candidates) for one in candidates]
+    left = [one for one in told if one.ruled_out is None and one.epoch not in pruned]
+    own = next(one for one in told if one.kind == "base")
+    if not left:
+        return told, _base_is_best(own, told, "no candidate, nor the base itself, can be relied on")
+    best = _nearest(left)
+    if best.kind != "base" and _better(best, own):
+        return told, Verdict(
+            best.kind, best.epoch, best.share, _why(best, own), "", False, best.checkpoint_sha256
+        )
+    return told, _base_is_best(own, told)
+
+
+def against(one: Candidate, other: Candidate, judge: str) -> MeanInterval | None:
+    """The difference by a judge, sentence by sentence, over what both finished."""
+    return paired_difference(
+        [sentence.judges.get(judge) for sentence in one.sentences],
+        [sentence.judges.get(judge) for sentence in other.sentences],
+    )
+
+
+# What is wrong with one
+
+
+def _told(one: Candidate, base: Candidate, candidates: Sequence[Candidate]) -> Candidate:
+    reasons = [
+        reason
+        for reason in (_astray(one, candidates), _drift(one, base), _loses_words(one, base))
+        if reason
+    ]
+    same = one.kind != "base" and _indistinguishable(one, base)
+    remarks = [*reasons, *_remarks(one, base)]
+    if same:
+        remarks.append("It cannot be told from the base.")
+    elif reasons and _lowest_loss(one, candidates):
+        remarks.append("By validation loss alone it would have been the best.")
+    return replace(
+        one, ruled_out=reasons[0] if reasons else None, remarks=remarks,
+        indistinguishable_from_base=same,
+    )  # fmt: skip
+
+
+def _astray(one: Candidate, candidates: Sequence[Candidate]) -> str | None:
+    fewest = min(other.astray for other in candidates)
+    allowed = max(FEWEST_ASTRAY, ASTRAY_SHARE * len(one.sentences))
+    if one.astray - fewest < allowed:
+        return None
+    counts = ((one.unfinished, "do not end"), (one.cut, "are cut"), (one.babbling, "babble"))
+    told = ", ".join(f"{count} {what}" for count, what in counts if count)
+    return f"Of {len(one.sentences)} sentences {told}; of the best only {fewest} go astray."
+
+
+def _drift(one: Candidate, base: Candidate) -> str | None:
+    own, usual = one.judges.get(RATE_DRIFT), base.judges.get(RATE_DRIFT)
+    if own is None or one.kind == "base":
+        return None
+    beyond = abs(own.mean) - (abs(usual.mean) if usual else 0.0)
+    if abs(own.mean) <= MOST_DRIFT or beyond <= DRIFT_BEYOND_BASE:
+        return None
+    how = "faster" if own.mean > 0 else "slower"
+    than = f", the base {abs(usual.mean):.0f} %" if usual else ""
+    return f"It speaks {abs(own.mean):.0f} % {how} than the person{than}."
+
+
+def _loses_words(one: Candidate, base: Candidate) -> str | None:
+    difference = against(one, base, WORDS)
+    if one.kind == "base" or difference is None:
+        return None
+    if difference.mean >= -WORDS_MARGIN and difference.high >= 0:
+        return None
+    return f"It leaves out words: {100 * -difference.mean:.0f} in 100 more than the base."
+
+
+def _remarks(one: Candidate, base: Candidate) -> list[str]:
+    found = []
+    pitch = one.judges.get(PITCH_DRIFT)
+    if pitch and abs(pitch.mean) > PITCH_WORTH_TELLING:
+        how = "higher" if pitch.mean > 0 else "lower"
+        found.append(f"Its pitch is {abs(pitch.mean):.0f} % {how} than the person's.")
+    voice = against(one, base, VOICE)
+    if one.kind != "base" and voice and voice.high < 0:
+        found.append("It is further from the person's voice than the base.")
+    return found
+
+
+def _indistinguishable(one: Candidate, base: Candidate) -> bool:
+    judged = [against(one, base, judge) for judge in (WORDS, VOICE, RATE_DRIFT, PITCH_DRIFT)]
+    known = [difference for difference in judged if difference is not None]
+    alike = abs(one.astray - base.astray) < FEWEST_ASTRAY
+    return bool(known) and alike and all(difference.holds_zero for difference in known)
+
+
+def _lowest_loss(one: Candidate, candidates: Sequence[Candidate]) -> bool:
+    losses = [other.validation_audio_loss for other in candidates]
+    known = [loss for loss in losses if loss is not None]
+    return len(known) > 1 and one.validation_audio_loss == min(known)
+
+
+# The best one
+
+
+def _nearest(left: Sequence[Candidate]) -> Candidate:
+    """By voice, where there is one; else by validation loss, which blends and the base lack."""
+    heard = [one for one in left if VOICE in one.judges]
+    if not heard:
+        known = [one for one in left if one.validation_audio_loss is not None]
+        return min(known, key=lambda one: one.validation_audio_loss or 0.0, default=left[0])
+    first = max(heard, key=lambda one: one.judges[VOICE].mean)
+    close = [
+        one
+        for one in heard
+        if one is first or ((gap := against(one, first, VOICE)) is not None and gap.holds_zero)
+    ]
+    return max(close, key=lambda one: (_mean(one, WORDS), one.judges[VOICE].mean))
+
+
+def _better(best: Candidate, base: Candidate) -> bool:
+    """Measurably: an interval of the difference that does not hold 0."""
+    if base.ruled_out is not None:
+        return True
+    voice, words = (against(best, base, judge) for judge in (VOICE, WORDS))
+    if voice is None:  # nothing to hear a gain by: validation decided, and the words are no worse
+        return not best.indistinguishable_from_base
+    return voice.low > 0 or (words is not None and words.low > 0 and voice.high >= 0)
+
+
+def _mean(one: Candidate, judge: str) -> float:
+    return one.judges[judge].mean if judge in one.judges else 0.0
+
+
+def _why(best: Candidate, base: Candidate) -> str:
+    parts = [f"{best.name} is the best"]
+    if VOICE in best.judges and VOICE in base.judges:
+        own, usual = best.judges[VOICE].mean, base.judges[VOICE].mean
+        parts.append(f"nearest to the person (voice {own:.2f}, the base {usual:.2f})")
+    else:
+        parts.append("with the lowest validation loss of those that speak as well as the base")
+    if WORDS in best.judges and WORDS in base.judges:
+        own, usual = best.judges[WORDS].mean, base.judges[WORDS].mean
+        parts.append(f"with {own:.0%} of the words (the base {usual:.0%})")
+    return f"{parts[0].capitalize()}: {', '.join(parts[1:])}."
+
+
+def _base_is_best(base: Candidate, told: Sequence[Candidate], because: str = "") -> Verdict:
+    others = [one for one in told if one.kind != "base"]
+    same = bool(others) and all(one.indistinguishable_from_base for one in others)
+    if because:
+        reason = f"The base is kept: {because}."
+    elif same:
+        reason = "The base is the best: nothing that was learned can be told from it."
+    else:
+        reason = f"The base is the best: {_why_not(others, base)}"
+    return Verdict("base", 0, 0.0, reason, ADVICE, same, "")
+
+
+def _why_not(others: Sequence[Candidate], base: Candidate) -> str:
+    """About the one that comes nearest to being chosen."""
+    passing = [one for one in others if one.ruled_out is None]
+    if passing:
+        return (
+            f"{_nearest(passing).name} speaks as well, but is not measurably nearer to the person."
+        )
+    nearest = max(others, key=lambda one: (-one.astray, _mean(one, WORDS)))
+    return f"{nearest.name} comes nearest. {nearest.ruled_out}"

@@ -1,0 +1,82 @@
+"""Whether each word of a text was said, by likelihood: no recogniser is needed.
+
+For each word the spoken codes are scored twice, given the text and given the text without that
+word. A word that was said makes the codes likelier by tens of nats; one that was left out makes
+them no likelier at all. The scorer is the base model, whoever spoke: a model would forgive itself.
+A person's own way of saying things lowers all words alike, and `train.evaluation.judges` compares
+the words of a sentence with each other.
+"""
+
+import re
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from xtts.model.gpt import GPT
+from xtts.text.tokenizer import Piece, Tokenizer
+
+# Of a long text so many words are asked about, spread over it: each costs a forward pass.
+MOST_WORDS = 12
+_WORD = re.compile(r"\w")
+
+
+@torch.inference_mode()
+def word_evidence(
+    gpt: GPT,
+    tokenizer: Tokenizer,
+    latents: Tensor,
+    piece: Piece,
+    language: str,
+    codes: Tensor,
+    *,
+    stopped: bool,
+) -> list[float]:
+    """For each word of a piece, by how many nats a text token it makes the codes likelier.
+
+    Args:
+        latents: Of the voice, by the scorer's own conditioning, `[1, 32, width]`.
+        codes: What was spoken, `[n]`, without STOP.
+        stopped: Whether STOP was said behind them.
+
+    Returns:
+        A figure a word, in the order of the text; empty for a single word or nothing said.
+    """
+    parts = piece.text.split(" ")
+    places = [place for place, part in enumerate(parts) if _WORD.search(part)]
+    if len(places) < 2 or not len(codes):
+        return []
+    chosen = [places[i * len(places) // MOST_WORDS] for i in range(MOST_WORDS)]
+    chosen = places if len(places) <= MOST_WORDS else chosen
+    without = [
+        tokenizer.encode_reading(" ".join(parts[:place] + parts[place + 1 :]), language)
+        for place in chosen
+    ]
+    whole, *others = log_likelihoods(gpt, latents, [piece.ids, *without], codes, stopped=stopped)
+    tokens = [max(1, len(piece.ids) - len(ids)) for ids in without]
+    return [float(whole - other) / count for other, count in zip(others, tokens, strict=True)]
+
+
+def log_likelihoods(
+    gpt: GPT, latents: Tensor, texts: Sequence[Sequence[int]], codes: Tensor, *, stopped: bool
+) -> list[Tensor]:
+    """log p(codes | text) in nats for each of several texts, in one padded pass: what is behind a
+    row's end is seen by nobody."""
+    device = codes.device
+    start = codes.new_tensor([gpt.shape.audio_start])
+    places = torch.arange(len(codes) + 1, device=device)
+    said = gpt.mel_embedding(torch.cat((start, codes))) + gpt.mel_pos_embedding(places)
+    prefixes = [gpt.prefix(latents, torch.tensor(ids, device=device))[0] for ids in texts]
+    longest = max(map(len, prefixes)) + len(said)
+    rows = [torch.cat((prefix, said)) for prefix in prefixes]
+    hidden = gpt.final_norm(
+        gpt.gpt(torch.stack([F.pad(r, (0, 0, 0, longest - len(r))) for r in rows]))
+    )
+    wanted = torch.cat((codes, codes.new_tensor([gpt.shape.audio_stop])))
+    count = len(wanted) if stopped else len(codes)
+    found = []
+    for row, prefix in zip(hidden, prefixes, strict=True):
+        logits = gpt.mel_head(row[len(prefix) : len(prefix) + count]).float()
+        found.append(-F.cross_entropy(logits, wanted[:count], reduction="sum"))
+    return found

@@ -1,0 +1,326 @@
+"""What the evaluation of a run asks of the worker that speaks files: facts about recordings, and
+about sentences as some weights speak them. Judged elsewhere (`train.evaluation.judges`).
+
+Importing this module imports no torch.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from xtts.inference.decoding import DecodingResult
+    from xtts.inference.voice import Voice
+    from xtts.model.loading import Model
+    from xtts.text.tokenizer import Piece
+
+# Spoken at once; always as many rows, so that a sentence is the same whoever is beside it.
+SLOTS = 8
+# A sentence that is still being said after so many times its expected length does not end.
+RUNAWAY = 2.5
+RUNAWAY_CODES = 20
+
+
+@dataclass(frozen=True)
+class SpeakingRate:
+    """How many codes a text takes: `per_text + per_token * tokens`."""
+
+    per_token: float
+    per_text: float
+
+    def codes(self, tokens: int) -> float:
+        """Of a text of so many tokens."""
+        return self.per_text + self.per_token * tokens
+
+
+@dataclass(frozen=True)
+class SentenceTask:
+    """A sentence to speak.
+
+    Attributes:
+        sounded: Whether the vocoder speaks it too, which costs more than all else together: without
+            it a sentence has codes and no voice.
+        out: Where its sound is kept; None where it is not.
+    """
+
+    text: str
+    language: str
+    seed: int
+    sounded: bool = True
+    out: Path | None = None
+
+
+@dataclass(frozen=True)
+class EvaluateRequest:
+    """Sentences to speak and to measure.
+
+    Attributes:
+        sentences: In the order in which they are spoken.
+        reference: Who speaks.
+        weights: A checkpoint; None is the base's own.
+        share: Of the checkpoint's weights; the rest is the base's.
+        rate: What ends a sentence that does not end.
+        budget_seconds: No group of sentences that would end later is begun; None speaks all.
+        at_least: So many are spoken in any case.
+    """
+
+    sentences: tuple[SentenceTask, ...]
+    reference: Path
+    weights: Path | None
+    share: float
+    rate: SpeakingRate
+    budget_seconds: float | None = None
+    at_least: int = SLOTS
+
+
+@dataclass(frozen=True)
+class SpokenFacts:
+    """Measurements of one sentence.
+
+    Attributes:
+        codes: Decoded, without STOP.
+        text_tokens: Text ids of its pieces.
+        finished: Every piece ended by itself.
+        seconds: Length of the sound.
+        embedding: Of the speaker, `[512]`; empty where there is no sound, or too little.
+        pitch_hz: Median F0, or None.
+        words: Evidence for each word in nats a token (`xtts.inference.word_evidence`).
+    """
+
+    codes: int
+    text_tokens: int
+    finished: bool
+    seconds: float
+    embedding: list[float] = field(default_factory=list)
+    pitch_hz: float | None = None
+    words: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class SpokenSet:
+    """The first so many of the sentences asked for; seconds: how long it took."""
+
+    sentences: list[SpokenFacts]
+    seconds: float
+    device: str
+
+
+@dataclass(frozen=True)
+class ListenRequest:
+    """Recordings to measure, beside the voices that come with the base."""
+
+    recordings: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class RecordingFacts:
+    """Measurements of a recording, as of a spoken sentence."""
+
+    seconds: float
+    embedding: list[float]
+    pitch_hz: float | None
+
+
+@dataclass(frozen=True)
+class HeardRecordings:
+    """recordings: in the order asked for; base_voices: speaker embeddings of the voices that the
+    base was published with, empty where it has none."""
+
+    recordings: list[RecordingFacts]
+    base_voices: list[list[float]]
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """A sentence with its pieces and what was decoded of each."""
+
+    task: SentenceTask
+    pieces: "list[Piece]"
+    said: "list[DecodingResult]"
+
+
+def listen(model: "Model", base: Path, request: ListenRequest) -> HeardRecordings:
+    """Measures recordings, and the voices that come with the base. Raises AudioError."""
+    from xtts import audio
+
+    found = []
+    for path in request.recordings:
+        waveform = audio.read(path, audio.VOCODER_RATE)
+        embedding, pitch = _heard(model, waveform)
+        found.append(RecordingFacts(len(waveform) / audio.VOCODER_RATE, embedding, pitch))
+    return HeardRecordings(found, _base_voices(base))
+
+
+def speak_all(
+    model: "Model", whose: "Voice", request: EvaluateRequest, started: float
+) -> tuple[list["SpokenFacts"], list["Utterance"]]:
+    """Speaks the sentences, a group at once, as far as the budget goes.
+
+    started: when the budget began, as `time.perf_counter`.
+
+    Returns:
+        Their measurements, and what was decoded. `words` are measured here where the base itself
+        speaks, and are to be measured by it elsewhere (`evidence`).
+    """
+    facts: list[SpokenFacts] = []
+    spoken: list[Utterance] = []
+    for first in range(0, len(request.sentences), SLOTS):
+        group = request.sentences[first : first + SLOTS]
+        if _too_late(request, time.perf_counter() - started, len(facts), len(group)):
+            break
+        utterances = _decoded(model, whose, request.rate, group)
+        for utterance in utterances:
+            words = evidence(model, whose.latents, utterance) if request.weights is None else []
+            facts.append(replace(_measured(model, whose, utterance), words=words))
+        spoken += utterances
+    return facts, spoken
+
+
+def _too_late(request: EvaluateRequest, elapsed: float, done: int, count: int) -> bool:
+    """Whether another group would not fit into the budget, going by those before."""
+    if request.budget_seconds is None or done < request.at_least or not done:
+        return False
+    return elapsed * (1 + count / done) > request.budget_seconds
+
+
+def _measured(model: "Model", whose: "Voice", utterance: "Utterance") -> SpokenFacts:
+    from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
+
+    codes = sum(len(said.codes) for said in utterance.said)
+    embedding: list[float] = []
+    pitch: float | None = None
+    if utterance.task.sounded:
+        waveform = _sound(model, whose, utterance)
+        if utterance.task.out is not None:
+            _keep(utterance.task.out, waveform)
+        embedding, pitch = _heard(model, waveform)
+    return SpokenFacts(
+        codes=codes,
+        text_tokens=sum(len(piece.ids) for piece in utterance.pieces),
+        finished=all(said.stopped for said in utterance.said),
+        seconds=round(codes * SAMPLES_PER_CODE / CODE_RATE, 3),
+        embedding=embedding,
+        pitch_hz=pitch,
+    )
+
+
+def evidence(model: "Model", latents: "Tensor", utterance: "Utterance") -> list[float]:
+    """`SpokenFacts.words` by the model that is loaded now; none for what did not end."""
+    from xtts.inference.word_evidence import word_evidence
+
+    return [
+        round(nats, 3)
+        for piece, said in zip(utterance.pieces, utterance.said, strict=True)
+        if said.stopped
+        for nats in word_evidence(
+            model.gpt, model.tokenizer, latents, piece, utterance.task.language,
+            said.codes, stopped=True,
+        )
+    ]  # fmt: skip
+
+
+def _decoded(
+    model: "Model", whose: "Voice", rate: SpeakingRate, tasks: Sequence[SentenceTask]
+) -> list[Utterance]:
+    from xtts.inference.batched_decoding import DecodingSlots
+
+    slots = DecodingSlots(model.gpt, SLOTS)
+    utterances = [_begun(model, task) for task in tasks]
+    waiting = [(one, number) for one in utterances for number in range(len(one.pieces))]
+    speaking: dict[int, tuple[Utterance, int]] = {}
+    while waiting or speaking:
+        while waiting and slots.free:
+            utterance, number = waiting.pop(0)
+            slot = slots.enter(whose.latents, *_state(model, rate, utterance, number))
+            speaking[slot] = (utterance, number)
+        slots.step()
+        for slot in [slot for slot in speaking if _done(slots.utterances[slot])]:
+            utterance, number = speaking.pop(slot)
+            utterance.said[number] = slots.leave(slot)
+    return utterances
+
+
+def _begun(model: "Model", task: SentenceTask) -> Utterance:
+    pieces = model.tokenizer.split(task.text, task.language)
+    said: list[Any] = [None] * len(pieces)
+    return Utterance(task, pieces, said)
+
+
+def _state(
+    model: "Model", rate: SpeakingRate, utterance: Utterance, number: int
+) -> tuple[Any, Any]:
+    import torch
+
+    from xtts.inference.decoding import DecodingState
+
+    ids = utterance.pieces[number].ids
+    limit = math.ceil(RUNAWAY * rate.codes(len(ids))) + RUNAWAY_CODES
+    generator = torch.Generator(model.device).manual_seed(utterance.task.seed + number)
+    text = torch.tensor(ids, device=model.device)
+    return text, DecodingState(model.gpt, model.config.decoding, generator, limit)
+
+
+def _done(state: Any) -> bool:
+    if state.error is not None:
+        raise state.error
+    return bool(state.done)
+
+
+def _sound(model: "Model", whose: "Voice", utterance: Utterance) -> "Tensor":
+    import torch
+
+    from xtts.inference.synthesis import check_finite
+    from xtts.model.streaming_vocoder import ChunkedVocoder
+
+    parts: list[Tensor] = []
+    for said in utterance.said:
+        vocoder = ChunkedVocoder(model.vocoder, model.config.vocoder, whose.speaker)
+        vocoder.add(said.latents)
+        parts.extend(vocoder.rest())
+    return check_finite(torch.cat(parts))
+
+
+def _keep(path: Path, waveform: "Tensor") -> None:
+    from xtts import audio
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    audio.write_wav(path, waveform)
+
+
+def _heard(model: "Model", waveform: "Tensor") -> tuple[list[float], float | None]:
+    from xtts import audio
+    from xtts.inference import voice
+    from xtts.inference.pitch import median_pitch
+
+    if len(waveform) < voice.MIN_CHUNK_SECONDS * audio.VOCODER_RATE:
+        return [], None
+    embedding = voice.speaker(model, waveform, audio.VOCODER_RATE).flatten()
+    pitch = median_pitch(waveform, audio.VOCODER_RATE)
+    return [round(float(value), 5) for value in embedding], pitch and round(pitch, 1)
+
+
+def _base_voices(base: Path) -> list[list[float]]:
+    """Of Coqui's `speakers_xtts.pth`: {name: {speaker_embedding: [1, 512, 1], …}}."""
+    from xtts.model.loading import read_speakers
+
+    return [
+        [round(float(value), 5) for value in embedding.flatten()]
+        for embedding in read_speakers(base).values()
+    ]
+
+
+def facts_of(answer: dict[str, Any]) -> SpokenSet:
+    """What came over the pipe."""
+    sentences: Sequence[dict[str, Any]] = answer["sentences"]
+    return SpokenSet([SpokenFacts(**one) for one in sentences], answer["seconds"], answer["device"])
+
+
+def heard_of(answer: dict[str, Any]) -> HeardRecordings:
+    """What came over the pipe."""
+    recordings: Sequence[dict[str, Any]] = answer["recordings"]
+    return HeardRecordings([RecordingFacts(**one) for one in recordings], answer["base_voices"])
