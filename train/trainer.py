@@ -123,8 +123,6 @@ class Trainer:
     logs: Logs
     metrics: DeferredMetrics
     sampler: Sampler
-    evaluator: Evaluator | None
-    base: Path
     checkpoints: Checkpoints
     writer: CheckpointWriter
     provenance: dict[str, Any]
@@ -132,6 +130,9 @@ class Trainer:
     heartbeat: Heartbeat
     stop: StopRequest
     world: World
+    # Judges epochs against the base, whose folder this is; None where nothing speaks.
+    evaluator: Evaluator | None = None
+    base: Path = Path()
     # Epochs that are to speak when their checkpoints are written, and how long each was learned.
     unsampled: list[int] = field(default_factory=list)
     epoch_seconds: dict[int, float] = field(default_factory=dict)
