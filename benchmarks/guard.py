@@ -35,6 +35,7 @@ from xtts.inference.alignment.path import Alignment, align
 from xtts.inference.decoding import DecodingState
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_params import SynthesisParams
+from xtts.inference.voice import Voice
 from xtts.model.streaming_vocoder import ChunkedVocoder
 from xtts.model.vocoder import load_dvae
 from xtts.text.phonemes import PHONES
@@ -102,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def heads(voice: LoadedVoice) -> dict[str, Any]:
     """How well the best heads follow the text, and which config.json names."""
-    spoken = [head_measurement.spoken(voice.model, voice.own, text) for text in TEXTS]
+    spoken = [head_measurement.spoken(voice.model, _own(voice), text) for text in TEXTS]
     marks = {
         f"layer {layer} head {head}": round(
             min(following(rows[layer, head], said) for rows, said in spoken), 3
@@ -222,7 +223,7 @@ def said(voice: LoadedVoice, piece: Piece, patch: Patch | None = None, seed: int
     state = DecodingState(model.gpt, model.config.decoding, generator, None, voice.heads)
     ids = torch.tensor(piece.ids)
     with _patched(state, patch):
-        for _ in decoding.iterate_codes(model.gpt, voice.own.latents, ids, state):
+        for _ in decoding.iterate_codes(model.gpt, _own(voice).latents, ids, state):
             pass
     spoken, rows = model.tokenizer.spoken(piece.ids), state.attention()
     path = None if rows is None else align(rows, spoken)
@@ -241,7 +242,7 @@ def _patched(state: DecodingState, patch: Patch | None) -> Iterator[None]:
             patch(len(state.codes), logits)
         return real(logits, *rest)
 
-    decoding.sample = sample
+    decoding.sample = sample  # type: ignore[assignment]
     try:
         yield
     finally:
@@ -281,6 +282,12 @@ def _only(logits: Tensor, code: int) -> None:
     logits[code] = 1e9
 
 
+def _own(voice: LoadedVoice) -> Voice:
+    assert voice.own is not None, "the embedded voice has a recording of its own"
+    found: Voice = voice.own
+    return found
+
+
 def _pieces(voice: LoadedVoice, sentences: Sequence[str]) -> Iterator[tuple[Piece, str]]:
     """The pieces of all sentences, with the sentence where it is one piece."""
     for text in sentences:
@@ -293,7 +300,7 @@ def _pieces(voice: LoadedVoice, sentences: Sequence[str]) -> Iterator[tuple[Piec
 
 
 def _sound(voice: LoadedVoice, utterance: Utterance) -> np.ndarray:
-    vocoder = ChunkedVocoder(voice.model.vocoder, voice.model.config.vocoder, voice.own.speaker)
+    vocoder = ChunkedVocoder(voice.model.vocoder, voice.model.config.vocoder, _own(voice).speaker)
     with torch.inference_mode():
         vocoder.add(torch.stack(utterance.latents))
         found: np.ndarray = torch.cat(list(vocoder.rest())).float().numpy()
