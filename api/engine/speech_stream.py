@@ -54,8 +54,8 @@ def digest_of(ask: SpeechParams, recording: str) -> str:
 class SpeechStream:
     """The sound of one request, to be iterated once: PCM16 at 24 kHz, in chunks. cut_pieces: how
     many pieces ran to the model's code limit without a stop code; pieces: what became of each
-    (`xtts.inference.alignment.guarded_piece.SpokenPiece.as_dict`); both are known at the end. voice:
-    None for the one that is served when it is this request's turn.
+    (`xtts.inference.alignment.guarded_piece.SpokenPiece.as_dict`); both are known at the end.
+    voice: None for the one that is served when it is this request's turn.
 
     Raises APIError where it ends otherwise than by being spoken.
     """
