@@ -29,7 +29,7 @@ from demo_voice.teachers.flite import SpeakingStyle
 from xtts.audio import CODE_RATE, SPEAKER_RATE, VOCODER_RATE, dvae_mel, resample
 from xtts.inference import decoding
 from xtts.inference.alignment import head_measurement
-from xtts.inference.alignment.guard import CODE_SECONDS, Verdict, judge
+from xtts.inference.alignment.guard import CODE_SECONDS, EndingVerdict, judge
 from xtts.inference.alignment.heads import TEXTS, following
 from xtts.inference.alignment.path import Alignment, align
 from xtts.inference.decoding import DecodingState
@@ -51,14 +51,14 @@ Patch = Callable[[int, Tensor], None]
 
 
 @dataclass(frozen=True)
-class Utterance:
+class JudgedUtterance:
     """What was said of a piece, and what the guard makes of it."""
 
     codes: list[int]
     latents: list[Tensor]
     stopped: bool
     path: Alignment | None
-    verdict: Verdict
+    verdict: EndingVerdict
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -216,7 +216,9 @@ def cost(voice: LoadedVoice, sentences: Sequence[str]) -> dict[str, Any]:
 # ---- speaking with patched logits ----
 
 
-def said(voice: LoadedVoice, piece: Piece, patch: Patch | None = None, seed: int = 0) -> Utterance:
+def said(
+    voice: LoadedVoice, piece: Piece, patch: Patch | None = None, seed: int = 0
+) -> JudgedUtterance:
     """One utterance of a piece, with logits that are patched."""
     model = voice.model
     generator = torch.Generator().manual_seed(seed)
@@ -229,7 +231,7 @@ def said(voice: LoadedVoice, piece: Piece, patch: Patch | None = None, seed: int
     path = None if rows is None else align(rows, spoken)
     codes = torch.cat(state.codes).tolist() if state.codes else []
     verdict = judge(codes, stopped=state.stopped, alignment=path, tokens=sum(spoken))
-    return Utterance(codes, state.latents, state.stopped, path, verdict)
+    return JudgedUtterance(codes, state.latents, state.stopped, path, verdict)
 
 
 @contextmanager
@@ -249,7 +251,7 @@ def _patched(state: DecodingState, patch: Patch | None) -> Iterator[None]:
         decoding.sample = real
 
 
-def _patches(good: Utterance) -> dict[str, Patch]:
+def _patches(good: JudgedUtterance) -> dict[str, Patch]:
     codes, count, stop = good.codes, len(good.codes), -1
 
     def no_stop(_: int, logits: Tensor) -> None:
@@ -299,7 +301,7 @@ def _pieces(voice: LoadedVoice, sentences: Sequence[str]) -> Iterator[tuple[Piec
 # ---- judging without attention ----
 
 
-def _sound(voice: LoadedVoice, utterance: Utterance) -> np.ndarray:
+def _sound(voice: LoadedVoice, utterance: JudgedUtterance) -> np.ndarray:
     vocoder = ChunkedVocoder(voice.model.vocoder, voice.model.config.vocoder, _own(voice).speaker)
     with torch.inference_mode():
         vocoder.add(torch.stack(utterance.latents))
@@ -307,7 +309,7 @@ def _sound(voice: LoadedVoice, utterance: Utterance) -> np.ndarray:
     return found
 
 
-def _loud(voice: LoadedVoice, utterance: Utterance) -> np.ndarray:
+def _loud(voice: LoadedVoice, utterance: JudgedUtterance) -> np.ndarray:
     """Whether each 10 ms of an utterance are speech."""
     wave = _sound(voice, utterance)
     frames = wave[: len(wave) // FRAME * FRAME].reshape(-1, FRAME)
@@ -322,7 +324,7 @@ def _speech_behind(loud: np.ndarray, codes: int) -> bool:
     return bool(behind.sum() * FRAME / VOCODER_RATE > SPEECH_SECONDS)
 
 
-def _heard_whole(voice: LoadedVoice, text: str, utterance: Utterance) -> bool:
+def _heard_whole(voice: LoadedVoice, text: str, utterance: JudgedUtterance) -> bool:
     """Whether the recogniser hears the last two words of a sentence, and its length is that of the
     source's; of a part of a sentence nobody knows, and the alarm counts as false."""
     if not text:

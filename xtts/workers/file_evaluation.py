@@ -136,7 +136,7 @@ class HeardRecordings:
 
 
 @dataclass(frozen=True)
-class Utterance:
+class DecodedSentence:
     """A sentence with its pieces and what was decoded of each."""
 
     task: SentenceTask
@@ -158,7 +158,7 @@ def listen(model: "Model", base: Path, request: ListenRequest) -> HeardRecording
 
 def speak_all(
     model: "Model", whose: "Voice", request: EvaluateRequest, started: float
-) -> tuple[list["SpokenFacts"], list["Utterance"]]:
+) -> tuple[list["SpokenFacts"], list["DecodedSentence"]]:
     """Speaks the sentences, a group at once, as far as the budget goes.
 
     started: when the budget began, as `time.perf_counter`.
@@ -168,7 +168,7 @@ def speak_all(
         speaks, and are to be measured by it elsewhere (`evidence`).
     """
     facts: list[SpokenFacts] = []
-    spoken: list[Utterance] = []
+    spoken: list[DecodedSentence] = []
     for first in range(0, len(request.sentences), SLOTS):
         group = request.sentences[first : first + SLOTS]
         if _too_late(request, time.perf_counter() - started, len(facts), len(group)):
@@ -188,7 +188,7 @@ def _too_late(request: EvaluateRequest, elapsed: float, done: int, count: int) -
     return elapsed * (1 + count / done) > request.budget_seconds
 
 
-def _measured(model: "Model", whose: "Voice", utterance: "Utterance") -> SpokenFacts:
+def _measured(model: "Model", whose: "Voice", utterance: "DecodedSentence") -> SpokenFacts:
     from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 
     codes = sum(len(said.codes) for said in utterance.said)
@@ -209,7 +209,7 @@ def _measured(model: "Model", whose: "Voice", utterance: "Utterance") -> SpokenF
     )
 
 
-def evidence(model: "Model", latents: "Tensor", utterance: "Utterance") -> list[float]:
+def evidence(model: "Model", latents: "Tensor", utterance: "DecodedSentence") -> list[float]:
     """`SpokenFacts.words` by the model that is loaded now; none for what did not end."""
     from xtts.inference.word_evidence import word_evidence
 
@@ -226,13 +226,13 @@ def evidence(model: "Model", latents: "Tensor", utterance: "Utterance") -> list[
 
 def _decoded(
     model: "Model", whose: "Voice", rate: SpeakingRate, tasks: Sequence[SentenceTask]
-) -> list[Utterance]:
+) -> list[DecodedSentence]:
     from xtts.inference.batched_decoding import DecodingSlots
 
     slots = DecodingSlots(model.gpt, SLOTS)
     utterances = [_begun(model, task) for task in tasks]
     waiting = [(one, number) for one in utterances for number in range(len(one.pieces))]
-    speaking: dict[int, tuple[Utterance, int]] = {}
+    speaking: dict[int, tuple[DecodedSentence, int]] = {}
     while waiting or speaking:
         while waiting and slots.free:
             utterance, number = waiting.pop(0)
@@ -245,14 +245,14 @@ def _decoded(
     return utterances
 
 
-def _begun(model: "Model", task: SentenceTask) -> Utterance:
+def _begun(model: "Model", task: SentenceTask) -> DecodedSentence:
     pieces = model.tokenizer.split(task.text, task.language)
     said: list[Any] = [None] * len(pieces)
-    return Utterance(task, pieces, said)
+    return DecodedSentence(task, pieces, said)
 
 
 def _state(
-    model: "Model", rate: SpeakingRate, utterance: Utterance, number: int
+    model: "Model", rate: SpeakingRate, utterance: DecodedSentence, number: int
 ) -> tuple[Any, Any]:
     import torch
 
@@ -271,7 +271,7 @@ def _done(state: Any) -> bool:
     return bool(state.done)
 
 
-def _sound(model: "Model", whose: "Voice", utterance: Utterance) -> "Tensor":
+def _sound(model: "Model", whose: "Voice", utterance: DecodedSentence) -> "Tensor":
     import torch
 
     from xtts.inference.synthesis import check_finite

@@ -56,7 +56,7 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class EndingVerdict:
     """What became of an utterance.
 
     Attributes:
@@ -87,7 +87,7 @@ class Verdict:
 
 
 def judge(codes: Sequence[int] | Array, *, stopped: bool, alignment: Alignment | None,
-          tokens: int) -> Verdict:  # fmt: skip
+          tokens: int) -> EndingVerdict:  # fmt: skip
     """How an utterance ended.
 
     Args:
@@ -102,13 +102,13 @@ def judge(codes: Sequence[int] | Array, *, stopped: bool, alignment: Alignment |
     return _by_path(said, alignment, stopped=stopped)
 
 
-def _by_path(codes: Array, path: Alignment, *, stopped: bool) -> Verdict:
+def _by_path(codes: Array, path: Alignment, *, stopped: bool) -> EndingVerdict:
     end = path.end
     # What comes behind the end is judged apart: attention has nothing to follow there.
     told = len(path.wandering) if end is None else end
     covered = _covered(path, told)
     if fault := _inside(path, told):
-        return Verdict(*fault, covered)
+        return EndingVerdict(*fault, covered)
     if end is None:
         return _before_the_end(path, covered, stopped=stopped)
     closing = len(path.wandering) - end
@@ -116,22 +116,24 @@ def _by_path(codes: Array, path: Alignment, *, stopped: bool) -> Verdict:
     keep = end + KEPT_CLOSING
     if repeated is not None:
         behind = keep if repeated >= end else None
-        return Verdict(Ending.REPEATED, f"the sound {_at(repeated)} came before", covered, behind)
+        return EndingVerdict(
+            Ending.REPEATED, f"the sound {_at(repeated)} came before", covered, behind
+        )
     if closing > MOST_CLOSING or not stopped:
         back = _back(path, end)
         kind = Ending.CONTINUED if back is None else Ending.REPEATED
         reason = f"{closing * CODE_SECONDS:.1f} s of sound behind the last word"
         if back is not None:
             reason += ", of which some is said again"
-        return Verdict(kind, reason, covered, keep)
+        return EndingVerdict(kind, reason, covered, keep)
     if (back := _back(path, end)) is not None:
-        return Verdict(Ending.REPEATED, f"the end is said again {_at(back)}", covered, keep)
+        return EndingVerdict(Ending.REPEATED, f"the end is said again {_at(back)}", covered, keep)
     if (lost := _lost(path, end, len(path.wandering))) is not None:
         reason = f"sound that is not of the text {_at(lost)}, behind the last word"
-        return Verdict(Ending.CONTINUED, reason, covered, keep)
+        return EndingVerdict(Ending.CONTINUED, reason, covered, keep)
     if closing < FEWEST_CLOSING:
-        return Verdict(Ending.UNFINISHED, "it stopped within the last sound", covered)
-    return Verdict(Ending.GOOD, covered=covered)
+        return EndingVerdict(Ending.UNFINISHED, "it stopped within the last sound", covered)
+    return EndingVerdict(Ending.GOOD, covered=covered)
 
 
 def _inside(path: Alignment, told: int) -> tuple[Ending, str] | None:
@@ -148,17 +150,17 @@ def _inside(path: Alignment, told: int) -> tuple[Ending, str] | None:
     return None
 
 
-def _before_the_end(path: Alignment, covered: float, *, stopped: bool) -> Verdict:
+def _before_the_end(path: Alignment, covered: float, *, stopped: bool) -> EndingVerdict:
     share = f"{covered:.0%} of the text"
     if stopped:
-        return Verdict(Ending.UNFINISHED, f"it stopped after {share}", covered)
-    return Verdict(Ending.CUT, f"the code limit came after {share}", covered)
+        return EndingVerdict(Ending.UNFINISHED, f"it stopped after {share}", covered)
+    return EndingVerdict(Ending.CUT, f"the code limit came after {share}", covered)
 
 
-def _by_length(codes: Array, *, stopped: bool, tokens: int) -> Verdict:
+def _by_length(codes: Array, *, stopped: bool, tokens: int) -> EndingVerdict:
     count = len(codes)
     by_length = partial(
-        Verdict, covered=min(1.0, count / max(1.0, FASTEST * tokens)), aligned=False
+        EndingVerdict, covered=min(1.0, count / max(1.0, FASTEST * tokens)), aligned=False
     )
     if (at := repeats_at(codes)) is not None:
         return by_length(Ending.REPEATED, f"the sound {_at(at)} came before")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from xtts.inference.alignment.guard import CODE_SECONDS, Ending, Verdict, judge
+from xtts.inference.alignment.guard import CODE_SECONDS, Ending, EndingVerdict, judge
 from xtts.inference.alignment.heads import Head
 from xtts.inference.alignment.path import Alignment, align
 from xtts.inference.fading import fade_out
@@ -36,7 +36,7 @@ class Attempt:
     codes: Sequence[int]
     latents: Sequence[Latents]
     stopped: bool
-    verdict: Verdict
+    verdict: EndingVerdict
     alignment: Alignment | None
 
     @property
