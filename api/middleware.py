@@ -85,10 +85,15 @@ class RequestCounter:
             status = 500
             raise
         finally:
-            if scope["path"] == _SPEECH:
+            if _is_speech(scope["path"]):
                 self.metrics.requests.labels(str(status)).inc()
             if code := scope["state"].get("refused"):
                 self.metrics.refusals.labels(str(status), code).inc()
+
+
+def _is_speech(path: str) -> bool:
+    """Of the served voice, or of a candidate of a run."""
+    return path == _SPEECH or (path.startswith("/v1/runs/") and path.endswith("/speech"))
 
 
 class ShutdownResponse:

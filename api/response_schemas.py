@@ -18,10 +18,11 @@ class Problem(BaseModel):
 
 
 class Served(BaseModel):
-    """The epoch that speaks."""
+    """What of a run speaks: an epoch, or its base (`candidate: base`, epoch 0) or best blend."""
 
     run: str
     epoch: int
+    candidate: str
 
 
 class Sample(BaseModel):
@@ -53,6 +54,80 @@ class EpochRow(BaseModel):
     is_served: bool
 
 
+class Judge(BaseModel):
+    """What a judge's figure is. absent: why it did not judge; null where it did."""
+
+    unit: str
+    better: Literal["higher", "lower", "zero"]
+    meaning: str
+    absent: str | None
+
+
+class Difference(BaseModel):
+    """The mean of the differences to the base, sentence by sentence, and its 95 % interval."""
+
+    mean: float | None
+    low: float | None
+    high: float | None
+    count: int
+
+
+class Figure(Difference):
+    """A mean over the sentences that finished, and its 95 % interval."""
+
+    against_base: Difference | None
+
+
+class CandidateRow(BaseModel):
+    """The base, an epoch or a blend of both, as it was judged. unfinished, cut, babbling: sentences
+    that went astray, which are part of no mean."""
+
+    id: str
+    name: str
+    kind: Literal["base", "epoch", "blend"]
+    epoch: int
+    share: float
+    checkpoint_sha256: str
+    unfinished: int
+    cut: int
+    babbling: int
+    judges: dict[str, Figure]
+    validation_loss: float | None
+    indistinguishable_from_base: bool
+    ruled_out: str | None
+    remarks: list[str]
+    is_best: bool
+    is_served: bool
+    can_speak: bool
+
+
+class VerdictRow(BaseModel):
+    """Which candidate is best, and why."""
+
+    candidate: str
+    kind: Literal["base", "epoch", "blend"]
+    epoch: int
+    share: float
+    reason: str
+    advice: str
+    indistinguishable_from_base: bool
+
+
+class EvaluationRow(BaseModel):
+    """A run's evaluation: the base first, then epochs and blends in the order of judging.
+    sentences: how many each of them said; sentence_set: by which the same sentences, seeds and
+    recording are known."""
+
+    made_at: str
+    language: str
+    sentence_set: str
+    sentences: int
+    judges: dict[str, Judge]
+    smallest_difference: dict[str, float | None]
+    candidates: list[CandidateRow]
+    verdict: VerdictRow | None
+
+
 class RunRow(BaseModel):
     """One run."""
 
@@ -61,6 +136,7 @@ class RunRow(BaseModel):
     created: str
     training: bool
     epochs: list[EpochRow]
+    evaluation: EvaluationRow | None
 
 
 class RunList(BaseModel):
@@ -69,6 +145,35 @@ class RunList(BaseModel):
     runs: list[RunRow]
     served: Served | None
     promoted: bool
+    follows: Literal["best", "latest", "fixed"]
+
+
+class SaidSentence(BaseModel):
+    """A sentence as a candidate said it. sound: where it is heard; null where it was not kept."""
+
+    text: str
+    source: str
+    seed: int
+    seconds: float | None
+    expected_seconds: float | None
+    outcome: Literal["finished", "unfinished", "cut", "babbling"]
+    judges: dict[str, float | None]
+    sound: str | None
+
+
+class CandidateSentences(BaseModel):
+    """Everything that one candidate said."""
+
+    id: str
+    name: str
+    sentences: list[SaidSentence]
+
+
+class EvaluationDetails(BaseModel):
+    """The sentences of an evaluation."""
+
+    made_at: str
+    candidates: list[CandidateSentences]
 
 
 class Metrics(BaseModel):
@@ -134,6 +239,7 @@ class Status(BaseModel):
     message: str
     reason_code: str
     voice: str
+    voice_reason: str
     state: Literal["starting", "ready", "restarting", "degraded"]
     ready: bool
     queue: Queue

@@ -215,7 +215,9 @@ def _write_words(
     tokenizer = voice.model.tokenizer
     spans = [tokenizer.word_spans(piece.ids) for piece in pieces]
     spelled = tokenizer.spelled(ask.text, ask.language)
-    words = timed_words(pieces, spans, spelled) if pieces else None
+    read = tokenizer.split(ask.text, ask.language)
+    pauses = [(piece.before, piece.after) for piece in read]
+    words = timed_words(pieces, spans, spelled, pauses=pauses) if pieces else None
     if words is None:
         raise SotaqueError(
             "This voice cannot tell when a word is said: no attention head of it follows the text. "

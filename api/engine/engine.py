@@ -15,6 +15,7 @@ from api.engine import supervision
 from api.engine.child import SpeakingProcess
 from api.engine.crash_breaker import CrashBreaker
 from api.engine.options import DEMO, ChildOptions, EngineLimits, OpenedVoiceState, VoiceTarget
+from api.engine.preview import PreviewSlot
 from api.engine.queue import QueuedRequest, RequestQueue
 from api.engine.speech_stream import (
     MICRO,
@@ -53,6 +54,7 @@ class Engine:
         self.spoken: dict[str, SpeechStream] = {}
         self.closing = False
         self.openings = CrashBreaker()
+        self.previews = PreviewSlot(limits, self.opened, self._close_voice, self._is_used)
         self._asked: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._names = itertools.count(1)
 
@@ -60,13 +62,37 @@ class Engine:
 
     def speak(self, ask: SpeechParams, recording: str | None = None) -> SpeechStream:
         """Takes a request in. Raises APIError when it cannot be in time, or is not welcome."""
+        digest = self._welcome(ask, recording or "")
+        return self._take_in(ask, recording, digest)
+
+    async def preview(
+        self, voice: VoiceTarget, ask: SpeechParams, recording: str | None = None
+    ) -> SpeechStream:
+        """Takes a request in that is spoken with another voice than the served one: in the same
+        queue, behind the same people. Raises APIError as `speak`, or when that voice cannot be
+        opened beside the served one."""
+        if self.how.low_memory or self.how.backend == "onnx":
+            setting = "LOW_MEMORY=on" if self.how.low_memory else "BACKEND=onnx"
+            text = f"With {setting} no second voice is opened. Serve the epoch to hear it."
+            raise APIError(409, "no_preview", text)
+        # What kills the process with one voice need not kill it with another.
+        source = f"{voice.name}/{recording or ''}"
+        self._welcome(ask, source)
+        if self.child is None or self.standing is None:
+            raise APIError(503, "starting", "The speaking process is being started.", retry_after=2)
+        async with self.previews.held(voice) as opened:
+            digest = self._welcome(ask, source)  # seconds have passed
+            return self._take_in(ask, recording, digest, opened)
+
+    def _welcome(self, ask: SpeechParams, source: str) -> str:
+        """The digest of an input that may come in. Raises APIError. source: whose voice it is."""
         now = time.monotonic()
         if self.closing:
             raise closing()
-        digest = digest_of(ask, recording or "")
+        digest = digest_of(ask, source)
         if no := self.waiting.refused(digest, now, now + self.limits.guess):
             raise no_refusal(no, self.limits)
-        return self._take_in(ask, recording, digest)
+        return digest
 
     def cancel(self, spoken: SpeechStream) -> None:
         """The caller has gone: out of the queue, or out of the child within one step."""
@@ -89,12 +115,13 @@ class Engine:
         if self.child is None or self.standing is None:
             self.wanted = voice
             raise APIError(503, "starting", "The speaking process is being started.", retry_after=2)
+        self.previews.release()
         key = f"v{next(self._names)}"
         answer = await self.opened(key, voice)
         before, self.wanted = self.standing, voice
         self.stand(key, voice, answer)
-        if self.child and before:
-            self.child.send({"do": "close", "key": before.key})
+        if before:
+            self._close_voice(before.key)
         return self.standing
 
     async def listen(self, recording: str) -> None:
@@ -181,12 +208,17 @@ class Engine:
         with self.openings.begun(voice):
             return await self.ask({"do": "open", "key": key, "voice": dict(voice.wanted)})
 
+    def _close_voice(self, key: str) -> None:
+        """Those who speak with it finish first: the child sees to that."""
+        if self.child is not None:
+            self.child.send({"do": "close", "key": key})
+
+    def _is_used(self, key: str) -> bool:
+        return any(one.voice is not None and one.voice.key == key for one in self.spoken.values())
+
     def stand(self, key: str, voice: VoiceTarget, answer: Mapping[str, Any]) -> None:
         """A voice is ready."""
-        self.standing = OpenedVoiceState(
-            key, voice, answer["licence"], tuple(answer["languages"]), answer["sha256"],
-            answer["own_voice"], answer["precision"], answer.get("placed", {}),
-        )  # fmt: skip
+        self.standing = OpenedVoiceState.of(key, voice, answer)
         self.started_once, self.placed = True, self.standing.placed
         self.on_event("status")
         self.dispatch()
@@ -199,9 +231,10 @@ class Engine:
                 self.child.send({"do": "go_on", "id": job.name})
                 continue
             spoken = self.spoken[job.name]
-            language = spoken.ask.language or self.standing.languages[0]
+            voice = spoken.voice or self.standing
+            language = spoken.ask.language or voice.languages[0]
             self.child.send({
-                "do": "speak", "id": job.name, "key": self.standing.key,
+                "do": "speak", "id": job.name, "key": voice.key,
                 "recording": spoken.recording, "micro": job.micro,
                 "ask": asdict(spoken.ask) | {"language": language},
             })  # fmt: skip
@@ -218,7 +251,9 @@ class Engine:
             return
         spoken = self.spoken.get(name)
         if say == "sound" and spoken is not None:
-            if not spoken.job.micro:  # its own word is a check: passed when it is whole
+            # Its own word is a check: passed when it is whole. Another voice's says nothing of the
+            # served one.
+            if not spoken.job.micro and spoken.voice is None:
                 self.last_spoken = time.monotonic()
             spoken.put(body)
         elif say == "paused":
@@ -239,6 +274,9 @@ class Engine:
         told = APIError(503, why.reason_code, f"The speaking process ended: {why}", retry_after=5)
         for job in self.waiting.died():
             self._refuse(job.name, told)
+        self.previews.lost()
+        for name in [name for name, one in self.spoken.items() if one.voice is not None]:
+            self._refuse(name, told)  # waited to speak with a voice that is gone
         for future in self._asked.values():
             if not future.done():
                 future.set_exception(told)
@@ -265,8 +303,9 @@ class Engine:
             spoken.end(refusal)
 
     def expire(self) -> None:
-        """Drops those whose time is up before they began."""
+        """Drops those whose time is up before they began; closes a preview that nobody needs."""
         now = time.monotonic()
+        self.previews.expire(now)
         for job in self.waiting.expired(now):
             text = f"It was not this request's turn within {self.limits.deadline:g} s."
             again = self.waiting.retry_seconds(now)
@@ -281,11 +320,17 @@ class Engine:
         if self.standing and silent and idle:
             self._take_in(MICRO, None, "")
 
-    def _take_in(self, ask: SpeechParams, recording: str | None, digest: str) -> SpeechStream:
+    def _take_in(
+        self,
+        ask: SpeechParams,
+        recording: str | None,
+        digest: str,
+        voice: OpenedVoiceState | None = None,
+    ) -> SpeechStream:
         now, micro = time.monotonic(), ask is MICRO
         deadline = now + (self.limits.ready if micro else self.limits.turn)
         job = QueuedRequest(f"s{next(self._names)}", digest, now, deadline, micro)
-        spoken = self.spoken[job.name] = SpeechStream(job, ask, recording)
+        spoken = self.spoken[job.name] = SpeechStream(job, ask, recording, voice)
         self.waiting.enter(job)
         self.dispatch()
         return spoken
@@ -293,8 +338,10 @@ class Engine:
     def _ended(self, header: Mapping[str, Any], spoken: SpeechStream | None) -> None:
         self.spoken.pop(name := header["id"], None)
         if header["say"] == "done":
-            self.last_spoken = time.monotonic()
-            self.waiting.said(name, self.last_spoken)
+            now = time.monotonic()
+            if spoken is None or spoken.voice is None:
+                self.last_spoken = now
+            self.waiting.said(name, now)
             self.happened = self.happened.spoke()
             if spoken is not None:
                 spoken.seconds, spoken.cut_pieces = header["seconds"], header["cut_pieces"]
@@ -313,7 +360,7 @@ class Engine:
         service's own word tells."""
         if header["reason_code"] == "internal":
             log.error("%s: %s", spoken.job.name, header["reason"])
-        if header["reason_code"] in ("not_finite", "internal"):
+        if header["reason_code"] in ("not_finite", "internal") and spoken.voice is None:
             self.last_spoken = None
             if spoken.job.micro and self.child is not None:
                 asyncio.get_running_loop().create_task(self.child.kill())

@@ -12,7 +12,8 @@ from machine.devices.selection import Environment, look_at_machine
 @dataclass(frozen=True)
 class EngineLimits:
     """In seconds, but for the first two. ready: how fresh the last word must be; micro: after how
-    much silence the service tries itself."""
+    much silence the service tries itself; preview: after how much silence a voice that is not
+    served is closed."""
 
     slots: int | None = None
     queue: int = 32
@@ -21,6 +22,7 @@ class EngineLimits:
     start: float = 180.0
     ready: float = 60.0
     micro: float = 20.0
+    preview: float = 120.0
 
     @property
     def guess(self) -> float:
@@ -74,6 +76,14 @@ class OpenedVoiceState:
     own_voice: bool = True
     precision: str = ""
     placed: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, key: str, voice: VoiceTarget, answer: Mapping[str, Any]) -> "OpenedVoiceState":
+        """From what the child says of a voice that it has opened."""
+        return cls(
+            key, voice, answer["licence"], tuple(answer["languages"]), answer["sha256"],
+            answer["own_voice"], answer["precision"], answer.get("placed", {}),
+        )  # fmt: skip
 
     @property
     def trouble(self) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from api.engine.options import EngineLimits
+from api.engine.options import EngineLimits, OpenedVoiceState
 from api.engine.queue import QueuedRequest, Rejection
 from api.errors import APIError
 
@@ -54,13 +54,21 @@ def digest_of(ask: SpeechParams, recording: str) -> str:
 class SpeechStream:
     """The sound of one request, to be iterated once: PCM16 at 24 kHz, in chunks. cut_pieces: how
     many pieces ran to the model's code limit without a stop code; pieces: what became of each
-    (`xtts.inference.alignment.guarded_piece.SpokenPiece.as_dict`); both are known at the end.
+    (`xtts.inference.alignment.guarded_piece.SpokenPiece.as_dict`); both are known at the end. voice:
+    None for the one that is served when it is this request's turn.
 
     Raises APIError where it ends otherwise than by being spoken.
     """
 
-    def __init__(self, job: QueuedRequest, ask: SpeechParams, recording: str | None) -> None:
+    def __init__(
+        self,
+        job: QueuedRequest,
+        ask: SpeechParams,
+        recording: str | None,
+        voice: OpenedVoiceState | None = None,
+    ) -> None:
         self.job = job
+        self.voice = voice
         self.ask = ask
         self.recording = recording
         self.bytes = 0

@@ -1,4 +1,5 @@
-// The desk: one epoch's output and its reference under each other, on one clock.
+// The desk: two recordings under each other, on one clock: an epoch's output and its reference, or
+// the same sentence as two candidates said it.
 
 import { complain, find, make, say } from "./elements.js";
 import { bytes } from "./server.js";
@@ -6,10 +7,10 @@ import { decoded, keep, RATE } from "./sound.js";
 import { ticks } from "./scales.js";
 import { clear, marks, paint } from "./spectrogram.js";
 import { Transport } from "./transport.js";
-import { clock, fileName, spokenTime, told } from "./wording.js";
+import { capital, clock, fileName, spokenTime, told } from "./wording.js";
 
 const TRACKS = ["output", "reference"];
-const NAMES = { output: "output", reference: "reference" };
+const SAMPLE = { output: "output", reference: "reference" };
 const STEP_SECONDS = 0.25;
 
 export class Desk {
@@ -17,6 +18,7 @@ export class Desk {
   #wav = null;
   #shown = "";
   #loading = null;
+  #names = SAMPLE;
 
   constructor() {
     this.transport = new Transport(() => this.#refresh());
@@ -33,7 +35,7 @@ export class Desk {
     find("scale").addEventListener("change", () => this.draw());
     find("keep-output").addEventListener("click", () => this.#keep());
     // While choosing epochs the hand stays in the table: its chosen row counts as the desk.
-    for (const part of [find("desk"), find("epochs-table")]) {
+    for (const part of [find("desk"), find("epochs-table"), find("judged-table")]) {
       part.addEventListener("keydown", (event) => this.#key(event));
       // Firefox presses a button when Space is released, also where its keydown was prevented.
       part.addEventListener("keyup", (event) => event.key === " " && this.#listens(event.target) && event.preventDefault());
@@ -53,31 +55,54 @@ export class Desk {
     if (!find("desk-fault").hidden) this.#shown = "";
   }
 
-  /** epoch: one of a run's epochs, or null. Loads its wavs where they are other ones. */
+  /** epoch: one of a run's epochs, or null: its sample and the person's recording. */
   async show(run, epoch) {
     const sample = epoch?.sample ?? null;
-    say(find("desk-title"), epoch ? `Epoch ${epoch.epoch}` : "Listening");
-    say(find("desk-text"), sample?.text ?? "");
-    say(find("desk-told"), told(sample));
-    const key = epoch ? JSON.stringify([run, epoch.epoch, sample?.output, sample?.seconds]) : "";
-    if (key === this.#shown) return;
+    const silent = epoch && !sample?.output;
+    await this.put({
+      key: epoch ? JSON.stringify([run, epoch.epoch, sample?.output, sample?.seconds]) : "",
+      chosen: epoch?.epoch ?? null,
+      title: epoch ? `Epoch ${epoch.epoch}` : "Listening",
+      text: sample?.text ?? "",
+      told: told(sample),
+      empty: silent ? "This epoch has no sample to hear." : "",
+      urls: sample?.output ? { output: sample.output, reference: sample.reference } : null,
+      names: SAMPLE,
+      file: epoch ? fileName(run, "epoch", epoch.epoch, "output.wav") : null,
+    });
+  }
+
+  /**
+   * Shows two recordings. key: by which the same ones are known, "" for none; names: what each lane
+   * is called; empty: why there is nothing to hear; file: null where the upper one is not to be saved.
+   */
+  async put({ key, chosen, title, text, told: how, empty, urls, names, file }) {
+    say(find("desk-title"), title);
+    say(find("desk-text"), text);
+    say(find("desk-told"), how);
+    const renamed = JSON.stringify(names) !== JSON.stringify(this.#names);
+    this.#names = names;
+    find("keep-output").hidden = file === null;
+    if (key === this.#shown) {
+      if (renamed) this.draw();
+      return this.#refresh();
+    }
     this.#shown = key;
-    this.epoch = epoch?.epoch ?? null;
+    this.chosen = chosen;
     this.transport.load({});
     find("desk-works").hidden = true;
     complain(find("desk-fault"), null);
-    const silent = epoch && !sample?.output;
-    find("desk-empty").hidden = Boolean(epoch) && !silent;
-    if (silent) say(find("desk-empty"), "This epoch has no sample to hear.");
-    if (sample?.output) await this.#load(run, epoch, key);
+    find("desk-empty").hidden = key !== "" && !empty;
+    if (empty) say(find("desk-empty"), empty);
+    return urls ? this.#load(urls, file, key) : undefined;
   }
 
-  async #load(run, epoch, key) {
+  async #load(urls, file, key) {
     this.#loading = key;
     const results = await Promise.allSettled(TRACKS.map(async (track) => {
-      if (!epoch.sample[track]) return null;
-      const wav = await bytes(epoch.sample[track]);
-      if (track === "output") this.#wav = { bytes: wav.slice(0), name: fileName(run, "epoch", epoch.epoch, "output.wav") };
+      if (!urls[track]) return null;
+      const wav = await bytes(urls[track]);
+      if (track === "output") this.#wav = { bytes: wav.slice(0), name: file };
       return decoded(wav);
     }));
     if (this.#loading !== key || this.#shown !== key) return;
@@ -103,7 +128,7 @@ export class Desk {
       }
       paint(canvas, buffer.getChannelData(0), RATE, { scale, share: buffer.duration / this.transport.duration });
       canvas.setAttribute("aria-label",
-        `Spectrogram of the ${NAMES[track]}, ${spokenTime(buffer.duration)}, ${scale} scale`);
+        `Spectrogram of the ${this.#names[track]}, ${spokenTime(buffer.duration)}, ${scale} scale`);
       label(canvas.parentElement.querySelector(".axis"), scale);
     }
   }
@@ -140,7 +165,7 @@ export class Desk {
 
   /** After a press with the mouse (Enter and Space have no detail) the keys are the desk's again. */
   #clicked(event) {
-    const pressed = event.target.closest("#switch, .epoch, tr[data-epoch], #desk-works input[type='checkbox']");
+    const pressed = event.target.closest("#switch, .epoch, tr[data-epoch], tr[data-candidate], #judgement > .row button, #desk-works input[type='checkbox']");
     if (event.detail > 0 && pressed && !event.target.closest(".serve button")) find("desk").focus({ preventScroll: true });
   }
 
@@ -154,16 +179,17 @@ export class Desk {
       const heard = transport.audible === track;
       const button = find(`play-${track}`);
       const lane = button.closest(".lane");
+      say(find(`name-${track}`), capital(this.#names[track]));
       lane.classList.toggle("heard", heard);
       button.classList.toggle("playing", heard && transport.playing);
       button.disabled = !transport.names.includes(track);
-      button.setAttribute("aria-label", `${heard && transport.playing ? "Pause" : "Play"} ${NAMES[track]}`);
+      button.setAttribute("aria-label", `${heard && transport.playing ? "Pause" : "Play"} ${this.#names[track]}`);
       const seconds = this.#buffers[track]?.duration;
       say(find(`seconds-${track}`), seconds ? `${seconds.toFixed(1)} s` : "");
     }
     const other = transport.names.find((name) => name !== transport.audible);
     find("switch").disabled = !other;
-    find("switch").firstChild.textContent = `Switch to ${NAMES[other] ?? "the other"} `;
+    find("switch").firstChild.textContent = `Switch to ${this.#names[other] ?? "the other"} `;
     say(find("length"), clock(transport.duration));
     this.slider.max = String(transport.duration || 1);
     this.#frame();
@@ -175,7 +201,7 @@ export class Desk {
     const { position, duration } = transport;
     this.slider.value = String(position);
     this.slider.setAttribute("aria-valuetext",
-      `${spokenTime(position)} of ${spokenTime(duration)}, ${NAMES[transport.audible]}`);
+      `${spokenTime(position)} of ${spokenTime(duration)}, ${this.#names[transport.audible]}`);
     say(find("now"), clock(position));
     this.lanes.style.setProperty("--position", `${duration ? (100 * position) / duration : 0}%`);
     cancelAnimationFrame(this.waiting);

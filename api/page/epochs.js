@@ -1,7 +1,14 @@
 // The table of epochs: choose one to hear it, or make it the one that is served.
 
 import { find, make, say } from "./elements.js";
-import { figure, runName } from "./wording.js";
+import { candidateName, figure, runName } from "./wording.js";
+
+// What happens by itself, by what /v1/runs says is followed.
+const FOLLOWS = {
+  latest: "; a newer one follows by itself",
+  best: ", the best of those that were judged; a better one follows by itself",
+  fixed: "",
+};
 
 /** chosen(epoch), promoted(epoch): the person's clicks. */
 export class EpochsTable {
@@ -82,11 +89,12 @@ function unservable(epoch) {
 }
 
 /** Which epoch speaks, and whether it follows the newest. */
-export function showServed({ served, promoted, runs }) {
+export function showServed({ served, promoted, runs, follows }) {
   const run = runs.find((one) => one.id === served?.run);
   const where = run && run.id !== "current" ? ` of ${runName(run)}` : "";
-  const why = promoted ? ", as you chose" : "; a newer one follows by itself";
-  say(find("served"), served ? `Serving epoch ${served.epoch}${where}${why}.` : "Serving no epoch of a run.");
+  const why = promoted ? ", as you chose" : FOLLOWS[follows] ?? FOLLOWS.latest;
+  say(find("served"), served ? `Serving ${candidateName(served)}${where}${why}.` : "Serving no epoch of a run.");
+  say(find("follow"), follows === "best" ? "Serve the best again" : "Serve the newest again");
   find("follow").hidden = !promoted;
 }
 

@@ -1,23 +1,26 @@
 // The page: what is known, who shows it, and what happens at a click. Start reading here.
 
+import { Comparison } from "./compare.js";
 import { Curves } from "./curves.js";
 import { Desk } from "./desk.js";
 import { announce, calmly, complain, find, say } from "./elements.js";
 import { EpochsTable, showRuns, showServed } from "./epochs.js";
 import { listen } from "./events.js";
+import { candidatesOf, JudgedTable, showVerdict } from "./judged.js";
 import { askForKey } from "./key.js";
 import { joined } from "./scales.js";
 import { epochPath, onKeyWanted, read, runPath, send } from "./server.js";
 import { SpeakBox } from "./speak.js";
 import { showConnection, showStatus } from "./status.js";
 import { Voices } from "./voices.js";
+import { candidateName } from "./wording.js";
 
 // The server's news may come many times a second; a person reads slower.
 const NEWS_MILLISECONDS = 1000;
 
-const known = { runs: [], served: null, promoted: false, records: new Map(), next: new Map() };
-// epoch null: the newest one that can be heard, until the person chooses.
-const chosen = { run: "current", epoch: null, busy: null };
+const known = { runs: [], served: null, promoted: false, follows: "latest", records: new Map(), next: new Map(), details: new Map() };
+// epoch null: the newest one that can be heard, until the person chooses; candidate null: the best.
+const chosen = { run: "current", epoch: null, candidate: null, busy: null };
 
 const desk = new Desk();
 const curves = new Curves();
@@ -30,6 +33,15 @@ const epochs = new EpochsTable({
   },
   promoted: (epoch) => promote(epoch),
 });
+const judged = new JudgedTable({
+  chosen: (candidate) => {
+    chosen.candidate = candidate;
+    desk.retry();
+    show();
+  },
+  promoted: (epoch) => promote(epoch),
+});
+const comparison = new Comparison(desk, () => show());
 const speakBox = new SpeakBox();
 onKeyWanted(askForKey);
 
@@ -44,18 +56,51 @@ function newestHeard(list) {
   const newest = [...list].sort((a, b) => b.epoch - a.epoch);
   const found = newest.find((one) => one.sample?.output) ?? newest[0] ?? null;
   // What is being listened to is not taken away by a new epoch.
-  return (desk.touched && newest.find((one) => one.epoch === desk.epoch)) || found;
+  return (desk.touched && newest.find((one) => one.epoch === desk.chosen)) || found;
+}
+
+/** Of an evaluated run: the chosen candidate, else the best that is no base, else the newest. */
+function selectedCandidate(list, verdict) {
+  const epochs = list.filter((one) => one.kind === "epoch").sort((a, b) => b.epoch - a.epoch);
+  const best = list.find((one) => one.id === verdict?.candidate && one.kind !== "base");
+  const heard = desk.touched && list.find((one) => one.id === desk.chosen || (one.of && one.of.epoch === desk.chosen));
+  return list.find((one) => one.id === chosen.candidate) ?? (heard || best || epochs[0] || list[0]);
 }
 
 function show() {
-  const [now, epoch] = [run(), selected()];
+  const now = run();
+  const isJudged = Boolean(now?.evaluation);
   showRuns(known.runs, now?.id);
   showServed(known);
+  find("main").classList.toggle("judged", isJudged);
+  find("judged").hidden = !isJudged;
+  find("epochs-scroll").hidden = isJudged;
+  const epoch = isJudged ? showJudged(now) : showEpochs(now);
+  curves.show(known.records.get(now?.id) ?? [], now?.epochs ?? [], epoch);
+  voices.offerCandidates(now);
+  const served = known.served ? candidateName(known.served) : find("fact-voice").textContent;
+  const alone = speakBox.alone;
+  say(find("speaks-with"), alone ? `with ${alone}, for you alone` : served && served !== "–" ? `with ${served}` : "");
+}
+
+/** As before there were evaluations: each epoch's sample beside the person's recording. */
+function showEpochs(now) {
+  const epoch = selected();
+  comparison.hide();
   epochs.show(now, epoch?.epoch ?? null, chosen);
   desk.show(now?.id, epoch);
-  curves.show(known.records.get(now?.id) ?? [], now?.epochs ?? [], epoch?.epoch);
-  const served = known.served ? `epoch ${known.served.epoch}` : find("fact-voice").textContent;
-  say(find("speaks-with"), served && served !== "–" ? `with ${served}` : "");
+  return epoch?.epoch;
+}
+
+function showJudged(now) {
+  const list = candidatesOf(now);
+  const one = selectedCandidate(list, now.evaluation.verdict);
+  epochs.show({ ...now, epochs: [] }, null, chosen);
+  find("epochs-empty").hidden = true;
+  judged.show(now, one.id, chosen);
+  showVerdict(now, known, { promote, follow });
+  comparison.show(now, list, known.details.get(now.id), one.id);
+  return one.of?.epoch;
 }
 
 async function refreshStatus() {
@@ -70,10 +115,19 @@ async function refreshStatus() {
 async function refreshRuns() {
   const before = new Set(heardEpochs());
   const hadAny = known.runs.length > 0;
-  const { runs, served, promoted } = await read("/v1/runs");
-  Object.assign(known, { runs: runs ?? [], served: served ?? null, promoted });
+  const { runs, served, promoted, follows } = await read("/v1/runs");
+  Object.assign(known, { runs: runs ?? [], served: served ?? null, promoted, follows });
   const fresh = heardEpochs().filter((epoch) => !before.has(epoch));
   if (hadAny && fresh.length) announce(`Epoch ${fresh[fresh.length - 1]} can be heard.`);
+  show();
+  await refreshDetails();
+}
+
+/** What the candidates of the run said, where that is not known yet. */
+async function refreshDetails() {
+  const now = run();
+  if (!now?.evaluation || known.details.get(now.id)?.made_at === now.evaluation.made_at) return;
+  known.details.set(now.id, await read(`${runPath(now.id)}/evaluation`));
   show();
 }
 
@@ -108,7 +162,8 @@ async function promote(epoch) {
 }
 
 async function follow() {
-  await changeServed(() => send("DELETE", "/v1/promotion"), "The newest epoch is served.");
+  const which = known.follows === "best" ? "best" : "newest epoch";
+  await changeServed(() => send("DELETE", "/v1/promotion"), `The ${which} is served.`);
 }
 
 async function changeServed(act, sentence) {
@@ -153,10 +208,12 @@ function heard({ event }) {
 }
 
 find("run").addEventListener("change", (event) => {
-  Object.assign(chosen, { run: event.target.value, epoch: null });
+  Object.assign(chosen, { run: event.target.value, epoch: null, candidate: null });
   show();
   metricsSoon();
+  attempt(refreshDetails);
 });
+find("voice").addEventListener("change", show);
 find("follow").addEventListener("click", follow);
 
 await attempt(refreshStatus);

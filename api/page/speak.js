@@ -11,6 +11,7 @@ import { fileName } from "./wording.js";
 const LANGUAGES = ["ar", "cs", "de", "en", "es", "fr", "hi", "hu", "it", "ja", "ko", "nl", "pl", "pt", "ru", "tr", "zh-cn"];
 const NUMBERS = ["speed", "temperature", "seed"];
 const BAD_REQUEST = 400;
+const SERVED = "/v1/audio/speech";
 
 export class SpeakBox {
   #stream = null;
@@ -51,6 +52,12 @@ export class SpeakBox {
     if (codes.includes(before)) select.value = before;
   }
 
+  /** The candidate that is to speak for this page alone, as its choice is called; "" for none. */
+  get alone() {
+    const chosen = find("voice").selectedOptions[0];
+    return chosen?.value.startsWith("/v1/runs/") ? chosen.text.charAt(0).toLowerCase() + chosen.text.slice(1) : "";
+  }
+
   stop() {
     this.#abort?.abort();
     this.#stream?.stop();
@@ -62,7 +69,7 @@ export class SpeakBox {
     sounding(); // Within the click, or the browser keeps the sound back.
     this.#begin();
     try {
-      const answer = await this.#answer(wanted);
+      const answer = await this.#answer(wanted, this.alone ? find("voice").value : SERVED);
       this.#show();
       const stream = (this.#stream = new Stream());
       const firstSeconds = await this.#receive(answer, stream, began);
@@ -97,15 +104,15 @@ export class SpeakBox {
 
   #request(form) {
     const given = new FormData(form);
-    const wanted = { input: given.get("input"), voice: given.get("voice") || "default" };
+    const wanted = { input: given.get("input"), voice: this.alone ? "default" : given.get("voice") || "default" };
     if (given.get("language")) wanted.language = given.get("language");
     for (const name of NUMBERS) if (given.get(name) !== "") wanted[name] = Number(given.get(name));
     return wanted;
   }
 
-  async #answer(wanted) {
+  async #answer(wanted, path) {
     this.#model ??= (await read("/v1/models")).data?.[0]?.id ?? "sotaque";
-    const ask = (response_format) => request("/v1/audio/speech", {
+    const ask = (response_format) => request(path, {
       method: "POST",
       signal: this.#abort.signal,
       headers: { "Content-Type": "application/json", Accept: "audio/*, application/json" },

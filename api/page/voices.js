@@ -1,10 +1,21 @@
 // Voices: the recordings that a sentence can be spoken after.
 
 import { announce, complain, find, make, say } from "./elements.js";
-import { read, send } from "./server.js";
-import { figure, moment } from "./wording.js";
+import { candidatesOf } from "./judged.js";
+import { read, runPath, send } from "./server.js";
+import { candidateName, capital, figure, moment } from "./wording.js";
 
 const ORIGINS = { served: "of the served model", upload: "added" };
+
+/** [{value, text}] of the candidates of a run that can speak: value is where to ask. */
+function speakable(run) {
+  const names = run?.evaluation
+    ? candidatesOf(run).filter((one) => one.can_speak).map((one) => ({ id: one.id, epoch: one.epoch }))
+    : (run?.epochs ?? []).filter((one) => one.checkpoint_state === "whole").map(({ epoch }) => ({ id: `epoch_${epoch}`, epoch }));
+  return names.map((one) => ({
+    value: `${runPath(run.id)}/candidates/${encodeURIComponent(one.id)}/speech`, text: capital(candidateName(one)),
+  }));
+}
 
 export class Voices {
   constructor() {
@@ -27,13 +38,33 @@ export class Voices {
     const told = JSON.stringify(voices);
     if (told === this.told) return;
     this.told = told;
-    const select = find("voice");
-    const before = select.value;
-    select.replaceChildren(...(voices.length ? voices : [{ id: "", name: "The model's own" }])
-      .map((voice) => make("option", { value: voice.id, text: voice.name || voice.id })));
-    if (voices.some((voice) => voice.id === before)) select.value = before;
+    this.voices = voices;
+    this.#choices();
     find("voices-empty").hidden = voices.length > 0;
     find("voice-list").replaceChildren(...voices.map((voice) => this.#item(voice)));
+  }
+
+  /** What else of a run can speak, for whoever asks and without being served. */
+  offerCandidates(run) {
+    const found = speakable(run);
+    const told = JSON.stringify(found);
+    if (told === this.candidatesTold) return;
+    this.candidatesTold = told;
+    this.candidates = found;
+    this.#choices();
+  }
+
+  #choices() {
+    const select = find("voice");
+    const before = select.value;
+    const option = ({ value, text }) => make("option", { value, text });
+    const voices = this.voices?.length ? this.voices : [{ id: "", name: "The model's own" }];
+    const group = make("optgroup", { label: "For you alone, not served" }, ...(this.candidates ?? []).map(option));
+    select.replaceChildren(...voices.map((voice) => option({ value: voice.id, text: voice.name || voice.id })),
+      ...(this.candidates?.length ? [group] : []));
+    const kept = [...select.options].find((one) => one.value === before);
+    if (kept) select.value = before;
+    else if (before) select.dispatchEvent(new Event("change"));
   }
 
   #item(voice) {

@@ -20,6 +20,10 @@ export function spokenTime(seconds) {
   return `${counted(Math.floor(whole / 60), "minute")} ${counted(whole % 60, "second")}`;
 }
 
+export function capital(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 export function counted(number, noun) {
   return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }
@@ -51,6 +55,14 @@ export function moment(iso) {
 
 export function runName(run) {
   return run.id === "current" ? "Current run" : moment(run.created) || run.path_name || run.id;
+}
+
+/** "the base", "epoch 3", "epoch 3 at 50%": of {candidate, epoch} or of {id, epoch}. */
+export function candidateName(one) {
+  const id = one.candidate ?? one.id ?? "";
+  if (id === "base") return "the base";
+  const share = Number(/_share_([\d.]+)$/.exec(id)?.[1]);
+  return `epoch ${one.epoch}${share ? ` at ${Math.round(100 * share)}%` : ""}`;
 }
 
 /** How a sample came to be: "Spoken on the CPU in 2.1 s (there is no GPU)." */

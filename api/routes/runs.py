@@ -1,20 +1,30 @@
-"""Routes /v1/runs: runs, epochs, samples, loss curves, and promoting an epoch."""
+"""Routes /v1/runs: runs, epochs, samples, evaluation, curves; promoting an epoch, hearing one."""
 
 import asyncio
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Path as PathParameter
 from fastapi.responses import FileResponse
+from starlette.responses import Response
 
 from api.errors import APIError
-from api.response_schemas import PROBLEMS, Metrics, Promoted, RunList
-from api.runs import listing
+from api.response_schemas import PROBLEMS, EvaluationDetails, Metrics, Promoted, RunList
+from api.routes import speech
+from api.runs import evaluations, listing
 from api.runs.listing import EpochSummary, RunSummary
+from api.runs.targets import find_target, no_checkpoint
+from api.schemas import SpeechRequest
 from api.state import AppState, app_state
 
 router = APIRouter(prefix="/v1", tags=["runs"], responses=PROBLEMS)
 Shared = Annotated[AppState, Depends(app_state)]
+# What every route that sends a wav tells of itself.
+_WAV: dict[int | str, dict[str, Any]] = {
+    status: {"content": {"audio/wav": {}}} for status in (200, 206)
+}
+Number = Annotated[int, PathParameter(ge=0, le=100_000, description="counted from 0")]
 Since = Annotated[int, Query(ge=0, le=2**53, description="`next` of the answer before")]
 
 
@@ -35,7 +45,7 @@ async def read_metrics(run_id: str, parts: Shared, since: Since = 0) -> dict[str
 @router.get(
     "/runs/{run_id}/epochs/{epoch}/{which}.wav",
     response_class=FileResponse,
-    responses={200: {"content": {"audio/wav": {}}}, 206: {"content": {"audio/wav": {}}}},
+    responses=_WAV,
 )
 async def read_sample(
     run_id: str, epoch: int, which: Literal["output", "reference"], parts: Shared
@@ -45,8 +55,51 @@ async def read_sample(
     path: Path | None = getattr(found, which)
     if path is None or not path.is_file():
         raise APIError(404, "no_sample", f"Epoch {epoch} has no {which}.")
-    # Samples are written atomically and may be written again: the client asks each time.
-    return FileResponse(path, media_type="audio/wav", headers={"Cache-Control": "no-cache"})
+    return _wav(path)
+
+
+@router.get("/runs/{run_id}/evaluation", response_model=EvaluationDetails)
+async def read_evaluation(run_id: str, parts: Shared) -> dict[str, Any]:
+    """What each judged candidate said, and where it can be heard."""
+    run = _run(parts, run_id)
+    if run.evaluation is None:
+        raise APIError(404, "no_evaluation", "Nothing was evaluated in that run yet.")
+    told = await asyncio.to_thread(evaluations.sentences, run)
+    return {"made_at": run.evaluation.made_at, "candidates": told}
+
+
+@router.get(
+    "/runs/{run_id}/candidates/{candidate}/sentences/{number}.wav",
+    response_class=FileResponse,
+    responses=_WAV,
+)
+async def read_sentence(run_id: str, candidate: str, number: Number, parts: Shared) -> FileResponse:
+    """A sentence as a judged candidate said it; ranges are served."""
+    run = _run(parts, run_id)
+    found = evaluations.find_candidate(run, candidate)
+    if found is None or not evaluations.is_current(run, found):
+        raise APIError(404, "no_candidate", "That run judged no such candidate.")
+    path = evaluations.sound_of(run, found, number)
+    if path is None:
+        raise APIError(404, "no_sample", "That sentence of it was not kept.")
+    return _wav(path)
+
+
+@router.post(
+    "/runs/{run_id}/candidates/{candidate}/speech",
+    response_class=Response,
+    responses=speech.SOUND_RESPONSES,
+)
+async def preview(
+    run_id: str, candidate: str, wanted: SpeechRequest, request: Request, parts: Shared
+) -> Response:
+    """Speaks `input` with an epoch, the base (with the person's recording) or the best blend, for
+    this caller alone: what is served stays. As /v1/audio/speech otherwise."""
+    parts.check_rate(request)
+    target = find_target(parts.settings, _run(parts, run_id), candidate)
+    if parts.follower.is_served(target):
+        return speech.respond(wanted, parts)
+    return await speech.respond_with(target.voice, wanted, parts)
 
 
 @router.post("/runs/{run_id}/epochs/{epoch}/promote", response_model=Promoted)
@@ -54,7 +107,7 @@ async def promote(run_id: str, epoch: int, parts: Shared) -> dict[str, Any]:
     """Speaks with this epoch from now on. Requests in flight finish with the voice before."""
     found = _epoch(_run(parts, run_id), epoch)
     if found.checkpoint is None:
-        raise _no_checkpoint(found)
+        raise no_checkpoint(found)
     await parts.follower.promote(run_id, found)
     return {"served": parts.follower.served_epoch()}
 
@@ -66,17 +119,9 @@ async def end_promotion(parts: Shared) -> dict[str, Any]:
     return {"served": parts.follower.served_epoch()}
 
 
-def _no_checkpoint(epoch: EpochSummary) -> APIError:
-    """Why this epoch cannot be spoken with."""
-    name = f"The checkpoint of epoch {epoch.number}"
-    if epoch.state == "damaged":
-        text = f"{name} was cut short or changed after it was saved. Serve another epoch."
-        return APIError(409, "damaged_checkpoint", text)
-    if epoch.state == "unfinished":
-        text = f"{name} is being saved, or was not saved to the end. Try again, or serve another."
-        return APIError(409, "unfinished_checkpoint", text)
-    text = f"{name} was pruned; its sample stays. KEEP_CHECKPOINTS says how many are kept."
-    return APIError(409, "no_checkpoint", text)
+def _wav(path: Path) -> FileResponse:
+    """Wavs are written atomically and may be written again: the client asks each time."""
+    return FileResponse(path, media_type="audio/wav", headers={"Cache-Control": "no-cache"})
 
 
 def _run(parts: AppState, run_id: str) -> RunSummary:

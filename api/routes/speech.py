@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from api.encoding import MEDIA_TYPES, RATE, SENT_WHOLE, Encoder, whole
+from api.engine.options import OpenedVoiceState, VoiceTarget
 from api.engine.speech_stream import SpeechParams, SpeechStream
 from api.errors import APIError, response
 from api.response_schemas import PROBLEMS
@@ -30,22 +31,38 @@ _SOUND = {media: {"schema": {"type": "string", "format": "binary"}}
           for media in MEDIA_TYPES.values()}  # fmt: skip
 
 
-@router.post(
-    "/v1/audio/speech",
-    response_class=Response,
-    responses={200: {"content": {**_SOUND, "text/event-stream": {}}}},
-)
+SOUND_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"content": {**_SOUND, "text/event-stream": {}}}
+}
+
+
+@router.post("/v1/audio/speech", response_class=Response, responses=SOUND_RESPONSES)
 async def speak(wanted: SpeechRequest, request: Request, parts: Shared) -> Response:
     """Speaks `input`."""
     parts.check_rate(request)
-    _check(wanted, parts)
+    return respond(wanted, parts)
+
+
+def respond(wanted: SpeechRequest, parts: AppState) -> Response:
+    """Speaks with the served voice. Raises APIError."""
+    _check(wanted, parts.engine.standing)
     recording = _recording(wanted.voice_id, parts)
-    ask = SpeechParams(
+    return SpeechResponse(parts.engine.speak(_params(wanted), recording), wanted, parts)
+
+
+async def respond_with(voice: VoiceTarget, wanted: SpeechRequest, parts: AppState) -> Response:
+    """Speaks with a voice that is not served, for this caller alone. Raises APIError."""
+    _check(wanted, parts.engine.previews.current_of(voice))
+    recording = _recording(wanted.voice_id, parts)
+    spoken = await parts.engine.preview(voice, _params(wanted), recording)
+    return SpeechResponse(spoken, wanted, parts)
+
+
+def _params(wanted: SpeechRequest) -> SpeechParams:
+    return SpeechParams(
         wanted.input, wanted.language or "", wanted.seed, wanted.temperature, wanted.speed,
         whole=_is_whole(wanted),
     )  # fmt: skip
-    spoken = parts.engine.speak(ask, recording)
-    return SpeechResponse(spoken, wanted, parts)
 
 
 def _is_whole(wanted: SpeechRequest) -> bool:
@@ -53,11 +70,13 @@ def _is_whole(wanted: SpeechRequest) -> bool:
     return wanted.stream_format is None and wanted.response_format in SENT_WHOLE
 
 
-def _check(wanted: SpeechRequest, parts: AppState) -> None:
+def _check(wanted: SpeechRequest, opened: OpenedVoiceState | None) -> None:
+    """opened: None where it is not known yet which languages it speaks; the text is refused then
+    where it is read."""
     if wanted.model not in (OWN_MODEL, *OPENAI_MODELS):
         text = f"There is no model {shown(wanted.model)}; /v1/models lists them."
         raise APIError(404, "model_not_found", text, param="model")
-    languages = parts.engine.standing.languages if parts.engine.standing else ()
+    languages = opened.languages if opened else ()
     if wanted.language and languages:
         short = {known.split("-")[0] for known in languages}
         if wanted.language.lower().split("-")[0] not in short:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import FileResponse, JSONResponse
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
+from api.errors import without_paths
 from api.response_schemas import PROBLEMS, Alive, ModelList, Ready, Status
 from api.schemas import OPENAI_MODELS
 from api.state import PAGE, AppState, app_state
@@ -30,6 +31,7 @@ def status_of(parts: AppState) -> dict[str, Any]:
         "message": engine.message,
         "reason_code": engine.reason_code,
         "voice": standing.voice.name if standing else engine.wanted.name,
+        "voice_reason": without_paths(parts.follower.reason),
         "state": engine.state,
         "ready": engine.ready,
         "queue": {

@@ -3,32 +3,25 @@
 import asyncio
 import contextlib
 import logging
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from api.engine.engine import Engine
-from api.engine.options import DEMO, VoiceTarget
 from api.errors import APIError, without_paths
 from api.events import Events
+from api.runs import evaluations, promotion, targets
 from api.runs import listing as runs
-from api.runs import promotion
-from api.runs.listing import CURRENT, EpochSummary, LossCurves, RunSummary
+from api.runs.curves import LossCurves
+from api.runs.evaluations import EvaluationReader
+from api.runs.listing import CURRENT, EpochSummary, RunSummary
 from api.runs.promotion import Promotion
+from api.runs.targets import FollowTarget
 from api.settings import ApiSettings
-from xtts.hub.run_folder import BestWeights, newest_reference
 
 log = logging.getLogger("api")
 
 LOOK_SECONDS = 2.0
-
-
-@dataclass(frozen=True)
-class FollowTarget:
-    """What is to speak. sha256: of the epoch's checkpoint; "" for a voice that is no epoch."""
-
-    voice: VoiceTarget
-    sha256: str = ""
 
 
 class VoiceFollower:
@@ -41,10 +34,9 @@ class VoiceFollower:
         self.runs: dict[str, RunSummary] = {}
         self.promotion: Promotion | None = None
         self.curves = LossCurves()
+        self._evaluation_of = EvaluationReader()
         self._verified: dict[str, bool] = {}
         self._refused: set[str] = set()
-        self._best: BestWeights | None = None
-        self._best_stamp: object = None
         self._changing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
@@ -53,31 +45,69 @@ class VoiceFollower:
     def listing(self) -> dict[str, Any]:
         """/v1/runs."""
         served = self.served_epoch()
-        listed = [
-            runs.listed(
-                run,
-                served=served["epoch"] if served and served["run"] == name else None,
-                verified=self._is_verified,
-                train_losses=self.curves.losses(run.folder.metrics),
-            )
-            for name, run in self.runs.items()
-        ]
-        return {"runs": listed, "served": served, "promoted": self.promotion is not None}
+        return {
+            "runs": [self._listed(run, served) for run in self.runs.values()],
+            "served": served,
+            "promoted": self.promotion is not None,
+            "follows": self.follows,
+        }
+
+    def _listed(self, run: RunSummary, served: dict[str, Any] | None) -> dict[str, Any]:
+        speaks = served["candidate"] if served and served["run"] == run.id else None
+        is_epoch = served and speaks == evaluations.candidate_id("epoch", served["epoch"])
+        row = runs.listed(
+            run,
+            served=served["epoch"] if served and is_epoch else None,
+            verified=self._is_verified,
+            train_losses=self.curves.losses(run.folder.metrics),
+        )
+        judged = evaluations.listed(
+            run, served=speaks, can_speak=lambda name: targets.can_speak(self.settings, run, name)
+        )
+        return {**row, "evaluation": judged}
+
+    @property
+    def follows(self) -> str:
+        """What is served until an epoch is promoted: `best`, `latest`, or `fixed` (VOICE names a
+        voice)."""
+        if self.settings.voice is None:
+            current = self.runs.get(CURRENT)
+            return "best" if current and current.evaluation else "latest"
+        return self.settings.voice if self.settings.voice in ("best", "latest") else "fixed"
 
     def served_epoch(self) -> dict[str, Any] | None:
-        """The epoch that speaks; None where it is no epoch."""
+        """The epoch that speaks, or the base (epoch 0) or blend of a run; None where it is none."""
+        for found in self._known_targets():
+            if self.is_served(found):
+                return {"run": found.run, "epoch": found.epoch, "candidate": found.candidate}
         sha256 = self.engine.standing.sha256 if self.engine.standing else ""
         for name, run in self.runs.items():
             for epoch in run.epochs.values():
-                if sha256 and sha256 in (epoch.sha256, epoch.sampled):
-                    return {"run": name, "epoch": epoch.number}
+                if sha256 and sha256 == epoch.sampled:  # pruned since
+                    candidate = evaluations.candidate_id("epoch", epoch.number)
+                    return {"run": name, "epoch": epoch.number, "candidate": candidate}
         return None
+
+    def _known_targets(self) -> Iterator[FollowTarget]:
+        for run in self.runs.values():
+            for epoch in run.epochs.values():
+                if epoch.checkpoint:
+                    yield targets.epoch_target(self.settings, run.id, epoch)
+            for other in (targets.blend_target, targets.base_target):
+                if (found := other(self.settings, run)) is not None:
+                    yield found
+
+    @property
+    def reason(self) -> str:
+        """Why the voice that speaks is the one that speaks; "" while another one is wanted."""
+        target = self.wanted()
+        return target.reason if self.is_served(target) else ""
 
     async def promote(self, run_id: str, epoch: EpochSummary) -> None:
         """Speaks with an epoch, and goes on with it after a restart. Raises APIError."""
         async with self._changing:
-            target = _of_epoch(self.settings, epoch)
-            if not self._speaks_already(target):
+            target = targets.epoch_target(self.settings, run_id, epoch)
+            if not self.is_served(target):
                 await self._turn_to(target)
             self.promotion = Promotion(run_id, epoch.number, epoch.sha256)
             self.tell()
@@ -93,7 +123,7 @@ class VoiceFollower:
             await asyncio.to_thread(promotion.keep, self.settings.voices_dir, None)
             await self.look()
             target = self.wanted()
-            if not self._speaks_already(target):
+            if not self.is_served(target):
                 await self._turn_to(target)
         self.tell()
 
@@ -102,8 +132,9 @@ class VoiceFollower:
     async def look(self) -> None:
         """Reads what is on disk, without turning to anything: before the first child."""
         self.promotion = await asyncio.to_thread(promotion.read, self.settings.voices_dir)
-        self.runs = await asyncio.to_thread(runs.scan, self.settings.output_dir)
-        self._best = await asyncio.to_thread(self._look_for_best)
+        self.runs = await asyncio.to_thread(
+            runs.scan, self.settings.output_dir, self._evaluation_of
+        )
         for run in self.runs.values():
             await asyncio.to_thread(self.curves.read, run.folder.metrics)
 
@@ -149,53 +180,64 @@ class VoiceFollower:
                 self.events.tell("metrics", {"run": CURRENT, "next": end})
 
     def wanted(self) -> FollowTarget:
-        """Pure over what `look` found: the promoted epoch, else VOICE, else the demo voice."""
+        """Over what `look` found: the promoted epoch, else VOICE; without VOICE the best of the
+        current run where it was judged, else its newest epoch, else the demo voice."""
         if self.promotion and (found := self._promoted(self.promotion)):
-            return found
+            return replace(found, reason=f"Epoch {self.promotion.epoch} was promoted.")
         name = self.settings.voice
-        if name in (None, "best") and (found := self._judged_best()):
-            return found
-        if name in (None, "latest", "best"):
-            return self._newest(best=name == "best") or FollowTarget(_voice(self.settings, "demo"))
-        return FollowTarget(_voice(self.settings, name))
-
-    def _look_for_best(self) -> BestWeights | None:
-        """What the evaluation of the current run says is best, read where a file of it changed."""
+        if name not in (None, "latest", "best"):
+            return FollowTarget(targets.voice_at(self.settings, name), reason="VOICE names it.")
         run = self.runs.get(CURRENT)
-        if run is None or self.settings.voice not in (None, "best"):
-            return None
-        files = (run.folder.evaluation_file, run.folder.best_blend_manifest)
-        stamp = (*map(_changed, files), tuple(run.epochs))
-        if stamp != self._best_stamp:
-            known = run.folder.evaluation()
-            judged = known is not None and known.verdict is not None
-            self._best = run.folder.best_weights() if judged else None
-            self._best_stamp = stamp
-        return self._best
+        found, reason = None, ""
+        if run is not None and name != "latest":
+            found, reason = self._best(run, by_loss=name == "best")
+        if run is not None and found is None:
+            found, reason = self._newest(run, reason)
+        found = found or FollowTarget(targets.voice_at(self.settings, "demo"))
+        return replace(found, reason=f"VOICE={name}: {reason}" if name else reason)
 
-    def _judged_best(self) -> FollowTarget | None:
-        best, run = self._best, self.runs.get(CURRENT)
-        if best is None or run is None:
-            return None
-        if best.weights is None:
-            return _base_as_person(self.settings, run)
-        share = f" at {best.share:.0%}" if best.kind == "blend" else ""
-        name = _name(best.epoch, best.sha256, share)
-        if name in self._refused or self.engine.openings.deadly(name):
-            return None
-        return FollowTarget(_voice(self.settings, str(best.weights), name), best.sha256)
+    def _best(self, run: RunSummary, *, by_loss: bool) -> tuple[FollowTarget | None, str]:
+        """What the verdict names, and why, or why not. by_loss: without an evaluation, the epoch
+        with the lowest validation loss."""
+        if run.evaluation is None:
+            return self._lowest_loss(run) if by_loss else (None, "")
+        if (verdict := run.evaluation.verdict) is None:
+            return None, "The evaluation has no verdict yet."
+        best = run.evaluation.best
+        name = best.name if best else "what the verdict names"
+        found = targets.best_target(self.settings, run)
+        if found is None:
+            return None, f"The best by the evaluation, {name}, is not on disk."
+        if not self._opens(found):
+            return None, f"The best by the evaluation, {name}, cannot be opened."
+        return found, f"By the run's evaluation. {verdict.reason}"
 
-    def _newest(self, *, best: bool) -> FollowTarget | None:
-        run = self.runs.get(CURRENT)
-        epochs = [epoch for epoch in run.epochs.values() if epoch.checkpoint] if run else []
-        epochs = [one for one in epochs if self._opens(one)]
-        if best:
-            losses = [(loss, epoch) for epoch in epochs if (loss := _loss(epoch)) is not None]
-            epochs = [min(losses, key=lambda one: one[0])[1]] if losses else epochs
-        return _of_epoch(self.settings, epochs[-1]) if epochs else None
+    def _lowest_loss(self, run: RunSummary) -> tuple[FollowTarget | None, str]:
+        losses = [
+            (loss, epoch.number)
+            for epoch in run.epochs.values()
+            if epoch.checkpoint and self._opens_epoch(run, epoch)
+            and (loss := runs.losses_of(epoch).get("validation_audio_loss")) is not None
+        ]  # fmt: skip
+        if not losses:
+            return None, ""
+        number = min(losses)[1]
+        reason = f"Epoch {number} has the lowest validation loss; nothing was evaluated."
+        return targets.epoch_target(self.settings, run.id, run.epochs[number]), reason
 
-    def _opens(self, epoch: EpochSummary) -> bool:
-        name = _name(epoch.number, epoch.sha256)
+    def _newest(self, run: RunSummary, why: str) -> tuple[FollowTarget | None, str]:
+        epochs = [one for one in run.epochs.values() if one.checkpoint]
+        epochs = [one for one in epochs if self._opens_epoch(run, one)]
+        if not epochs:
+            return None, "There is no epoch to speak with."
+        reason = f"Epoch {epochs[-1].number} is the newest. {why}".strip()
+        return targets.epoch_target(self.settings, run.id, epochs[-1]), reason
+
+    def _opens_epoch(self, run: RunSummary, epoch: EpochSummary) -> bool:
+        return self._opens(targets.epoch_target(self.settings, run.id, epoch))
+
+    def _opens(self, target: FollowTarget) -> bool:
+        name = target.voice.name
         return name not in self._refused and not self.engine.openings.deadly(name)
 
     def _promoted(self, wanted: Promotion) -> FollowTarget | None:
@@ -203,10 +245,11 @@ class VoiceFollower:
         for run in self.runs.values():
             epoch = run.epochs.get(wanted.epoch)
             if epoch and epoch.checkpoint and epoch.sha256 == wanted.sha256:
-                return _of_epoch(self.settings, epoch)
+                return targets.epoch_target(self.settings, run.id, epoch)
         if kept := promotion.kept(self.settings.voices_dir, wanted):
-            name = _name(wanted.epoch, wanted.sha256)
-            return FollowTarget(_voice(self.settings, str(kept), name), wanted.sha256)
+            name = targets.epoch_name(wanted.epoch, wanted.sha256)
+            voice = targets.voice_at(self.settings, str(kept), name)
+            return FollowTarget(voice, wanted.sha256)
         return None
 
     async def _turn_if_needed(self) -> None:
@@ -214,7 +257,7 @@ class VoiceFollower:
         if self.engine.standing is None or self.engine.child is None:
             self.engine.wanted = target.voice
             return
-        if self._speaks_already(target):
+        if self.is_served(target):
             self.engine.wanted = target.voice  # the same weights may lie elsewhere now
             return
         if target.voice.name in self._refused:
@@ -232,10 +275,14 @@ class VoiceFollower:
             )
             self.engine.problem_code = "voice_refused"
 
-    def _speaks_already(self, target: FollowTarget) -> bool:
+    def is_served(self, target: FollowTarget) -> bool:
+        """Whether it speaks already: the same weights, or, for a voice that is no checkpoint of a
+        run, the same name (the base is the same, whichever epoch's checkpoint it is found by)."""
         standing = self.engine.standing
         if standing is None:
             return False
+        if target.candidate == evaluations.BASE:
+            return standing.voice.name == target.voice.name
         same = bool(target.sha256) and standing.sha256 == target.sha256
         return same or standing.voice == target.voice
 
@@ -254,47 +301,3 @@ class VoiceFollower:
                     fault = await asyncio.to_thread(run.folder.verify, epoch.number)
                     self._verified[epoch.sha256] = fault is None
                     return
-
-
-def _of_epoch(settings: ApiSettings, epoch: EpochSummary) -> FollowTarget:
-    name = _name(epoch.number, epoch.sha256)
-    return FollowTarget(_voice(settings, str(epoch.checkpoint), name), epoch.sha256)
-
-
-def _base_as_person(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
-    """The base's own weights with the run's recording of the person; None without one."""
-    reference = newest_reference(run.folder)
-    if reference is None:
-        return None
-    base = str(settings.xtts_v2_dir) if settings.base_model == "xtts_v2" else settings.base_model
-    found = _voice(settings, base)
-    wanted = {**found.wanted, "name": base, "reference": str(reference)}
-    return FollowTarget(VoiceTarget("the base as the person", wanted))
-
-
-def _changed(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
-def _name(epoch: int, sha256: str, share: str = "") -> str:
-    return f"epoch {epoch}{share} ({sha256[:8]})"
-
-
-def _loss(epoch: EpochSummary) -> float | None:
-    return runs.losses_of(epoch).get("validation_audio_loss")
-
-
-def _voice(settings: ApiSettings, where: str, name: str = "") -> VoiceTarget:
-    lists = {"pronunciations": settings.pronunciations} if settings.pronunciations else {}
-    if where == "demo":
-        return VoiceTarget(DEMO.name, {**DEMO.wanted, **lists})
-    base = None if settings.base_model in ("demo", "xtts_v2") else settings.base_model
-    wanted = {
-        "name": where, "base": base, "xtts_v2": str(settings.xtts_v2_dir),
-        "tos_agreed": settings.coqui_tos_agreed,
-        **lists,
-    }  # fmt: skip
-    return VoiceTarget(name or Path(where).name, wanted)

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from machine.storage.checksums import Manifest, ManifestError, read_manifest
 from xtts.hub import run_lock
+from xtts.hub.evaluation_file import Evaluation
 from xtts.hub.run_folder import RunFolder
 
 CURRENT = "current"
@@ -58,17 +59,22 @@ class EpochSummary:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run and its epochs, by number."""
+    """A run and its epochs, by number. evaluation: None where nothing was judged."""
 
     id: str
     folder: RunFolder
     created: float
     epochs: Mapping[int, EpochSummary]
     training: bool
+    evaluation: Evaluation | None = None
 
     @property
     def best(self) -> int | None:
-        """The epoch with the lowest validation audio loss among those with a checkpoint."""
+        """The epoch that the verdict names, where there is one (it may name the base or a blend,
+        and no epoch is the best then); else the epoch with the lowest validation audio loss among
+        those with a checkpoint."""
+        if self.evaluation and (verdict := self.evaluation.verdict):
+            return verdict.epoch if verdict.kind == "epoch" else None
         losses = [
             (loss, number)
             for number, epoch in self.epochs.items()
@@ -77,26 +83,30 @@ class RunSummary:
         return min(losses)[1] if losses else None
 
 
-def scan(output_dir: Path) -> dict[str, RunSummary]:
-    """Every run under `output_dir`, the current one first; only what has an epoch or a curve."""
+def scan(
+    output_dir: Path, evaluation_of: Callable[[RunFolder], Evaluation | None]
+) -> dict[str, RunSummary]:
+    """Every run under `output_dir`, the current one first; only what has an epoch or a curve.
+
+    evaluation_of: reads a run's evaluation.
+    """
     found: dict[str, RunSummary] = {}
     folders = [(CURRENT, RunFolder(output_dir))]
     with contextlib.suppress(OSError):
         archived = sorted((output_dir / "archive").iterdir(), reverse=True)
         folders += [(path.name, RunFolder(path)) for path in archived if path.is_dir()]
     for name, folder in folders:
-        run = _run(name, folder)
+        run = _run(name, folder, evaluation_of(folder))
         if run.epochs or folder.metrics.is_file() or name == CURRENT:
             found[name] = run
     return found
 
 
-def _run(name: str, folder: RunFolder) -> RunSummary:
+def _run(name: str, folder: RunFolder, evaluation: Evaluation | None) -> RunSummary:
     numbers = set(folder.epochs()) | _sampled(folder)
     epochs = {number: _epoch(folder, number) for number in sorted(numbers)}
-    return RunSummary(
-        name, folder, _created(folder), epochs, name == CURRENT and is_training(folder)
-    )
+    training = name == CURRENT and is_training(folder)
+    return RunSummary(name, folder, _created(folder), epochs, training, evaluation)
 
 
 def _sampled(folder: RunFolder) -> set[int]:

@@ -1,8 +1,8 @@
 """A speaking child without a model and without torch: the real loop and the real frames.
 
 The text of a request says what happens, at its third step. Anything else is "spoken": a chunk of
-20 ms for each character, one a step; its samples are made from text and seed. A piece has PIECE
-characters.
+20 ms for each character, one a step; its samples are made from text and seed, and after `!who` from
+the voice that speaks. A piece has PIECE characters.
 """
 
 import argparse
@@ -68,6 +68,7 @@ class FakeEnsemble:
             raise RuntimeError("no such library")
         self._speeches: dict[str, tuple[str, int, int]] = {}
         self._slots = arguments.slots
+        self._names: dict[str, str] = {}
         self._mute = set[str]()
         self._paused = set[str]()
         self._backend = arguments.backend
@@ -90,7 +91,11 @@ class FakeEnsemble:
                 yield packed({"say": "failed", "id": name, "reason_code": "no_reference",
                               "reason": "It holds no recording of its own."})  # fmt: skip
                 return
-            self._speeches[name] = (message["ask"]["text"], message["ask"]["seed"], 0)
+            text, who = message["ask"]["text"], self._names[message["key"]]
+            text = f"{text} {who}" if text == "!who" else text
+            self._speeches[name] = (text, message["ask"]["seed"], 0)
+        elif message["do"] == "close":
+            del self._names[message["key"]]
         elif message["do"] == "go_on":
             self._paused.discard(name)
             assert len(self._speeches) - len(self._paused) <= self._slots
@@ -110,10 +115,13 @@ class FakeEnsemble:
             return
         if is_deadly(voice):
             os.kill(os.getpid(), signal.SIGSEGV)
+        base = " base" if message["voice"].get("base_only") else ""
+        self._names[message["key"]] = Path(voice).name + base
         if "mute" in voice:
             self._mute.add(message["key"])
+        sha256 = "0" * 64 if base else sha_of(voice)
         yield packed({"say": "opened", "id": name, "licence": "free", "languages": ["en", "pt"],
-                      "sha256": sha_of(voice), "own_voice": "mute" not in voice,
+                      "sha256": sha256, "own_voice": "mute" not in voice,
                       "precision": "fp32", "placed": self._placed()})  # fmt: skip
 
     def _placed(self) -> dict[str, str]:

@@ -7,8 +7,27 @@ import numpy as np
 import soundfile
 
 from machine.storage.atomic import replace_file
-from machine.storage.checksums import Manifest, write_manifest
+from machine.storage.checksums import Manifest, read_manifest, write_manifest
+from xtts.hub.evaluation_file import (
+    Candidate,
+    CandidateKind,
+    Evaluation,
+    JudgeDescription,
+    JudgeFigure,
+    MeanInterval,
+    SpokenSentence,
+    Verdict,
+    write_evaluation,
+)
 from xtts.hub.run_folder import RunFolder
+
+TEXTS = ("The first sentence.", "The second one.", "A third.")
+JUDGES = {
+    "words": JudgeDescription("share", "higher", "How much of the text is heard."),
+    "voice": JudgeDescription("scale", "higher", "1 is the person, 0 is another voice."),
+    "rate_drift_percent": JudgeDescription("%", "zero", "How much faster than the person."),
+    "word_errors": JudgeDescription("share", "lower", "Wrong words.", "no recogniser"),
+}
 
 
 def write_epoch(folder: Path, epoch: int, *, loss: float = 2.0, content: bytes = b"") -> None:
@@ -19,8 +38,10 @@ def write_epoch(folder: Path, epoch: int, *, loss: float = 2.0, content: bytes =
     path = run.checkpoint_path(epoch)
     written = replace_file(path, lambda file: file.write(content or f"epoch {epoch}".encode()))
     losses = {"validation_audio_loss": loss}
-    write_manifest(run.manifest_path(epoch), Manifest(epoch, epoch * 10, {path.name: written},
-                                                      losses))  # fmt: skip
+    base = {"name": "demo", "sha256": "0" * 64}
+    write_manifest(
+        run.manifest_path(epoch), Manifest(epoch, epoch * 10, {path.name: written}, losses, base)
+    )
     for what, hertz in (("output", 220), ("reference", 330)):
         wave = np.sin(np.arange(24_000) / 24_000 * 2 * np.pi * hertz).astype("float32")
         soundfile.write(run.samples / f"epoch_{epoch}_{what}.wav", wave, 24_000)
@@ -34,3 +55,65 @@ def write_epoch(folder: Path, epoch: int, *, loss: float = 2.0, content: bytes =
         for step in (epoch * 10 - 1, epoch * 10):
             row = {"kind": "train", "epoch": epoch, "step": step, "loss": float(step)}
             file.write(json.dumps(row) + "\n")
+
+
+def write_blend(folder: Path, epoch: int, share: float, content: bytes = b"a blend") -> None:
+    """best.pt and its manifest, made of an epoch that is there."""
+    run = RunFolder(folder)
+    written = replace_file(run.best_blend, lambda file: file.write(content))
+    blend = {"epoch": epoch, "share": share, "checkpoint_sha256": sha256_of_epoch(run, epoch)}
+    manifest = Manifest(epoch, epoch * 10, {run.best_blend.name: written}, blend=blend)
+    write_manifest(run.best_blend_manifest, manifest)
+
+
+def sha256_of_epoch(run: RunFolder, epoch: int) -> str:
+    name = run.checkpoint_path(epoch).name
+    return read_manifest(run.manifest_path(epoch)).files[name].sha256
+
+
+def candidate(
+    folder: Path,
+    kind: CandidateKind,
+    epoch: int = 0,
+    share: float = 0.0,
+    words: float = 0.5,
+    **more: object,
+) -> Candidate:
+    """One that was judged, with three sentences; the first two can be heard."""
+    run = RunFolder(folder)
+    sounds = folder / "samples" / "evaluation"
+    sounds.mkdir(parents=True, exist_ok=True)
+    said = []
+    for number, text in enumerate(TEXTS):
+        name = f"{kind}_{epoch}_{share:g}_{number}.wav"
+        wave = np.sin(np.arange(12_000) / 24_000 * 2 * np.pi * (200 + 40 * epoch + number))
+        if number < 2:
+            soundfile.write(sounds / name, wave.astype("float32"), 24_000)
+        wav = f"samples/evaluation/{name}" if number < 2 else None
+        said.append(SpokenSentence(text, "built_in", number, 0.5, 0.5, 11, 9, "finished",
+                                   {"words": words, "voice": None}, wav))  # fmt: skip
+    against = None if kind == "base" else MeanInterval(words - 0.5, words - 0.6, words - 0.4, 3)
+    figures = {"words": JudgeFigure(words, words - 0.1, words + 0.1, 3, against),
+               "voice": JudgeFigure(0.2, 0.1, 0.3, 3, against)}  # fmt: skip
+    given: dict[str, object] = {
+        "unfinished": 0, "cut": 0, "babbling": 0, "judges": figures, "validation_audio_loss": None,
+        "indistinguishable_from_base": kind == "base", "ruled_out": None, "remarks": [],
+    } | more  # fmt: skip
+    sha256 = "" if kind == "base" else sha256_of_epoch(run, epoch)
+    return Candidate(kind, epoch, share, sha256, **given, seconds=1.0, device="cpu",
+                     sentences=said)  # fmt: skip
+
+
+def write_evaluated(folder: Path, best: Candidate | None, *others: Candidate) -> None:
+    """evaluation.json: the base, `others`, and a verdict for `best` where there is one."""
+    run = RunFolder(folder)
+    verdict = None
+    if best is not None:
+        verdict = Verdict(best.kind, best.epoch, best.share, "It speaks best.", "", False,
+                          best.checkpoint_sha256)  # fmt: skip
+    candidates = [candidate(folder, "base"), *others]
+    write_evaluation(
+        run.evaluation_file,
+        Evaluation("2026-11-22T20:00:00+00:00", "en", {"name": "demo", "sha256": "0" * 64},
+                   "5" * 64, JUDGES, {"clips": 9}, {"words": 0.04}, candidates, verdict),
+    )  # fmt: skip

@@ -80,7 +80,7 @@ def test_a_voice_and_a_promotion_at_one_are_the_others_too(
     assert two.client.get(f"/v1/voices/{made['id']}").json() == made
     assert two.say("hello", voice=made["id"]).status_code == 200
     one.client.post("/v1/runs/current/epochs/1/promote")
-    wanted = {"run": "current", "epoch": 1}
+    wanted = {"run": "current", "epoch": 1, "candidate": "epoch_1"}
     two.wait_until(lambda: two.client.get("/v1/runs").json()["served"] == wanted)
     two.client.delete("/v1/promotion")
     one.wait_until(lambda: one.client.get("/v1/runs").json()["served"]["epoch"] == 2)

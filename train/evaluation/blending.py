@@ -13,8 +13,7 @@ from train.evaluation import report
 from train.evaluation.evaluator import Evaluator, shares_of
 from xtts.hub.evaluation_file import Verdict
 from xtts.hub.run_folder import read_checkpoint
-from xtts.model.blending import blend
-from xtts.model.loading import read_tensors
+from xtts.model.loading import blend, read_tensors
 
 log = logging.getLogger("train")
 

@@ -56,6 +56,7 @@ class VoiceSpec:
         pronunciations: A list for all voices (PRONUNCIATIONS); the voice's own wins over it.
         allow_base_reference: Whether a checkpoint whose run kept no recording speaks as its base
             does. A service does so: better than no word at all.
+        base_only: Whether the base model that a checkpoint was made from is wanted in its place.
     """
 
     name: str
@@ -66,6 +67,7 @@ class VoiceSpec:
     latents: Path | None = None
     pronunciations: str | None = None
     allow_base_reference: bool = False
+    base_only: bool = False
 
     @property
     def path(self) -> Path:
@@ -197,11 +199,12 @@ def _find_of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
     reference = spec.reference or reference_beside(path)
     if reference is None and spec.allow_base_reference:
         reference = _existing(folder / "reference.wav")
-    return VoiceFiles(
-        folder, path, reference, None, checkpoint.model, normalizer_of(checkpoint.provenance),
-        # OUTPUT_DIR's.
-        pronunciation_lists(spec, path.parent.parent),
-    )  # fmt: skip
+    lists = pronunciation_lists(spec, path.parent.parent)  # OUTPUT_DIR's
+    if spec.base_only:
+        weights = folder / "model.pth"
+        return VoiceFiles(folder, weights, reference, None, pronunciations=lists)
+    normalizer = normalizer_of(checkpoint.provenance)
+    return VoiceFiles(folder, path, reference, None, checkpoint.model, normalizer, lists)
 
 
 def _existing(path: Path) -> Path | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from machine.devices.cuda_errors import NotFinite
 from xtts.inference.alignment import heads as alignment_heads
 from xtts.inference.alignment.guarded_piece import Guard
 from xtts.inference.alignment.heads import Head
@@ -100,7 +101,12 @@ class LoadedVoice(ABC):
         if self.model.config.weights == "random":
             log.info("The weights are random: no attention head follows the text.")
             return ()
-        found = alignment_heads.kept_or_measured(self._heads_file(), self._measured_heads)
+        try:
+            found = alignment_heads.kept_or_measured(self._heads_file(), self._measured_heads)
+        except NotFinite as error:
+            # Each request will be told; a voice is opened all the same.
+            log.warning("The attention heads could not be measured: %s", error)
+            found = ()
         if not found:
             log.warning(
                 "No attention head of this model follows the text: how an utterance ended is told "

@@ -128,7 +128,7 @@ class SynthesisRequest:
             self._guarded.forget_sound()
             self._new_sound()
             found = self._sound(self._guarded.best.kept)
-        self.cut_pieces += not stopped
+        self.cut_pieces += not stopped and not self._guarded.cut_off
         rest = self._tempo.rest()
         if len(rest):
             self._vocoder.add(rest)

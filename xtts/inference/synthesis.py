@@ -72,8 +72,7 @@ def synthesize_pieces(
         for some in change_speed(iter(latents), speed, torch):
             vocoder.add(some)
         waveform = check_finite(torch.cat(list(vocoder.rest())))
-        cut_off = guard is not None and guard.pieces[-1].cut_off
-        waveform = fade_edges(waveform, torch) if faded or cut_off else waveform
+        waveform = fade_edges(waveform, torch) if faded or guarded.cut_off else waveform
         yield torch.cat((silence(piece.before), waveform, silence(piece.after)))
 
 

@@ -51,7 +51,8 @@ class QueryLog:
     def add(self, layer: int, queries: Tensor) -> None:
         """Keeps the queries of one code, `[heads, head_width]` in any shape."""
         if layer in self._queries:
-            self._queries[layer].append(queries)
+            # A view would keep alive what all rows asked.
+            self._queries[layer].append(queries.clone())
 
     def read_text(self, cache: "KeyValueCache", start: int, stop: int) -> None:
         """Takes the keys of these positions out of a cache that has read them."""
@@ -106,7 +107,7 @@ class KeyValueCache:
             return self.attend_next(layer, packed)
         self._layers[layer].narrow(3, 0, time).copy_(packed[:, 1:])
         if self.log is not None:
-            self.log.add(layer, queries[:, :, -1].clone())
+            self.log.add(layer, queries[:, :, -1])
         return F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
 
     def attend_next(self, layer: int, packed: Tensor) -> Tensor:
@@ -193,7 +194,7 @@ class StaticCaches:
     def tell(self, slot: int, log: QueryLog) -> None:
         """Adds to the log of an utterance what its slot asked in the last step."""
         for layer, queries in self.queries.items():
-            log.add(layer, queries[slot].clone())
+            log.add(layer, queries[slot])
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """One position of each slot."""

@@ -19,7 +19,7 @@ from machine.memory import MappedFiles
 from xtts.model import quantization, streaming_vocoder
 from xtts.model.config import ConfigError, ModelConfig
 from xtts.model.empty_weights import without_weights
-from xtts.model.gpt import GPT, from_coqui
+from xtts.model.gpt import GPT, PREFIX, from_coqui
 from xtts.model.vocoder import SpeakerEncoder, Vocoder, load_speaker_encoder, load_vocoder
 from xtts.text.tokenizer import Tokenizer
 
@@ -223,6 +223,33 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 class _Inert(dict[str, Any]):
     """A placeholder for a pickled Coqui object that is never used."""
+
+
+def blend(
+    base: Mapping[str, Tensor], tuned: Mapping[str, Tensor], share: float
+) -> dict[str, Tensor]:
+    """`base + share * (tuned - base)` of the learning part, in float32, in the names of `tuned`.
+
+    A mean of a fine-tune and its base often keeps what the base can do and comes nearer to what was
+    learned than either end (Wortsman et al. 2022, https://arxiv.org/abs/2109.01903).
+
+    share: of the fine-tuned weights, 0 to 1; 1 is `tuned` bit for bit. Raises ConfigError where the
+    two do not belong together.
+    """
+    if share == 1:
+        return dict(tuned)
+    known = {PREFIX + name for name in from_coqui(base)}
+    for name in sorted(known ^ tuned.keys()):
+        raise ConfigError(f"{name} is in only one of base and checkpoint; they cannot be blended.")
+    found = {}
+    for name, tensor in tuned.items():
+        if base[name].shape != tensor.shape:
+            raise ConfigError(
+                f"{name} is {list(base[name].shape)} in the base and {list(tensor.shape)} in the "
+                "checkpoint; they cannot be blended."
+            )
+        found[name] = base[name].float().lerp(tensor.float(), share)
+    return found
 
 
 def read_speakers(folder: Path) -> dict[str, Tensor]:

@@ -163,15 +163,18 @@ class FileSpeaker:
         from xtts.workers.file_evaluation import SpokenSet
 
         started = time.perf_counter()
+        reading = self._reading(request.weights)
         reference = voice.read_reference(self._model.config, request.reference)
         with torch.inference_mode():
             self._take(request.weights, request.share)
             whose = self._voice_of(reference)
-            facts, utterances = file_evaluation.speak_all(self._model, whose, request, started)
+            model = replace(reading, gpt=self._model.gpt)
+            facts, utterances = file_evaluation.speak_all(model, whose, request, started)
             if request.weights is not None:
                 self._take(None)
                 latents = self._voice_of(reference).latents
-                words = [file_evaluation.evidence(self._model, latents, one) for one in utterances]
+                model = replace(reading, gpt=self._model.gpt)
+                words = [file_evaluation.evidence(model, latents, one) for one in utterances]
                 facts = [replace(one, words=said) for one, said in zip(facts, words, strict=True)]
             self._let_go()
         return SpokenSet(facts, time.perf_counter() - started, self.device)
@@ -192,7 +195,6 @@ class FileSpeaker:
         None is the base's own."""
         from xtts.hub import run_folder
         from xtts.model import loading as model
-        from xtts.model.blending import blend
 
         key = (str(weights), os.stat(weights).st_mtime_ns, share) if weights else ("", 0, 1.0)
         if key == self._loaded:
@@ -201,7 +203,9 @@ class FileSpeaker:
         self._loaded = None
         if weights and share < 1:
             tuned = run_folder.read_checkpoint(weights).model
-            self._model.load_gpt(blend(model.read_tensors(self.base / "model.pth"), tuned, share))
+            self._model.load_gpt(
+                model.blend(model.read_tensors(self.base / "model.pth"), tuned, share)
+            )
         elif weights:
             self._model.load_gpt(run_folder.read_checkpoint(weights).model)
         else:

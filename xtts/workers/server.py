@@ -106,10 +106,7 @@ class SpeechServer:
             self._close({"key": key})
 
     def _open(self, message: Mapping[str, Any]) -> Iterator[bytes]:
-        voice = dict(message["voice"])
-        if voice.get("reference"):
-            voice["reference"] = Path(voice["reference"])
-        wanted = VoiceSpec(**voice, allow_base_reference=True)
+        wanted = _voice_spec(message["voice"])
         others = dict(self._standing)
         future = self._other.submit(self._stand, wanted, others)
         self._pending.append(PendingTask(message, future, self._opened))
@@ -278,6 +275,13 @@ class SpeechServer:
         self._voices.move_to_end(known)
         while len(self._voices) > _KEPT_VOICES:
             self._voices.popitem(last=False)
+
+
+def _voice_spec(given: Mapping[str, Any]) -> VoiceSpec:
+    """The voice of an `open` message; a path in JSON is a text."""
+    reference = given.get("reference")
+    found = {**given, "reference": Path(reference) if reference else None}
+    return VoiceSpec(**found, allow_base_reference=True)
 
 
 def _unreadable(error: Exception) -> dict[str, str] | None:

@@ -39,20 +39,29 @@ class Answers(BaseHTTPRequestHandler):
             return self.static("index.html" if path == "/" else path.removeprefix("/page/"))
         if self.refused():
             return None
-        if path == "/status":
-            return self.json(self.world.status())
-        if path == "/v1/runs":
-            return self.json(self.world.runs())
-        if path == "/v1/voices":
-            return self.json({"voices": self.world.voices})
-        if path == "/v1/models":
-            return self.json({"object": "list", "data": [{"id": "sotaque", "licence": "MIT"}]})
+        answers = {
+            "/status": self.world.status, "/v1/runs": self.world.runs,
+            "/v1/runs/current/evaluation": self.world.details,
+            "/v1/voices": lambda: {"voices": self.world.voices},
+            "/v1/models": lambda: {"object": "list", "data": [{"id": "sotaque", "licence": "MIT"}]},
+        }  # fmt: skip
+        if path in answers:
+            return self.json(answers[path]())
         if path == "/events":
             return self.events()
         if path.endswith("/metrics"):
             since = int(query.removeprefix("since=") or 0)
             records = self.world.records
             return self.json({"records": records[since:], "next": len(records)})
+        if path.endswith(".wav"):
+            return self.sound(path)
+        return self.problem(404, f"There is no {path}.")
+
+    def sound(self, path: str) -> None:
+        if found := re.fullmatch(
+            r"/v1/runs/current/candidates/(\w+[\d.]*)/sentences/(\d+)\.wav", path
+        ):
+            return self.body(wav(speech(*sentence_of(found[1], int(found[2])))), "audio/wav")
         if found := re.fullmatch(r"/v1/runs/current/epochs/(\d+)/(output|reference)\.wav", path):
             number, which = int(found[1]), found[2]
             of = speech(3.0, 120 + 10 * number) if which == "output" else speech(3.6, 205, 0.6)
@@ -86,6 +95,7 @@ class Answers(BaseHTTPRequestHandler):
 
     def speak(self, wanted: dict[str, Any]) -> None:
         self.world.said.append(wanted)
+        self.world.spoken_with.append(self.path)
         if wanted["response_format"] not in self.world.formats:
             return self.problem(400, f"response_format {wanted['response_format']!r} is not made.")
         samples = speech(2.4, 150)
@@ -166,6 +176,12 @@ class Answers(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Says nothing: a test tells what it sees."""
+
+
+def sentence_of(candidate: str, number: int) -> tuple[float, float, float]:
+    """Length, pitch and level of what a candidate says: each its own."""
+    which = sum(map(ord, candidate)) % 7
+    return 2.0 + 0.2 * number + 0.1 * which, 110.0 + 15 * which, 0.1 + 0.1 * which
 
 
 class Fake(ThreadingHTTPServer):

@@ -29,7 +29,9 @@ POSITION = "document.getElementById('position').valueAsNumber"
 SECONDS = "Number(document.getElementById('spoken-playhead').dataset.seconds)"
 LONGEST_SECONDS = 900
 SHOWN = """[
-  ...[...document.querySelectorAll("tr[data-epoch]")].map((row) => `row ${row.dataset.epoch}`),
+  ...new Set([...document.querySelectorAll("tr[data-epoch], tr[data-candidate^='epoch_']")]
+    .map((row) => row.dataset.epoch ?? row.dataset.candidate.split("_")[1])
+    .map((epoch) => `row ${epoch}`)),
   ...(document.getElementById("training").hidden ? [] : ["training"]),
   ...(document.getElementById("charts").hidden ? [] : ["curves"]),
 ]"""
@@ -125,12 +127,28 @@ def trained(service: Service, chromium: Any) -> Iterator[list[tuple[float, str]]
             page.wait_for_timeout(250)
         assert training.returncode == 0, service.said("train")
         assert faults == []
+        put_aside(service)
         yield shown
     finally:
         if training.poll() is None:
             training.terminate()
             training.wait(120)
         context.close()
+
+
+def put_aside(service: Service) -> None:
+    """Without its evaluation the run is one that nothing was judged of."""
+    (service.output / "evaluation.json").rename(service.folder / "evaluation.json")
+    wait(lambda: service.asks("/v1/runs")["runs"][0]["evaluation"] is None, service)
+
+
+@pytest.fixture
+def evaluated(trained: Any, service: Service) -> Iterator[Any]:
+    """The run with what the trainer judged of it: its evaluation, as /v1/runs tells it."""
+    (service.folder / "evaluation.json").rename(service.output / "evaluation.json")
+    wait(lambda: service.asks("/v1/runs")["runs"][0]["evaluation"], service)
+    yield service.asks("/v1/runs")["runs"][0]["evaluation"]
+    put_aside(service)
 
 
 @pytest.fixture
@@ -173,10 +191,10 @@ def test_switching_keeps_the_position(page: Any) -> None:
 
 
 def test_promoting_an_epoch_changes_what_speaks(page: Any, service: Service) -> None:
-    wait(lambda: service.asks("/v1/runs")["served"] == {"run": "current", "epoch": 2}, service)
+    wait(lambda: service.asks("/v1/runs")["served"]["epoch"] == 2, service)
     page.click("tr[data-epoch='1'] button:has-text('Serve')")
     until(page, "document.querySelector('tr[data-epoch=\"1\"] .serving').textContent === 'Serving'")
-    assert service.asks("/v1/runs")["served"] == {"run": "current", "epoch": 1}
+    assert service.asks("/v1/runs")["served"]["epoch"] == 1
     page.click("#follow")
     until(page, "document.querySelector('tr[data-epoch=\"2\"] .serving').textContent === 'Serving'")
 
@@ -230,6 +248,59 @@ def test_with_a_key_the_page_asks_for_it_and_then_hears_everything(
         until(page, f"{POSITION} > 0.3")
     finally:
         keyed.close()
+
+
+JUDGED = "#judgement:not([hidden])"
+WORKS = "!document.getElementById('desk-works').hidden"
+
+
+def test_a_run_that_was_evaluated_is_compared_and_heard(
+    evaluated: Any, service: Service, open_page: Callable[..., Any]
+) -> None:
+    ids = [one["id"] for one in evaluated["candidates"]]
+    assert ids[:1] == ["base"] and {"epoch_1", "epoch_2"} <= set(ids)
+    page = open_page(service.address, ready=JUDGED)
+    until(page, WORKS)
+    assert page.text_content("#verdict") == evaluated["verdict"]["reason"]
+    page.click("tr[data-candidate='epoch_1'] .epoch")
+    page.select_option("#against", "base")
+    until(page, WORKS)
+    page.click("#play-output")
+    until(page, f"{POSITION} > 0.3")
+    page.keyboard.press("x")
+    assert page.get_attribute("#play-reference", "aria-label") == "Pause the base"
+    before = service.asks("/status")["voice"]
+    for candidate in ("epoch_1", "base"):
+        page.select_option("#voice", f"/v1/runs/current/candidates/{candidate}/speech")
+        page.fill("#text", "Hello.")
+        page.click("#say")
+        until(page, "document.getElementById('say').textContent === 'Stop'")
+        until(page, "document.getElementById('say').textContent === 'Speak'")
+        assert page.is_hidden("#speak-fault"), page.text_content("#speak-fault")
+        assert float(page.evaluate(SECONDS)) > 0.1
+    assert service.asks("/status")["voice"] == before
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"),
+                                               (390, "dark")])  # fmt: skip
+def test_an_evaluated_run_can_be_shown(
+    evaluated: Any, service: Service, open_page: Callable[..., Any], width: int, scheme: str,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """As `test_it_can_be_shown`."""
+    page = open_page(service.address, ready=JUDGED, color_scheme=scheme,
+                     viewport={"width": width, "height": 900})  # fmt: skip
+    until(page, WORKS)
+    page.wait_for_timeout(500)
+    name = (
+        f"page-evaluation{'' if width == 1280 else '-phone'}{'' if scheme == 'light' else '-dark'}"
+    )
+    picture = Path(os.environ.get("SOTAQUE_PICTURES", tmp_path)) / f"{name}.png"
+    foot = page.evaluate("document.getElementById('desk').getBoundingClientRect().bottom + scrollY")
+    clip = {"x": 0, "y": 0, "width": width, "height": foot + 16}
+    taken = page.screenshot(full_page=True, animations="disabled", clip=clip)
+    Image.open(io.BytesIO(taken)).convert("RGB").quantize(256).save(picture, optimize=True)
+    assert picture.stat().st_size < 300_000
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -55,6 +55,81 @@ def epoch(number: int, **more: Any) -> dict[str, Any]:
     return made | more
 
 
+SENTENCES = (
+    "The harbour was quiet when the first boats came in.",
+    "Nobody had told the baker that it was Sunday.",
+    "Seven grey geese flew over the frozen lake.",
+)
+JUDGES = {
+    "words": {"unit": "share", "better": "higher", "absent": None,
+              "meaning": "How much of the text the sound follows."},
+    "voice": {"unit": "0 another voice, 1 the person", "better": "higher", "absent": None,
+              "meaning": "How near it is to the person."},
+    "rate_drift_percent": {"unit": "%", "better": "zero", "absent": None,
+                           "meaning": "How much faster than the person it speaks."},
+    "pitch_drift_percent": {"unit": "%", "better": "zero", "absent": None,
+                            "meaning": "How much higher than the person it speaks."},
+    "word_errors": {"unit": "share", "better": "lower", "absent": "no recogniser is installed",
+                    "meaning": "Words that a recogniser hears wrong."},
+}  # fmt: skip
+
+
+def figure_of(mean: float, base: float | None, half: float) -> dict[str, Any]:
+    """A judge's mean, and its difference to the base's."""
+    by = None
+    if base is not None:
+        by = {"mean": mean - base, "low": mean - base - half, "high": mean - base + half,
+              "count": 3}  # fmt: skip
+    return {"mean": mean, "low": mean - half, "high": mean + half, "count": 3, "against_base": by}
+
+
+def judged(number: int, share: float = 1.0, **more: Any) -> dict[str, Any]:
+    """A candidate of an evaluation: the base (0), an epoch, or a blend of it."""
+    kind = "base" if number == 0 else "epoch" if share == 1.0 else "blend"
+    name = "base" if number == 0 else f"epoch_{number}"
+    base = None if number == 0 else 1.0
+    strength = number * share - (0.2 if kind == "blend" else 0)
+    judges = {
+        "words": figure_of(0.62 + 0.01 * strength, base and 0.62, 0.05),
+        "voice": figure_of(0.2 + 0.15 * strength, base and 0.2, 0.06),
+        "rate_drift_percent": figure_of(2.0 - 3.4 * strength, base and 2.0, 1.2),
+        "pitch_drift_percent": figure_of(-6.0 + 2.0 * strength, base and -6.0, 2.2),
+    }
+    made = {
+        "id": name if share == 1.0 else f"{name}_share_{share:g}", "kind": kind,
+        "name": name.replace("_", " "),
+        "epoch": number, "share": 0.0 if kind == "base" else share,
+        "checkpoint_sha256": "" if kind == "base" else f"{number}" * 64,
+        "unfinished": 0, "cut": 0, "babbling": 0, "judges": judges,
+        "validation_loss": 2 + 2 * 0.7**number if kind == "epoch" else None,
+        "indistinguishable_from_base": kind == "base", "ruled_out": None, "remarks": [],
+        "is_best": False, "is_served": False, "can_speak": True,
+    }  # fmt: skip
+    return made | more
+
+
+def evaluation(best: str = "epoch_2", **more: Any) -> dict[str, Any]:
+    """The base, three epochs and a blend; the third epoch runs on."""
+    candidates = [
+        judged(0), judged(1, indistinguishable_from_base=True), judged(2),
+        judged(3, unfinished=2, ruled_out="Two of three sentences never end.",
+               remarks=["Two of three sentences never end.",
+                        "It speaks 8 % slower than the person."]),
+        judged(2, 0.5, can_speak=False),
+    ]  # fmt: skip
+    for one in candidates:
+        one["is_best"] = one["id"] == best
+    found = next(one for one in candidates if one["id"] == best)
+    reason = f"{found['name'].capitalize()} is the best: nearest to the person."
+    verdict = {"candidate": best, "kind": found["kind"], "epoch": found["epoch"],
+               "share": found["share"], "advice": "", "indistinguishable_from_base": False,
+               "reason": reason}  # fmt: skip
+    return {"made_at": "2026-01-02T03:04:05Z", "language": "en", "sentence_set": "5" * 64,
+            "sentences": len(SENTENCES), "judges": JUDGES, "verdict": verdict,
+            "smallest_difference": {"words": 0.05, "voice": 0.06},
+            "candidates": candidates} | more  # fmt: skip
+
+
 @dataclass
 class World:
     """What the server knows; tests change it."""
@@ -75,6 +150,9 @@ class World:
     news: list[tuple[str, str]] = field(default_factory=list)
     pause_seconds: float = 0.0
     breaks_off: bool = False
+    evaluation: dict[str, Any] | None = None
+    follows: str | None = None
+    spoken_with: list[str] = field(default_factory=list)
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def __post_init__(self) -> None:
@@ -122,6 +200,19 @@ class World:
             "version": "0.1.0", "languages": self.languages,
         }  # fmt: skip
 
+    def details(self) -> dict[str, Any]:
+        """/v1/runs/current/evaluation."""
+        told = []
+        for one in self.evaluation["candidates"]:
+            where = f"/v1/runs/current/candidates/{one['id']}/sentences"
+            told.append({"id": one["id"], "name": one["name"], "sentences": [
+                {"text": text, "source": "built_in", "seed": 0, "seconds": 2.0,
+                 "expected_seconds": 2.1, "outcome": "finished", "sound": f"{where}/{number}.wav",
+                 "judges": {"words": 0.6, "voice": None}}
+                for number, text in enumerate(SENTENCES)
+            ]})  # fmt: skip
+        return {"made_at": self.evaluation["made_at"], "candidates": told}
+
     def runs(self) -> dict[str, Any]:
         served = self.served
         best = min(self.epochs, key=lambda one: one["validation_loss"], default=None)
@@ -135,4 +226,10 @@ class World:
         ]
         run = {"id": "current", "path_name": "output", "created": "2026-01-02T03:04:05Z",
                "epochs": rows, "training": self.training}  # fmt: skip
-        return {"runs": [run], "served": served, "promoted": self.promoted is not None}
+        found = {"runs": [run], "served": served, "promoted": self.promoted is not None}
+        if self.evaluation is not None:
+            for one in self.evaluation["candidates"]:
+                one["is_served"] = bool(served) and one["id"] == f"epoch_{served['epoch']}"
+            run["evaluation"] = self.evaluation
+            found["follows"] = self.follows or "best"
+        return found

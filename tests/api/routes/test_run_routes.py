@@ -38,13 +38,18 @@ def service(output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
         yield found
 
 
+def speaks(run: str, epoch: int) -> dict[str, Any]:
+    """What is served, where it is an epoch."""
+    return {"run": run, "epoch": epoch, "candidate": f"epoch_{epoch}"}
+
+
 def served(service: Running) -> Any:
     return service.client.get("/v1/runs").json()["served"]
 
 
 def test_the_newest_epoch_speaks_and_the_list_says_so(service: Running) -> None:
     found = service.client.get("/v1/runs").json()
-    assert found["served"] == {"run": "current", "epoch": 2} and not found["promoted"]
+    assert found["served"] == speaks("current", 2) and not found["promoted"]
     current, archived = found["runs"]
     assert (current["id"], archived["id"]) == ("current", "20260101T000000Z")
     assert not current["training"]
@@ -83,15 +88,15 @@ def test_without_locks_it_trains_who_writes(output: Path, monkeypatch: pytest.Mo
 
 def test_a_new_epoch_is_followed_until_one_is_promoted(service: Running, output: Path) -> None:
     write_epoch(output, 3)
-    service.wait_until(lambda: served(service) == {"run": "current", "epoch": 3})
+    service.wait_until(lambda: served(service) == speaks("current", 3))
     answer = service.client.post("/v1/runs/current/epochs/1/promote")
-    assert answer.json() == {"served": {"run": "current", "epoch": 1}}
+    assert answer.json() == {"served": speaks("current", 1)}
     write_epoch(output, 4)
     service.wait_until(lambda: len(service.parts.follower.runs["current"].epochs) == 4)
     service.parts.follower.tell()
-    assert served(service) == {"run": "current", "epoch": 1}
+    assert served(service) == speaks("current", 1)
     answer = service.client.delete("/v1/promotion")
-    assert answer.json() == {"served": {"run": "current", "epoch": 4}}
+    assert answer.json() == {"served": speaks("current", 4)}
 
 
 def test_a_promotion_outlives_the_service_and_a_move_to_the_archive(
@@ -105,7 +110,7 @@ def test_a_promotion_outlives_the_service_and_a_move_to_the_archive(
     write_epoch(output, 1, content=b"the first of another run")
     with running(settings_in(tmp_path)) as again:
         again.wait_ready()
-        assert served(again) == {"run": "20260202T000000Z", "epoch": 1}
+        assert served(again) == speaks("20260202T000000Z", 1)
 
 
 def pruned(output: Path, epoch: int) -> None:
@@ -128,7 +133,7 @@ def test_a_promoted_epoch_that_is_pruned_speaks_on_also_after_a_restart(
 
     if not linked:
         monkeypatch.setattr("api.runs.promotion.os.link", no_links)
-    before = {"run": "current", "epoch": 1}
+    before = speaks("current", 1)
     service.client.post("/v1/runs/current/epochs/1/promote")
     (kept,) = (tmp_path / "voices" / "promoted").glob("*/checkpoints/checkpoint_epoch_1.pt")
     assert kept.read_bytes() == b"epoch 1" and (kept.stat().st_nlink > 1) is linked
@@ -174,10 +179,10 @@ def test_without_room_for_it_a_promotion_is_served_and_said_to_be_in_danger(
     answer = service.client.post("/v1/runs/current/epochs/1/promote")
     assert (answer.status_code, answer.json()["code"]) == (507, "not_kept")
     assert "No space left" in answer.json()["detail"]
-    assert served(service) == {"run": "current", "epoch": 1}
+    assert served(service) == speaks("current", 1)
     with running(settings_in(tmp_path)) as again:
         again.wait_ready()
-        assert served(again) == {"run": "current", "epoch": 1}
+        assert served(again) == speaks("current", 1)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"run": "x", "epoch": 1, "sha256": "../x"}'])
@@ -199,7 +204,7 @@ def test_requests_in_flight_finish_on_the_old_voice_and_none_fails(service: Runn
     service.wait_until(lambda: len(service.parts.engine.waiting.speaking) + len(answers) == 4)
     for epoch in (1, 2, 1, 2, 1):
         answer = service.client.post(f"/v1/runs/current/epochs/{epoch}/promote")
-        assert answer.json() == {"served": {"run": "current", "epoch": epoch}}
+        assert answer.json() == {"served": speaks("current", epoch)}
     for thread in threads:
         thread.join()
     assert sorted(answer.content[44:] for answer in answers) == sorted(
@@ -213,7 +218,7 @@ def test_an_epoch_that_cannot_be_opened_changes_nothing(service: Running, output
     service.wait_until(lambda: not service.parts.follower.runs["current"].epochs[1].checkpoint)
     answer = service.client.post("/v1/runs/current/epochs/1/promote")
     assert (answer.status_code, answer.json()["code"]) == (409, "no_checkpoint")
-    assert served(service) == {"run": "current", "epoch": 2}
+    assert served(service) == speaks("current", 2)
 
 
 def test_samples_come_whole_and_in_ranges(service: Running, output: Path) -> None:

@@ -122,6 +122,7 @@ class GuardedPiece:
         self._attempts: list[Attempt] = []
         self._held: list[Samples] = []
         self._given = 0
+        self._told: SpokenPiece | None = None
 
     @property
     def heads(self) -> tuple[Head, ...]:
@@ -165,13 +166,19 @@ class GuardedPiece:
         if again and self._whole:
             self._held = []
             return True
-        self._guard.pieces.append(self._told())
+        self._told = self._summary()
+        self._guard.pieces.append(self._told)
         return False
 
     @property
     def judged(self) -> bool:
         """Whether there is a verdict: not without a guard."""
         return bool(self._attempts)
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether sound behind the last word was cut off; known with the verdict."""
+        return self._told is not None and self._told.cut_off
 
     @property
     def best(self) -> Attempt:
@@ -202,7 +209,7 @@ class GuardedPiece:
             return held
         return fade_out(held[: max(0, samples)], self._arrays)
 
-    def _told(self) -> SpokenPiece:
+    def _summary(self) -> SpokenPiece:
         best = self.best
         keep = best.verdict.keep
         end = (len(best.codes) if keep is None else keep) * CODE_SECONDS * VOCODER_RATE

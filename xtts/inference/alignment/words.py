@@ -29,6 +29,7 @@ def timed_words(
     spans: Sequence[Sequence[WordSpan]],
     spelled: Sequence[str] = (),
     speed: float = 1.0,
+    pauses: Sequence[tuple[float, float]] = (),
 ) -> list[TimedWord] | None:
     """The words of a speech; None where a piece has no path.
 
@@ -37,17 +38,20 @@ def timed_words(
         spans: Of each piece the words in its ids (`xtts.text.tokenizer.Tokenizer.word_spans`).
         spelled: How the words are written, where ids are phones; used if there are as many.
         speed: As it was spoken.
+        pauses: Seconds of silence before and behind each piece; () is none.
     """
     found, began = list[TimedWord](), 0.0
-    for piece, words in zip(pieces, spans, strict=True):
+    for number, (piece, words) in enumerate(zip(pieces, spans, strict=True)):
         if piece.times is None:
             return None
+        before, after = pauses[number] if pauses else (0.0, 0.0)
+        began += before
         # What was not reached, or was cut off, is over when the sound is.
         for word in words:
             start = min(float(piece.times[word.first, 0]) / speed, piece.seconds)
             end = min(float(piece.times[word.last, 1]) / speed, piece.seconds)
             found.append(TimedWord(word.text, _rounded(began + start), _rounded(began + end)))
-        began += piece.seconds
+        began += piece.seconds + after
     if len(spelled) == len(found):
         found = [
             TimedWord(text, word.start_time, word.end_time)

@@ -119,7 +119,7 @@ class OnnxSynthesisRequest:
         found, stopped = piece.end(), piece.stopped
         if piece.guarded.spoken_anew:
             stopped = piece.guarded.best.stopped
-        self.cut_pieces += not stopped
+        self.cut_pieces += not stopped and not piece.guarded.cut_off
         self._piece = None
         return found
 

@@ -26,6 +26,11 @@ def test_words_begin_with_their_first_token_and_end_with_their_last():
     ]  # fmt: skip
 
 
+def test_pauses_around_a_piece_move_what_comes_later():
+    found = timed_words([piece(), piece()], [SPANS, SPANS], pauses=[(0.5, 1.0), (0.0, 0.0)])
+    assert [word.start_time for word in found] == [0.7, 1.2, 2.9, 3.4]
+
+
 def test_speed_spelling_and_an_end_that_was_cut():
     found = timed_words([piece(seconds=0.4)], [SPANS], ["hello", "world"], speed=2.0)
     assert found == [TimedWord("hello", 0.1, 0.3), TimedWord("world", 0.35, 0.4)]

@@ -1,11 +1,16 @@
 """The step as a graph, against torch's transformer with its own cache."""
 
+import copy
+
 import numpy as np
 import onnxruntime
 import torch
 
+from xtts.inference.decoding import DecodingState, iterate_codes
 from xtts.inference.voice import Voice
+from xtts.model.config import SamplingParams
 from xtts.model.loading import Model
+from xtts.model.shapes import NUM_LATENTS
 from xtts.onnx.speech.gpt import BLOCK, Past
 from xtts.onnx.speech.loading import OnnxLatents, OnnxModel
 
@@ -68,3 +73,48 @@ def test_int8_is_near(onnx_model: OnnxModel, onnx_folder, onnx_voice: OnnxLatent
     _, near, _ = rounded.gpt.begin(onnx_voice.latents, IDS)
     distance = np.linalg.norm(near - exact) / np.linalg.norm(exact)
     assert 0 < distance < 0.02
+
+
+def test_where_every_head_looks_is_where_torchs_looks(
+    torch_model: Model, torch_voice: Voice, onnx_model: OnnxModel, onnx_voice: OnnxLatents
+) -> None:
+    """The same codes through both; the text's span has START and STOP."""
+    gpt, codes = torch_model.gpt, list(range(1, 30))
+    shape = gpt.shape
+    everyone = [(layer, head) for layer in range(shape.layers) for head in range(shape.heads)]
+    said = DecodingState(gpt, SamplingParams(), torch.Generator(), len(codes), everyone)
+    said.take = lambda latent, _: _forced(said, latent, codes)  # type: ignore[method-assign]
+    for _ in iterate_codes(gpt, torch_voice.latents, torch.tensor(IDS), said):
+        pass
+    past, *_ = onnx_model.gpt.begin(onnx_voice.latents, IDS)
+    for place, code in enumerate(codes[:-1], start=1):
+        onnx_model.gpt.step(code, place, past)
+    found = past.attention(everyone, NUM_LATENTS + len(IDS) + 2)
+    wanted = said.attention_by_head()
+    assert onnx_model.gpt.tells_queries and past.num_queries == len(codes)
+    for head in everyone:
+        assert found[head].shape == wanted[head].shape == (len(codes), len(IDS) + 2)
+        assert np.abs(found[head] - wanted[head]).max() < 1e-4
+
+
+def _forced(said: DecodingState, latent: torch.Tensor, codes: list[int]) -> None:
+    said.latents.append(latent)
+    said.code = torch.tensor([codes[len(said.codes)]])
+    said.codes.append(said.code)
+
+
+def test_an_export_of_an_earlier_version_speaks_and_tells_nothing(onnx_model: OnnxModel) -> None:
+    """Its graph has four outputs."""
+    new = onnx_model.gpt._session
+
+    class Earlier:
+        def get_outputs(self):
+            return new.get_outputs()[:4]
+
+        def run(self, _, feed):
+            return new.run(None, feed)[:4]
+
+    gpt = copy.copy(onnx_model.gpt)
+    gpt._session, gpt.tells_queries = Earlier(), False
+    past, latent, _ = gpt.begin(np.zeros((1, 32, gpt.shape.width), np.float32), IDS)
+    assert past.num_queries == 0 and np.isfinite(latent).all()

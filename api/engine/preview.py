@@ -1,0 +1,117 @@
+"""The one voice that may be open beside the served one: an epoch that somebody wants to hear.
+
+One at a time, so that memory is bounded: whoever wants another one waits until nobody speaks with
+this one. It is closed when nobody has asked for it for a while.
+"""
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from api.engine.options import EngineLimits, OpenedVoiceState, VoiceTarget
+from api.errors import APIError
+
+_LOOK_SECONDS = 0.05
+
+
+class PreviewSlot:
+    """At most one open voice beside the served one.
+
+    Args:
+        limits: How long and how many may wait for it, and when it is closed.
+        open_voice: Has the speaking process open a voice under a key.
+        close_voice: Has it close one.
+        in_use: Whether anybody speaks, or waits to speak, with the voice of a key.
+    """
+
+    def __init__(
+        self,
+        limits: EngineLimits,
+        open_voice: Callable[[str, VoiceTarget], Awaitable[Mapping[str, Any]]],
+        close_voice: Callable[[str], None],
+        in_use: Callable[[str], bool],
+    ) -> None:
+        self.current: OpenedVoiceState | None = None
+        self._limits = limits
+        self._open, self._close, self._in_use = open_voice, close_voice, in_use
+        self._changing = asyncio.Lock()
+        self._waiting = 0
+        self._used = 0.0
+        self._names = itertools.count(1)
+
+    def current_of(self, voice: VoiceTarget) -> OpenedVoiceState | None:
+        """The voice, where it is open."""
+        return self.current if self.current and self.current.voice == voice else None
+
+    @asynccontextmanager
+    async def held(self, voice: VoiceTarget) -> AsyncIterator[OpenedVoiceState]:
+        """The voice, opened; it is not closed inside. Raises APIError where it cannot be opened, or
+        others speak with another one for too long."""
+        if self._waiting >= self._limits.queue:
+            text = f"{self._limits.queue} requests wait already to hear an epoch."
+            raise APIError(503, "queue_full", text, retry_after=5)
+        self._waiting += 1
+        try:
+            await self._turn(voice)
+        finally:
+            self._waiting -= 1
+        try:
+            yield await self._opened(voice)
+        finally:
+            self._used = time.monotonic()
+            self._changing.release()
+
+    async def _turn(self, voice: VoiceTarget) -> None:
+        """Waits, in the order of asking, until this voice may be open; holds the lock then."""
+        try:
+            async with asyncio.timeout(self._limits.turn):
+                await self._changing.acquire()
+                try:
+                    while self.current and self.current.voice != voice and self._busy:
+                        await asyncio.sleep(_LOOK_SECONDS)
+                except BaseException:
+                    self._changing.release()
+                    raise
+        except TimeoutError:
+            text = "Another epoch is being heard; one at a time is open beside the served voice."
+            raise APIError(503, "preview_busy", text, retry_after=5) from None
+
+    async def _opened(self, voice: VoiceTarget) -> OpenedVoiceState:
+        if (found := self.current_of(voice)) is not None:
+            return found
+        self.close()
+        key = f"preview-{next(self._names)}"
+        answer = await self._open(key, voice)
+        self.current = OpenedVoiceState.of(key, voice, answer)
+        return self.current
+
+    def expire(self, now: float) -> None:
+        """Closes it when nobody has asked for it for a while."""
+        idle = now - self._used > self._limits.preview
+        if self.current and idle and not self._busy and not self._changing.locked():
+            self.close()
+
+    def release(self) -> None:
+        """Closes it unless somebody needs it: another voice is to be opened."""
+        if not self._busy and not self._changing.locked():
+            self.close()
+
+    def close(self) -> None:
+        if self.current is not None:
+            self._close(self.current.key)
+            self.current = None
+
+    def lost(self) -> None:
+        """The speaking process is gone, and the voice with it."""
+        self.current = None
+
+    @property
+    def _busy(self) -> bool:
+        """Whether somebody speaks with it. A long text keeps it, piece by piece."""
+        if self.current is None or not self._in_use(self.current.key):
+            return False
+        self._used = time.monotonic()
+        return True

@@ -1,0 +1,234 @@
+// Comparing two candidates on the desk: which two, which sentence, blind or not, and the judgement.
+
+import { announce, find, make, say } from "./elements.js";
+import { NAMES, short } from "./judges.js";
+import { Notes, tally } from "./notes.js";
+import { candidateName, capital, counted, fileName } from "./wording.js";
+
+const SAMPLE = "sample";
+const BLIND = { output: "A", reference: "B" };
+const KEYS = { 1: "prefer-a", 0: "prefer-none", 2: "prefer-b", r: "reveal", n: "next-sentence" };
+
+export class Comparison {
+  #run = null;
+  #candidates = [];
+  #said = new Map();
+  #chosen = null;
+  #against = null;
+  #swapped = false;
+  #hidden = false;
+  #notes = new Notes();
+  #picked = false;
+
+  /** changed(): another sentence, another pair, or its names. */
+  constructor(desk, changed) {
+    Object.assign(this, { desk, changed });
+    find("sentence").addEventListener("change", () => (this.#picked = true));
+    for (const id of ["sentence", "against", "blind"]) find(id).addEventListener("change", () => this.#begin());
+    for (const [id, preferred] of [["prefer-a", "a"], ["prefer-none", null], ["prefer-b", "b"]]) {
+      find(id).addEventListener("click", () => this.#judge(preferred));
+    }
+    find("reveal").addEventListener("click", () => this.#reveal());
+    find("next-sentence").addEventListener("click", () => this.#next());
+    find("save-notes").addEventListener("click", () => this.#notes.save(this.#shownNotes(), fileName(this.#run.id, "notes.json")));
+    find("delete-notes").addEventListener("click", () => this.#delete());
+    find("delete-notes").addEventListener("blur", () => this.#calm());
+    find("desk").addEventListener("keydown", (event) => this.#key(event));
+  }
+
+  /** details: of /v1/runs/…/evaluation; until they are there the desk waits; chosen: a candidate's id. */
+  show(run, candidates, details, chosen) {
+    if (!details) return;
+    this.#run = run;
+    this.#candidates = candidates;
+    this.#said = new Map(details.candidates.map((one) => [one.id, one.sentences]));
+    this.#notes.open(run.evaluation.sentence_set);
+    if (chosen !== this.#chosen) {
+      this.#chosen = chosen;
+      this.#shuffle();
+    }
+    this.#offer();
+    const one = this.#candidate(chosen);
+    const sample = find("sentence").value === SAMPLE;
+    const works = Boolean(one) && !sample && Boolean(this.#sound(chosen)) && Boolean(this.#against);
+    find("pair").hidden = !one || find("sentence").options.length === 0;
+    find("against").disabled = find("blind").disabled = sample || !this.#against;
+    find("judgement").hidden = !works;
+    if (!one || sample || !find("sentence").options.length) this.desk.show(run.id, one?.of ?? null);
+    else this.#put(one);
+    if (!find("judgement").hidden) this.#tellNotes();
+  }
+
+  hide() {
+    find("pair").hidden = find("judgement").hidden = true;
+    this.#run = this.#chosen = null;
+  }
+
+  /** Sentences that the chosen one can be heard with, and whom it can be compared with. */
+  #offer() {
+    const said = this.#said.get(this.#chosen) ?? [];
+    const one = this.#candidate(this.#chosen);
+    const sentences = said.map((sentence, i) => ({ value: String(i), text: `${i + 1}. ${sentence.text}`, sound: sentence.sound }));
+    if (one?.of?.sample?.output) sentences.push({ value: SAMPLE, text: "The sample, with the person's recording", sound: true });
+    options(find("sentence"), sentences.filter((sentence) => sentence.sound), "0", this.#picked);
+    const others = this.#candidates.filter((other) => other.id !== this.#chosen && this.#sound(other.id));
+    const wanted = others.find((other) => other.kind === "base") ?? others.find((other) => other.is_best);
+    options(find("against"), others.map((other) => ({ value: other.id, text: capital(candidateName(other)) })), wanted?.id);
+    this.#against = this.#candidate(find("against").value);
+    if (!this.#against) this.#hidden = this.#swapped = false;
+  }
+
+  #put(one) {
+    const other = this.#against;
+    const urls = this.#sides([this.#sound(one.id), other && this.#sound(other.id)]);
+    const names = this.#sides([candidateName(one), other ? candidateName(other) : "nothing"]);
+    const sentence = this.#sentence(one.id);
+    this.desk.put({
+      key: JSON.stringify([this.#run.id, urls]),
+      chosen: one.id,
+      title: this.#hidden ? "Blind comparison" : capital(other ? `${candidateName(one)} and ${candidateName(other)}` : candidateName(one)),
+      text: sentence?.text ?? "",
+      told: this.#hidden ? "" : [one, other].filter(Boolean).map((each) => this.#outcome(each)).join(" "),
+      empty: urls.output || urls.reference ? "" : "This sentence was not kept as sound.",
+      urls,
+      names: this.#hidden ? BLIND : names,
+      file: this.#hidden ? null : fileName(this.#run.id, this.#swapped ? other.id : one.id, `${find("sentence").value}.wav`),
+    });
+    say(find("prefer-a").firstChild, `${this.#hidden ? "A" : capital(names.output)} is better `);
+    say(find("prefer-b").firstChild, `${this.#hidden ? "B" : capital(names.reference)} is better `);
+    find("reveal").hidden = !find("blind").checked;
+    find("reveal").disabled = !this.#hidden;
+  }
+
+  /** [chosen, other] as the two lanes show them. */
+  #sides([one, other]) {
+    return this.#swapped ? { output: other, reference: one } : { output: one, reference: other };
+  }
+
+  #outcome(one) {
+    const sentence = this.#sentence(one.id);
+    if (!sentence) return "";
+    const figures = Object.entries(sentence.judges ?? {}).filter(([name, value]) => NAMES[name] && Number.isFinite(value));
+    const told = figures.map(([name, value]) => `${NAMES[name].toLowerCase()} ${short(name, value)}`);
+    return `${capital(candidateName(one))}: ${[sentence.outcome, ...told].join(", ")}.`;
+  }
+
+  #begin() {
+    this.#shuffle();
+    say(find("judged-told"), "");
+    this.changed();
+  }
+
+  /** Which of the two is A is drawn anew for every sentence, or the ear would learn it. */
+  #shuffle() {
+    this.#hidden = find("blind").checked;
+    this.#swapped = this.#hidden && crypto.getRandomValues(new Uint8Array(1))[0] > 127;
+    find("note").value = "";
+  }
+
+  #judge(preferred) {
+    const [one, other] = [this.#candidate(this.#chosen), this.#against];
+    const about = ({ id, checkpoint_sha256: sha256 }) => ({ id, sha256, name: candidateName({ id, epoch: this.#candidate(id).epoch }) });
+    const { output: a, reference: b } = this.#sides([about(one), about(other)]);
+    const sentence = Number(find("sentence").value);
+    const kept = this.#notes.add({
+      at: new Date().toISOString(), run: this.#run.id, sentence, text: this.#sentence(one.id).text,
+      a, b, preferred, blind: this.#hidden, note: find("note").value.trim(),
+    });
+    const what = preferred ? `${this.#hidden ? preferred.toUpperCase() : { a, b }[preferred].name} is better` : "no difference";
+    const where = kept ? "Noted" : "Noted until this page is closed, as this browser keeps nothing";
+    say(find("judged-told"), `${where}: ${what}, sentence ${sentence + 1}.`);
+    this.changed();
+  }
+
+  #reveal() {
+    if (!this.#hidden) return;
+    this.#hidden = false;
+    const { output, reference } = this.#sides([this.#candidate(this.#chosen), this.#against]);
+    const told = `A is ${candidateName(output)}, B is ${candidateName(reference)}.`;
+    say(find("judged-told"), told);
+    announce(told);
+    this.changed();
+  }
+
+  #next() {
+    const select = find("sentence");
+    const sentences = [...select.options].filter((option) => option.value !== SAMPLE);
+    const at = sentences.findIndex((option) => option.selected);
+    select.value = sentences[(at + 1) % sentences.length].value;
+    this.#picked = true;
+    this.#begin();
+    announce(`Sentence ${Number(select.value) + 1} of ${sentences.length}.`);
+  }
+
+  #key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type='range'], [type='checkbox']), select, textarea")) return;
+    const button = find(KEYS[event.key.toLowerCase()] ?? "");
+    if (!button || find("judgement").hidden || button.hidden || button.disabled) return;
+    event.preventDefault();
+    button.click();
+  }
+
+  #tellNotes() {
+    const all = this.#notes.of(this.#candidates);
+    const shown = this.#shownNotes();
+    say(find("notes-title"), `Notes (${all.length})`);
+    const kept = all.length - shown.length;
+    const told = [...tally(shown), kept ? `${counted(kept, "blind note")} of this comparison: told when it is revealed.` : ""];
+    say(find("tally"), told.filter(Boolean).join(" ") || "None yet.");
+    find("note-list").replaceChildren(...shown.map((note) => make("li", { text: sentenceOf(note) })));
+    for (const id of ["save-notes", "delete-notes"]) find(id).disabled = all.length === 0;
+  }
+
+  /** While a comparison is blind, what was noted of these two would tell who is who. */
+  #shownNotes() {
+    const pair = [this.#chosen, this.#against?.id].sort().join();
+    return this.#notes.of(this.#candidates).filter((note) => !this.#hidden || [note.a.id, note.b.id].sort().join() !== pair);
+  }
+
+  #delete() {
+    const button = find("delete-notes");
+    if (!button.dataset.sure) {
+      button.dataset.sure = "yes";
+      say(button, "Really delete");
+      return;
+    }
+    this.#notes.forget(this.#notes.of(this.#candidates));
+    this.#calm();
+    this.#tellNotes();
+    announce("The notes are deleted.");
+  }
+
+  #calm() {
+    delete find("delete-notes").dataset.sure;
+    say(find("delete-notes"), "Delete notes");
+  }
+
+  #candidate(id) {
+    return this.#candidates.find((one) => one.id === id) ?? null;
+  }
+
+  #sentence(id) {
+    return this.#said.get(id)?.[Number(find("sentence").value)] ?? null;
+  }
+
+  #sound(id) {
+    return this.#sentence(id)?.sound ?? null;
+  }
+}
+
+function sentenceOf({ sentence, text, a, b, preferred, blind, note }) {
+  const what = preferred ? `${{ a, b }[preferred].name} better than ${{ a: b, b: a }[preferred].name}` : `no difference between ${a.name} and ${b.name}`;
+  return `${sentence + 1}. ${text} ${capital(what)}${blind ? ", blind" : ""}.${note ? ` ${note}` : ""}`;
+}
+
+/** Fills a select without losing its choice. list: [{value, text}]; wanted: chosen where nobody chose. */
+function options(select, list, wanted, picked = true) {
+  const told = JSON.stringify(list.map(({ value, text }) => [value, text]));
+  if (select.dataset.told === told) return;
+  select.dataset.told = told;
+  const before = select.value;
+  select.replaceChildren(...list.map(({ value, text }) => make("option", { value, text })));
+  const has = (one) => list.some(({ value }) => value === one);
+  select.value = [picked ? before : null, wanted, before, list[0]?.value].find(has) ?? "";
+}

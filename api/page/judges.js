@@ -1,0 +1,125 @@
+// What the judges' figures are, and how candidates are ordered by them. Pure.
+
+import { capital, figure } from "./wording.js";
+
+// The judges that this page knows, in the order of their columns.
+export const NAMES = {
+  words: "Words",
+  word_errors: "Word errors",
+  voice: "Voice",
+  rate_drift_percent: "Rate",
+  pitch_drift_percent: "Pitch",
+};
+
+const BETTER = {
+  higher: "higher is better",
+  lower: "lower is better",
+  zero: "nearer to 0 is better",
+};
+
+export const ASTRAY = "Sentences that ran to the limit without an end (unfinished), are too short (cut) or too long (babbling). They are counted here and are part of no mean.";
+export const LOSS = "How far the epoch's codes are from the person's own, on clips that it does not learn from; lower is better. Blends have none.";
+export const INTERVAL = "Figures are means over the sentences that finished; ± is half of the interval that holds the true mean in 95 of 100 cases. ▲ and ▼ mark what is measurably better or worse than the base, ≠ what only differs from it.";
+
+/** The judges that judged, in the order of their columns. */
+export function present(evaluation) {
+  return Object.keys(NAMES).filter((name) => evaluation.judges[name] && !evaluation.judges[name].absent);
+}
+
+/** Those that did not, with the reason. */
+export function absent(evaluation) {
+  return Object.keys(NAMES).filter((name) => evaluation.judges[name]?.absent);
+}
+
+/** What a judge's figure means, in words. */
+export function meaning(evaluation, name) {
+  const { unit, better, meaning: what } = evaluation.judges[name];
+  const least = evaluation.smallest_difference[name];
+  const told = Number.isFinite(least) ? ` Differences from ${digits(least)} on can be told.` : "";
+  return `${capital(what.replace(/\.$/, ""))} (${[unit, BETTER[better]].filter(Boolean).join("; ")}).${told}`;
+}
+
+/** A figure as short as it can be: 0.82, -4.2 %. */
+export function short(name, value) {
+  if (!Number.isFinite(value)) return "–";
+  return name.endsWith("_percent") ? `${value > 0 ? "+" : ""}${value.toFixed(1)} %` : digits(value);
+}
+
+export function halfInterval(name, found) {
+  const half = (found?.high - found?.low) / 2;
+  if (!Number.isFinite(half)) return "";
+  return `±${name.endsWith("_percent") ? half.toFixed(1) : digits(half)}`;
+}
+
+function digits(value) {
+  return figure(value, Math.abs(value) < 10 ? 2 : 1);
+}
+
+/** {mark, words} of a figure against the base; null where they cannot be told apart, or for the base. */
+export function againstBase(better, found) {
+  const by = found?.against_base;
+  if (!by || !Number.isFinite(by.low) || (by.low <= 0 && by.high >= 0)) return null;
+  if (better === "zero") return { mark: "≠", words: "differs from the base" };
+  const good = (by.mean > 0) === (better === "higher");
+  return good ? { mark: "▲", words: "better than the base" } : { mark: "▼", words: "worse than the base" };
+}
+
+/** How many sentences went astray, and how: "0", "2 unfinished, 1 cut". */
+export function astray(one) {
+  const told = ["unfinished", "cut", "babbling"].filter((kind) => one[kind] > 0).map((kind) => `${one[kind]} ${kind}`);
+  return told.length ? told.join(", ") : "0";
+}
+
+/** What a column is ordered by; null goes to the end. */
+export function value(one, column) {
+  if (column === "epoch") return one.epoch + (one.kind === "blend" ? one.share / 10 : 0.5);
+  if (!one.judged && column !== "loss") return null;
+  if (column === "astray") return one.unfinished + one.cut + one.babbling;
+  const found = column === "loss" ? one.validation_loss : one.judges[column]?.mean;
+  return Number.isFinite(found) ? found : null;
+}
+
+/** Whether the best of a column is its lowest value; of distances to 0 the smallest is. */
+export function lowestFirst(evaluation, column) {
+  if (column === "epoch") return false;
+  return evaluation.judges[column]?.better !== "higher";
+}
+
+/** The rows in the order of a column; rows of equal values stay as they are. */
+export function ordered(rows, evaluation, { column, ascending }) {
+  const zero = evaluation.judges[column]?.better === "zero";
+  const of = (one) => {
+    const found = value(one, column);
+    return found !== null && zero ? Math.abs(found) : found;
+  };
+  return [...rows].sort((a, b) => {
+    const [x, y] = [of(a), of(b)];
+    if (x === null || y === null) return (x === null) - (y === null);
+    return ascending ? x - y : y - x;
+  });
+}
+
+/** Every figure of a candidate as a sentence. */
+export function facts(one, evaluation) {
+  if (!one.judged) return ["It was not judged yet."];
+  const told = [];
+  if (one.is_best && evaluation.verdict) told.push(evaluation.verdict.reason);
+  if (one.ruled_out) told.push(`Cannot be the best: ${one.ruled_out}`);
+  if (one.kind !== "base" && one.indistinguishable_from_base) told.push("Not distinguishable from the base.");
+  told.push(...one.remarks.filter((remark) => remark !== one.ruled_out));
+  const strays = astray(one);
+  told.push(strays === "0" ? "Every sentence finished." : `Of ${evaluation.sentences} sentences: ${strays}.`);
+  for (const name of present(evaluation)) {
+    const found = one.judges[name];
+    if (found) told.push(fact(name, found, evaluation.judges[name]));
+  }
+  if (Number.isFinite(one.validation_loss)) told.push(`Audio loss ${figure(one.validation_loss)}.`);
+  return told;
+}
+
+function fact(name, found, judge) {
+  const between = `${short(name, found.low)} to ${short(name, found.high)}`;
+  const by = found.against_base;
+  const against = by ? ` Against the base ${by.mean > 0 && !name.endsWith("_percent") ? "+" : ""}${short(name, by.mean)} (${short(name, by.low)} to ${short(name, by.high)}): ${againstBase(judge.better, found)?.words ?? "not distinguishable"}.` : "";
+  return `${NAMES[name]} ${short(name, found.mean)} (${between}).${against}`;
+}

@@ -1,0 +1,204 @@
+"""A run's evaluation as /v1/runs tells it: candidates with their figures, sentences, verdict.
+
+Ids of candidates are `base`, `epoch_3` and `epoch_3_share_0.5` (a blend of epoch 3 and the base).
+"""
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from api.runs.listing import EpochSummary, RunSummary
+from xtts.hub.evaluation_file import Candidate, CandidateKind, Evaluation, Verdict
+from xtts.hub.run_folder import RunFolder
+
+BASE = "base"
+
+
+class FileState(NamedTuple):
+    """By which a file that was replaced is known."""
+
+    inode: int
+    bytes: int
+    changed_ns: int
+
+
+class EvaluationReader:
+    """Reads a run's evaluation.json again only when it has changed: the runs are looked at every
+    two seconds, and a damaged file is told of once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, tuple[FileState, Evaluation | None]] = {}
+
+    def __call__(self, folder: RunFolder) -> Evaluation | None:
+        path = folder.evaluation_file
+        try:
+            found = os.stat(path)
+        except OSError:
+            self._known.pop(path, None)
+            return None
+        state = FileState(found.st_ino, found.st_size, found.st_mtime_ns)
+        known = self._known.get(path)
+        if known is None or known[0] != state:
+            known = self._known[path] = (state, folder.evaluation())
+        return known[1]
+
+
+def candidate_id(kind: CandidateKind, epoch: int, share: float = 1.0) -> str:
+    """The id of a candidate in addresses."""
+    if kind == "base":
+        return BASE
+    return f"epoch_{epoch}" + (f"_share_{share:g}" if kind == "blend" else "")
+
+
+def find_candidate(run: RunSummary, wanted: str) -> Candidate | None:
+    """The judged candidate of that id."""
+    for one in run.evaluation.candidates if run.evaluation else ():
+        if candidate_id(one.kind, one.epoch, one.share) == wanted:
+            return one
+    return None
+
+
+def is_current(run: RunSummary, candidate: Candidate) -> bool:
+    """Whether what was judged is what the run holds: an epoch that was trained again is another.
+    Of a pruned epoch the hash of the checkpoint that spoke its sample is left."""
+    epoch = run.epochs.get(candidate.epoch)
+    if candidate.kind == "base" or epoch is None:
+        return True
+    known = {sha256 for sha256 in (epoch.sha256, epoch.sampled) if sha256}
+    return not known or candidate.checkpoint_sha256 in known
+
+
+def listed(
+    run: RunSummary, *, served: str | None, can_speak: Callable[[str], bool]
+) -> dict[str, Any] | None:
+    """The evaluation as a run of /v1/runs carries it, without sentences; None where nothing was
+    judged. served: the id of the candidate that speaks, where it is of this run."""
+    found = run.evaluation
+    if found is None:
+        return None
+    return {
+        "made_at": found.made_at,
+        "language": found.language,
+        "sentence_set": found.sentence_set,
+        "sentences": max((len(one.sentences) for one in found.candidates), default=0),
+        "judges": {name: asdict(judge) for name, judge in found.judges.items()},
+        "smallest_difference": _finite(found.smallest_difference),
+        "candidates": [
+            _row(one, run, found, served, can_speak) for one in found.candidates
+            if is_current(run, one)
+        ],
+        "verdict": _verdict(found.verdict),
+    }  # fmt: skip
+
+
+def _row(
+    one: Candidate,
+    run: RunSummary,
+    evaluation: Evaluation,
+    served: str | None,
+    can_speak: Callable[[str], bool],
+) -> dict[str, Any]:
+    name = candidate_id(one.kind, one.epoch, one.share)
+    verdict = evaluation.verdict
+    best = verdict and candidate_id(verdict.kind, verdict.epoch, verdict.share)
+    return {
+        "id": name,
+        "name": one.name,
+        "kind": one.kind,
+        "epoch": one.epoch,
+        "share": one.share,
+        "checkpoint_sha256": one.checkpoint_sha256,
+        "unfinished": one.unfinished,
+        "cut": one.cut,
+        "babbling": one.babbling,
+        "judges": {judge: _finite(asdict(figure)) for judge, figure in one.judges.items()},
+        "validation_loss": _finite(one.validation_audio_loss),
+        "indistinguishable_from_base": one.indistinguishable_from_base,
+        "ruled_out": one.ruled_out,
+        "remarks": one.remarks,
+        "is_best": best == name,
+        "is_served": served == name,
+        "can_speak": can_speak(name),
+    }
+
+
+def _verdict(found: Verdict | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "candidate": candidate_id(found.kind, found.epoch, found.share),
+        "kind": found.kind,
+        "epoch": found.epoch,
+        "share": found.share,
+        "reason": found.reason,
+        "advice": found.advice,
+        "indistinguishable_from_base": found.indistinguishable_from_base,
+    }
+
+
+def sentences(run: RunSummary) -> list[dict[str, Any]]:
+    """Each candidate with what it said: addresses of the sound, and the judges' figures."""
+    if run.evaluation is None:
+        return []
+    return [
+        {
+            "id": (name := candidate_id(one.kind, one.epoch, one.share)),
+            "name": one.name,
+            "sentences": [
+                {
+                    "text": said.text,
+                    "source": said.source,
+                    "seed": said.seed,
+                    "seconds": _finite(said.seconds),
+                    "expected_seconds": _finite(said.expected_seconds),
+                    "outcome": said.outcome,
+                    "judges": _finite(said.judges),
+                    "sound": _address(run, name, number) if sound_of(run, one, number) else None,
+                }
+                for number, said in enumerate(one.sentences)
+            ],
+        }
+        for one in run.evaluation.candidates
+        if is_current(run, one)
+    ]
+
+
+def _address(run: RunSummary, candidate: str, number: int) -> str:
+    return f"/v1/runs/{run.id}/candidates/{candidate}/sentences/{number}.wav"
+
+
+def sound_of(run: RunSummary, candidate: Candidate, number: int) -> Path | None:
+    """The wav of a sentence. evaluation.json is a file that may have been changed or copied from
+    elsewhere: nothing outside the run folder is served, nor anything that is no wav."""
+    if not 0 <= number < len(candidate.sentences):
+        return None
+    wav = candidate.sentences[number].wav
+    if wav is None or "\0" in wav:
+        return None
+    try:
+        folder = run.folder.folder.resolve()
+        path = (folder / wav).resolve()
+        inside = path.is_relative_to(folder) and path.suffix == ".wav" and path.is_file()
+    except (OSError, RuntimeError):  # a name that is too long, a loop of links
+        return None
+    return path if inside else None
+
+
+def best_epoch(run: RunSummary) -> EpochSummary | None:
+    """The epoch that the verdict names, if it names one, and it is the one that was judged."""
+    found = run.evaluation.verdict if run.evaluation else None
+    if found is None or found.kind != "epoch":
+        return None
+    epoch = run.epochs.get(found.epoch)
+    same = epoch is not None and epoch.checkpoint and epoch.sha256 == found.checkpoint_sha256
+    return epoch if same else None
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN: what is none becomes null, in whatever it stands."""
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value

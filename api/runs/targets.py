@@ -1,0 +1,157 @@
+"""What of a run can be spoken with: an epoch, its base with the person's recording, the best blend.
+
+Decided over what `api.runs.listing` found, the blend's manifest, and which recordings are there.
+"""
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from api.engine.options import DEMO, VoiceTarget
+from api.errors import APIError
+from api.runs import evaluations
+from api.runs.listing import EpochSummary, RunSummary
+from api.settings import ApiSettings
+from machine.storage.checksums import ManifestError, read_manifest
+from xtts.hub.run_folder import reference_beside
+
+
+@dataclass(frozen=True)
+class FollowTarget:
+    """What is to speak.
+
+    Attributes:
+        voice: How it is opened.
+        sha256: Of the weights' file; "" for a voice that is no checkpoint.
+        run, candidate: Of which run, and which of its candidates; "" for a voice of no run.
+        epoch: 0 for the base.
+        reason: Why this one, in a sentence.
+    """
+
+    voice: VoiceTarget
+    sha256: str = ""
+    run: str = ""
+    candidate: str = ""
+    epoch: int = 0
+    reason: str = ""
+
+
+def epoch_target(settings: ApiSettings, run_id: str, epoch: EpochSummary) -> FollowTarget:
+    """An epoch's own weights."""
+    name = epoch_name(epoch.number, epoch.sha256)
+    voice = voice_at(settings, str(epoch.checkpoint), name)
+    candidate = evaluations.candidate_id("epoch", epoch.number)
+    return FollowTarget(voice, epoch.sha256, run_id, candidate, epoch.number)
+
+
+def base_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
+    """The base that the run was made from, with the person's recording: what there was before the
+    fine-tune. None where the run has no checkpoint to find its base by, or no recording."""
+    whole = [epoch for epoch in run.epochs.values() if epoch.checkpoint and epoch.manifest]
+    recording = reference_beside(run.folder.best_blend)
+    if not whole or recording is None or whole[-1].manifest is None:
+        return None
+    sha256 = whole[-1].manifest.base.get("sha256", "")
+    given = {"base_only": True, "reference": str(recording)}
+    name = f"base of {run.id} ({sha256[:8]})"
+    voice = voice_at(settings, str(whole[-1].checkpoint), name, **given)
+    return FollowTarget(voice, "", run.id, evaluations.BASE)
+
+
+def blend_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
+    """`best.pt`, where the verdict names a blend and the file is that one, by its manifest."""
+    verdict = run.evaluation.verdict if run.evaluation else None
+    if verdict is None or verdict.kind != "blend":
+        return None
+    path = run.folder.best_blend
+    with contextlib.suppress(ManifestError, OSError, KeyError):
+        manifest = read_manifest(run.folder.best_blend_manifest)
+        written = manifest.files[path.name]
+        made_of = (verdict.epoch, verdict.share, verdict.checkpoint_sha256)
+        told = (manifest.blend.get(part) for part in ("epoch", "share", "checkpoint_sha256"))
+        if tuple(told) != made_of or path.stat().st_size != written.bytes:
+            return None
+        share = f"epoch {verdict.epoch} at {verdict.share:.0%}"
+        voice = voice_at(settings, str(path), f"{share} ({written.sha256[:8]})")
+        candidate = evaluations.candidate_id("blend", verdict.epoch, verdict.share)
+        return FollowTarget(voice, written.sha256, run.id, candidate, verdict.epoch)
+    return None
+
+
+def best_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
+    """What the run's verdict names; None without one, or where it is not on disk any more."""
+    verdict = run.evaluation.verdict if run.evaluation else None
+    if verdict is None:
+        return None
+    if verdict.kind == "base":
+        return base_target(settings, run)
+    if verdict.kind == "blend":
+        return blend_target(settings, run)
+    epoch = evaluations.best_epoch(run)
+    return epoch_target(settings, run.id, epoch) if epoch else None
+
+
+def find_target(settings: ApiSettings, run: RunSummary, candidate: str) -> FollowTarget:
+    """The candidate of that id, judged or not. Raises APIError where it cannot be spoken with."""
+    if candidate == evaluations.BASE:
+        if found := base_target(settings, run):
+            return found
+        text = "The base is opened with an epoch's checkpoint and the person's recording of it, "
+        raise APIError(409, "no_checkpoint", f"{text}and this run has no epoch with both.")
+    for epoch in run.epochs.values():
+        if candidate == evaluations.candidate_id("epoch", epoch.number):
+            if epoch.checkpoint is None:
+                raise no_checkpoint(epoch)
+            return epoch_target(settings, run.id, epoch)
+    best = blend_target(settings, run)
+    if best is not None and best.candidate == candidate:
+        return best
+    if (known := evaluations.find_candidate(run, candidate)) is not None:
+        if known.kind == "blend":
+            text = "Of the blends only the best one is kept, in best.pt, while it is the best."
+            raise APIError(409, "no_checkpoint", f"{text} Its sentences can be heard.")
+        raise APIError(409, "no_checkpoint", f"{_of(known.epoch)} is gone; its sentences stay.")
+    raise APIError(404, "no_candidate", "That run has no such candidate; /v1/runs lists them.")
+
+
+def can_speak(settings: ApiSettings, run: RunSummary, candidate: str) -> bool:
+    """Whether `find_target` finds it."""
+    with contextlib.suppress(APIError):
+        return bool(find_target(settings, run, candidate))
+    return False
+
+
+def no_checkpoint(epoch: EpochSummary) -> APIError:
+    """Why this epoch cannot be spoken with."""
+    name = _of(epoch.number)
+    if epoch.state == "damaged":
+        text = f"{name} was cut short or changed after it was saved. Serve another epoch."
+        return APIError(409, "damaged_checkpoint", text)
+    if epoch.state == "unfinished":
+        text = f"{name} is being saved, or was not saved to the end. Try again, or serve another."
+        return APIError(409, "unfinished_checkpoint", text)
+    text = f"{name} was pruned; its sample stays. KEEP_CHECKPOINTS says how many are kept."
+    return APIError(409, "no_checkpoint", text)
+
+
+def _of(epoch: int) -> str:
+    return f"The checkpoint of epoch {epoch}"
+
+
+def epoch_name(epoch: int, sha256: str) -> str:
+    """By which an epoch's voice goes in /status and the log."""
+    return f"epoch {epoch} ({sha256[:8]})"
+
+
+def voice_at(settings: ApiSettings, where: str, name: str = "", **more: Any) -> VoiceTarget:
+    """A voice on disk as the speaking process opens it. more: fields of its VoiceSpec."""
+    lists = {"pronunciations": settings.pronunciations} if settings.pronunciations else {}
+    if where == "demo":
+        return VoiceTarget(DEMO.name, {**DEMO.wanted, **lists})
+    base = None if settings.base_model in ("demo", "xtts_v2") else settings.base_model
+    wanted = {
+        "name": where, "base": base, "xtts_v2": str(settings.xtts_v2_dir),
+        "tos_agreed": settings.coqui_tos_agreed, **lists, **more,
+    }  # fmt: skip
+    return VoiceTarget(name or Path(where).name, wanted)

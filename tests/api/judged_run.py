@@ -1,0 +1,57 @@
+"""A run that was evaluated, a service beside it, and what is asked of both."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.conftest import QUICK, Running, running, settings_in
+from tests.api.run_folders import candidate, write_epoch, write_evaluated
+
+CANDIDATES = "/v1/runs/current/candidates"
+# Nothing here is about time: a machine that is busy with other things is not to end the child.
+PATIENT = replace(QUICK, deadline=60.0, hang=60.0)
+
+
+def write_judged_run(folder: Path) -> Path:
+    """Two epochs, of which the first is the best, in `folder`/output."""
+    output = folder / "output"
+    write_epoch(output, 1, loss=2.5)
+    write_epoch(output, 2, loss=1.5)
+    one = candidate(output, "epoch", 1, 1.0, words=0.8)
+    two = candidate(output, "epoch", 2, 1.0, words=0.3, ruled_out="Two sentences never end.",
+                    unfinished=2, remarks=["It speaks 20 % too fast."])  # fmt: skip
+    write_evaluated(output, one, one, two)
+    return output
+
+
+@contextmanager
+def judged_service(folder: Path) -> Iterator[Running]:
+    """A ready service with a fake child beside such a run; it looks at it ten times a second."""
+    write_judged_run(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("api.runs.following.LOOK_SECONDS", 0.1)
+        with running(settings_in(folder), limits=PATIENT) as found:
+            found.wait_ready()
+            yield found
+
+
+def row(service: Running, name: str) -> dict[str, Any]:
+    """A candidate as /v1/runs tells it."""
+    run = service.client.get("/v1/runs").json()["runs"][0]
+    return next(one for one in run["evaluation"]["candidates"] if one["id"] == name)
+
+
+def served(service: Running) -> Any:
+    """What /v1/runs says is served."""
+    return service.client.get("/v1/runs").json()["served"]
+
+
+def preview(service: Running, name: str, text: str, **more: Any) -> httpx.Response:
+    """What a candidate of the current run answers to somebody who wants to hear it."""
+    body = {"input": text, "response_format": "wav", **more}
+    return service.client.post(f"{CANDIDATES}/{name}/speech", json=body)

@@ -1,0 +1,417 @@
+"""A run that was evaluated: its table, the comparison of two candidates, and the notes."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.page.conftest import until
+from tests.api.page.test_access import CHECKS, FOCUSED
+from tests.api.page.world import SENTENCES, World, evaluation, judged
+
+pytestmark = pytest.mark.system
+
+Open = Callable[..., Any]
+READY = "#judgement:not([hidden])"
+WORKS = "!document.getElementById('desk-works').hidden"
+ROWS = """[...document.querySelectorAll("#judged-table tbody tr")]
+  .map((row) => row.dataset.candidate)"""
+# What the two lanes of the desk are called.
+NAMES = """["output", "reference"]
+  .map((track) => document.getElementById(`name-${track}`).textContent)"""
+
+
+@pytest.fixture
+def world() -> World:
+    return World(evaluation=evaluation())
+
+
+@pytest.fixture
+def page(address: str, open_page: Open) -> Any:
+    """The page with the best epoch and the base on its desk."""
+    found = open_page(address, ready=READY)
+    until(found, WORKS)
+    return found
+
+
+def rows(page: Any) -> list[str]:
+    return list(page.evaluate(ROWS))
+
+
+def sorts(page: Any) -> dict[str, str]:
+    """The headings that sort, and how."""
+    return dict(
+        page.evaluate("""Object.fromEntries(
+      [...document.querySelectorAll("#judged-table th[aria-sort]")]
+        .map((heading) => [heading.dataset.column, heading.getAttribute("aria-sort")]))""")
+    )
+
+
+def heading(page: Any, name: str) -> Any:
+    return page.locator("#judged-table .sort", has_text=re.compile(f"^{name}$"))
+
+
+def test_the_base_is_first_and_the_best_says_why(page: Any) -> None:
+    assert rows(page) == ["base", "epoch_3", "epoch_2", "epoch_2_share_0.5", "epoch_1"]
+    assert page.text_content("#verdict").startswith("Epoch 2 is the best: nearest")
+    marks = page.locator("#judged-table .marks").all_text_contents()
+    assert marks == ["", "ruled out", "best", "", "not distinguishable from the base"]
+    cells = page.locator("tr[data-candidate='epoch_3'] td").all_text_contents()
+    assert cells[0] == "2 unfinished"
+    # In words too, not by a sign alone.
+    assert cells[2] == "▲better than the base: 0.65±0.06"
+    facts = page.locator("#candidate-facts li").all_text_contents()
+    assert "Every sentence finished." in facts
+    assert any(one.startswith("Voice 0.50 (0.44 to 0.56). Against the base") for one in facts)
+    page.click("tr[data-candidate='epoch_3'] .epoch")
+    facts = page.locator("#candidate-facts li").all_text_contents()
+    assert facts[:2] == ["Cannot be the best: Two of three sentences never end.",
+                         "It speaks 8 % slower than the person."]  # fmt: skip
+
+
+def test_each_judge_sorts_and_the_base_stays(page: Any) -> None:
+    assert sorts(page) == {"epoch": "descending"}
+    heading(page, "Voice").click()
+    assert sorts(page) == {"voice": "descending"}  # higher is better: the best first
+    assert rows(page)[:3] == ["base", "epoch_3", "epoch_2"]
+    heading(page, "Voice").click()
+    assert sorts(page) == {"voice": "ascending"}
+    assert rows(page)[0] == "base" and rows(page)[-1] == "epoch_3"
+    heading(page, "Rate").click()  # the nearest to 0 first, whichever side it is on
+    assert sorts(page) == {"rate_drift_percent": "ascending"}
+    assert rows(page) == ["base", "epoch_2_share_0.5", "epoch_1", "epoch_2", "epoch_3"]
+    heading(page, "Astray").focus()
+    page.keyboard.press("Enter")
+    assert sorts(page) == {"astray": "ascending"} and rows(page)[-1] == "epoch_3"
+    heading(page, "Audio loss").click()  # a blend has none: it is last, either way
+    assert rows(page)[-1] == "epoch_2_share_0.5"
+    heading(page, "Audio loss").click()
+    assert rows(page)[-1] == "epoch_2_share_0.5"
+
+
+def test_the_meaning_of_a_figure_comes_with_pointer_and_focus_and_stands_as_text(
+    page: Any,
+) -> None:
+    shown = "getComputedStyle(document.getElementById('tip-words')).visibility"
+    words = heading(page, "Words")
+    assert page.evaluate(shown) == "hidden"
+    words.focus()
+    assert page.evaluate(shown) == "visible"
+    assert words.get_attribute("aria-describedby") == "tip-words"
+    page.keyboard.press("Escape")
+    assert page.evaluate(shown) == "hidden"
+    page.focus("#desk")
+    words.hover()
+    assert page.evaluate(shown) == "visible"
+    told = page.text_content("#tip-words")
+    assert told == ("How much of the text the sound follows (share; higher is better). "
+                    "Differences from 0.05 on can be told.")  # fmt: skip
+    page.click("#figures summary")
+    assert told in page.text_content("#meanings")
+    assert "Did not judge: no recogniser is installed" in page.text_content("#meanings")
+    assert heading(page, "Word errors").count() == 0
+
+
+def test_two_candidates_say_the_same_sentence_on_one_clock(page: Any, world: World) -> None:
+    assert page.evaluate(NAMES) == ["Epoch 2", "The base"]
+    assert page.text_content("#desk-text") == SENTENCES[0]
+    assert page.text_content("#switch").startswith("Switch to the base")
+    page.select_option("#sentence", "1")
+    until(page, f"document.getElementById('desk-text').textContent === {SENTENCES[1]!r}")
+    until(page, WORKS)
+    with page.expect_response("**/candidates/epoch_3/sentences/1.wav"):
+        page.select_option("#against", "epoch_3")
+    until(page, WORKS)
+    assert page.evaluate(NAMES) == ["Epoch 2", "Epoch 3"]
+    page.click("tr[data-candidate='base'] .epoch")
+    until(page, WORKS)
+    assert page.evaluate(NAMES) == ["The base", "Epoch 3"]
+    page.click("#play-output")
+    until(page, "document.getElementById('position').valueAsNumber > 0.2")
+    # An epoch's own sample beside the person's recording is one of the choices.
+    page.click("tr[data-candidate='epoch_1'] .epoch")
+    page.select_option("#sentence", "sample")
+    until(page, WORKS)
+    assert page.evaluate(NAMES) == ["Output", "Reference"]
+    assert page.is_disabled("#against") and page.is_hidden("#judgement")
+
+
+def test_the_choice_outlives_news_and_the_best_is_not_put_over_it(page: Any, world: World) -> None:
+    page.click("tr[data-candidate='epoch_1'] .epoch")
+    page.select_option("#sentence", "2")
+    page.select_option("#against", "epoch_3")
+    world.evaluation = evaluation("epoch_3", made_at="2026-01-02T04:00:00Z")
+    world.tell("epoch")
+    until(page, "document.getElementById('verdict').textContent.startsWith('Epoch 3 is')")
+    assert page.input_value("#sentence") == "2" and page.input_value("#against") == "epoch_3"
+    assert page.text_content("#desk-title") == "Epoch 1 and epoch 3"
+
+
+def tab_to(page: Any, name: str, key: str = "Tab") -> None:
+    for _ in range(80):
+        page.keyboard.press(key)
+        found, outlined = page.evaluate(FOCUSED)
+        assert outlined, f"the focus cannot be seen on {found}"
+        if found == name:
+            return
+    raise AssertionError(f"{name} is not reached by {key}")
+
+
+def test_a_blind_comparison_by_keyboard_alone(
+    world: World, address: str, open_page: Open, tmp_path: Path
+) -> None:
+    page = open_page(address, ready=READY)
+    until(page, WORKS)
+    tab_to(page, "Listen to epoch 3")
+    page.keyboard.press("Enter")
+    until(page, "document.getElementById('desk-title').textContent === 'Epoch 3 and the base'")
+    tab_to(page, "against")
+    page.keyboard.type("Epoch 1")
+    until(page, "document.getElementById('desk-title').textContent === 'Epoch 3 and epoch 1'")
+    tab_to(page, "blind")
+    page.keyboard.press("Space")
+    until(page, "document.getElementById('desk-title').textContent === 'Blind comparison'")
+    until(page, WORKS)
+    # Nothing on the desk says who is who.
+    assert page.evaluate(NAMES) == ["A", "B"]
+    desk = page.inner_text("#desk")
+    assert "Epoch 3" not in desk and "epoch 3" not in desk
+    assert page.get_attribute("#play-output", "aria-label") == "Play A"
+    assert page.is_hidden("#keep-output")
+    tab_to(page, "play-output")
+    page.keyboard.press("Enter")
+    until(page, "document.getElementById('position').valueAsNumber > 0.2")
+    page.keyboard.press("x")
+    heard = "document.querySelector('.lane.heard').dataset.track"
+    assert page.evaluate(heard) == "reference"
+    tab_to(page, "note")
+    page.keyboard.type("1 and n and r are letters here")
+    assert page.text_content("#judged-told") == ""
+    tab_to(page, "prefer-b", "Shift+Tab")
+    page.keyboard.press("1")
+    assert page.text_content("#judged-told") == "Noted: A is better, sentence 1."
+    # What was noted stays hidden, or the notes would tell it.
+    assert page.text_content("#notes-title") == "Notes (1)"
+    assert page.locator("#note-list li").count() == 0
+    page.keyboard.press("n")
+    until(page, f"document.getElementById('desk-text').textContent === {SENTENCES[1]!r}")
+    until(page, WORKS)
+    page.keyboard.press("0")
+    page.keyboard.press("r")
+    told = page.text_content("#judged-told")
+    found = re.fullmatch(r"A is (epoch [13]), B is (epoch [13])\.", told)
+    assert found and found[1] != found[2]
+    assert page.evaluate(NAMES) == [found[1].capitalize(), found[2].capitalize()]
+    tab_to(page, "notes-title")
+    page.keyboard.press("Enter")
+    noted = page.locator("#note-list li").all_text_contents()
+    assert len(noted) == 2 and noted[0].endswith(", blind. 1 and n and r are letters here")
+    assert "no difference in 1." in page.text_content("#tally")
+    # What A was, by what it sounds like: the note names the one that lay there.
+    page.reload()
+    page.wait_for_selector(READY)
+    assert page.text_content("#notes-title") == "Notes (2)"
+    page.click("#notes summary")
+    with page.expect_download() as saved:
+        page.click("#save-notes")
+    saved.value.save_as(tmp_path / "notes.json")
+    (first, second) = json.loads((tmp_path / "notes.json").read_text())
+    assert (first["preferred"], first["blind"], first["sentence"]) == ("a", True, 0)
+    assert {first["a"]["id"], first["b"]["id"]} == {"epoch_1", "epoch_3"}
+    assert second["preferred"] is None
+    page.click("#delete-notes")
+    page.click("#delete-notes")
+    assert page.text_content("#notes-title") == "Notes (0)"
+    assert page.evaluate("Object.values(localStorage).join()") == "[]"
+
+
+def test_sides_are_drawn_anew_and_the_note_names_who_lay_where(page: Any) -> None:
+    """Over twelve draws both sides come; what is heard as A is what the note says A is."""
+    page.check("#blind")
+    first = []
+    for _ in range(12):
+        until(page, WORKS)
+        with page.expect_response("**/sentences/*.wav"):
+            page.keyboard.press("n") if first else page.click("#next-sentence")
+        until(page, WORKS)
+        page.click("#prefer-a")
+        page.click("#reveal")
+        told = page.text_content("#judged-told")
+        name = page.text_content("#name-output")
+        assert told.startswith(f"A is {name[0].lower()}{name[1:]},")
+        stored = page.evaluate("JSON.parse(Object.values(localStorage)[0])")
+        assert stored[-1]["a"]["name"].lower() == name.lower()
+        seconds = float(page.text_content("#seconds-output").split()[0])
+        where = f"v1/runs/current/candidates/{stored[-1]['a']['id']}/sentences"
+        body = page.request.get(f"{page.url}{where}/{stored[-1]['sentence']}.wav").body()
+        expected = (len(body) - 44) / 48_000
+        assert seconds == pytest.approx(expected, abs=0.06)
+        first.append(name)
+    assert set(first) == {"The base", "Epoch 2"}
+
+
+def test_notes_about_an_epoch_that_was_trained_again_are_not_told(page: Any, world: World) -> None:
+    page.click("#prefer-a")
+    assert page.text_content("#notes-title") == "Notes (1)"
+    assert page.text_content("#judged-told") == "Noted: epoch 2 is better, sentence 1."
+    again = evaluation(made_at="2026-01-02T04:00:00Z")
+    again["candidates"][2]["checkpoint_sha256"] = "f" * 64
+    world.evaluation = again
+    world.tell("epoch")
+    until(page, "document.getElementById('notes-title').textContent === 'Notes (0)'")
+
+
+def test_a_typed_sentence_is_spoken_by_an_epoch_that_is_not_served(page: Any, world: World) -> None:
+    where = "/v1/runs/current/candidates/epoch_1/speech"
+    choices = page.locator("#voice optgroup option").all_text_contents()
+    assert choices == ["The base", "Epoch 1", "Epoch 2", "Epoch 3"]  # not the blend
+    page.select_option("#voice", where)
+    assert page.text_content("#speaks-with") == "with epoch 1, for you alone"
+    page.fill("#text", "Good morning.")
+    page.click("#say")
+    until(page, "!document.getElementById('again').disabled")
+    assert world.spoken_with == [where]
+    assert world.said[0]["voice"] == "default" and world.promoted is None
+    # An epoch that is pruned meanwhile cannot be chosen any more, and the served voice is.
+    world.evaluation["candidates"][1]["can_speak"] = False
+    world.tell("epoch")
+    until(page, "document.getElementById('voice').value === 'default'")
+    until(page, "document.getElementById('speaks-with').textContent === 'with epoch 3'")
+
+
+def test_the_best_is_suggested_and_served_at_a_press(page: Any, world: World) -> None:
+    assert page.text_content("#suggestion-text") == "Epoch 2 is not what is served."
+    page.click("#suggest")
+    until(page, "document.getElementById('suggestion').hidden")
+    assert world.promoted == 2
+    assert page.text_content("#served") == "Serving epoch 2, as you chose."
+    assert page.text_content("#follow") == "Serve the best again"
+
+
+def test_the_base_may_be_best_with_what_to_try(world: World, address: str, open_page: Open) -> None:
+    world.evaluation = evaluation("base")
+    world.evaluation["verdict"]["advice"] = "Try more clips, or a lower learning rate."
+    page = open_page(address, ready=READY)
+    assert page.text_content("#verdict").startswith("Base is the best")
+    assert page.text_content("#advice") == "Try more clips, or a lower learning rate."
+    assert page.text_content("#suggestion-text").endswith("leave VOICE empty, or set VOICE=best.")
+    assert page.is_hidden("#suggest")
+    # It is compared with something all the same: with the newest epoch.
+    assert page.text_content("#desk-title") == "Epoch 3 and the base"
+
+
+def test_an_epoch_that_is_not_judged_yet_stands_in_the_table(
+    world: World, address: str, open_page: Open
+) -> None:
+    del world.evaluation["candidates"][3]
+    page = open_page(address, ready=READY)
+    assert rows(page)[1] == "epoch_3"
+    assert page.text_content("tr[data-candidate='epoch_3'] .marks") == "not judged yet"
+    page.click("tr[data-candidate='epoch_3'] .epoch")
+    until(page, "document.getElementById('desk-title').textContent === 'Epoch 3'")
+    until(page, WORKS)
+    assert page.evaluate(NAMES) == ["Output", "Reference"]
+
+
+def test_a_run_without_an_evaluation_looks_as_before(
+    world: World, address: str, open_page: Open
+) -> None:
+    world.evaluation = None
+    page = open_page(address, ready="#desk-works:not([hidden])")
+    for gone in ("#judged", "#pair", "#judgement"):
+        assert page.is_hidden(gone)
+    assert page.is_visible("#epochs-table")
+    assert not page.evaluate("document.getElementById('main').classList.contains('judged')")
+    assert page.text_content("#served") == "Serving epoch 3; a newer one follows by itself."
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
+)
+def test_names_contrast_and_width(
+    world: World, address: str, open_page: Open, width: int, scheme: str
+) -> None:
+    page = open_page(address, ready=READY, color_scheme=scheme, has_touch=width < 400,
+                     viewport={"width": width, "height": 844})  # fmt: skip
+    until(page, WORKS)
+    page.click("#figures summary")
+    page.click("#notes summary")
+    page.click("#prefer-a")
+    found = page.evaluate(CHECKS)
+    assert found["faults"] == [] and found["texts"] > 100
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    outside = page.evaluate(f"""[...document.querySelectorAll("button, input, select, td, dd")]
+      .filter((one) => one.checkVisibility() && one.getBoundingClientRect().right > {width})
+      .map((one) => one.id || one.textContent)""")
+    assert outside == []
+    # Sections stand beside or under each other, never over.
+    over = page.evaluate("""(() => {
+      const boxes = [...document.querySelectorAll("main > section")].map((one) =>
+        [one.id, one.getBoundingClientRect()]);
+      return boxes.flatMap(([a, x], i) => boxes.slice(i + 1)
+        .filter(([, y]) => x.left < y.right && y.left < x.right)
+        .filter(([, y]) => x.top < y.bottom - 1 && y.top < x.bottom - 1)
+        .map(([b]) => `${a} and ${b}`));
+    })()""")
+    assert over == []
+    if width < 400:
+        small = page.evaluate("""[...document.querySelectorAll(
+          "#judged button, #judgement button, #pair select, #judgement summary, #pair .check")]
+          .filter((one) => one.checkVisibility())
+          .map((one) => [one.textContent, one.getBoundingClientRect()])
+          .filter(([, box]) => Math.min(box.width, box.height) < 43.9).map(([text]) => text)""")
+        assert small == []
+
+
+def test_nothing_moves_under_the_hand(page: Any) -> None:
+    """Sorting, a tooltip, a judgement and another sentence leave the desk where it is."""
+    top = "document.getElementById('desk').getBoundingClientRect().top + scrollY"
+    size = "document.getElementById('judged-table').getBoundingClientRect().width"
+    before = page.evaluate(top), page.evaluate(size)
+    for name in ("Words", "Rate", "Rate", "Astray"):
+        heading(page, name).click()
+        assert (page.evaluate(top), page.evaluate(size)) == before, name
+    end = "document.getElementById('notes').getBoundingClientRect().top + scrollY"
+    until(page, WORKS)
+    foot = page.evaluate(end)
+    page.click("#prefer-a")
+    page.click("#next-sentence")
+    until(page, WORKS)
+    assert (page.evaluate(top), page.evaluate(end)) == (before[0], foot)
+
+
+def test_words_are_only_words_in_an_evaluation_too(
+    world: World, address: str, open_page: Open
+) -> None:
+    evil = "<img src=x onerror=\"document.title='taken'\"><b>bold</b>"
+    one = world.evaluation
+    one["verdict"] |= {"reason": evil, "advice": evil}
+    one["candidates"][2] |= {"remarks": [evil], "ruled_out": evil}
+    one["judges"] = {**one["judges"], "words": {**one["judges"]["words"], "meaning": evil}}
+    page = open_page(address, ready=READY)
+    page.fill("#note", evil)
+    page.click("#prefer-a")
+    assert evil in page.text_content("#verdict") and evil in page.text_content("#candidate-facts")
+    assert evil in page.text_content("#note-list")
+    assert page.evaluate("document.querySelectorAll('img, b').length") == 0
+    assert page.title() == "Sotaque"
+
+
+def test_a_damaged_store_of_notes_is_none(world: World, address: str, open_page: Open) -> None:
+    page = open_page(address, ready=READY)
+    key = f"sotaque-notes-{'5' * 64}"
+    page.evaluate(f"localStorage.setItem({key!r}, '{{\"a\": 1}}')")
+    page.reload()
+    page.wait_for_selector(READY)
+    assert page.text_content("#notes-title") == "Notes (0)"
+    page.click("#prefer-none")
+    assert page.text_content("#notes-title") == "Notes (1)"
+
+
+def test_the_judged_rows_are_what_they_are_compared_by() -> None:
+    """The world is not so even that any order would pass."""
+    found = [judged(number)["judges"]["rate_drift_percent"]["mean"] for number in (1, 2, 3)]
+    assert found == sorted(found, key=abs) and found != sorted(found)

@@ -1,0 +1,148 @@
+"""A run's evaluation over HTTP: candidates with their figures, and the sentences that they said."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.api.conftest import Running, running, settings_in
+from tests.api.judged_run import CANDIDATES, PATIENT, judged_service, row, served
+from tests.api.run_folders import candidate, write_epoch, write_evaluated
+from xtts.hub.run_folder import RunFolder
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "output"
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Running]:
+    with judged_service(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One for all tests that only ask."""
+    with judged_service(tmp_path_factory.mktemp("still")) as found:
+        yield found
+
+
+def test_rows_have_the_base_first_and_what_each_figure_is(still: Running) -> None:
+    run = still.client.get("/v1/runs").json()["runs"][0]
+    found = run["evaluation"]
+    assert [one["id"] for one in found["candidates"]] == ["base", "epoch_1", "epoch_2"]
+    assert found["judges"]["word_errors"]["absent"] == "no recogniser"
+    assert found["judges"]["rate_drift_percent"]["better"] == "zero"
+    assert found["smallest_difference"] == {"words": 0.04}
+    assert (found["sentences"], found["language"]) == (3, "en")
+    assert found["verdict"]["candidate"] == "epoch_1"
+    base, one, two = found["candidates"]
+    assert base["judges"]["words"]["against_base"] is None and base["indistinguishable_from_base"]
+    assert one["is_best"] and one["can_speak"] and one["is_served"]
+    assert one["judges"]["words"]["against_base"]["mean"] == pytest.approx(0.3)
+    assert (two["ruled_out"], two["unfinished"]) == ("Two sentences never end.", 2)
+    # The verdict decides, not the loss.
+    assert [epoch["is_best"] for epoch in run["epochs"]] == [True, False]
+
+
+def test_a_figure_that_is_no_number_is_null(service: Running, output: Path) -> None:
+    path = RunFolder(output).evaluation_file
+    path.write_text(path.read_text().replace('"mean": 0.2', '"mean": NaN'))
+    service.wait_until(lambda: row(service, "base")["judges"]["voice"]["mean"] is None, 10)
+
+
+def test_a_run_without_an_evaluation_says_so(tmp_path: Path) -> None:
+    write_epoch(tmp_path / "output", 1)
+    with running(settings_in(tmp_path), limits=PATIENT) as service:
+        service.wait_ready()
+        found = service.client.get("/v1/runs").json()
+        assert found["runs"][0]["evaluation"] is None and found["follows"] == "latest"
+        answer = service.client.get("/v1/runs/current/evaluation")
+        assert (answer.status_code, answer.json()["code"]) == (404, "no_evaluation")
+
+
+def test_a_damaged_evaluation_is_none_and_is_told_once(
+    service: Running, output: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    RunFolder(output).evaluation_file.write_text("{")
+    follower = service.parts.follower
+    service.wait_until(lambda: follower.runs["current"].evaluation is None, 10)
+    looks = len(caplog.records)
+    service.wait_until(lambda: (served(service) or {}).get("epoch") == 2, 30)
+    told = [one for one in caplog.records if "evaluation.json" in one.getMessage()]
+    assert len(told) == 1 and looks >= 1
+
+
+def test_an_epoch_that_was_trained_again_is_not_what_was_judged(
+    service: Running, output: Path
+) -> None:
+    write_epoch(output, 1, content=b"another epoch 1")
+    follower = service.parts.follower
+    service.wait_until(lambda: (served(service) or {}).get("epoch") == 2, 30)
+    names = [one["id"] for one in service.client.get("/v1/runs").json()["runs"][0]["evaluation"]
+             ["candidates"]]  # fmt: skip
+    assert names == ["base", "epoch_2"]
+    assert "not on disk" in follower.reason
+
+
+def test_sentences_are_told_with_where_they_are_heard(still: Running) -> None:
+    output = still.parts.settings.output_dir
+    found = still.client.get("/v1/runs/current/evaluation").json()
+    assert [one["id"] for one in found["candidates"]] == ["base", "epoch_1", "epoch_2"]
+    said = found["candidates"][1]["sentences"]
+    assert said[0]["text"] == "The first sentence."
+    assert said[2]["sound"] is None
+    address = said[1]["sound"]
+    assert address == f"{CANDIDATES}/epoch_1/sentences/1.wav"
+    data = (output / "samples" / "evaluation" / "epoch_1_1_1.wav").read_bytes()
+    answer = still.client.get(address)
+    assert (answer.content, answer.headers["content-type"]) == (data, "audio/wav")
+    assert answer.headers["cache-control"] == "no-cache"
+    part = still.client.get(address, headers={"range": "bytes=10-19"})
+    assert part.status_code == 206 and part.content == data[10:20]
+    assert still.client.get(address, headers={"range": "bytes=9999999-"}).status_code == 416
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{CANDIDATES}/epoch_9/sentences/0.wav",
+        f"{CANDIDATES}/epoch_1/sentences/2.wav",
+        f"{CANDIDATES}/epoch_1/sentences/99.wav",
+        f"{CANDIDATES}/..%2F..%2Fcheckpoints/sentences/0.wav",
+        f"{CANDIDATES}/%2e%2e/sentences/0.wav",
+        "/v1/runs/..%2F/candidates/base/sentences/0.wav",
+        "/v1/runs/nothing/evaluation",
+    ],
+)
+def test_what_was_not_judged_or_kept_is_404_without_a_path(still: Running, path: str) -> None:
+    answer = still.client.get(path)
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert str(Path(__file__).parents[3]) not in answer.text and "Traceback" not in answer.text
+
+
+def test_nothing_outside_the_run_is_served_whatever_its_evaluation_says(
+    service: Running, output: Path, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret.wav"
+    secret.write_bytes(b"secret")
+    link = output / "samples" / "link.wav"
+    link.symlink_to(secret)
+    one = candidate(output, "epoch", 1, 1.0)
+    paths = ["../secret.wav", str(secret), "samples/link.wav", "evaluation.json", "a\0b.wav",
+             "x" * 5000 + ".wav", "samples/../samples/epoch_1_output.wav"]  # fmt: skip
+    said = [replace(one.sentences[0], wav=path) for path in paths]
+    write_evaluated(output, None, replace(one, sentences=said))
+    service.wait_until(
+        lambda: service.parts.follower.runs["current"].evaluation.verdict is None, 10
+    )
+    details = service.client.get("/v1/runs/current/evaluation").json()["candidates"][1]
+    sounds = [one["sound"] for one in details["sentences"]]
+    assert sounds == [None] * 6 + [f"{CANDIDATES}/epoch_1/sentences/6.wav"]
+    for number in range(6):
+        answer = service.client.get(f"{CANDIDATES}/epoch_1/sentences/{number}.wav")
+        assert answer.status_code == 404 and b"secret" not in answer.content

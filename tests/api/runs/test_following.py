@@ -1,0 +1,94 @@
+"""Which voice is served where a run was evaluated, and why."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.api.conftest import Running, running, settings_in
+from tests.api.judged_run import PATIENT, judged_service, preview, row, served, write_judged_run
+from tests.api.run_folders import candidate, write_blend, write_epoch, write_evaluated
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "output"
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Running]:
+    with judged_service(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One for all tests that only ask."""
+    with judged_service(tmp_path_factory.mktemp("still")) as found:
+        yield found
+
+
+def test_without_voice_the_best_is_served_and_the_status_says_why(still: Running) -> None:
+    assert served(still) == {"run": "current", "epoch": 1, "candidate": "epoch_1"}
+    status = still.client.get("/status").json()
+    assert status["voice"].startswith("epoch 1 ")
+    assert status["voice_reason"] == "By the run's evaluation. It speaks best."
+    assert still.client.get("/v1/runs").json()["follows"] == "best"
+
+
+def test_a_new_verdict_is_followed_to_a_blend_and_to_the_base(
+    service: Running, output: Path
+) -> None:
+    write_blend(output, 2, 0.5)
+    blend = candidate(output, "blend", 2, 0.5)
+    write_evaluated(output, blend, candidate(output, "epoch", 2, 1.0), blend)
+    name = "epoch_2_share_0.5"
+    expected = {"run": "current", "epoch": 2, "candidate": name}
+    service.wait_until(lambda: served(service) == expected, 10)
+    assert row(service, name)["is_served"] and row(service, name)["is_best"]
+    assert service.client.get("/status").json()["voice"].startswith("epoch 2 at 50% (")
+    base = candidate(output, "base")
+    write_evaluated(output, base, candidate(output, "epoch", 2, 1.0))
+    expected = {"run": "current", "epoch": 0, "candidate": "base"}
+    service.wait_until(lambda: served(service) == expected, 10)
+    opened = service.parts.engine.standing.voice.wanted
+    assert opened["base_only"] and opened["reference"].endswith("epoch_2_reference.wav")
+    key = service.parts.engine.standing.key
+    write_epoch(output, 3)  # another checkpoint of the same base: nothing is opened again
+    service.wait_until(lambda: 3 in service.parts.follower.runs["current"].epochs, 10)
+    assert served(service) == expected and service.parts.engine.standing.key == key
+
+
+def test_a_blend_that_is_another_one_than_the_verdicts_is_not_spoken_with(
+    service: Running, output: Path
+) -> None:
+    write_blend(output, 1, 0.5)  # as left behind by a kill between best.pt and evaluation.json
+    blend = candidate(output, "blend", 2, 0.5)
+    write_evaluated(output, blend, blend)
+    service.wait_until(lambda: "is not on disk" in service.parts.follower.reason, 10)
+    assert served(service)["candidate"] == "epoch_2"
+    assert not row(service, "epoch_2_share_0.5")["can_speak"]
+    answer = preview(service, "epoch_2_share_0.5", "hello")
+    assert (answer.status_code, answer.json()["code"]) == (409, "no_checkpoint")
+
+
+@pytest.mark.parametrize(
+    ("voice", "epoch", "reason"),
+    [
+        ("latest", 2, "VOICE=latest: Epoch 2 is the newest."),
+        ("best", 1, "VOICE=best: By the run's evaluation. It speaks best."),
+    ],
+)
+def test_what_voice_says_goes_before(tmp_path: Path, voice: str, epoch: int, reason: str) -> None:
+    write_judged_run(tmp_path)
+    with running(settings_in(tmp_path, voice=voice), limits=PATIENT) as service:
+        service.wait_ready()
+        assert served(service)["epoch"] == epoch
+        assert service.client.get("/status").json()["voice_reason"] == reason
+
+
+def test_a_promoted_epoch_goes_before_the_best(service: Running) -> None:
+    service.client.post("/v1/runs/current/epochs/2/promote")
+    assert service.client.get("/status").json()["voice_reason"] == "Epoch 2 was promoted."
+    answer = service.client.delete("/v1/promotion").json()
+    assert answer["served"]["candidate"] == "epoch_1"

@@ -1,0 +1,108 @@
+"""What may leave, what is spoken again and what is kept; no model."""
+
+import numpy as np
+import pytest
+
+from tests.xtts.inference.alignment.attention_rows import LAST, SPOKEN, rows, said, whole
+from xtts.inference.alignment.guard import CODE_SECONDS, Ending
+from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece
+
+IDS = [7] * (len(SPOKEN) - 2)
+HELD = 12_000
+BABBLE = [*whole(), *[-1] * 40]
+
+
+def guard_of(seed=5, **given):
+    return Guard(((0, 0),), lambda _: SPOKEN, seed, **given)
+
+
+def judged(piece, places, *, stopped=True):
+    codes = np.arange(len(places) - stopped)
+    latents = [np.array([number]) for number in range(len(places))]
+    return piece.judge(codes, latents, stopped=stopped, attention=rows(places))
+
+
+def sound(codes):
+    return np.arange(round(codes * CODE_SECONDS * 24_000), dtype=np.float32) + 1
+
+
+def test_without_a_guard_everything_passes():
+    piece = GuardedPiece(None, IDS, np, whole=False)
+    chunk = sound(3)
+    assert piece.push(chunk) is chunk and piece.heads == ()
+    assert not piece.judge([1], [], stopped=False, attention=None)
+    assert piece.end() is None and not piece.judged and not piece.spoken_anew
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_stream_holds_its_last_half_second_and_never_the_first_chunk(first):
+    guard = guard_of()
+    piece, given = GuardedPiece(guard, IDS, np, whole=False, first=first), sound(len(whole()))
+    parts = np.split(given, [4_000, 20_000, 21_000])
+    out = [piece.push(part) for part in parts]
+    assert len(out[0]) == (4_000 if first else 0)
+    assert sum(map(len, out)) == max(len(given) - HELD, 4_000 * first)
+    assert not judged(piece, whole())
+    assert np.array_equal(np.concatenate([*out, piece.end()]), given)
+    assert guard.pieces[0].ending is Ending.GOOD and not guard.pieces[0].faulty
+
+
+def test_a_stream_is_cut_in_what_is_held_and_takes_nothing_back():
+    places = [*whole(), *[LAST + 1] * 14]
+    guard, given = guard_of(), sound(len(places))
+    piece = GuardedPiece(guard, IDS, np, whole=False)
+    out = piece.push(given)
+    assert not judged(piece, places)  # a stream is not spoken again
+    rest = piece.end()
+    end = len(out) + len(rest)
+    assert len(out) == len(given) - HELD and end <= len(given)
+    assert np.array_equal(out, given[: len(out)])
+    assert guard.pieces[0].ending is Ending.CONTINUED
+    # Of longer babble too much has left: it is told as it is.
+    guard, given = guard_of(), sound(len(BABBLE))
+    piece = GuardedPiece(guard, IDS, np, whole=False)
+    piece.push(given)
+    judged(piece, BABBLE, stopped=False)
+    assert (guard.pieces[0].cut_off, guard.pieces[0].faulty) == (False, True)
+
+
+def test_a_whole_answer_is_spoken_again_with_the_next_seeds():
+    guard = guard_of(seed=5)
+    piece = GuardedPiece(guard, IDS, np, whole=True)
+    assert len(piece.push(sound(10))) == 0
+    assert judged(piece, said(1, 2, 3, 5, 6)) and piece.next_seed == 6 and not guard.pieces
+    assert judged(piece, said(1, 2, 3)) and piece.next_seed == 7
+    assert not judged(piece, whole()) and not piece.spoken_anew
+    (told,) = guard.pieces
+    assert (told.attempts, told.ending, told.faulty) == (3, Ending.GOOD, False)
+
+
+def test_when_nothing_helps_the_best_is_kept_and_told():
+    guard = guard_of(retries=2)
+    piece = GuardedPiece(guard, IDS, np, whole=True)
+    assert judged(piece, said(1, 2, 3, 5, 6, 7, 9))
+    assert judged(piece, said(1, 2, 3))
+    assert not judged(piece, said(1, 2, 3, 5))
+    assert piece.spoken_anew and len(piece.best.codes) == 13
+    assert (guard.pieces[0].ending, guard.pieces[0].faulty) == (Ending.UNFINISHED, True)
+    assert "of the text" in guard.pieces[0].reason
+
+
+def test_sound_behind_the_last_word_of_a_whole_answer_is_cut_off():
+    guard = guard_of(retries=0)
+    piece = GuardedPiece(guard, IDS, np, whole=True)
+    piece.push(sound(len(BABBLE)))
+    assert not judged(piece, BABBLE, stopped=False)
+    found, keep = piece.end(), piece.best.verdict.keep
+    assert len(found) == round(keep * CODE_SECONDS * 24_000) and found[-1] == 0.0
+    assert len(piece.best.kept) == keep < len(BABBLE)
+    told = guard.pieces[0]
+    assert (told.cut_off, told.faulty) == (True, False)
+    assert told.seconds == pytest.approx(keep * CODE_SECONDS)
+
+
+def test_without_heads_length_tells_and_says_so():
+    guard = Guard((), lambda _: SPOKEN)
+    piece = GuardedPiece(guard, IDS, np, whole=True)
+    assert not piece.judge(range(30), [np.zeros(1)] * 31, stopped=True, attention=None)
+    assert not guard.pieces[0].aligned and guard.pieces[0].times is None
