@@ -16,7 +16,7 @@ log = logging.getLogger("api")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serves until it is told to stop; prints the sentence of a fault and returns its code."""
+    """Serves until it is stopped; prints the sentence of a fault and returns its code."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     try:
         settings, report = load(sys.argv[1:] if argv is None else argv)
@@ -39,7 +39,7 @@ def serve(
     from api.http.listening_socket import listening
 
     sockets = listening(settings.api_host, settings.api_port)
-    # Behind it: they take a second or more, and a port that is taken is told at once.
+    # Behind it: they take a second or more, and a taken port is reported at once.
     from api.app import build
     from api.http.server import server_of
 
@@ -48,13 +48,13 @@ def serve(
     set_apart()
     try:
         server.run(sockets=sockets)
-    except KeyboardInterrupt:  # uvicorn raises it again when everybody has finished
+    except KeyboardInterrupt:  # uvicorn raises it again when all requests have finished
         return 130
     return 0
 
 
 def set_apart() -> None:
-    """Takes what stands at the start, and stays, out of the garbage collector's rounds: each full
+    """Takes what exists at the start, and stays, out of the garbage collector's rounds: each full
     one went through it all and held up the event loop for 35 ms."""
     gc.collect()
     gc.freeze()

@@ -19,12 +19,12 @@ from api.engine.options import ChildOptions, EngineLimits
 from api.engine.supervisor import Supervisor
 from api.events import Events
 from api.http import openapi
-from api.http.head_requests import HeadAsGet
 from api.metrics import ServiceMetrics
 from api.middleware import (
     AccessGate,
     BodyLimit,
     ConnectionLimit,
+    HeadAsGet,
     RateLimiter,
     RequestCounter,
     RequestId,
@@ -86,7 +86,7 @@ def how_of(settings: ApiSettings) -> ChildOptions:
     precision = "int8" if settings.low_memory else settings.speak_precision
     return ChildOptions(
         device=settings.device, backend=settings.backend, low_memory=settings.low_memory,
-        precision=precision,
+        precision=precision, guard=settings.guard,
         threads=settings.num_threads, latents=settings.voices_dir / "latents",
     )  # fmt: skip
 

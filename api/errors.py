@@ -1,6 +1,6 @@
 """Every HTTP error as one RFC 9457 body, with OpenAI's `error` inside for speech.
 
-No path of this machine and no traceback ever stands in one: sentences of other modules go through
+No path of this machine and no traceback is ever in one: sentences of other modules go through
 `without_paths`.
 """
 

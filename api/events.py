@@ -20,12 +20,12 @@ class Events:
         self._closed = False
 
     def tell(self, name: str, data: dict[str, Any]) -> None:
-        """An event to everybody."""
+        """An event to every listener."""
         text = f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
         self._put(text)
 
     def close(self) -> None:
-        """Ends every stream, and lets nobody in: a page that is open holds up no shutdown."""
+        """Ends every stream, and opens no more: a page that is open holds up no shutdown."""
         self._closed = True
         self._put(None)
 

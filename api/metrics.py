@@ -28,6 +28,14 @@ class ServiceMetrics:
             "tts_cut_pieces", "Pieces of text that ran to the model's code limit without an end.",
             registry=registry,
         )  # fmt: skip
+        self.faulty_pieces = Counter(
+            "tts_faulty_pieces", "Pieces of text that did not end as they should, by how.",
+            ["ending"], registry=registry,
+        )  # fmt: skip
+        self.respoken_pieces = Counter(
+            "tts_respoken_pieces", "Pieces of text that were spoken more than once.",
+            registry=registry,
+        )  # fmt: skip
         self.connections = Gauge("tts_connections", "Open connections.", registry=registry)
         self.connections_closed = Counter(
             "tts_connections_closed", "Connections that the service closed, by reason.",

@@ -1,4 +1,4 @@
-"""ASGI middleware: API key, foreign origins, rate limit, body size, request id.
+"""ASGI middleware: API key, foreign origins, rate limit, body size, request id, HEAD.
 
 Plain ASGI, so that a client's going away is seen by the routes.
 """
@@ -36,7 +36,7 @@ _UPLOAD_RETRY_SECONDS = 5
 
 
 class RequestId:
-    """Every response says under which number it stands in the log."""
+    """Every response carries its request id, which is in the log too."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -178,7 +178,7 @@ class AccessGate:
 
 
 def refuse_foreign_origin(headers: Headers, method: str, *, has_key: bool) -> APIError | None:
-    """Refuses what a browser sends for a page of another site: nobody typed it."""
+    """Refuses what a browser sends for a page of another site: no person asked for it."""
     host = headers.get("host", "")
     origin = headers.get("origin")
     if method not in _SAFE and origin and urlsplit(origin).netloc.lower() != host.lower():
@@ -285,3 +285,32 @@ class RateLimiter:
         while len(self.buckets) > _MOST_BUCKETS:
             self.buckets.popitem(last=False)
         return 0.0 if fits else (1 - tokens) * 60 / self.per_minute
+
+
+class HeadAsGet:
+    """HEAD wherever GET is (RFC 9110, section 9.3.2): same status and headers, no body.
+
+    Asks the routes for GET and ends the response after its headers: one may have no end.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self.app(scope, receive, send)
+            return
+        answered = False
+
+        async def receiving() -> Message:
+            # A streaming route polls this, and stops.
+            return {"type": "http.disconnect"} if answered else await receive()
+
+        async def sending(message: Message) -> None:
+            nonlocal answered
+            if message["type"] == "http.response.start":
+                await send(message)
+                answered = True
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+        await self.app({**scope, "method": "GET"}, receiving, sending)

@@ -31,8 +31,11 @@ class SpeechRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     input: Annotated[
-        str, Field(min_length=1, max_length=MOST_CHARACTERS, description="What to speak.")
-    ]
+        str, Field(
+            min_length=1, max_length=MOST_CHARACTERS,
+            description="What to speak; it may hold [pause:500ms] and tags of SSML (docs/text.md).",
+        ),
+    ]  # fmt: skip
     model: Annotated[
         str, Field(max_length=128, description="An id of /v1/models; OpenAI's names work too.")
     ] = "sotaque"

@@ -47,12 +47,14 @@ class ApiSettings(SharedSettings):
     """What computes. onnx exports a voice once, or takes a folder of `train export --onnx`."""
     low_memory: Switch = False
     """Takes less memory and more time: one or two speak at once, in 8-bit weights on a CPU."""
+    pronunciations: Annotated[Place | None, Means("a file; empty = none")] = None
+    """A list of how words are said, for every voice (docs/text.md)."""
     voices_dir: Folder = Path("voices")
     """Where uploaded voices and the promoted epoch are kept. Replicas share it."""
     api_slots: AutoCount = None
     """How many requests speak at once. auto is 4 on a CPU, 16 on a GPU."""
     api_queue: Count = 32
-    """How many more may wait. Who comes then is told to come back later (503)."""
+    """How many more may wait. Further ones are asked to come back later (503)."""
     api_deadline_seconds: Count = 30
     """How long a request may wait for its turn. One that cannot be in time is refused at once."""
     api_requests_per_minute: Annotated[

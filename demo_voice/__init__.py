@@ -1,4 +1,4 @@
-"""How the embedded voice was made: `make demo-voice` = `python -m demo_voice`.
+"""How the embedded voice was trained: `make demo-voice` = `python -m demo_voice`.
 
 Each module is one stage; `__main__` runs them in order, and each resumes where it was stopped.
 """

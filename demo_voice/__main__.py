@@ -1,7 +1,7 @@
-"""`make demo-voice`: every stage of the embedded voice in order, from sentences to files.
+"""`make demo-voice`: runs every stage of training the embedded voice, from sentences to files.
 
-Each stage goes on where it was stopped, and a finished one is skipped; `--only` runs one. On a GPU
-the whole takes minutes, on 2 cores hours.
+Each stage resumes where it was stopped, and finished ones are skipped; `--only` runs one. All of it
+takes minutes on a GPU and hours on 2 cores.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from demo_voice.gpt.targets import Targets
 from demo_voice.recipe import FULL, SHORT, BaseRecipe
 from demo_voice.teachers import accents, flite, neighbours, people, phone_timing
 from demo_voice.teachers.flite import TeacherSpeech
-from demo_voice.text import lexicon, long_sentences, sentences
+from demo_voice.text import judged, lexicon, long_sentences, sentences
 from demo_voice.vocoder import training
 from machine.errors import SotaqueError
 
@@ -36,8 +36,6 @@ REFERENCE_TEXT = (
     "He could not find his keys, so he waited outside. I usually walk to work, but today I took "
     "the bus."
 )
-# Texts by which the voice is judged; the teacher never says one of them.
-JUDGED = Path(__file__).parents[1] / "benchmarks"
 STAGES = ("clips", "codec", "listener", "targets", "vocoder", "pretraining", "tuning", "package")
 # What runs where only the GPT goes on.
 GPT_STAGES = ("clips", "targets", "pretraining", "package")
@@ -72,7 +70,7 @@ class Making:
 
     def clips(self) -> None:
         """Sentences, spoken by the teacher."""
-        endless = sentences.sentences(lexicon.read(), f"text/{self.recipe.seed}", judged())
+        endless = sentences.sentences(lexicon.read(), f"text/{self.recipe.seed}", judged.texts())
         found = list(itertools.islice(endless, self.recipe.sentences))
         more = list(itertools.islice(endless, self.recipe.accented))
         planned = flite.plan(found, self.recipe.seed)
@@ -86,16 +84,22 @@ class Making:
         self._long_clips(behind + flite.shards(len(near)))
 
     def _long_clips(self, behind: int) -> None:
-        """Sentences of 13 to 40 words by those whom the GPT learns to speak as."""
-        recipe = self.recipe
-        endless = long_sentences.long_sentences(lexicon.read(), f"long/{recipe.seed}", judged())
-        found = list(itertools.islice(endless, recipe.lengthy))
-        planned = flite.plan(found, recipe.seed)
-        flite.speak_all(planned, self.work / "clips", self.speaker, first=behind)
-        last = list(itertools.islice(endless, recipe.lengthy_neighbouring))
-        near = flite.plan(last, recipe.seed, self._taught)
-        behind += flite.shards(len(planned))
-        flite.speak_all(near, self.work / "clips", self.neighbour, first=behind)
+        """Sentences of 13 to 40 words by those whom the GPT learns to speak as, in parts that have
+        some of everybody: a making that is stopped early can still learn from them."""
+        recipe, parts = self.recipe, self.recipe.lengthy_parts
+        endless = long_sentences.long_sentences(
+            lexicon.read(), f"long/{recipe.seed}", judged.texts()
+        )
+        groups = (
+            (recipe.lengthy // parts, flite.MANNERS, self.speaker),
+            (recipe.lengthy_neighbouring // parts, self._taught, self.neighbour),
+        )
+        for part in range(parts):
+            for size, manners, speaker in groups:
+                found = list(itertools.islice(endless, size))
+                planned = flite.plan(found, recipe.seed + part, manners)
+                flite.speak_all(planned, self.work / "clips", speaker, first=behind)
+                behind += flite.shards(size)
 
     def codec(self) -> None:
         """The DVAE and the scales of the mels."""
@@ -176,13 +180,6 @@ class Making:
     @property
     def _targets(self) -> Targets:
         return Targets(self._speech, self.work / "targets")
-
-
-def judged() -> set[str]:
-    """The texts that judge the voice, as `text.plain`."""
-    files = [JUDGED / name for name in ("sentences.txt", "choosing.txt", "reporting.txt")]
-    lines = [line for path in files for line in path.read_text(encoding="utf-8").splitlines()]
-    return {sentences.plain(line) for line in lines}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,5 +1,8 @@
-"""The embedded voice's files, in Coqui's layout: config.json, vocab.json, model.pth (fp16),
-dvae.pth without its decoder, mel_stats.pth. Called by `demo_voice.__main__`."""
+"""Writes the embedded voice's files in Coqui's layout.
+
+config.json, vocab.json, model.pth (fp16), dvae.pth without its decoder, mel_stats.pth. Called by
+`demo_voice.__main__`.
+"""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from demo_voice.recipe import CHARACTERS, BaseRecipe
-from xtts.model.config import PIECE_TOKENS
 from xtts.model.gpt import GPT, to_coqui
 
 # Training never touches the decoder, and the running sums are for learning the codebook.
@@ -85,7 +87,7 @@ def config(recipe: BaseRecipe, weights: str) -> dict[str, Any]:
             "vocoder": asdict(recipe.vocoder_shape),
             "speaker_encoder": asdict(recipe.speaker_encoder),
             "text_frontend": "cmu_phones",
-            "piece_tokens": PIECE_TOKENS["cmu_phones"],
+            "piece_tokens": recipe.piece_tokens,
             "stop_input_trained": True,
             "training": asdict(recipe.advice),
             "licence": LICENCE,

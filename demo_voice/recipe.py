@@ -1,12 +1,13 @@
-"""Sizes, seeds and lengths of the embedded voice's making; `FULL` made what is shipped, `SHORT` is
-the test's.
+"""Sizes, seeds and step counts of the embedded voice's training.
 
-Steps, not minutes: the same recipe gives the same voice, on a GPU in minutes, on 2 cores in hours.
+`FULL` is what ships, `SHORT` is for tests. Lengths are steps, not minutes: the same recipe gives
+the same voice, in minutes on a GPU and in hours on 2 cores.
 """
 
 from dataclasses import dataclass, replace
 
-from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, TrainingAdvice, VocoderShape
+from xtts.model.config import TrainingAdvice
+from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, VocoderShape
 from xtts.text.phonemes import PAUSES, PHONES
 
 # The vocabulary in the order of its ids; the special tokens stand as in XTTS-v2's.
@@ -37,6 +38,19 @@ class StageSchedule:
 
 
 @dataclass(frozen=True)
+class GPTAlone:
+    """What only the GPT goes on with: clips of a seed of their own and its training. Fewer than
+    `BaseRecipe` has, for two cores and an afternoon."""
+
+    sentences: int
+    neighbouring: int
+    lengthy: int
+    lengthy_neighbouring: int
+    lengthy_parts: int
+    pretraining: StageSchedule
+
+
+@dataclass(frozen=True)
 class BaseRecipe:
     """Everything that `python -m demo_voice` does."""
 
@@ -48,6 +62,7 @@ class BaseRecipe:
     # Of 13 to 40 words, by the teacher and by those neighbours whom the GPT learns to speak as.
     lengthy: int
     lengthy_neighbouring: int
+    lengthy_parts: int
     codec_clips: int
     autoencoder: StageSchedule
     codec: StageSchedule
@@ -62,11 +77,14 @@ class BaseRecipe:
     tuning: StageSchedule
     # For a voice that was packed before (`--from`): how much more codec, GPT and vocoder learn.
     again: tuple[StageSchedule, StageSchedule, StageSchedule]
+    alone: GPTAlone
     steps_with_one: int
     gpt: GPTShape
     dvae: DVAEShape
     speaker_encoder: SpeakerEncoderShape
     vocoder_shape: VocoderShape
+    # The most phones that a text is cut into for the packed voice (`sotaque.piece_tokens`).
+    piece_tokens: int
     advice: TrainingAdvice = ADVICE
     # Steps of the codec in which its decoder learns alone: it is not packed.
     decoder_alone: int = 0
@@ -84,10 +102,12 @@ class BaseRecipe:
     def gpt_alone(self) -> "BaseRecipe":
         """For a packed voice whose other parts stay: the GPT learns from further sentences, and
         its latents go on saying what that vocoder reads in them."""
+        alone = self.alone
         return replace(
-            self.continued(), seed=self.seed + 1, sentences=self.sentences // 4, accented=0,
-            neighbouring=self.neighbouring // 4, lengthy=self.lengthy // 2,
-            lengthy_neighbouring=self.lengthy_neighbouring // 2, guided_steps=LATER_GUIDED,
+            self.continued(), seed=self.seed + 1, sentences=alone.sentences, accented=0,
+            neighbouring=alone.neighbouring, lengthy=alone.lengthy,
+            lengthy_neighbouring=alone.lengthy_neighbouring, lengthy_parts=alone.lengthy_parts,
+            pretraining=alone.pretraining, guided_steps=LATER_GUIDED,
             still=("gpt.conditioning_*", "mel_head", "voice_head"),
         )  # fmt: skip
 
@@ -108,6 +128,7 @@ FULL = BaseRecipe(
     neighbouring=5_000,
     lengthy=6_000,
     lengthy_neighbouring=1_500,
+    lengthy_parts=15,
     codec_clips=6_000,
     autoencoder=StageSchedule(1500, 24, 1e-3),
     codec=StageSchedule(10_000, 32, 5e-4),
@@ -142,6 +163,7 @@ FULL = BaseRecipe(
         StageSchedule(6_000, 16, 6e-4),
         StageSchedule(7_500, 4, 5e-4),
     ),
+    alone=GPTAlone(7_000, 2_000, 2_400, 800, 8, StageSchedule(2_400, 16, 6e-4)),
     steps_with_one=200,
     gpt=_gpt(layers=4, width=256, heads=4),
     dvae=DVAEShape(
@@ -151,6 +173,7 @@ FULL = BaseRecipe(
     vocoder_shape=VocoderShape(
         256, (8, 8, 4, 4), (16, 16, 8, 8), "2", (3, 5, 7), ((1, 2), (2, 6), (3, 12))
     ),
+    piece_tokens=50,
 )
 
 SHORT = BaseRecipe(
@@ -160,6 +183,7 @@ SHORT = BaseRecipe(
     neighbouring=12,
     lengthy=6,
     lengthy_neighbouring=4,
+    lengthy_parts=2,
     codec_clips=40,
     autoencoder=StageSchedule(2, 4, 1e-3),
     codec=StageSchedule(2, 4, 5e-4),
@@ -172,9 +196,11 @@ SHORT = BaseRecipe(
     vocoder=StageSchedule(2, 2, 5e-4),
     tuning=StageSchedule(2, 2, 2e-4),
     again=(StageSchedule(2, 4, 5e-4), StageSchedule(2, 4, 1e-3), StageSchedule(2, 2, 2e-4)),
+    alone=GPTAlone(6, 3, 4, 2, 2, StageSchedule(2, 4, 1e-3)),
     steps_with_one=1,
     gpt=_gpt(layers=2, width=32, heads=2),
     dvae=DVAEShape(num_codes=1024, codebook_dim=8, hidden_dim=8, num_resnet_blocks=1, num_layers=2),
     speaker_encoder=SpeakerEncoderShape(512, (1, 1, 1, 1), (8, 8, 16, 16)),
     vocoder_shape=VocoderShape(32, (8, 8, 4, 4), (16, 16, 8, 8), "2", (3,), ((1, 2),)),
+    piece_tokens=40,
 )

@@ -1,5 +1,7 @@
-"""The speaker encoder: learns to tell the pseudo-speakers apart, so that voices of any pitch find a
-place in its space. Called by `demo_voice.__main__`."""
+"""Trains the speaker encoder to tell pseudo-speakers apart, so that unheard voices get a place too.
+
+Called by `demo_voice.__main__`.
+"""
 
 import random
 from pathlib import Path

@@ -1,5 +1,4 @@
-"""What the stages share: precision, the rate's rise and fall, a snapshot to go on from, and the
-needs of the next steps, made beside them."""
+"""What the training stages share: precision, learning rate schedule, snapshots, prefetching."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -29,10 +28,14 @@ class Stateful(Protocol):
 
 
 def low_precision(device: torch.device) -> AbstractContextManager[None]:
-    """Products in bfloat16 where the hardware has them: 4 times float32 on a CPU with AMX, and what
-    a GPU is built for. A CPU without takes 45 times as long as in float32."""
-    quick = device.type != "cpu" or has_bf16()
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=quick)
+    """Products in bfloat16 where the hardware has them."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=quick_in_bf16(device))
+
+
+def quick_in_bf16(device: torch.device) -> bool:
+    """Whether products in bfloat16 pay: 4 times float32 on a CPU with AMX, and what a GPU is built
+    for. A CPU without takes 45 times as long as in float32."""
+    return device.type != "cpu" or has_bf16()
 
 
 def rate(step: int, stage: StageSchedule, warmup: int = 200) -> float:

@@ -1,8 +1,8 @@
-"""Goes on from a packed voice: its codec, speaker encoder, GPT and vocoder as stages left them,
-so that what was learned too little of needs not the hours that everything took.
+"""Continues from a packaged voice: turns its files back into the stages that made them.
 
-The DVAE's decoder and the mel head are not packed. The first learns anew before the rest of the
-codec goes on; the second is found by least squares. Called by `demo_voice.__main__` for `--from`.
+So a part that learned too little can go on without repeating the hours before it. The DVAE's
+decoder and the mel head are not packaged: the decoder is trained again before the rest of the codec
+goes on, the mel head is found by least squares. Called by `demo_voice.__main__` for `--from`.
 """
 
 import copy

@@ -1,22 +1,45 @@
-"""Child processes: run with a time limit, kill the group, die with the parent.
+"""Child processes: start, ask with a time limit, kill the group, keep stderr, die with the parent.
 
-A driver that hangs holds whoever calls it in the kernel, where not even SIGKILL reaches: such a
-child is left behind, and the answer says that it hung.
+A child gets a process group of its own, so that what it started is killed with it. A driver that
+hangs holds its caller in the kernel, where not even SIGKILL reaches: such a child is left behind,
+and the result says that it hung.
+
+Three ways to use one:
+    run_with_timeout    a program that runs to its end
+    JsonLineProcess     a worker that answers requests: one JSON object a line, each way
+    ChildProcess        anything else that runs beside this process
+
+asyncio starts its children itself (`api.engine.child`, `api.voices.recordings`), with `kill_group`
+and `StderrFile` from here. Two children stand apart: the watchdog (`train.resilience.heartbeat`)
+shares the trainer's group, so that Ctrl-Z stops both, and imports nothing of ours.
 """
 
 import contextlib
 import ctypes
+import json
+import logging
 import os
 import re
+import runpy
+import selectors
 import signal
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import IO, Any, BinaryIO
+
+log = logging.getLogger(__name__)
 
 # What a killed child gets to be gone; one inside a driver's call needs longer than anybody waits.
-_REAP_SECONDS = 1.0
-_KEPT_CHARACTERS = 1 << 20
+REAP_SECONDS = 2.0
+# A worker holds a model; returning gigabytes to the system takes longer.
+_REAP_WORKER_SECONDS = 5.0
+_KEPT_BYTES = 1 << 20
+_STDERR_KEPT_BYTES = 4096
+_LINE_CHARACTERS = 300
 # Colours and other commands to a terminal (ECMA-48), then every control character but the tab and
 # the newline.
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\^_]")
@@ -26,10 +49,12 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True)
 class ProcessResult:
-    """What a program said, without control characters: it may be shown on a terminal as it stands.
+    """The output of a program, without control characters: it can be shown on a terminal as it is.
 
-    code: its exit status, negative for a signal; None = it hung, or could not be started, and
-    `fault` says which.
+    Attributes:
+        code: Its exit status, negative for a signal; None = it hung, or could not be started, and
+            `fault` says which.
+        hung: It was still running at the time limit; `out` and `errors` are what it wrote before.
     """
 
     code: int | None
@@ -37,15 +62,16 @@ class ProcessResult:
     errors: str
     seconds: float
     fault: str = ""
+    hung: bool = False
 
     @property
     def last_error(self) -> str:
-        """The last line that tells something, of what was wrong."""
-        told = [line.strip() for line in self.errors.splitlines() if line.strip()]
+        """The last line on stderr, or the signal that ended the program."""
+        last = last_line(self.errors)
         if self.code is not None and self.code < 0:
             name = signal.strsignal(-self.code) or f"signal {-self.code}"
-            return f"ended by {name}" + (f": {told[-1][:300]}" if told else "")
-        return self.fault or (told[-1][:300] if told else "")
+            return f"ended by {name}" + (f": {last}" if last else "")
+        return self.fault or last
 
 
 def printable(text: str) -> str:
@@ -53,43 +79,207 @@ def printable(text: str) -> str:
     return _CONTROL.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
 
 
+def last_line(text: str) -> str:
+    """The last line that is not blank, at most 300 characters of it; "" if there is none."""
+    lines = (line.strip() for line in reversed(text.splitlines()))
+    return next((line for line in lines if line), "")[:_LINE_CHARACTERS]
+
+
 def run_with_timeout(
     command: Sequence[str], limit_seconds: float, environ: Mapping[str, str] | None = None
 ) -> ProcessResult:
     """Runs a program in a process group of its own; never raises, never waits past the limit.
 
-    Ctrl-C ends the program too, and goes on up.
+    Ctrl-C kills the program too, and is raised again here.
     """
     started = time.monotonic()
+    # Files, not pipes: what was written before a hang is there, and a child that cannot be killed
+    # holds no end of anything that is read here.
+    with _memory_file() as out, _memory_file() as errors:
+        try:
+            child = subprocess.Popen(
+                tuple(command), env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=errors,
+                start_new_session=True,
+            )  # fmt: skip
+        except (OSError, ValueError) as error:
+            fault = f"{command[0]} cannot be started ({error})"
+            return ProcessResult(None, "", "", time.monotonic() - started, fault)
+        hung = False
+        try:
+            child.wait(limit_seconds)
+        except subprocess.TimeoutExpired:
+            hung = True
+        finally:  # after Ctrl-C as well: its group is not the terminal's, which signals only ours
+            end_group(child, REAP_SECONDS)
+        return ProcessResult(
+            None if hung else child.returncode,
+            printable(_read(out, 0, _KEPT_BYTES)),
+            printable(_tail(errors, _KEPT_BYTES)),
+            time.monotonic() - started,
+            f"no answer within {limit_seconds:g} s" if hung else "",
+            hung,
+        )
 
-    def answer(code: int | None, out: str = "", errors: str = "", fault: str = "") -> ProcessResult:
-        seconds = time.monotonic() - started
-        kept = printable(out[:_KEPT_CHARACTERS]), printable(errors[-_KEPT_CHARACTERS:])
-        return ProcessResult(code, *kept, seconds, fault)
 
+def kill_group(pid: int) -> None:
+    """SIGKILL to a process group, also after its leader has ended: what it started would stay."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def end_group(child: "subprocess.Popen[bytes]", reap_seconds: float) -> None:
+    """Kills a child with its group and waits so long for it; one that stays is left behind."""
+    kill_group(child.pid)
     try:
-        child = subprocess.Popen(
-            tuple(command), env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, encoding="utf-8", errors="replace", start_new_session=True,
-        )  # fmt: skip
-    except (OSError, ValueError) as error:
-        return answer(None, fault=f"{command[0]} cannot be started ({error})")
-    try:
-        out, errors = child.communicate(timeout=limit_seconds)
-    except KeyboardInterrupt:  # its group is not the terminal's: Ctrl-C did not reach it
-        with contextlib.suppress(OSError):
-            os.killpg(child.pid, signal.SIGKILL)
-        raise
+        child.wait(reap_seconds)
     except subprocess.TimeoutExpired:
-        with contextlib.suppress(OSError):
-            os.killpg(child.pid, signal.SIGKILL)
+        log.warning("Process %d does not end; it hangs in a driver call.", child.pid)
+        child.returncode = -signal.SIGKILL  # nobody waits for it any more
+
+
+class StderrFile:
+    """Receives a long-running child's stderr, in an unnamed file on disk."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
+
+    def fileno(self) -> int:
+        """The descriptor for the child."""
+        return self._file.fileno()
+
+    def last_line(self) -> str:
+        """As the function `last_line`, of what was written last."""
+        return last_line(_tail(self._file, _STDERR_KEPT_BYTES))
+
+    def close(self) -> None:
+        """Deletes the file."""
+        self._file.close()
+
+
+class ChildProcess:
+    """A child that runs beside this process.
+
+    It dies with the thread that started it when it calls `die_with_parent`, or is started by
+    `module_command`.
+
+    Args:
+        environ: Its environment; None is this process's.
+        pipes: stdin and stdout are pipes to this process; else they are closed.
+        keep_stderr: Its stderr is kept for `last_error`; else it is discarded.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        environ: Mapping[str, str] | None = None,
+        pipes: bool = False,
+        keep_stderr: bool = False,
+    ) -> None:
+        self._errors = StderrFile() if keep_stderr else None
+        wanted = subprocess.PIPE if pipes else subprocess.DEVNULL
+        self._process = subprocess.Popen(
+            tuple(command), env=environ, stdin=wanted, stdout=wanted,
+            stderr=self._errors.fileno() if self._errors else subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def code(self) -> int | None:
+        """Its exit status, negative for a signal; None while it runs."""
+        return self._process.poll()
+
+    def wait(self, limit_seconds: float) -> int | None:
+        """Waits for its end. Returns as `code`."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            child.communicate(timeout=_REAP_SECONDS)
-        for pipe in (child.stdout, child.stderr):
-            if pipe:
-                pipe.close()
-        return answer(None, fault=f"no answer within {limit_seconds:g} s")
-    return answer(child.returncode, out, errors)
+            self._process.wait(limit_seconds)
+        return self.code
+
+    def last_error(self) -> str:
+        """The last line on its stderr, before `end`; "" where that is discarded."""
+        return self._errors.last_line() if self._errors else ""
+
+    def end(self) -> None:
+        """Kills it and what it started."""
+        end_group(self._process, _REAP_WORKER_SECONDS)
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        if self._errors is not None:
+            self._errors.close()
+
+
+class JsonLineProcess(ChildProcess):
+    """A worker that reads a JSON object per line from stdin and answers with one on stdout.
+
+    Its side takes stdout by `reserve_stdout`. Arguments as `ChildProcess`.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        environ: Mapping[str, str] | None = None,
+        keep_stderr: bool = False,
+    ) -> None:
+        super().__init__(command, environ=environ, pipes=True, keep_stderr=keep_stderr)
+        self._received = bytearray()
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Writes one line.
+
+        Raises:
+            EOFError: The worker has ended.
+        """
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            raise EOFError from error
+
+    def receive(self, limit_seconds: float) -> dict[str, Any]:
+        """Waits for the next line.
+
+        Raises:
+            TimeoutError: None came in time; it can be waited for again.
+            EOFError: The worker has ended, or what it wrote is not a JSON object.
+        """
+        try:
+            message = json.loads(self._line(limit_seconds))
+        except ValueError as error:
+            raise EOFError from error
+        if not isinstance(message, dict):
+            raise EOFError
+        return message
+
+    def _line(self, limit_seconds: float) -> bytes:
+        assert self._process.stdout is not None
+        end = time.monotonic() + limit_seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._received:
+                if not selector.select(max(0.0, end - time.monotonic())):
+                    raise TimeoutError
+                # Past Python's own buffer, which the selector does not see.
+                chunk = os.read(self._process.stdout.fileno(), 1 << 16)
+                if not chunk:
+                    raise EOFError
+                self._received += chunk
+        line, _, rest = bytes(self._received).partition(b"\n")
+        self._received[:] = rest
+        return line
+
+
+# --- the child's side
 
 
 def die_with_parent(parent: int) -> None:
@@ -101,3 +291,49 @@ def die_with_parent(parent: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before we asked
         os._exit(1)
+
+
+def reserve_stdout() -> BinaryIO:
+    """Returns stdout for a protocol's answers; whatever libraries print goes to stderr from now."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return answers
+
+
+def write_json_line(answers: BinaryIO, message: Mapping[str, Any]) -> None:
+    """One answer of a `JsonLineProcess`."""
+    answers.write(json.dumps(message).encode() + b"\n")
+    answers.flush()
+
+
+def module_command(module: str, *arguments: str) -> tuple[str, ...]:
+    """The command of `python -m MODULE ARGUMENT…` as a child that dies with this thread."""
+    return (sys.executable, "-m", "machine.process", str(os.getpid()), module, *arguments)
+
+
+def main() -> None:
+    """The child of `module_command`: arguments are the parent, the module, and its arguments."""
+    die_with_parent(int(sys.argv[1]))
+    sys.argv = sys.argv[2:]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+
+
+def _memory_file() -> IO[bytes]:
+    """An unnamed file in memory, as the doctor also runs programs on a full disk."""
+    with contextlib.suppress(OSError, AttributeError):  # not Linux, or forbidden by a sandbox
+        return os.fdopen(os.memfd_create("output"), "w+b")
+    return tempfile.TemporaryFile()
+
+
+def _tail(file: IO[bytes], most_bytes: int) -> str:
+    return _read(file, max(0, os.fstat(file.fileno()).st_size - most_bytes), most_bytes)
+
+
+def _read(file: IO[bytes], start: int, most_bytes: int) -> str:
+    # Not by seek: a child that still runs shares the position, and writes there.
+    text = os.pread(file.fileno(), most_bytes, start).decode("utf-8", errors="replace")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+if __name__ == "__main__":
+    main()

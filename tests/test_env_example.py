@@ -1,6 +1,6 @@
 """`.env.example` and docs/settings.md are what the settings classes say.
 
-`python -m tests.test_env_example` writes both anew.
+`python -m tests.test_env_example` writes both again.
 """
 
 import re
@@ -65,7 +65,7 @@ def test_every_name_of_the_contract_is_there() -> None:
         LEARNING_RATE BATCH_SECONDS PRECISION DEVICE SAMPLE_DEVICE SAMPLE_TEXT SAMPLE_EVERY
         SAVE_EVERY KEEP_CHECKPOINTS RESUME SEED STOP_SECONDS TENSORBOARD TENSORBOARD_PORT OUTPUT_DIR
         RUNS_DIR COQUI_TOS_AGREED API_HOST API_PORT API_KEY API_ALLOW_NO_KEY VOICE BACKEND
-        LOW_MEMORY""".split()
+        LOW_MEMORY GUARD""".split()
     assert set(contract) <= NAMES
     assert not {name for name, *_ in HOUSE} & NAMES
 

@@ -291,7 +291,7 @@ def test_the_trainer_runs_the_demo_into_folders_that_were_roots(
 
     again = images.run("sotaque-train", (), *lent(mounts, NUM_EPOCHS="1", NUM_THREADS="1"))
     assert again.returncode == 0
-    assert "All 1 epochs are done already" in again.stdout
+    assert "The one epoch is done already" in again.stdout
 
 
 def test_the_exit_code_comes_out_and_no_licence_is_agreed_to(images: Buildah, mounts: Path) -> None:
@@ -345,15 +345,16 @@ def test_the_api_speaks_in_its_image(images: Buildah, mounts: Path) -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     config = images.image("sotaque-api")["OCIv1"]["config"]
-    health = [word.replace(":8005/", f":{port}/") for word in program(API)["healthcheck"]["test"]]
-    assert health[0] == "CMD" and str(port) in health[-1]
+    check = program(API)["healthcheck"]["test"].replace(":8005/", f":{port}/")
+    assert str(port) in check
+    health = ["sh", "-c", check]  # as Docker and podman run a check that is one string
     for name in ("voices", "output"):
         (mounts / name).mkdir(exist_ok=True)
     settings = FIXED[API] | {"API_HOST": "127.0.0.1", "API_PORT": str(port), "NUM_THREADS": "1"}
     options = [word for name, value in settings.items() for word in ("-e", f"{name}={value}")]
     for name, way in (("voices", ""), ("output", ":ro")):
         options += ["-v", f"{mounts / name}:/data/{name}{way}"]
-    words = [json.dumps([config["Cmd"], health[1:], port])]
+    words = [json.dumps([config["Cmd"], health, port])]
     done = images.run("sotaque-api", ["python", "-c", SERVED, *words], *options)
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
@@ -453,7 +454,8 @@ def test_podman_compose_trains_stops_and_goes_on(
     assert "Read-only" in training.exec("trainer", "touch", "/app/mine").stderr
 
     training.until("trainer", (epochs / "checkpoint_epoch_1.pt").exists)
-    training("stop")
+    # The grace period of the compose file, which this podman-compose does not pass on.
+    training("stop", "-t", "120")
     stopped = training.state("trainer")
     assert stopped["ExitCode"] == 143, training.log("trainer")[-4_000:]
     assert not (epochs / "checkpoint_epoch_3.pt").exists()
@@ -482,7 +484,7 @@ def test_podman_compose_serves_what_was_trained(
     with ask(f"{here}/status", timeout=10) as answer:
         told = json.load(answer)
     # The newest epoch of the run in the clone, found without its folder being named.
-    assert "epoch_3" in json.dumps(told) or "epoch 3" in json.dumps(told), told
+    assert told["voice"].startswith("epoch 3 ("), told
     body = json.dumps({"input": "Good morning.", "response_format": "wav"}).encode()
     wanted = urllib.request.Request(
         f"{here}/v1/audio/speech", body, {"Content-Type": "application/json"}

@@ -1,7 +1,8 @@
 """`python -m train [run | check | sample | evaluate | export | prepare]`: the command line.
 
 run      fine-tune, from the beginning or from where it stopped
-check    read and judge the dataset, train nothing   (--verify, --repair: the feature cache)
+check    read and judge the dataset, train nothing   (--verify, --repair: the feature cache;
+         --show-text: how the transcripts are read)
 prepare  compute the feature cache, train nothing
 sample   speak the newest epoch again, or --epoch N
 evaluate judge the base, every saved epoch and blends, and say which is best  (--json)
@@ -71,7 +72,7 @@ def _run(settings: TrainSettings, _own: argparse.Namespace) -> int:
 def _check(settings: TrainSettings, own: argparse.Namespace) -> int:
     from train import check
 
-    return check.run(settings, verify=own.verify, repair=own.repair)
+    return check.run(settings, verify=own.verify, repair=own.repair, show_text=own.show_text)
 
 
 def _prepare(settings: TrainSettings, _own: argparse.Namespace) -> int:
@@ -144,6 +145,7 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
     if verb == "check":
         add("--verify", action="store_true", help="compare the feature cache with its hashes")
         add("--repair", action="store_true", help="compute damaged records of the cache again")
+        add("--show-text", action="store_true", help="print how the transcripts are read")
     if verb == "sample":
         add("--epoch", type=int, metavar="N", help="which epoch; without it, the newest")
     if verb == "evaluate":

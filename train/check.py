@@ -3,25 +3,33 @@
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from train.dataset import features
 from train.dataset.dataset import Dataset
 from train.settings import TrainSettings
+
+if TYPE_CHECKING:
+    from train.run_context import RunContext
 
 log = logging.getLogger("train")
 
 _MOST_NAMES = 20
 
 
-def run(settings: TrainSettings, *, verify: bool = False, repair: bool = False) -> int:
+def run(
+    settings: TrainSettings, *, verify: bool = False, repair: bool = False, show_text: bool = False
+) -> int:
     """Prints the refused clips and the totals; 0 when something is left to learn from.
 
     verify: reads every record of the feature cache against its hash, 2 when one is damaged.
-    repair: computes damaged records again.
+    repair: computes damaged records again. show_text: prints how the transcripts are read.
     """
     from train.setup import build_context
 
     context = build_context(settings)
+    if show_text:
+        _show_texts(context)
     log.info(context.data.report())
     place = (context.data, context.base, context.config, settings.cache_dir)
     if repair:
@@ -30,6 +38,19 @@ def run(settings: TrainSettings, *, verify: bool = False, repair: bool = False) 
     elif verify:
         return _verified(context.data, features.folder_of(context.base, settings.cache_dir))
     return 0
+
+
+def _show_texts(context: "RunContext") -> None:
+    """Each transcript that is not read as it is written, and how it is read."""
+    log.info("Transcripts are read by %s.", context.config.normalizer)
+    same = 0
+    for clip in context.data.clips:
+        words = context.tokenizer.show_transcript(clip.text, clip.language)
+        if words == " ".join(clip.text.lower().split()):
+            same += 1
+        else:
+            log.info("%s\n  written: %s\n  read:    %s", clip.name, clip.text, words)
+    log.info("%d of %d clips are read as they are written.", same, len(context.data.clips))
 
 
 def _verified(data: Dataset, folder: Path) -> int:

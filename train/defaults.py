@@ -6,7 +6,7 @@ Each returns its value with the reason, which is printed before the run.
 from dataclasses import dataclass
 
 from train.optim.optimizer import XTTS_LEARNING_RATE
-from xtts.model.shapes import TrainingAdvice
+from xtts.model.config import TrainingAdvice
 
 DEFAULT_EPOCHS = 10
 # An epoch should hold enough steps to learn from, and a batch enough audio to keep a device busy.

@@ -119,7 +119,9 @@ def world_of(environ: Mapping[str, str]) -> World:
             int(environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
         )
     except ValueError as error:
-        raise DistributedError(f"RANK, WORLD_SIZE or LOCAL_RANK is no number ({error}).") from error
+        raise DistributedError(
+            f"RANK, WORLD_SIZE or LOCAL_RANK is not a number ({error})."
+        ) from error
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in environ]
     if missing and not world.is_single_process:
         raise DistributedError(

@@ -20,7 +20,7 @@ class EarlyStopping:
     judged: tuple[int, int] | None = None
 
     def hear(self, epoch: int, audio_loss: float) -> None:
-        """A validation, of epoch `epoch` (from 1); one that is no number is no better."""
+        """A validation, of epoch `epoch` (from 1); a non-finite one is no better."""
         self.newest_epoch = epoch
         if audio_loss < self.best_loss or not self.best_epoch:
             self.best_loss, self.best_epoch = audio_loss, epoch

@@ -10,7 +10,7 @@ import logging
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,17 @@ from train.settings import TrainSettings
 from xtts import audio
 from xtts.hub import bundle
 from xtts.hub.base_models import base_of
-from xtts.hub.run_folder import Checkpoint, RunFolder, read_checkpoint, reference_beside
-from xtts.model.config import ConfigError, ModelConfig
+from xtts.hub.run_folder import (
+    Checkpoint,
+    RunFolder,
+    normalizer_of,
+    read_checkpoint,
+    reference_beside,
+)
+from xtts.model.config import ConfigError, ModelConfig, naming_normalizer
 from xtts.model.gpt import PREFIX, from_coqui
 from xtts.model.loading import mel_stats, read_tensors
+from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 
 log = logging.getLogger("train")
 
@@ -48,7 +55,7 @@ class ExportError(SotaqueError):
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written. sentence: for whom it speaks, and why not for Coqui."""
+    """What was written. sentence: which programs can speak with it, and why not Coqui's."""
 
     folder: Path
     speaks_in_coqui: bool
@@ -106,7 +113,9 @@ def export(
         require_space(to.parent, sum(t.nbytes for t in state.values()), to.name)
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
+        config = replace(config, normalizer=normalizer_of(found.provenance))
         files = _write_files(part, state, base_folder, config, reference)
+        _keep_pronunciations(part, checkpoint, to)
         bundle.write(part, _bundle(found, files, config))
         _give_name(part, to)
     except OSError as error:
@@ -179,6 +188,15 @@ def _write_files(
     return files
 
 
+def _keep_pronunciations(part: Path, checkpoint: Path, to: Path) -> None:
+    """The run's list, or the one of the export that is replaced. It is no file of the bundle: its
+    owner may change it."""
+    for folder in (to, checkpoint.parent.parent):
+        if (folder / PRONUNCIATIONS).is_file():
+            _copy(folder / PRONUNCIATIONS, part / PRONUNCIATIONS)
+            return
+
+
 def _reference(source: Path, path: Path) -> Written:
     """A wav as it is, so that the voice keeps its very latents; anything else becomes one."""
     if source.suffix.lower() == ".wav":
@@ -213,7 +231,7 @@ def _config(base_folder: Path, config: ModelConfig, text_ids: int) -> dict[str, 
         "gpt_use_perceiver_resampler": True,
         "decoder_input_dim": gpt.width,
     }
-    return found
+    return naming_normalizer(found, config.normalizer)
 
 
 def _write_config(folder: Path, config: dict[str, Any]) -> Written:
@@ -236,8 +254,8 @@ def _bundle(found: Checkpoint, files: dict[str, Written], config: ModelConfig) -
 
 
 def refuse_earlier(to: Path, mark: str, *, force: bool) -> None:
-    """An export stands for a choice that somebody made: it goes only where that is said. mark: the
-    file that tells an export. Raises ExportError."""
+    """An export is a choice that a person made: it is replaced only when that is asked for.
+    mark: the file that identifies an export. Raises ExportError."""
     if (to / mark).is_file() and not force:
         raise ExportError(
             f"--to {to} holds an exported voice already, and is left as it is. Name another "
@@ -254,7 +272,7 @@ def _refuse_others(to: Path) -> None:
     present = {path.name for path in to.iterdir()}
     known: set[str] = set()
     with contextlib.suppress(bundle.BundleError):
-        known = {*bundle.read(to).files, "bundle.json"}
+        known = {*bundle.read(to).files, "bundle.json", PRONUNCIATIONS}
     if others := sorted(present - known):
         raise ExportError(
             f"--to {to} holds {others[0]}, which no export wrote. Name a new or empty folder."

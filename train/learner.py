@@ -121,8 +121,8 @@ class Learner:
 
     @property
     def can_defer(self) -> bool:
-        """Whether the device can skip a non-finite step itself, so that nobody waits for its
-        numbers."""
+        """Whether the device can skip a non-finite step itself, so that the host does not wait
+        for its numbers."""
         return (
             self.device.type != "cpu"
             and optimization.fuses_clipping(self.optimizer)
@@ -187,7 +187,7 @@ class Learner:
     def count_step(self, result: StepResult) -> None:
         """Updates the scale of fp16 and the tally. Raises NonFiniteError at the third non-finite
         step in a row, and in fp16 when the scale stays below 1."""
-        # In fp16 the scaler looks for its scale by overflowing: that is no fault of the data.
+        # In fp16 the scaler searches its scale by overflowing: that is no fault of the data.
         searching = self.scaler.is_enabled() and self.scaler.get_scale() > 1.0
         self.scaler.update()
         self.tally.count(result.finite, searching, self.step, self.config.learning_rate)
@@ -279,7 +279,7 @@ class NonFiniteTally:
         """One step. Raises NonFiniteError at the third in a row that is not finite.
 
         Args:
-            searching: whether fp16's scaler still looks for its scale, by overflowing.
+            searching: whether fp16's scaler still searches its scale, by overflowing.
         """
         if finite or searching:
             self.non_finite_in_a_row = 0
@@ -288,7 +288,7 @@ class NonFiniteTally:
         self.num_non_finite += 1
         if self.non_finite_in_a_row >= MAX_NON_FINITE_IN_A_ROW:
             raise NonFiniteError(
-                f"The loss was no number in {self.non_finite_in_a_row} steps in a row, up to step "
+                f"The loss was not finite in {self.non_finite_in_a_row} steps in a row, up to step "
                 f"{step}; nothing of them was saved. Lower LEARNING_RATE (it is "
                 f"{learning_rate:g}), or set PRECISION=fp32; the log names the clips."
             )
@@ -309,7 +309,7 @@ def _compile_blocks(gpt: GPT) -> None:
     """COMPILE: the feed-forward half of each block becomes one program, the same for all of them.
 
     Attention stays as it is: where a clip begins differs from batch to batch, and each would be
-    compiled anew. Dropout draws as without compiling.
+    compiled again. Dropout draws as without compiling.
     """
     inductor.fallback_random = True
     for block in gpt.gpt.h:

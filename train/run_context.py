@@ -32,7 +32,7 @@ class StartPosition:
     def nothing_left(self, num_epochs: int) -> str:
         """The sentence for a run that has all the epochs that are asked for, or more."""
         done = self.epoch - 1
-        ways = f"Set NUM_EPOCHS to {done + 1} or more to go on, or RESUME=never to begin anew."
+        ways = f"Set NUM_EPOCHS to {done + 1} or more to go on, or RESUME=never to start over."
         if done == num_epochs and not self.batch:
             all_of_them = f"All {done} epochs are" if done > 1 else "The one epoch is"
             return f"{all_of_them} done already. {ways}"

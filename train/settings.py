@@ -33,7 +33,7 @@ Whole = Annotated[int, Field(ge=0, lt=2**32), Means("a whole number from 0")]
 
 @settings_class(frozen=True, kw_only=True, config=CONFIG)
 class TrainSettings(SharedSettings):
-    """What a training run is made of. `None` stands for the word in `Means.none`."""
+    """What a training run is made of. `None` is written as the word in `Means.none`."""
 
     dataset_dir: Folder = Path("train/data/demo")
     """The folder with the clips and their transcripts (docs/datasets.md)."""
@@ -51,7 +51,7 @@ class TrainSettings(SharedSettings):
     dataset_format: Annotated[
         Text, Means("auto, ljspeech, coqui, or a formatter of TTS", words=True)
     ] = "auto"
-    """How the transcripts are written. auto looks at the files."""
+    """How the transcripts are written. auto detects it from the files."""
     learning_rate: Annotated[
         Annotated[float, Field(gt=0, lt=1)] | None,
         Means("a number above 0 and below 1, such as 5e-6, or auto", none="auto"),
@@ -76,7 +76,7 @@ class TrainSettings(SharedSettings):
     sample_text: Annotated[Text | None, Means("a sentence")] = None
     """What the sample says. Empty is what its reference clip says, so that the two compare."""
     sample_every: Count = 1
-    """Epochs from one sample to the next, and the last one. Only a saved epoch can be heard."""
+    """Epochs from one sample to the next, and the last one. Only a saved epoch can be spoken."""
     evaluate_texts: Annotated[
         Place | None, Means("a text file, a sentence a line; empty = built-in ones")
     ] = None
@@ -97,7 +97,7 @@ class TrainSettings(SharedSettings):
     """How many epochs to keep; the best one and the newest sound one stay in any case."""
     resume: Annotated[Place, Means("auto, never, or the path of a checkpoint")] = "auto"
     """auto goes on with the run in OUTPUT_DIR; never moves it to OUTPUT_DIR/archive and begins
-    anew; a path goes on from that checkpoint."""
+    again; a path goes on from that checkpoint."""
     seed: Whole = 0
     """Decides order, dropout and sampling: the same seed gives the same numbers."""
     stop_seconds: Annotated[float, Field(ge=0), Means("a number of seconds from 0")] = 8.0
@@ -122,11 +122,11 @@ class TrainSettings(SharedSettings):
     """Features computed once per clip; it may be deleted at any time."""
     cache: Switch = True
     """Keeps the features of every clip in CACHE_DIR. off computes them for each batch again, which
-    changes no number and takes many times longer: for finding faults."""
+    gives the same losses and takes many times longer: for finding faults."""
     prefetch: Switch = True
-    """Prepares the next batch while the current one is learned; changes no number."""
+    """Prepares the next batch while the current one is learned; gives the same losses."""
     overlap: Switch = True
-    """Copies the next batch to the GPU while the current one is learned; changes no number."""
+    """Copies the next batch to the GPU while the current one is learned; gives the same losses."""
     bucketing: Switch = True
     """Puts clips of like length into a batch. off takes the same clips in another order."""
     fused_optimizer: Switch = True

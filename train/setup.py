@@ -1,14 +1,15 @@
 """Sets up a run: machine, base, dataset, resume, learner, logs; then starts the trainer.
 
-Cheap looks first (machine, base model, dataset), then what is on disk, then the feature cache and
+Cheap checks first (machine, base model, dataset), then what is on disk, then the feature cache and
 the model: a mistake is reported in seconds, before anything is written.
 """
 
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,8 +35,7 @@ from train.memory import autotune
 from train.memory.estimate import MemoryEstimate, estimate_memory
 from train.metrics import curve_folder, tensorboard_server
 from train.metrics.deferred import DeferredMetrics
-from train.metrics.logs import Logs
-from train.metrics.null_logger import NullLogger
+from train.metrics.logs import Logs, NullLogger
 from train.metrics.system_usage import MachineMetrics
 from train.optim import activation_checkpointing, freezing
 from train.optim.lora import LoraShape
@@ -51,7 +51,7 @@ from train.sampling.sampler import Sampler
 from train.settings import TrainSettings
 from train.trainer import Trainer
 from xtts.hub import bundle
-from xtts.hub.run_folder import RunFolder
+from xtts.hub.run_folder import RunError, RunFolder, normalizer_of, read_checkpoint
 from xtts.hub.run_lock import lock
 from xtts.hub.xtts_v2 import ModelSource
 from xtts.model.config import ModelConfig
@@ -95,13 +95,27 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
         settings.base_model, ModelSource.of(settings), tos_agreed=settings.coqui_tos_agreed
     )
     bundle.check_base(base)
-    config = ModelConfig.read(base)
+    config = run_config(settings, ModelConfig.read(base))
     _log_base_model(settings, config)
     for what, choice in (("Device", device), ("Precision", precision)):
         log.info("%s: %s (%s)", what, choice.value, choice.reason)
     tokenizer = Tokenizer(config, base)
     data = dataset.read(settings, tokenizer, config.gpt)
     return RunContext(machine, device, precision, base, config, tokenizer, data)
+
+
+def run_config(settings: TrainSettings, config: ModelConfig) -> ModelConfig:
+    """The base's, with the normaliser that this run began with: texts that change in the middle of
+    a run would be other data."""
+    if settings.resume == "never":
+        return config
+    run = RunFolder(settings.output_dir)
+    named = [] if settings.resume == "auto" else [Path(settings.resume)]
+    saved = [run.interrupted, *map(run.checkpoint_path, reversed(run.epochs()))]
+    for path in [path for path in (*saved, *named) if path.is_file()]:
+        with suppress(RunError):
+            return replace(config, normalizer=normalizer_of(read_checkpoint(path).provenance))
+    return config
 
 
 def prepare(settings: TrainSettings) -> int:
@@ -255,7 +269,7 @@ def build_batches(
 def build_feature_cache(
     settings: TrainSettings, context: RunContext, world: World = ALONE
 ) -> cached.FeatureCache | cached.UncachedFeatures:
-    """From the cache, which is built where something is missing; CACHE=off computes them anew.
+    """From the cache, which is built where something is missing; CACHE=off computes them again.
 
     The first rank of each machine builds, the others find it done.
     """
@@ -441,9 +455,11 @@ def _sampler(
         chosen,
         run,
         reference_of(settings, context.data),
-        sampling.workers(context.base, context.machine, settings.speak_precision),
+        sampling.workers(
+            context.base, context.machine, settings.speak_precision, guard=settings.guard
+        ),
         seed=settings.seed,
-        in_process=sampling.in_process(context.base),
+        in_process=sampling.in_process(context.base, guard=settings.guard),
         heard=logs.sample,
         interrupted=lambda: stop.requested,
     )
@@ -501,6 +517,7 @@ def _provenance(
         "language": settings.language,
         "learning_rate": rate,
         "licence": config.licence,
+        "normalizer": config.normalizer,
     }
 
 

@@ -9,7 +9,7 @@ From a notebook, in four lines:
 
 The first argument of `load_voice` is `demo` (the voice in the package), the folder of a bundle or
 of an ONNX voice (`python -m train export`), or a checkpoint of a run. `reference` is a recording of
-somebody else who is to speak:
+another person as the speaker:
 
 >>> voice = xtts.load_voice("demo", reference="anna.wav")
 >>> waveform = xtts.synthesize(voice, "Good morning.", language="en", seed=3, speed=1.2)
@@ -48,6 +48,7 @@ def load_voice(
     device: str = "cpu",
     precision: str = "auto",
     low_memory: bool = False,
+    pronunciations: "str | os.PathLike[str] | None" = None,
     tos_agreed: bool = False,
 ) -> "LoadedVoice":
     """Loads a voice, verified, and the latents of who speaks.
@@ -64,6 +65,8 @@ def load_voice(
         precision: `fp32` is exact; `int8` and `int4` round the transformer's weights on a CPU;
             `auto` is what is fastest on this device.
         low_memory: Takes less memory and more time (docs/onnx.md, LOW_MEMORY).
+        pronunciations: A list of how words are said (docs/text.md); a list in the voice's own
+            folder wins over it.
         tos_agreed: You have read and agreed to the non-commercial licence of Coqui's XTTS-v2;
             needed to load a folder of its published weights.
 
@@ -73,7 +76,8 @@ def load_voice(
     Raises:
         machine.errors.SotaqueError: Its message says what is wrong and what to do. BundleError:
             there is no such voice, it is damaged, or it holds no recording of its own and
-            `reference` is None. AudioError, VoiceError: `reference` cannot be used.
+            `reference` is None. TextError: a list of pronunciations cannot be used. AudioError,
+            VoiceError: `reference` cannot be used.
     """
     from pathlib import Path
 
@@ -83,6 +87,7 @@ def load_voice(
     spec = VoiceSpec(
         str(name), None if base is None else str(base), tos_agreed=tos_agreed,
         reference=None if reference is None else Path(reference).expanduser(),
+        pronunciations=None if pronunciations is None else str(pronunciations),
     )  # fmt: skip
     where = ComputeConfig(
         device, precision=precision, backend=voice_registry.backend_of(spec), low_memory=low_memory

@@ -7,10 +7,17 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
 from machine.threads import set_omp_passive
+
+if TYPE_CHECKING:
+    from xtts.inference.alignment.guarded_piece import SpokenPiece
+    from xtts.inference.loaded_voice import LoadedVoice
+    from xtts.inference.synthesis_params import SynthesisParams
+    from xtts.workers.voice_registry import VoiceSpec
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,7 +51,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m xtts", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     speak = verbs.add_parser("speak", help="speak a text, or a file of lines, into wavs")
-    speak.add_argument("--voice", default="demo", help="demo, a bundle's folder, or a checkpoint")
+    speak.add_argument(
+        "--voice",
+        default="demo",
+        help="demo, a bundle's folder, a checkpoint, or the folder of a run: its best",
+    )
     speak.add_argument("--base", help="the base model of a checkpoint, where it has moved")
     speak.add_argument("--reference", type=Path, help="a recording of the voice, 3 to 30 s")
     speak.add_argument("--language", default="en", help="of the text; en by default")
@@ -57,7 +68,15 @@ def _parser() -> argparse.ArgumentParser:
     what = speak.add_mutually_exclusive_group(required=True)
     what.add_argument("--text", help="what to speak")
     what.add_argument("--lines", type=Path, help="a sentence a line; --out is then a folder")
-    speak.add_argument("--out", type=Path, required=True, help="the .wav, or the folder of --lines")
+    speak.add_argument("--out", type=Path, help="the .wav, or the folder of --lines")
+    speak.add_argument("--words", type=Path, metavar="FILE.json|.srt|.vtt",
+                       help="write when each word is said; a folder with --lines gets one a line, "
+                            "as .json")  # fmt: skip
+    speak.add_argument("--guard", choices=("on", "off"), default="on",
+                       help="speak again what did not end as it should, and tell")  # fmt: skip
+    speak.add_argument("--show-text", action="store_true",
+                       help="print how it is read; without --out, nothing is spoken")  # fmt: skip
+    speak.add_argument("--pronunciations", type=Path, help="a list of how words are said")
     doctor = verbs.add_parser(
         "doctor", help="what is wrong with this machine, and what mends it", epilog=_SETTINGS
     )
@@ -129,6 +148,9 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 
 def _speak(arguments: argparse.Namespace) -> int:
+    if arguments.out is None and not arguments.show_text:
+        raise SotaqueError("speak needs --out FILE.wav, or --show-text to see how it is read.")
+    _check_words(arguments)
     lines = _lines(arguments)
     # Imported here: `--help` and a mistyped option need not wait seconds for torch.
     from xtts import wav
@@ -139,17 +161,22 @@ def _speak(arguments: argparse.Namespace) -> int:
     spec = VoiceSpec(
         arguments.voice, arguments.base, tos_agreed=True, reference=arguments.reference,
         latents=arguments.latents,
+        pronunciations=str(arguments.pronunciations) if arguments.pronunciations else None,
     )  # fmt: skip
+    if arguments.show_text:
+        _show_texts(spec, [text for text, _ in lines], arguments.language)
+        if arguments.out is None:
+            return 0
     backend = backend_of(spec)
     device, mel_device = (
         _devices(arguments.device) if backend == "torch" else (arguments.device, "cpu")
     )
     where = ComputeConfig(
         device, mel_device, precision=arguments.precision, backend=backend,
-        low_memory=arguments.low_memory,
+        low_memory=arguments.low_memory, guard=arguments.guard == "on",
     )  # fmt: skip
     voice = load_voice(spec, where)
-    # What is wrong with a text or a recording is told before anything is computed.
+    # What is wrong with a text or a recording is reported before anything is computed.
     for text, _ in lines:
         voice.check_text(text, arguments.language)
     if voice.own is None:
@@ -161,10 +188,77 @@ def _speak(arguments: argparse.Namespace) -> int:
     if voice.message:
         print(voice.message)
     for text, out in lines:
-        waveform = voice.synthesize(SynthesisParams(text, arguments.language, arguments.seed))
+        ask = SynthesisParams(text, arguments.language, arguments.seed)
+        guard = voice.guard(ask)
+        waveform = voice.synthesize_guarded(ask, guard)
         wav.write(out, waveform, voice.sample_rate)
-        print(f"{out}: {len(waveform) / voice.sample_rate:.2f} s")
+        pieces = guard.pieces if guard else []
+        print(f"{out}: {len(waveform) / voice.sample_rate:.2f} s{_endings(pieces)}")
+        if arguments.words is not None:
+            _write_words(voice, ask, pieces, _words_file(arguments, out))
     return 0
+
+
+def _words_file(arguments: argparse.Namespace, out: Path) -> Path:
+    if arguments.lines is None:
+        found: Path = arguments.words
+        return found
+    arguments.words.mkdir(parents=True, exist_ok=True)
+    return Path(arguments.words / f"{out.stem}.json")
+
+
+def _write_words(
+    voice: "LoadedVoice", ask: "SynthesisParams", pieces: "Sequence[SpokenPiece]", path: Path
+) -> None:
+    from xtts.inference.alignment.words import timed_words, written
+
+    tokenizer = voice.model.tokenizer
+    spans = [tokenizer.word_spans(piece.ids) for piece in pieces]
+    spelled = tokenizer.spelled(ask.text, ask.language)
+    words = timed_words(pieces, spans, spelled) if pieces else None
+    if words is None:
+        raise SotaqueError(
+            "This voice cannot tell when a word is said: no attention head of it follows the text. "
+            f"The sound was written; {path} was not."
+        )
+    path.write_text(written(words, path.suffix[1:]), encoding="utf-8")
+
+
+def _endings(pieces: "Sequence[SpokenPiece]") -> str:
+    """What is to be told of a speech that did not end as it should, or took several attempts."""
+    told = [
+        f"{piece.ending.value} ({piece.reason}; {piece.attempts} attempts)"
+        for piece in pieces
+        if piece.faulty
+    ]
+    if told:
+        return (
+            f"; {len(told)} of {len(pieces)} pieces did not end as they should: {', '.join(told)}"
+        )
+    if again := sum(piece.attempts > 1 for piece in pieces):
+        return f"; {again} of {len(pieces)} pieces were spoken again"
+    return ""
+
+
+def _check_words(arguments: argparse.Namespace) -> None:
+    path = arguments.words
+    if path is None:
+        return
+    if arguments.guard == "off":
+        raise SotaqueError("--words needs --guard on: both follow attention through the text.")
+    if arguments.lines is None and path.suffix not in (".json", ".srt", ".vtt"):
+        raise SotaqueError(f"--words {path} must end in .json, .srt or .vtt.")
+
+
+def _show_texts(spec: "VoiceSpec", texts: Sequence[str], language: str) -> None:
+    """Prints how each text is read, a piece a line. Needs the tokenizer only."""
+    from xtts.workers.voice_registry import tokenizer_of
+
+    tokenizer = tokenizer_of(spec).open()
+    shown = [line for text in texts for line in tokenizer.show(text, language)]
+    print(f"Read by {tokenizer.spec.normalizer}:")
+    for line in shown:
+        print(f"  {line}")
 
 
 def _devices(wish: str) -> tuple[str, str]:
@@ -184,8 +278,9 @@ def _devices(wish: str) -> tuple[str, str]:
 
 def _lines(arguments: argparse.Namespace) -> list[tuple[str, Path]]:
     """What to speak, and into which file: 01.wav, 02.wav, … for a file of lines."""
+    out = arguments.out or Path()
     if arguments.text is not None:
-        return [(arguments.text, arguments.out)]
+        return [(arguments.text, out)]
     try:
         found = arguments.lines.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -193,9 +288,10 @@ def _lines(arguments: argparse.Namespace) -> list[tuple[str, Path]]:
     texts = [line.strip() for line in found if line.strip()]
     if not texts:
         raise SotaqueError(f"--lines {arguments.lines} holds no sentence; write one a line.")
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    if arguments.out is not None:
+        out.mkdir(parents=True, exist_ok=True)
     digits = max(2, len(str(len(texts))))
-    return [(text, arguments.out / f"{i:0{digits}}.wav") for i, text in enumerate(texts, start=1)]
+    return [(text, out / f"{i:0{digits}}.wav") for i, text in enumerate(texts, start=1)]
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def read(path: Path, rate: int, *, max_seconds: float | None = None) -> Tensor:
     """A recording as `[samples]` float32 at `rate`: channels averaged, resampled.
 
     At most `max_seconds` are decoded (a FLAC of 250 kB can hold an hour). Raises AudioError when
-    the file is missing, cannot be decoded, is empty or holds values that are no numbers.
+    the file is missing, cannot be decoded, is empty or holds non-finite values.
     """
     header = facts(path)
     frames = header.frames
@@ -91,7 +91,7 @@ def read(path: Path, rate: int, *, max_seconds: float | None = None) -> Tensor:
         raise AudioError(f"{path} ends before its first sample, although its header promises some.")
     mono = np.concatenate(blocks)
     if not np.isfinite(mono).all():
-        raise AudioError(f"{path} holds values that are no numbers (NaN or infinite).")
+        raise AudioError(f"{path} holds non-finite values (NaN or infinite).")
     return resample(torch.from_numpy(mono), header.rate, rate)
 
 

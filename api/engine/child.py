@@ -3,20 +3,18 @@
 import asyncio
 import contextlib
 import os
-import signal
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from machine.devices.probe.runner import clean_environment
 from machine.devices.selection import oom_kills
+from machine.process import StderrFile, kill_group
 from xtts.workers import protocol as frames
 from xtts.workers.failures import WorkerFailed, death
 
 COMMAND = (sys.executable, "-m", "xtts.workers.server_main")
-_STDERR_KEPT_BYTES = 4096
 _REAP_SECONDS = 5.0
 # An interpreter with a model takes a while to end on a busy machine.
 _EXIT_SECONDS = 3.0
@@ -26,7 +24,7 @@ _READ_LIMIT = 1 << 22
 class SpeakingProcess:
     """One process; when it has ended, another object is made."""
 
-    def __init__(self, process: asyncio.subprocess.Process, errors: IO[bytes]) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, errors: StderrFile) -> None:
         self._process = process
         self._errors = errors
         self._oom_kills = oom_kills()
@@ -40,10 +38,11 @@ class SpeakingProcess:
         folder: Path | None = None,
     ) -> "SpeakingProcess":
         """Starts it without waiting for it to load. Raises OSError."""
-        errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
+        errors = StderrFile()
         process = await asyncio.create_subprocess_exec(
             *command, *options, "--parent", str(os.getpid()),
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            stderr=errors.fileno(),
             start_new_session=True, limit=_READ_LIMIT, cwd=folder,
             env=clean_environment() if clean_libraries else None,
         )  # fmt: skip
@@ -80,7 +79,7 @@ class SpeakingProcess:
             exited = False
         await self.kill()
         code = self._process.returncode
-        last = self._last_line()
+        last = self._errors.last_line()
         self._errors.close()
         if not exited:
             tail = f" It said last: {last}" if last else ""
@@ -89,8 +88,7 @@ class SpeakingProcess:
 
     async def kill(self) -> None:
         """SIGKILL to its whole group; one inside a driver's call is left behind."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        kill_group(self._process.pid)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), _REAP_SECONDS)
         if self._process.stdin is not None:
@@ -98,9 +96,3 @@ class SpeakingProcess:
 
     def _killed_for_memory(self) -> bool:
         return oom_kills() > self._oom_kills
-
-    def _last_line(self) -> str:
-        size = self._errors.seek(0, os.SEEK_END)
-        self._errors.seek(max(0, size - _STDERR_KEPT_BYTES))
-        lines = self._errors.read().decode(errors="replace").splitlines()
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")[:300]

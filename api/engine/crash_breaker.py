@@ -18,7 +18,7 @@ class CrashBreaker:
 
     @contextlib.contextmanager
     def begun(self, voice: VoiceTarget) -> Iterator[None]:
-        """Until there is an answer. Whoever is cancelled meanwhile has none: `died` knows why."""
+        """Until there is an answer. A request that is cancelled meanwhile has none; see `died`."""
         self._now.append(voice)
         try:
             yield
@@ -32,8 +32,8 @@ class CrashBreaker:
             self._now.remove(voice)
 
     def died(self, device: str, code: str, *, alone: bool) -> None:
-        """The child is gone. alone: nobody spoke, who may be the reason as well. What a GPU does is
-        no voice's fault: there the device changes."""
+        """The child is gone. alone: no request was active that may be the reason
+        as well. What a GPU does is no voice's fault: there the device changes."""
         if alone and (device == "cpu" or code == "crashed"):
             for voice in self._now:
                 self.deaths[voice.name] = self.deaths.get(voice.name, 0) + 1

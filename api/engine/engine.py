@@ -263,7 +263,7 @@ class Engine:
             self._ended(header, spoken)
 
     def lost(self, why: WorkerFailed) -> None:
-        """The child is gone: whoever spoke is told; whoever waits goes on waiting."""
+        """The child is gone: active requests are answered; waiting ones go on waiting."""
         now, device = time.monotonic(), self.place.device if self.place else "cpu"
         self.happened = self.happened.died(
             device, str(why), why.reason_code, now, of_device=why.of_device
@@ -290,7 +290,7 @@ class Engine:
             self._refuse(job.name, closing())
 
     def cut_off(self) -> None:
-        """Ends everybody's speech, and every question to the child."""
+        """Ends every active request, and every question to the child."""
         for name in list(self.spoken):
             self._refuse(name, closing())
         for future in self._asked.values():
@@ -312,7 +312,7 @@ class Engine:
             self._refuse(job.name, APIError(503, "deadline", text, retry_after=again))
 
     def try_out(self) -> None:
-        """A word of its own, when nobody has spoken for a while."""
+        """Speaks a word by itself when there was no request for a while (the self-test)."""
         now = time.monotonic()
         silent = self.last_spoken is None or now - self.last_spoken > self.limits.micro
         trying = any(one.job.micro for one in self.spoken.values())
@@ -345,6 +345,7 @@ class Engine:
             self.happened = self.happened.spoke()
             if spoken is not None:
                 spoken.seconds, spoken.cut_pieces = header["seconds"], header["cut_pieces"]
+                spoken.pieces = header.get("pieces", [])
                 spoken.end()
                 self.on_event("spoken", spoken=spoken)
         else:
@@ -355,7 +356,7 @@ class Engine:
         self.dispatch()
 
     def _doubt(self, header: Mapping[str, Any], spoken: SpeechStream) -> None:
-        """What is no number, or an error that nobody expected: one input, or the process? The
+        """Non-finite output, or an error that nobody expected: one input, or the process? The
         service's own word tells."""
         if header["reason_code"] == "internal":
             log.error("%s: %s", spoken.job.name, header["reason"])

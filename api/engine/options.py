@@ -45,6 +45,7 @@ class ChildOptions:
     low_memory: bool = False
     precision: str = "auto"
     threads: int | None = None
+    guard: bool = True
     latents: Path | None = None
     command: tuple[str, ...] = children.COMMAND
     look: Callable[[], Environment] = field(default=lambda: look_at_machine(use_cache=False))

@@ -39,7 +39,7 @@ class Rejection:
 @dataclass
 class RequestQueue:
     """slots: how many speak at once; most: how many more may wait. A turn is one piece of a text:
-    behind each, the next one waits at the end of the queue, so that nobody waits for whole texts.
+    behind each, the next one waits at the end of the queue, so that none waits for whole texts.
     mean_seconds: of a turn."""
 
     slots: int
@@ -50,7 +50,7 @@ class RequestQueue:
     mean_seconds: float = FIRST_GUESS_SECONDS
 
     def refused(self, digest: str, now: float, deadline: float) -> Rejection | None:
-        """Whether somebody who comes now would be in time, and welcome."""
+        """Whether a request that comes now would be served in time."""
         if self.deaths.get(digest, 0) >= DEADLY:
             return Rejection("deadly_input")
         if len(self.queue) >= self.most:
@@ -60,7 +60,7 @@ class RequestQueue:
         return None
 
     def retry_seconds(self, now: float) -> int:
-        """When somebody who is refused may come again."""
+        """When a refused request may be sent again."""
         return math.ceil(max(1.0, self.expected_wait(now)))
 
     def expected_wait(self, now: float) -> float:
@@ -118,7 +118,7 @@ class RequestQueue:
         return self.deaths.get(job.digest, 0) > 0
 
     def leave(self, name: str) -> QueuedRequest | None:
-        """Takes somebody out, waiting or speaking, for whatever reason."""
+        """Removes a request, waiting or active, for whatever reason."""
         if (job := self.speaking.pop(name, None)) is not None:
             return job
         for job in self.queue:

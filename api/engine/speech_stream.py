@@ -12,7 +12,7 @@ from api.engine.options import EngineLimits, OpenedVoiceState
 from api.engine.queue import QueuedRequest, Rejection
 from api.errors import APIError
 
-# What a child says, as it is told to the caller: status and code.
+# A child's answers as the caller gets them: status and code.
 _REASONS = {
     "refused": (422, "refused"),
     "no_reference": (409, "no_reference"),
@@ -31,6 +31,7 @@ class SpeechParams:
     temperature: float | None = None
     speed: float = 1.0
     max_codes: int | None = None
+    whole: bool = False
 
 
 # The service's own word.
@@ -52,8 +53,9 @@ def digest_of(ask: SpeechParams, recording: str) -> str:
 
 class SpeechStream:
     """The sound of one request, to be iterated once: PCM16 at 24 kHz, in chunks. cut_pieces: how
-    many pieces ran to the model's code limit without a stop code; known at the end. voice: None for
-    the one that is served when it is this request's turn.
+    many pieces ran to the model's code limit without a stop code; pieces: what became of each
+    (`xtts.inference.alignment.guarded_piece.SpokenPiece.as_dict`); both are known at the end.
+    voice: None for the one that is served when it is this request's turn.
 
     Raises APIError where it ends otherwise than by being spoken.
     """
@@ -72,8 +74,23 @@ class SpeechStream:
         self.bytes = 0
         self.seconds: float | None = None
         self.cut_pieces = 0
+        self.pieces: list[dict[str, Any]] = []
         self._queue: asyncio.Queue[bytes | APIError | None] = asyncio.Queue()
         self.over = False
+
+    @property
+    def faults(self) -> list[str]:
+        """How the pieces ended that are not as they should be, a word each."""
+        return [
+            piece["ending"]
+            for piece in self.pieces
+            if piece["ending"] != "good" and not piece["cut_off"]
+        ]
+
+    @property
+    def respoken(self) -> int:
+        """How many pieces were spoken more than once."""
+        return sum(piece["attempts"] > 1 for piece in self.pieces)
 
     def put(self, chunk: bytes) -> None:
         """More sound, for a caller who is still there."""

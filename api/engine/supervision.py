@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from machine.devices.health import GpuHealth
-from machine.devices.selection import DeviceError, Environment, choose_device, gpu_at, uses_cudnn
+from machine.devices.selection import DeviceError, Environment, choose_device, gpu_at
 
 State = Literal["starting", "ready", "restarting", "degraded"]
 WINDOW_SECONDS = 600.0
@@ -32,8 +32,8 @@ class ComputePlacement:
 
 @dataclass(frozen=True)
 class RestartHistory:
-    """What children came to. gpu_deaths: when; in_a_row: deaths since somebody last spoke; last:
-    what the last one died of, and its code."""
+    """What children came to. gpu_deaths: when; in_a_row: deaths since the last successful request;
+    last: what the last one died of, and its code."""
 
     gpu_deaths: tuple[float, ...] = ()
     in_a_row: int = 0
@@ -76,24 +76,13 @@ def place(
             f"{happened.last}", happened.last_code or "gpu_fault",
         )  # fmt: skip
     try:
-        choice = choose_device(machine, wish, _fit)
+        choice = choose_device(machine, wish, GpuHealth.speaks_in_own_process)
     except DeviceError as error:
         return ComputePlacement("cpu", str(error), "device_refused")
     gpu = gpu_at(machine, choice.value)
     if gpu is None:
         return ComputePlacement("cpu", choice.reason, _code(machine, wish))
-    clean = not gpu.speaks()
-    return ComputePlacement(
-        choice.value,
-        choice.reason,
-        mel_device="cpu" if "fft" in gpu.failed and not clean else choice.value,
-        cudnn=clean or uses_cudnn(machine, choice.value).value == "on",
-        clean_libraries=clean,
-    )
-
-
-def _fit(gpu: GpuHealth) -> bool:
-    return gpu.speaks() or gpu.with_clean_libraries
+    return ComputePlacement(reason=choice.reason, **gpu.speaking_setup()._asdict())
 
 
 def _code(machine: Environment, wish: str) -> str:
@@ -121,7 +110,7 @@ def provider(found: ComputePlacement, backend: str = "torch") -> str:
 def state(
     *, standing: bool, started_once: bool, found: ComputePlacement | None, problem: str
 ) -> State:
-    """standing: a voice stands ready; started_once: one did before; problem: what is not as asked
+    """standing: a voice is ready; started_once: one did before; problem: what is not as asked
     for, although it speaks."""
     if not standing:
         return "restarting" if started_once else "starting"
@@ -159,7 +148,7 @@ def message(
     if problem:
         parts.append(f"{problem.rstrip('.')}.")
     if standing and placed:
-        # The child is only told where to compute; why that is the CPU is known here.
+        # The child only gets the device; why that is the CPU is known here.
         why = str(placed["message"]) or (found.reason if found else "that is what was asked for")
         parts.append(f"ONNX Runtime computes on {placed['device']}: {why.rstrip('.')}.")
     elif found is not None:

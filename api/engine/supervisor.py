@@ -1,7 +1,7 @@
 """Supervises the speaking process: start, open the voice, listen, restart after a crash.
 
 A child that has died, or said nothing for too long, is replaced by one that computes where the
-machine, looked at anew, is good for it.
+machine, looked at again, is good for it.
 """
 
 import asyncio
@@ -82,6 +82,7 @@ class Supervisor:
         options += ["--threads", str(how.threads)] if how.threads else []
         options += ["--latents", str(how.latents)] if how.latents else []
         options += [] if found.cudnn else ["--no-cudnn"]
+        options += [] if how.guard else ["--no-guard"]
         log.info("Starts to speak: %s", engine.message)
         return await SpeakingProcess.start(
             options, command=how.command, clean_libraries=found.clean_libraries
@@ -128,7 +129,7 @@ class Supervisor:
                     self.engine.heard(header, body)
         except (FrameError, KeyError, TypeError) as error:
             self._fault = WorkerFailed(
-                "garbled", f"It said what nobody understands ({type(error).__name__}).",
+                "garbled", f"It wrote what is not the protocol ({type(error).__name__}).",
                 of_device=False,
             )  # fmt: skip
 

@@ -3,7 +3,7 @@
 uvicorn has no time limit for a head: its keep-alive timer ends at the first byte, and a connection
 that never sends one is kept for ever. So its protocol is extended here, and a connection gets one
 only once its first head is here (`api.http.acceptor`). As in nginx, the oldest idle connection is
-closed when its place is needed, and nobody is turned away at the door: whether a request is one too
+closed when its place is needed, and no connection is refused: whether a request is one too
 many is known when its head is read, and probes are never (`api.middleware.ConnectionLimit`).
 """
 
@@ -46,7 +46,7 @@ class IdleConnection(Protocol):
 class Connections:
     """Every open connection by address: idle ones, the oldest first, and how many are answered.
 
-    on_closed: told why one was closed that had not asked for it.
+    on_closed: called with the reason why one was closed by the service.
     """
 
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
@@ -73,7 +73,7 @@ class Connections:
         if len(held) > self.limits.most_per_address:
             next(iter(held)).drop("too_many")
         elif self._num_idle > self.limits.most:
-            # Whoever holds the most gives: nobody loses his to another's flood.
+            # The address with the most loses one: no client loses its place to another's flood.
             most = max(self._idle, key=lambda address: len(self._idle[address]))
             next(iter(self._idle[most])).drop("too_many")
 
@@ -157,7 +157,7 @@ class BoundedProtocol(H11Protocol):
         super().send_400_response(msg)
 
     def drop(self, reason: str) -> None:
-        """Closes it at once: what is not sent yet is for nobody."""
+        """Closes it at once; what is not sent yet is dropped."""
         self._stop_timers()
         self.connections_by_address.leave(self)
         self.connections_by_address.on_closed(reason)

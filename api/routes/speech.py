@@ -60,8 +60,14 @@ async def respond_with(voice: VoiceTarget, wanted: SpeechRequest, parts: AppStat
 
 def _params(wanted: SpeechRequest) -> SpeechParams:
     return SpeechParams(
-        wanted.input, wanted.language or "", wanted.seed, wanted.temperature, wanted.speed
-    )
+        wanted.input, wanted.language or "", wanted.seed, wanted.temperature, wanted.speed,
+        whole=_is_whole(wanted),
+    )  # fmt: skip
+
+
+def _is_whole(wanted: SpeechRequest) -> bool:
+    """Whether nothing of the answer is sent before all of it is spoken."""
+    return wanted.stream_format is None and wanted.response_format in SENT_WHOLE
 
 
 def _check(wanted: SpeechRequest, opened: OpenedVoiceState | None) -> None:
@@ -98,7 +104,7 @@ class SpeechResponse(Response):
         self.parts = parts
         self.started = time.monotonic()
         self.sent = False
-        self._whole = wanted.stream_format is None and wanted.response_format in SENT_WHOLE
+        self._whole = _is_whole(wanted)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(self._send(scope, receive, send))
@@ -113,7 +119,7 @@ class SpeechResponse(Response):
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await task
             self.parts.engine.cancel(self.spoken)
-            self._tell_of_cut_pieces(scope)
+            self._tell_of_pieces(scope)
             self.parts.metrics.duration.observe(time.monotonic() - self.started)
 
     async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -133,7 +139,17 @@ class SpeechResponse(Response):
         except TimeoutError:
             log.warning("A client that took nothing for %g s was let go.", _SEND_SECONDS)
 
-    def _tell_of_cut_pieces(self, scope: Scope) -> None:
+    def _tell_of_pieces(self, scope: Scope) -> None:
+        for ending in self.spoken.faults:
+            self.parts.metrics.faulty_pieces.labels(ending).inc()
+        self.parts.metrics.respoken_pieces.inc(self.spoken.respoken)
+        if self.spoken.faults:
+            reasons = [piece["reason"] for piece in self.spoken.pieces if piece["reason"]]
+            log.warning(
+                "Request %s: %d of its %d pieces did not end as they should (%s): %s.",
+                scope.get("state", {}).get("request_id", ""), len(self.spoken.faults),
+                len(self.spoken.pieces), ", ".join(self.spoken.faults), "; ".join(reasons),
+            )  # fmt: skip
         if count := self.spoken.cut_pieces:
             self.parts.metrics.cut_pieces.inc(count)
             log.warning(
@@ -153,6 +169,8 @@ class SpeechResponse(Response):
             headers.append((b"content-length", str(length).encode()))
         if self._whole:  # else the status goes out before the last piece is spoken
             headers.append((b"x-cut-pieces", str(self.spoken.cut_pieces).encode()))
+            headers.append((b"x-faulty-pieces", ", ".join(self.spoken.faults).encode() or b"0"))
+            headers.append((b"x-respoken-pieces", str(self.spoken.respoken).encode()))
         self.sent = True
         await send({"type": "http.response.start", "status": 200, "headers": headers})
 
@@ -174,7 +192,9 @@ class SpeechResponse(Response):
         usage = {"input_tokens": len(self.wanted.input), "output_tokens": 0}
         usage["output_tokens"] = self.spoken.bytes // (2 * RATE // 50)
         usage["total_tokens"] = sum(usage.values())
-        more = {"usage": usage, "cut_pieces": self.spoken.cut_pieces}
+        more = {
+            "usage": usage, "cut_pieces": self.spoken.cut_pieces, "pieces": self.spoken.pieces,
+        }  # fmt: skip
         yield _event({"type": "speech.audio.done", **more})
 
     async def _encoded(self, encoder: Encoder) -> AsyncIterator[bytes]:

@@ -12,9 +12,8 @@ from api.errors import APIError, without_paths
 from api.events import Events
 from api.runs import evaluations, promotion, targets
 from api.runs import listing as runs
-from api.runs.curves import LossCurves
 from api.runs.evaluations import EvaluationReader
-from api.runs.listing import CURRENT, EpochSummary, RunSummary
+from api.runs.listing import CURRENT, EpochSummary, LossCurves, RunSummary
 from api.runs.promotion import Promotion
 from api.runs.targets import FollowTarget
 from api.settings import ApiSettings

@@ -8,7 +8,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -218,7 +218,7 @@ def _sample(run: RunSummary, epoch: EpochSummary) -> dict[str, Any] | None:
 def records(path: Path, since: int) -> tuple[list[dict[str, Any]], int]:
     """The rows of a metrics.jsonl from byte `since`, and where to go on.
 
-    A file that has become shorter (a run that went on from an earlier step) is read anew.
+    A file that has become shorter (a run that went on from an earlier step) is read again.
     """
     try:
         with path.open("rb") as file:
@@ -257,3 +257,40 @@ def _json(path: Path) -> Mapping[str, Any] | None:
 
 def _there(path: Path) -> Path | None:
     return path if path.is_file() else None
+
+
+@dataclass
+class _Curve:
+    end: int = 0
+    sums: dict[int, tuple[float, int]] = field(default_factory=dict)
+
+
+class LossCurves:
+    """Mean loss of each epoch, read incrementally from each metrics.jsonl."""
+
+    def __init__(self) -> None:
+        self._curves: dict[Path, _Curve] = {}
+
+    def read(self, path: Path) -> None:
+        """Goes on where the last call ended; a file that was cut back is read again."""
+        curve = self._curves.setdefault(path, _Curve())
+        while True:
+            rows, end = records(path, curve.end)
+            if end < curve.end:
+                curve.sums.clear()
+            for row in rows:
+                if row.get("kind") == "train" and isinstance(row.get("loss"), float):
+                    total, count = curve.sums.get(int(row["epoch"]), (0.0, 0))
+                    curve.sums[int(row["epoch"])] = (total + row["loss"], count + 1)
+            moved, curve.end = end != curve.end, end
+            if not rows or not moved:
+                return
+
+    def losses(self, path: Path) -> dict[int, float]:
+        """Epoch -> mean training loss."""
+        curve = self._curves.get(path, _Curve())
+        return {epoch: total / count for epoch, (total, count) in curve.sums.items()}
+
+    def end(self, path: Path) -> int:
+        """How much of the file is known, in bytes."""
+        return self._curves.get(path, _Curve()).end

@@ -146,11 +146,12 @@ def epoch_name(epoch: int, sha256: str) -> str:
 
 def voice_at(settings: ApiSettings, where: str, name: str = "", **more: Any) -> VoiceTarget:
     """A voice on disk as the speaking process opens it. more: fields of its VoiceSpec."""
+    lists = {"pronunciations": settings.pronunciations} if settings.pronunciations else {}
     if where == "demo":
-        return DEMO
+        return VoiceTarget(DEMO.name, {**DEMO.wanted, **lists})
     base = None if settings.base_model in ("demo", "xtts_v2") else settings.base_model
     wanted = {
         "name": where, "base": base, "xtts_v2": str(settings.xtts_v2_dir),
-        "tos_agreed": settings.coqui_tos_agreed, **more,
+        "tos_agreed": settings.coqui_tos_agreed, **lists, **more,
     }  # fmt: skip
     return VoiceTarget(name or Path(where).name, wanted)

@@ -5,7 +5,6 @@ little memory, little time, and nothing to lose (`api.voices.recordings_child`).
 """
 
 import asyncio
-import contextlib
 import io
 import logging
 import os
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 
 from api.errors import APIError
 from api.voices.recordings_child import NO_MEMORY, NOT_STARTED, REFUSED
+from machine.process import kill_group
 
 log = logging.getLogger("api")
 
@@ -68,8 +68,7 @@ async def _decode(data: bytes) -> tuple[int, bytes, bytes]:
     except TimeoutError:
         raise _refusal(-signal.SIGXCPU, "") from None
     finally:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)
+        kill_group(child.pid)
         await child.wait()
     assert child.returncode is not None
     return child.returncode, out, errors
@@ -78,7 +77,7 @@ async def _decode(data: bytes) -> tuple[int, bytes, bytes]:
 def _refusal(code: int, said: str) -> APIError:
     """What the end of a decoder means to whoever uploaded. code: its exit code, or minus a signal.
 
-    Pure but for the log, which is told what is no fault of the recording.
+    Pure but for the log, which gets what is no fault of the recording.
     """
     if code == REFUSED:
         return APIError(422, "not_a_recording", said, param="file")

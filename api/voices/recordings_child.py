@@ -61,7 +61,7 @@ def decoded(data: bytes, most_seconds: float) -> bytes:
         raise ValueError(f"It is longer than {most_seconds:g} s. Cut 5 to 30 s of clear speech.")
     mono = sound.mean(axis=1, dtype=np.float32)
     if not np.isfinite(mono).all():
-        raise ValueError("It holds values that are no numbers (NaN or infinite).")
+        raise ValueError("It holds non-finite values (NaN or infinite).")
     if len(mono) < _LEAST_SECONDS * rate:
         raise ValueError(
             f"It is {len(mono) / rate:.2f} s long; a voice needs at least {_LEAST_SECONDS:g} s, "

@@ -1,1 +1,1 @@
-"""Training the DVAE."""
+"""Training the codec (DVAE)."""

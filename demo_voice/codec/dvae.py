@@ -1,7 +1,8 @@
-"""The DVAE: 80 mel bands in, one of 1,024 codes for every 46 ms out.
+"""Trains the DVAE: 80 mel bands in, one of 1,024 codes for every 46 ms out.
 
-An autoencoder first, then a codebook from k-means in its space, then vector quantisation in which
-dead codes are revived: a random codebook collapses. Called by `demo_voice.__main__`.
+First as an autoencoder, then with a codebook initialized by k-means in its latent space, then with
+vector quantization that revives dead codes: a random codebook collapses. Called by
+`demo_voice.__main__`.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
-"""What the codec hears, and what it is asked for: excerpts of clips from random places, as if
-another throat had made them and another microphone had heard them.
+"""Training examples of the codec: random excerpts of clips, with random vocal tract and channel.
 
-The same for the same step. Called by `demo_voice.codec.dvae`.
+Deterministic for a step. Called by `demo_voice.codec.dvae`.
 """
 
 import random

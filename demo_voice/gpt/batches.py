@@ -16,6 +16,7 @@ from demo_voice.recipe import BaseRecipe
 from demo_voice.teachers.flite import TeacherSpeech
 from demo_voice.teachers.people import PEOPLE
 from demo_voice.teachers.timbre import Timbre
+from demo_voice.text import judged
 from xtts.audio import CODE_RATE, MEL_HOP, conditioning_mel
 from xtts.model.packed_batch import PackedBatch, pack
 
@@ -60,7 +61,9 @@ class Lessons:
         self.heard = [
             index
             for index, clip in enumerate(targets.clips)
-            if clip.manner in recipe.pretrained and self.passages.fits(*alone([index]))
+            if clip.manner in recipe.pretrained
+            and self.passages.fits(*alone([index]))
+            and not judged.is_part(clip.text)
         ]
         self._of_person: dict[str, list[int]] = {}
         self.kept_back = tuple(self.heard[: min(VALIDATION_CLIPS, len(self.heard) // 8)])

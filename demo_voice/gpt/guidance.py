@@ -1,6 +1,7 @@
-"""What is asked of the GPT beside its losses: attention from audio to text along the diagonal, in
-two heads of two early layers (https://arxiv.org/abs/1710.08969), and a voice that stays finite.
-Called by `demo_voice.gpt.pretraining`.
+"""Auxiliary losses of the GPT's pretraining: guided attention, and bounded voice latents.
+
+Guided attention (https://arxiv.org/abs/1710.08969) pulls two heads in each of two early layers to
+the diagonal from audio to text. Called by `demo_voice.gpt.pretraining`.
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
-"""Rows longer than a sentence: what one person says one after another, with pauses between.
+"""Rows longer than a sentence: several sentences of one person joined with pauses.
 
-The teacher speaks each sentence once. Its codes differ from those of the joined sound only next to
-the joins, where little sounds, so codes are joined instead of sound, and in new company in every
-epoch. Called by `demo_voice.gpt.batches` and `voicing`.
+The teachers speak each sentence once. Its codes differ from those of joined audio only next to the
+joins, where there is little sound, so codes are joined instead of audio, in new combinations every
+epoch. Called by `demo_voice.gpt.batches` and `demo_voice.vocoder.training`.
 """
 
 import random

@@ -1,9 +1,9 @@
-"""The GPT learns to speak: phones and a voice's latents in, the teacher's codes out.
+"""Pretrains the GPT: phones and voice latents in, the teacher's codes out.
 
 A loop of its own beside `train.trainer`, on the same model, rows and arithmetic, because it needs
-two losses that a fine-tune has not: attention is guided to the diagonal while it is young, and a
-linear head reads the mel out of the latents, so that the vocoder finds the spectrum there. Both are
-dropped when the voice is packed. Called by `demo_voice.__main__`.
+two losses that a fine-tune does not have: guided attention in the first steps, and a linear head
+that predicts the mel from the latents, so that the vocoder finds the spectrum in them. Both are
+dropped when the voice is packaged. Called by `demo_voice.__main__`.
 """
 
 import math
@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from demo_voice import stages
 from demo_voice.gpt.batches import Lesson, Lessons, references
 from demo_voice.gpt.guidance import Calm, Guide
+from demo_voice.gpt.muon import Float32Muon
 from demo_voice.gpt.passages import alone
 from demo_voice.gpt.targets import MEL_PER_CODE, Targets
 from demo_voice.recipe import BaseRecipe
@@ -133,10 +134,10 @@ def optimizers(pupil: Pupil, rate: float) -> dict[str, torch.optim.Optimizer]:
     matrices = [weight for weight in pupil.gpt.gpt.parameters() if weight.ndim == 2]
     ours = {id(weight) for weight in matrices}
     others = [weight for weight in pupil.parameters() if id(weight) not in ours]
+    device = next(pupil.parameters()).device
+    muon = torch.optim.Muon if stages.quick_in_bf16(device) else Float32Muon
     return {
-        "muon": torch.optim.Muon(
-            matrices, lr=rate, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"
-        ),
+        "muon": muon(matrices, lr=rate, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
         "optimizer": torch.optim.AdamW(
             others, lr=rate, betas=(0.9, 0.96), weight_decay=0.01, fused=True
         ),

@@ -1,6 +1,7 @@
-"""What the GPT learns from each clip: phones, codes and, beside every code, its four mel frames.
+"""Targets of the GPT for each clip: phones, codes, and the four mel frames of each code.
 
-Computed once per shard. Called by `demo_voice.__main__`; read by `pretraining` and `voicing`.
+Computed once per shard. Called by `demo_voice.__main__`; read by `demo_voice.gpt.pretraining` and
+`demo_voice.vocoder.training`.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
-"""More people for the parts that a fine-tune never moves: voices of other tongues, which speak the
-teacher's kind of sentences as well as their alphabets allow.
+"""Speakers of other languages, for the codec and the vocoder, which a fine-tune never changes.
 
-Three voices, however shifted, teach codec and vocoder three throats; a fourth, in a user's hands,
-then has no codes of its own and no sound. XTTS's frozen parts have heard thousands of people; these
-have heard a dozen more. The GPT, which is to speak English, never learns from them. Spoken by
+They read the same kind of sentences as well as their alphabets allow. With only three voices,
+however shifted, codec and vocoder learn three vocal tracts, and a fourth, a user's, has no codes
+and no sound of its own. XTTS's frozen parts were trained on thousands of people; these on a dozen
+more. The GPT, which is to speak English, never learns from them. Spoken by
 Festival (packages in `PACKAGES`), one process a voice. Called by `demo_voice.__main__`.
 """
 

@@ -1,7 +1,7 @@
-"""The teacher: flite's free voices speak the sentences, some clips shifted in pitch and formants.
+"""The main teacher: flite's free voices speak the sentences, some shifted in pitch and formants.
 
-Clips lie in shards of int16 samples at 16 kHz with a JSON list beside each. A shard is written
-whole or not at all, so a stopped run goes on. Called by `demo_voice.__main__`; `TeacherSpeech` is
+Clips are kept in shards of int16 samples at 16 kHz with a JSON list beside each. A shard is written
+whole or not at all, so a stopped run resumes. Called by `demo_voice.__main__`; `TeacherSpeech` is
 what every later stage reads.
 """
 

@@ -1,5 +1,6 @@
-"""More English people, of whom the GPT learns too where a recogniser reads them as well as the
-teacher: bdl and clb of CMU ARCTIC as RHVoice says them, and SVOX Pico's two women.
+"""More English speakers for the GPT too: RHVoice's bdl and clb, and SVOX Pico's two women.
+
+The GPT takes only those that a recogniser understands as well as the main teacher.
 
 The codec knew three English throats by heart and gave a fourth, in a user's hands, codes that say
 half of its phones. RHVoice's `alan` stays out: a Scot like ARCTIC's awb, who is held out, and

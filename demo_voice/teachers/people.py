@@ -1,6 +1,6 @@
-"""Everybody whom a stage may hear, and who tells which phone they say when.
+"""All speakers that a stage may use, and where their phone timings come from.
 
-Called by `demo_voice.__main__`, `codec`, `draws`, `lessons` and `listener`.
+Called by `demo_voice.__main__` and the modules of the codec, the GPT and the speaker encoder.
 """
 
 from demo_voice.teachers import accents, neighbours, phone_timing

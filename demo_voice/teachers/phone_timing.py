@@ -1,7 +1,7 @@
-"""Which phone sounds when, as flite and Festival tell: what the codec's codes are to say.
+"""Phone timings as flite and Festival print them: an auxiliary target of the codec.
 
-A codec that is asked for spectra alone spends its codes on whose throat it hears, and words get
-lost in a voice that it never met. Called by `demo_voice.codec.dvae`.
+A codec trained on spectra alone spends its codes on the speaker, and loses words in a voice that it
+has never heard. Called by `demo_voice.codec.dvae`.
 """
 
 import subprocess

@@ -1,8 +1,9 @@
-"""Voices between and beside the teacher's: each as if its throat and its microphone were others.
+"""Random timbres: each clip as if spoken through another vocal tract and microphone.
 
-A handful of voices teaches a model to know each of them by heart. A smooth random filter, the same
-on what a row is conditioned on and on what it is to sound like, while its codes stay, teaches it
-that the reference says what the voice is like. Called by `lessons`, `pretraining` and `voicing`.
+From a handful of voices a model learns each by heart. A smooth random filter, the same on the
+conditioning and on the target while the codes stay, teaches it to take the voice from the
+reference. Called by `demo_voice.gpt.batches`, `demo_voice.gpt.pretraining` and
+`demo_voice.vocoder.training`.
 """
 
 import math

@@ -1,8 +1,8 @@
-"""Everyday English words for the sentences that the embedded voice learns from.
+"""Common English words for the sentences that the embedded voice learns from.
 
-A small list of our own, by what a word can do in a sentence; the commonest nouns, verbs,
-adjectives and adverbs of WordNet (Princeton, free licence; Debian package `wordnet-base`) join
-them, with WordNet's irregular forms. Called by `demo_voice.text.sentences`.
+A small list of our own by part of speech, joined by WordNet's most common nouns, verbs, adjectives
+and adverbs (Princeton, free licence; Debian package `wordnet-base`) with their irregular forms.
+Called by `demo_voice.text.sentences`.
 """
 
 from collections import Counter

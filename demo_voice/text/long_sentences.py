@@ -1,11 +1,11 @@
-"""Long sentences for the teacher to speak: 13 to 40 words in clauses, lists, numbers and questions.
+"""Long sentences for the teachers: 13 to 40 words, with clauses, lists, numbers and questions.
 
-Half come from a grammar, half are WordNet's longer definitions. `text` has the short ones.
-Deterministic for a seed. Called by `demo_voice.__main__`.
+Half come from a grammar, half are WordNet's longer definitions. `demo_voice.text.sentences` has the
+short ones. Deterministic for a seed. Called by `demo_voice.__main__`.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from num2words import num2words
 
@@ -105,7 +105,7 @@ def _spoken(number: int) -> str:
     return str(num2words(number)).replace("-", " ").replace(",", "")
 
 
-def long_sentences(lexicon: Lexicon, seed: str, unseen: set[str]) -> Iterator[str]:
+def long_sentences(lexicon: Lexicon, seed: str, unseen: Collection[str]) -> Iterator[str]:
     """Endless different sentences of 13 to 40 words; `unseen` (as `plain`) are left out."""
     grammar = LongGrammar(lexicon, seed)
     cut = phrases(lexicon, FEWEST_WORDS, LONGEST)

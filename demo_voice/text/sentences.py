@@ -1,12 +1,12 @@
-"""Sentences for the teacher to speak: half from a grammar of ours, half cut out of WordNet.
+"""Short sentences for the teachers: half from a grammar, half cut out of WordNet.
 
-Deterministic for a seed; another set for each voice; never one of the sentences that judge the
-voice. Called by `demo_voice.teachers.flite`.
+Deterministic for a seed; another set for each voice; never a sentence that the voice is judged by.
+Called by `demo_voice.teachers.flite`.
 """
 
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from demo_voice.text import lexicon as words
 from demo_voice.text.lexicon import Lexicon
@@ -210,7 +210,7 @@ def phrases(lexicon: Lexicon, fewest: int = FEWEST_WORDS, most: int = MOST_WORDS
     return [piece[0].upper() + piece[1:] + "." for piece in kept]
 
 
-def sentences(lexicon: Lexicon, seed: str, unseen: set[str]) -> Iterator[str]:
+def sentences(lexicon: Lexicon, seed: str, unseen: Collection[str]) -> Iterator[str]:
     """Endless different sentences; `unseen` (as `plain`) are left out."""
     grammar = Grammar(lexicon, seed)
     cut = phrases(lexicon)

@@ -1,5 +1,7 @@
-"""Which clips the vocoder learns from: people of few clips count for as much as the teacher's of
-many. Called by `demo_voice.vocoder.training`."""
+"""Chooses the vocoder's training clips: speakers with few clips count as much as those with many.
+
+Called by `demo_voice.vocoder.training`.
+"""
 
 import itertools
 import random

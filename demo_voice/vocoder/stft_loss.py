@@ -1,5 +1,7 @@
-"""How far one sound is from another, for the vocoder: multi-resolution STFT
-(https://arxiv.org/abs/1910.11480) and log-mels. Called by `demo_voice.vocoder.training`."""
+"""Losses of the vocoder: multi-resolution STFT (https://arxiv.org/abs/1910.11480) and log-mel.
+
+Called by `demo_voice.vocoder.training`.
+"""
 
 from functools import cache
 

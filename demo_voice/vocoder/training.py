@@ -1,7 +1,7 @@
-"""The vocoder: first mels to sound, on the clips as they are; then the GPT's latents to sound.
+"""Trains the vocoder: first from mels, then from the GPT's latents.
 
-Mels need no GPT, so both can learn at the same time; only the first layer is exchanged between.
-Called by `demo_voice.__main__`.
+Mels need no GPT, so both can be trained at the same time; only the first layer is exchanged in
+between. Called by `demo_voice.__main__`.
 """
 
 import random

@@ -1,5 +1,4 @@
-"""Voices that the GPT has never heard, and a GPT that was fine-tuned on each: what the vocoder will
-meet in a user's hands. It learns from their latents too.
+"""Latents after a fine-tune, as the vocoder meets them: unseen voices, a fine-tuned GPT for each.
 
 Called by `demo_voice.vocoder.training`.
 """

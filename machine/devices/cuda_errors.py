@@ -77,7 +77,7 @@ _TEXTS: tuple[tuple[str, Outcome | str, str], ...] = (
 
 
 class NotFinite(SotaqueError):
-    """A device computed what is no number out of numbers: it, or the weights, are damaged."""
+    """A device computed non-finite values from finite ones: it, or the weights, are damaged."""
 
 
 class GpuLost(SotaqueError):
@@ -168,7 +168,7 @@ def free_after_fault(device: str) -> None:
         return
     import torch
 
-    with contextlib.suppress(RuntimeError):  # whoever tries again will be told
+    with contextlib.suppress(RuntimeError):  # raised again by the next call
         torch.backends.cuda.cufft_plan_cache[torch.device(device)].clear()
         torch.cuda.empty_cache()
 

@@ -37,7 +37,7 @@ class GpuUsageReader:
         return ()
 
     def close(self) -> None:
-        """Lets the driver go."""
+        """Releases the driver."""
         if self._nvml:
             self._nvml.close()
 

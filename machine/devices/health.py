@@ -8,7 +8,7 @@ and come back.
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class Outcome(StrEnum):
@@ -94,6 +94,21 @@ class ProbeVariant:
     passed: tuple[str, ...] = ()
 
 
+class SpeakingSetup(NamedTuple):
+    """How a process is set up to speak on a GPU.
+
+    Attributes:
+        mel_device: Where the speaker encoder's mel is computed: the CPU where the GPU's FFT failed.
+        cudnn: Whether convolutions go through cuDNN.
+        clean_libraries: The process is started without LD_LIBRARY_PATH and LD_PRELOAD.
+    """
+
+    device: str
+    mel_device: str
+    cudnn: bool
+    clean_libraries: bool
+
+
 @dataclass(frozen=True)
 class GpuHealth:
     """One CUDA device and what the check found of it.
@@ -144,6 +159,21 @@ class GpuHealth:
     def speaks(self) -> bool:
         """Whether it is good for speaking, the speaker's mel on the CPU where its FFT is bad."""
         return self._passes(FOR_SPEAKING)
+
+    def speaks_in_own_process(self) -> bool:
+        """Whether a process of its own can speak on it, without foreign libraries if need be."""
+        return self.speaks() or self.with_clean_libraries
+
+    def speaking_setup(self) -> SpeakingSetup:
+        """How to speak on it, where `speaks_in_own_process` says that it can be done."""
+        clean = not self.speaks()
+        device = f"cuda:{self.index}"
+        return SpeakingSetup(
+            device=device,
+            mel_device="cpu" if "fft" in self.failed and not clean else device,
+            cudnn=clean or not self.without_cudnn,
+            clean_libraries=clean,
+        )
 
     def _passes(self, needed: frozenset[str]) -> bool:
         ended = self.outcome in (Outcome.OK, Outcome.DEGRADED)

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import IO
 
 from machine.devices.gpu_meter import GpuUsageReader
-from machine.devices.usage import PROC, Usage, UsageMeter
+from machine.devices.usage import Usage, UsageMeter
 from machine.errors import SotaqueError
 from machine.process import printable
 
+PROC = Path("/proc")
 _HEADER_EVERY = 20
 # Below this a GPU that trains is waiting for more than half of the time.
 _IDLE_PERCENT = 30.0

@@ -16,7 +16,7 @@ def read(
 ) -> tuple[tuple[GpuState, ...], ProcessResult]:
     """Every GPU that it lists, and its answer; no GPU where it failed, and the answer says why."""
     # Drivers before 510 do not know compute_cap and refuse the whole question.
-    for fields in ((*_FIELDS, "compute_cap"), _FIELDS):
+    for fields in ((*_FIELDS, "compute_cap", "uuid"), _FIELDS):
         query = f"--query-gpu={','.join(fields)}"
         answer = run_with_timeout((program, query, "--format=csv,noheader,nounits"), limit_seconds)
         if answer.code != 2:
@@ -45,6 +45,7 @@ def _state(row: list[str]) -> GpuState:
         capability=(int(major), int(minor)) if major.isdigit() and minor.isdigit() else None,
         driver_version=driver,
         compute_mode=mode,
+        uuid=more[1] if len(more) > 1 else "",
     )
 
 

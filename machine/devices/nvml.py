@@ -6,7 +6,8 @@ doctor, which asks a driver only through a child.
 
 import json
 import sys
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from machine.errors import SotaqueError
@@ -24,7 +25,8 @@ class GpuState:
     """One GPU as its driver describes it; what the driver does not tell is None or "".
 
     busy_percent: share of the last sampling period in which a kernel ran. index: the driver's
-    count, which CUDA_VISIBLE_DEVICES does not change.
+    count, which CUDA_VISIBLE_DEVICES does not change and CUDA's own order need not follow: what
+    CUDA calls cuda:N is found by `uuid` ("GPU-5ac1…"; `as_cuda_counts`).
     """
 
     index: int
@@ -35,6 +37,25 @@ class GpuState:
     capability: tuple[int, int] | None = None
     driver_version: str = ""
     compute_mode: str = ""
+    uuid: str = ""
+
+
+def as_cuda_counts(states: tuple[GpuState, ...], uuids: Sequence[str]) -> tuple[GpuState, ...]:
+    """The GPUs that a process sees, numbered as its CUDA numbers them.
+
+    Args:
+        states: Every GPU, in the driver's count.
+        uuids: That of cuda:0, cuda:1, … in this process, with or without "GPU-" before it.
+
+    Returns:
+        One state for each of them; `states` as they are where one is not found by its identifier: a
+        part of a GPU (MIG) has another one than the driver's list, an old nvidia-smi tells none.
+    """
+    known = {state.uuid.removeprefix("GPU-"): state for state in states if state.uuid}
+    found = [known.get(uuid.removeprefix("GPU-")) for uuid in uuids]
+    if not found or None in found:
+        return states
+    return tuple(replace(state, index=index) for index, state in enumerate(found) if state)
 
 
 class Nvml:
@@ -55,7 +76,7 @@ class Nvml:
         return tuple(_state(index, device, driver) for index, device in enumerate(self._devices))
 
     def close(self) -> None:
-        """Lets the driver go."""
+        """Releases the driver."""
         _optional("nvmlShutdown")
 
 
@@ -73,6 +94,7 @@ def _state(index: int, device: Any, driver: str) -> GpuState:
         capability=_optional("nvmlDeviceGetCudaComputeCapability", device),
         driver_version=driver,
         compute_mode=COMPUTE_MODES[mode] if mode is not None and mode < 4 else "",
+        uuid=_optional("nvmlDeviceGetUUID", device) or "",
     )
 
 

@@ -48,7 +48,7 @@ class Choice:
 
 def look_at_machine(*, use_cache: bool = True) -> Environment:
     """Looks at the machine. With an NVIDIA device, asks the probe in a child process, unless it
-    was asked before and that still holds. use_cache: False asks anew."""
+    was asked before and that still holds. use_cache: False asks again."""
     in_container = _in_container()
     devices = any(Path("/dev").glob("nvidia[0-9]*"))
     gpus: tuple[GpuHealth, ...] = ()
@@ -159,7 +159,7 @@ def passed(gpu: GpuHealth) -> str:
 
 def distrusted(gpu: GpuHealth) -> str:
     """Why a GPU is not used."""
-    return f"{gpu.name} is not to be trusted: {gpu.verdict}"
+    return f"{gpu.name} is not trusted: {gpu.verdict}"
 
 
 def oom_kills() -> int:

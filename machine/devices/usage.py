@@ -1,19 +1,21 @@
 """CPU, RAM and GPU usage of the machine and of one process tree.
 
-Read from /proc, without psutil: cheap enough to be done beside a training step.
+psutil reads the system; a container's memory limit, which it does not know, is read here.
 """
 
 import contextlib
-import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
+
 from machine.devices.nvml import GpuState
 
-PROC = Path("/proc")
+# What psutil raises for processes that are gone or not ours, and for a /proc that is none.
+_UNREADABLE = (psutil.Error, OSError, RuntimeError, ValueError, LookupError, TypeError)
 CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -31,18 +33,11 @@ class Usage:
     trainer_memory_bytes: int | None = None
 
 
-class _Process(NamedTuple):
-    parent: int
-    cpu_seconds: float
-    resident_bytes: int
-    shared_bytes: int
-
-
 class UsageMeter:
     """Reads again and again; a share of CPU is that of the time since the reading before.
 
-    gpus: a reading of them; trainer: the process whose tree is told, asked anew each time, None for
-    none; proc, cgroup: other folders in tests.
+    gpus: a reading of them; trainer: the process whose tree is counted, asked again each time, None
+    for none; cgroup: another folder in tests.
     """
 
     def __init__(
@@ -50,12 +45,11 @@ class UsageMeter:
         gpus: Callable[[], tuple[GpuState, ...]] = tuple,
         trainer: Callable[[], int | None] = lambda: None,
         *,
-        proc: Path = PROC,
         cgroup: Path = CGROUP,
     ) -> None:
         self._gpus, self._trainer = gpus, trainer
-        self._proc, self._cgroup = proc, cgroup
-        self._ticks = 0.0, 0.0
+        self._cgroup = cgroup
+        self._cpu_seconds = 0.0, 0.0
         self._spent: dict[int, float] = {}
         self._read_at = time.monotonic()
         self.read()  # what the first real reading is compared with
@@ -69,23 +63,24 @@ class UsageMeter:
         return Usage(self._gpus(), self._cpu(), used, total, trainer_cpu, trainer_memory)
 
     def _cpu(self) -> float | None:
-        words = _text(self._proc / "stat").partition("\n")[0].split()
-        with contextlib.suppress(ValueError, IndexError):
-            ticks = [float(word) for word in words[1:9]]
-            idle, whole = ticks[3] + ticks[4], sum(ticks)
-            (idle_before, before), self._ticks = self._ticks, (idle, whole)
-            if whole > before:
-                return max(0.0, 100.0 * (1 - (idle - idle_before) / (whole - before)))
-        return None
+        try:
+            now = psutil.cpu_times()
+        except _UNREADABLE:
+            return None
+        idle = now.idle + getattr(now, "iowait", 0.0)
+        # A guest's time is in user's and nice's already.
+        whole = sum(now) - getattr(now, "guest", 0.0) - getattr(now, "guest_nice", 0.0)
+        (idle_before, before), self._cpu_seconds = self._cpu_seconds, (idle, whole)
+        if whole <= before:
+            return None
+        return max(0.0, 100.0 * (1 - (idle - idle_before) / (whole - before)))
 
     def _memory(self) -> tuple[int | None, int | None]:
-        rows = dict(line.partition(":")[::2] for line in _text(self._proc / "meminfo").splitlines())
-        with contextlib.suppress(KeyError, ValueError, IndexError):
-            total, free = (
-                int(rows[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable")
-            )
-            return self._limited(total) or (total - free, total)
-        return None, None
+        try:
+            found = psutil.virtual_memory()
+        except _UNREADABLE:
+            return None, None
+        return self._limited(found.total) or (found.total - found.available, found.total)
 
     def _limited(self, machine_bytes: int) -> tuple[int, int] | None:
         """Used and allowed in a container with a limit; what the kernel can drop is not used."""
@@ -110,52 +105,41 @@ class UsageMeter:
         """CPU and memory of the trainer with its children. Pages that a child shares (libraries,
         what it was forked with) are counted once, with the trainer."""
         root = self._trainer()
-        processes = _processes(self._proc) if root else {}
-        if root is None or root not in processes:
+        try:
+            tree = _tree(root) if root else {}
+        except _UNREADABLE:
+            tree = {}
+        if root is None or root not in tree:
             self._spent = {}
             return None, None
-        members = _descendants(root, processes)
-        spent = {pid: processes[pid].cpu_seconds for pid in members}
-        # A process seen for the first time brings nothing: how old its time is nobody knows.
+        spent = {pid: one.cpu_seconds for pid, one in tree.items()}
+        # A process seen for the first time brings nothing: how old its time is, is not known.
         worked = sum(max(0.0, now - self._spent.get(pid, now)) for pid, now in spent.items())
         known, self._spent = bool(self._spent), spent
-        memory = processes[root].resident_bytes + sum(
-            max(0, processes[pid].resident_bytes - processes[pid].shared_bytes)
-            for pid in members
+        memory = tree[root].resident_bytes + sum(
+            max(0, one.resident_bytes - one.shared_bytes)
+            for pid, one in tree.items()
             if pid != root
         )
         return (100.0 * worked / seconds if known and seconds > 0 else None), memory
 
 
-def _descendants(root: int, processes: dict[int, _Process]) -> list[int]:
-    children: dict[int, list[int]] = {}
-    for pid, one in processes.items():
-        children.setdefault(one.parent, []).append(pid)
-    found = [root]
-    for pid in found:  # grows while it is walked
-        found += children.get(pid, [])
-    return found
+class _Process(NamedTuple):
+    cpu_seconds: float
+    resident_bytes: int
+    shared_bytes: int
 
 
-def _processes(proc: Path) -> dict[int, _Process]:
-    ticks, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+def _tree(root: int) -> dict[int, _Process]:
+    """A process and its descendants, by their numbers."""
+    leader = psutil.Process(root)
     found = {}
-    for name in _names(proc):
-        # The name in brackets may hold anything, brackets and blanks too.
-        words = _text(proc / name / "stat").rpartition(")")[2].split()
-        sizes = _text(proc / name / "statm").split()
-        with contextlib.suppress(IndexError, ValueError):
-            found[int(name)] = _Process(
-                int(words[1]), (int(words[11]) + int(words[12])) / ticks,
-                int(sizes[1]) * page, int(sizes[2]) * page,
-            )  # fmt: skip
+    for one in (leader, *leader.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times, memory = one.cpu_times(), one.memory_info()
+            shared = getattr(memory, "shared", 0)  # Linux alone tells it
+            found[one.pid] = _Process(times.user + times.system, memory.rss, shared)
     return found
-
-
-def _names(proc: Path) -> Iterable[str]:
-    with contextlib.suppress(OSError):
-        return [name for name in os.listdir(proc) if name.isdigit()]
-    return []
 
 
 def _text(path: Path) -> str:

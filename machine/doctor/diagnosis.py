@@ -1,7 +1,7 @@
 """The list of checks, in the order in which a person should act on them.
 
 A check is pure. What it needs and could not be read makes it `could_not_run`; so does a fault of
-its own, which is told and ends nothing.
+its own, which is reported and ends nothing.
 """
 
 import re
@@ -66,7 +66,7 @@ def judge(machine: Machine) -> tuple[Finding, ...]:
 
 
 def exit_code(findings: tuple[Finding, ...]) -> int:
-    """0 all well, 1 something to know (a warning, or a look that failed), 2 something to mend."""
+    """0 all well, 1 something to know (a warning, or a reading that failed), 2 something to fix."""
     states = {finding.status for finding in findings}
     if Severity.FAIL in states:
         return 2

@@ -10,7 +10,7 @@ class Severity(StrEnum):
     ok             as it should be, or of no concern here
     warn           it works, but slower, or something else will break
     fail           training, speaking or the GPU of this machine does not work like this
-    could_not_run  nothing is known: the look itself failed
+    could_not_run  nothing is known: the reading itself failed
     """
 
     OK = "ok"

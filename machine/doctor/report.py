@@ -66,7 +66,7 @@ def _told(finding: Finding, width: int) -> list[str]:
     lines = _wrapped(finding.observed, indent, f"{label:<4}  {finding.id:<{width}}  ")
     if finding.status is not Severity.OK and finding.expected:
         lines += _wrapped(f"wanted: {finding.expected}", indent)
-    if finding.id != "device":  # told at the top
+    if finding.id != "device":  # shown at the top
         lines += _wrapped(finding.meaning, indent)
     if finding.fix:
         lines.append(f"{indent}-> {finding.fix}")

@@ -13,11 +13,11 @@ from machine.errors import SotaqueError
 from machine.explain import inputs, report
 from machine.explain.explanation import Explanation, explained
 from machine.explain.graph import ModelGraph, read
-from machine.explain.refusals import refusal
+from machine.explain.report import refusal
 from machine.onnxruntime import inspection, placement, sessions
 from machine.onnxruntime.evidence import NodePlacement
 from machine.onnxruntime.providers import CPU, ProviderRequest, wish_of
-from machine.process import ProcessResult, run_with_timeout
+from machine.process import ProcessResult, module_command, run_with_timeout
 
 _OPEN_SECONDS, _RUN_SECONDS = 300.0, 900.0
 
@@ -73,7 +73,7 @@ def _asked(
     with tempfile.TemporaryDirectory(prefix="sotaque-explain-") as folder:
         asked, answered = Path(folder) / "request.json", Path(folder) / "result.json"
         asked.write_text(json.dumps(request), encoding="utf-8")
-        command = (sys.executable, "-m", "machine.explain.running_child", str(asked), str(answered))
+        command = module_command("machine.explain.running_child", str(asked), str(answered))
         answer = run_with_timeout(command, _RUN_SECONDS if plans else _OPEN_SECONDS)
         if answer.code == 0 and answered.is_file():
             told = json.loads(answered.read_text(encoding="utf-8"))

@@ -22,7 +22,7 @@ _MOST_VALUES = 250_000_000  # 1 GB of fp32
 
 
 class InputRefused(SotaqueError):
-    """An input that no number can be made for, or a shape that does not fit it."""
+    """An input for which no values can be made, or a shape that does not fit it."""
 
 
 class Sizes(NamedTuple):

@@ -116,7 +116,7 @@ def answer(judged: list[Judgement], taken: int) -> str:
         names = ", ".join(f"{one.operator} ({one.nodes})" for one in bad)
         return f"No, not all of it is normal: {names} should not be on the CPU."
     if any(one.normal is Normality.UNCLEAR for one in judged):
-        return "Mostly: what carries the work is on the accelerator; look at the lines marked ?."
+        return "Mostly: what carries the work is on the accelerator; see the lines marked ?."
     if not judged:
         return "Every node is on the accelerator."
     return "Yes, that is normal: what carries the work is on the accelerator."

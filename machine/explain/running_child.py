@@ -102,7 +102,7 @@ def _warm(session: Any, inputs: dict[str, Any]) -> list[float]:
 
 
 class Activity:
-    """What was busy while something ran; the GPUs are looked at ten times a second in a thread."""
+    """What was busy while something ran; the GPUs are read ten times a second in a thread."""
 
     def __init__(self) -> None:
         self._gpus = GpuUsageReader()

@@ -33,7 +33,7 @@ class OnnxSurroundings:
 class Trial:
     """One attempt in a child: two products on a provider, compared with the CPU's.
 
-    known: the build has heard of the provider; active: the session's own list, in its order; nodes:
+    known: the build knows the provider; active: the session's own list, in its order; nodes:
     provider -> how many of the nodes it took; distance: largest difference to the CPU's result;
     log: all that was written to file descriptors 1 and 2; fault: what was raised; ending: "" or how
     the child ended instead of answering.

@@ -13,7 +13,7 @@ from machine.doctor.readings import programs, system_files
 from machine.doctor.readings.snapshot import AMD, INTEL
 from machine.onnxruntime.evidence import OnnxSurroundings, Trial
 from machine.onnxruntime.providers import LIBRARIES, PROVIDERS, ProviderRequest
-from machine.process import run_with_timeout
+from machine.process import module_command, run_with_timeout
 
 _LIMIT_SECONDS = 90.0
 _KEPT_CHARACTERS = 8000
@@ -83,8 +83,9 @@ def tried(provider: str, options: dict[str, str]) -> Trial:
     """One attempt in a child; what it wrote to file descriptors 1 and 2 is kept."""
     with tempfile.TemporaryDirectory(prefix="sotaque-onnx-") as folder:
         result = Path(folder) / "trial.json"
-        command = (sys.executable, "-m", "machine.onnxruntime.trial_child", provider,
-                   json.dumps(options), str(result))  # fmt: skip
+        command = module_command(
+            "machine.onnxruntime.trial_child", provider, json.dumps(options), str(result)
+        )
         answer = run_with_timeout(command, _LIMIT_SECONDS)
         log = plain(f"{answer.out}\n{answer.errors}")[-_KEPT_CHARACTERS:]
         if answer.code != 0 or not result.is_file():

@@ -63,7 +63,7 @@ _PRODUCTS = ("Conv", "MatMul", "Gemm", "Attention", "LSTM", "MoE")
 
 
 def kind_of(operator: str, domain: str = "") -> OperatorKind:
-    """What kind of work it is; what nobody listed is one sum for each value."""
+    """What kind of work it is; an unknown one is one sum for each value."""
     if domain in _TEXT_DOMAINS or operator.startswith(
         ("String", "RegexFull", "TfIdf", "Tokenizer")
     ):

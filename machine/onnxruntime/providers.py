@@ -75,7 +75,7 @@ class ProviderRequest:
 
     def options(self) -> dict[str, str]:
         """What the provider is told. cudnn_conv_algo_search: the default tries every algorithm
-        anew for each length of input; speech has many lengths."""
+        again for each length of input; speech has many lengths."""
         if self.kind == "cuda":
             return {"device_id": str(self.index), "cudnn_conv_algo_search": "HEURISTIC"}
         if self.kind == "openvino":

@@ -30,7 +30,7 @@ _FAILURES: dict[int, Reason] = {
           "Manager)", "sudo systemctl start nvidia-fabricmanager"),
     803: ("driver_broken", "The driver's library and its kernel module are of different versions: "
           "it was updated without a reboot", _REBOOT),
-    804: ("driver_broken", "A CUDA compatibility library stands before the driver's own, on a GPU "
+    804: ("driver_broken", "A CUDA compatibility library comes before the driver's own, on a GPU "
           "that does not take it", "Take its folder (cuda/compat) out of LD_LIBRARY_PATH."),
     999: ("driver_broken", "The driver answers with an unknown error, as it does after a suspend",
           _REBOOT),

@@ -2,7 +2,7 @@
 
 Run as `python -m machine.onnxruntime.trial_child PROVIDER OPTIONS.json-text RESULT-FILE`. What ONNX
 Runtime writes to file descriptors 1 and 2 is the parent's to read: the reason for a silent fallback
-stands nowhere else. The answer goes into the file.
+is nowhere else. The answer goes into the file.
 """
 
 import base64

@@ -117,7 +117,7 @@ def _filled_in(value: str, lines: Mapping[str, Line], environ: Mapping[str, str]
             raise ValueError(f"names ${{{name}}}, which is not set; set it, or write it out.")
         return known
 
-    # Split first: a '$' that comes out of a filled-in value is nobody's reference any more.
+    # Split first: a '$' that comes out of a filled-in value is no reference any more.
     if "$" in REFERENCE.sub("", value):
         raise ValueError(
             "holds a '$' that Docker Compose would replace; put the value in single quotes, "

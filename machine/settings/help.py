@@ -1,7 +1,7 @@
 """Settings as text: --help, .env.example, docs/settings.md.
 
-Written from the settings classes, so that a description stands once. tests/test_env_example.py
-keeps the two files equal to this, and `python -m tests.test_env_example` writes them anew.
+Written from the settings classes, so that a description is written once. tests/test_env_example.py
+keeps the two files equal to this, and `python -m tests.test_env_example` writes them again.
 """
 
 import inspect
@@ -18,7 +18,7 @@ from machine.settings.types import fields, flag_of, means, shown
 WIDTH = 100
 PRECEDENCE = (
     "Command line, then environment, then .env, then default. An empty value is that setting's "
-    "default, and still wins over what stands below it."
+    "default, and still wins over the sources below it."
 )
 MORE = "What each may be, and more about it: docs/settings.md."
 # Read by make and by Docker Compose from the same file; not by the programs.
@@ -100,7 +100,7 @@ def markdown(sections: Sequence[Section]) -> str:
 _RULES = [
     "- On the command line a setting is a flag: `NUM_EPOCHS=3` is `--num-epochs 3`.",
     "- `MAX_TRAIN_SAMPLES= NUM_EPOCHS=100 make train` takes all clips, whatever `.env` says.",
-    "- Every fault is told at once, with the value, where it stands, and what is allowed.",
+    "- All faults are reported at once, each with the value, where it is set, and what is allowed.",
     "- A name in `.env` close to one of ours (`NUM_EPOCH`, `EPOCHS`) is refused with the name that",
     "  was probably meant, and so is another trainer's name for one of ours (`LR`, `BATCH_SIZE`,",
     "  `MAX_STEPS`). A common word (`PORT`, `MODEL`, `GPU`) may be another program's: the log says",

@@ -2,7 +2,7 @@
 
 `train.settings` and `api.settings` each declare a frozen dataclass on top of `SharedSettings`;
 `load` fills it and tells every fault at once. An empty value is that name's default and still wins
-over what stands below it: `MAX_TRAIN_SAMPLES= make train` means all clips, whatever `.env` says.
+over the sources below it: `MAX_TRAIN_SAMPLES= make train` means all clips, whatever `.env` says.
 No other module reads the environment.
 """
 
@@ -61,8 +61,11 @@ class SharedSettings:
     speak_precision: Annotated[
         Literal["auto", "fp32", "int8", "int4"], Means("auto, fp32, int8 or int4", words=True)
     ] = "auto"
-    """What speaking on a CPU computes in. auto is what is fastest here without being heard; fp32
-    is exact; int4 is faster still, and rounds."""
+    """What speaking on a CPU computes in. auto is the fastest one without an audible difference;
+    fp32 is exact; int4 is faster still, and rounds."""
+    guard: Switch = True
+    """Judges how each utterance ended, and speaks again one that broke off, repeated itself, stood
+    still or went on behind its end. off serves what comes."""
     output_dir: Folder = Path("train/output")
     """The run folder: checkpoints, samples, metrics. The API finds its voices there."""
     num_threads: AutoCount = None
@@ -171,7 +174,7 @@ def _flags(
             hint = f"; did you mean {flag_of(close[0])}?" if told else "; --help lists them."
             faults.append(f"{flag} is not a setting of this program{hint}")
             if flag.startswith("-") and not equals and rest and not rest[0].startswith("--"):
-                rest.pop(0)  # its value, or it would be told as a fault of its own
+                rest.pop(0)  # its value, or it would be reported as a fault of its own
         elif not equals and (not rest or rest[0].startswith("--")):
             faults.append(f"{flag} has no value; allowed: {means(ours[name]).allowed}.")
         else:

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, cast
 
 from machine.errors import SotaqueError
 
-# Left behind by a killed writer under this name, and by nobody else.
+# Left behind by a killed writer under this name, and by nothing else.
 _TEMPORARY = re.compile(r"^\..+\.\d+\.sotaque-part$")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # What a write may need beyond its size: metadata, and whatever else writes meanwhile.
@@ -88,7 +88,7 @@ def refused(path: Path) -> Iterator[None]:
 
 
 def write_json(path: Path, value: dict[str, Any]) -> Written:
-    """`value` as readable JSON, atomically. Values that are no numbers must not be in it."""
+    """`value` as readable JSON, atomically. It must not hold non-finite values."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     return replace_file(path, lambda file: file.write(text.encode()))
 

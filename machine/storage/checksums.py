@@ -79,7 +79,7 @@ def fault_of(
 ) -> str | None:
     """The first file that is not what the manifest says, as a sentence; None when all are.
 
-    only: look at this file alone. fresh: hash again what this process has hashed before.
+    only: check this file alone. fresh: hash again what this process has hashed before.
     """
     for name, expected in manifest.files.items():
         if only in (None, name) and (fault := _file_fault(folder / name, expected, fresh)):

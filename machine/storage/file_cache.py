@@ -44,7 +44,7 @@ class FileCache:
             self._changed = True
 
     def save(self) -> None:
-        """Writes what changed; a cache that cannot be written is told and does not matter."""
+        """Writes what changed; a cache that cannot be written is logged and does not matter."""
         if not self._changed:
             return
         try:

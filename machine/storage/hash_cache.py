@@ -35,7 +35,7 @@ class HashedFile:
         return (self.bytes, self.mtime_ns) == (found.st_size, found.st_mtime_ns)
 
 
-# Resolved path -> what this process has read, written or been told of the file there.
+# Resolved path -> what this process has read, written or been given of the file there.
 _hashed: dict[str, HashedFile] = {}
 
 

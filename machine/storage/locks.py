@@ -20,7 +20,7 @@ from machine.storage.atomic import WriteError
 log = logging.getLogger(__name__)
 
 _NO_LOCKS_HERE = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-# Whoever asks `held` has the lock himself for some microseconds: no reason to refuse another.
+# `held` takes the lock itself for some microseconds: no reason to refuse another process.
 _ASKED_SECONDS = 0.5
 
 
@@ -76,7 +76,7 @@ def held(path: Path) -> bool | None:
 def wait_for(path: Path, waiting: Callable[[], object]) -> Iterator[None]:
     """Holds the lock file `path`, once whoever has it has let go; `waiting` is called meanwhile.
 
-    Where a file system has no locks, nobody is waited for.
+    Where a file system has no locks, it does not wait.
 
     Raises:
         WriteError: The lock file cannot be opened.

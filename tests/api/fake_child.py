@@ -33,6 +33,16 @@ FAILURES = {
 }
 
 
+def pieces_of(text: str) -> list[dict[str, object]]:
+    """What a guard tells: `!broken` stays unfinished, `!again` is good the second time."""
+    broken, again = text.startswith("!broken"), text.startswith("!again")
+    return [{
+        "ending": "unfinished" if broken else "good", "cut_off": False, "aligned": True,
+        "reason": "it stopped after 57% of the text" if broken else "",
+        "attempts": 3 if broken else 1 + again,
+    }]  # fmt: skip
+
+
 class AcceleratorError(RuntimeError):
     """Known by its name and number, as torch's."""
 
@@ -136,7 +146,8 @@ class FakeEnsemble:
             if number + 1 >= len(text):
                 del self._speeches[name]
                 yield packed({"say": "done", "id": name, "codes": number + 1, "seconds": STEP,
-                              "cut_pieces": int(text.startswith("!limit"))})  # fmt: skip
+                              "cut_pieces": int(text.startswith("!limit")),
+                              "pieces": pieces_of(text)})  # fmt: skip
             elif (number + 1) % PIECE == 0:
                 self._paused.add(name)
                 yield packed({"say": "paused", "id": name})

@@ -172,6 +172,26 @@ def test_a_piece_that_ran_to_the_limit_is_told(
     assert "!limit" not in caplog.text
 
 
+def test_a_piece_that_did_not_end_well_is_told(
+    service: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In headers where the sound is sent whole, in the last event, in the log and the metrics."""
+    caplog.set_level(logging.WARNING, "api")
+    good = service.say("hello").headers
+    assert (good["x-faulty-pieces"], good["x-respoken-pieces"]) == ("0", "0")
+    again = service.say("!again").headers
+    assert (again["x-faulty-pieces"], again["x-respoken-pieces"]) == ("0", "1")
+    broken = service.say("!broken")
+    assert broken.headers["x-faulty-pieces"] == "unfinished"
+    service.wait_until(lambda: broken.headers["x-request-id"] in caplog.text, 10)
+    assert "after 57% of the text" in caplog.text and "!broken" not in caplog.text
+    events = service.say("!broken", response_format="pcm", stream_format="sse")
+    assert '"ending": "unfinished"' in events.text.split("\n\n")[-2]
+    metrics = service.client.get("/metrics").text
+    assert counted(metrics, "tts_faulty_pieces_total", ending="unfinished") >= 1
+    assert "tts_respoken_pieces_total" in metrics
+
+
 def counted_plain(service: Running) -> float:
     found = re.search(r"^tts_cut_pieces_total (\S+)$", service.client.get("/metrics").text, re.M)
     return float(found[1]) if found else 0.0

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import texts, voice
 from demo_voice import __main__ as making
+from demo_voice.text import judged
 from demo_voice.text.long_sentences import long_sentences
 from demo_voice.text.sentences import plain
 from demo_voice.text.sentences import sentences as short_sentences
@@ -36,20 +37,26 @@ def test_no_sentence_is_in_two_sets_nor_learned_from() -> None:
     assert [text for text, count in counts.items() if count > 1] == []
 
 
-def test_the_teacher_says_none_of_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_teacher_says_none_of_them(tmp_path: Path) -> None:
     """What the generators would say is left out where a file of the sets has it."""
     drawn = list(itertools.islice(short_sentences(FEW_WORDS, "x", set()), 5))
     lengthy = list(itertools.islice(long_sentences(FEW_WORDS, "x", set()), 5))
     for name in texts.FILES.values():
         (tmp_path / name).write_text("\n".join(drawn[:3] + lengthy[:3]), encoding="utf-8")
-    assert {
-        plain(line) for name in texts.FILES for line in texts.sentences(name)
-    } <= making.judged()
-    monkeypatch.setattr(making, "JUDGED", tmp_path)
-    again = itertools.islice(short_sentences(FEW_WORDS, "x", making.judged()), 50)
+    assert {plain(line) for name in texts.FILES for line in texts.sentences(name)} <= judged.texts()
+    again = itertools.islice(short_sentences(FEW_WORDS, "x", judged.texts(tmp_path)), 50)
     assert not set(drawn[:3]) & set(again)
-    again = itertools.islice(long_sentences(FEW_WORDS, "x", making.judged()), 50)
+    again = itertools.islice(long_sentences(FEW_WORDS, "x", judged.texts(tmp_path)), 50)
     assert not set(lengthy[:3]) & set(again)
+
+
+def test_a_part_of_one_is_told() -> None:
+    """The GPT learns from no clip that says a part of a judged text."""
+    line = next(line for line in texts.sentences("reporting") if texts.num_words(line) > 8)
+    words = line.split()
+    assert judged.is_part(line) and judged.is_part(" ".join(words[2:5]).upper() + "!")
+    assert not judged.is_part(" ".join(reversed(words)))
+    assert not judged.is_part(words[1][:-1] + "zz")
 
 
 @pytest.mark.parametrize("number", [2, 3, 4])

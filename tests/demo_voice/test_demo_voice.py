@@ -66,6 +66,7 @@ def test_the_folder_speaks(made: Making) -> None:
     model = load_model(made.to)
     assert model.config.weights == "trained"
     assert model.config.text_frontend == "cmu_phones"
+    assert model.config.piece_tokens == SHORT.piece_tokens
     hum = torch.from_numpy(humming("x", flite.MANNERS[0]).astype(np.float32) / 32768)
     voice = voice_from_reference(model, hum)
     assert len(synthesize(model, voice, "Hello there.", "en")) > 0

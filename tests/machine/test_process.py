@@ -7,7 +7,9 @@ import sys
 import time
 from pathlib import Path
 
-from machine.process import run_with_timeout
+import pytest
+
+from machine.process import ChildProcess, JsonLineProcess, module_command, run_with_timeout
 
 
 def test_an_answer_is_kept_whole() -> None:
@@ -48,3 +50,136 @@ def test_ctrl_c_ends_what_was_asked_too(tmp_path: Path) -> None:
     if alive:
         os.kill(pid, signal.SIGKILL)
     assert not alive
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not waited for does not."""
+    state = Path(f"/proc/{pid}/stat")
+    return state.exists() and state.read_text().rpartition(")")[2].split()[0] not in "ZX"
+
+
+def ended(pid: int) -> bool:
+    """Waits a while for the kernel to end it; kills what stays, so that nothing is left behind."""
+    end = time.monotonic() + 5
+    while alive(pid) and time.monotonic() < end:
+        time.sleep(0.02)
+    stays = alive(pid)
+    if stays:
+        os.kill(pid, signal.SIGKILL)
+    return not stays
+
+
+def test_a_hang_is_ended_with_what_was_said_before_it() -> None:
+    found = run_with_timeout(("sh", "-c", "echo begun; echo why >&2; exec sleep 60"), 0.5)
+    assert found.hung and found.code is None and found.seconds < 10
+    assert (found.out, found.errors) == ("begun\n", "why\n")
+    assert found.last_error == "no answer within 0.5 s"
+
+
+def test_what_a_program_leaves_behind_ends_with_it() -> None:
+    """And nobody waits for it, although it holds the program's output."""
+    found = run_with_timeout(("sh", "-c", "sleep 60 & echo $!"), 20)
+    assert found.code == 0 and found.seconds < 10 and ended(int(found.out))
+
+
+def test_a_program_that_is_not_there_is_no_hang() -> None:
+    found = run_with_timeout(("/nowhere/program",), 5)
+    assert found.code is None and not found.hung and "cannot be started" in found.last_error
+
+
+def test_programs_run_where_no_file_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The doctor asks programs on a full disk, too."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    assert run_with_timeout(("sh", "-c", "echo yes"), 20).out == "yes\n"
+
+
+# Answers to a number of lines at once, to nothing, with no JSON, or not any more.
+WORKER = """
+read line
+case "$line" in
+    *two*) echo '{"n": 1}'; echo '{"n": 2}'; read line;;
+    *slow*) sleep 0.4; echo '{"n": 3}'; read line;;
+    *parts*) printf '{"n":'; sleep 0.2; echo ' 4}'; read line;;
+    *garbled*) echo 'what?'; read line;;
+    *list*) echo '[1]'; read line;;
+    *die*) echo 'the last words' >&2; exit 7;;
+esac
+"""
+
+
+def worker(word: str) -> JsonLineProcess:
+    child = JsonLineProcess(("sh", "-c", WORKER), keep_stderr=True)
+    child.send({"do": word})
+    return child
+
+
+def test_a_worker_answers_line_by_line() -> None:
+    child = worker("two")
+    assert [child.receive(20), child.receive(20)] == [{"n": 1}, {"n": 2}]
+    child.end()
+    child = worker("parts")
+    assert child.receive(20) == {"n": 4}
+    child.end()
+
+
+def test_an_answer_that_came_too_late_can_be_waited_for_again() -> None:
+    child = worker("slow")
+    with pytest.raises(TimeoutError):
+        child.receive(0.05)
+    assert child.receive(20) == {"n": 3}
+    child.end()
+
+
+@pytest.mark.parametrize("word", ["garbled", "list", "die"])
+def test_what_is_no_answer_is_the_end(word: str) -> None:
+    child = worker(word)
+    with pytest.raises(EOFError):
+        child.receive(20)
+    if word == "die":
+        assert (child.wait(20), child.last_error()) == (7, "the last words")
+        with pytest.raises(EOFError):
+            child.send({"do": "two"})
+    child.end()
+
+
+def test_the_end_of_a_child_is_that_of_its_group(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    child = ChildProcess(("sh", "-c", f"sleep 60 & echo $! > {note}.part; mv {note}.part {note}"))
+    child.wait(20)  # the leader has ended; what it started has not
+    assert alive(pid := int(note.read_text()))
+    child.end()
+    assert child.code == 0 and ended(pid)
+
+
+def test_a_module_runs_with_its_arguments_and_dies_with_its_parent(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    (tmp_path / "sleeper.py").write_text(
+        "import os, sys, time, pathlib; part = pathlib.Path(sys.argv[1] + '.part');"
+        "part.write_text(f'{os.getpid()} {__name__} {sys.argv[2:]}'); part.rename(sys.argv[1]);"
+        "time.sleep(60)"
+    )
+    code = (
+        "from machine.process import ChildProcess, module_command; import time;"
+        f"ChildProcess(module_command('sleeper', {str(note)!r}, 'a b')); time.sleep(60)"
+    )
+    paths = os.pathsep.join((str(tmp_path), str(Path.cwd())))
+    parent = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": paths})
+    end = time.monotonic() + 20
+    while not note.exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    pid, told = note.read_text().split(" ", 1)
+    assert told == "__main__ ['a b']" and alive(int(pid))
+    parent.kill()
+    parent.wait()
+    assert ended(int(pid))
+
+
+def test_a_child_whose_parent_died_before_it_could_ask_ends_itself() -> None:
+    command = list(module_command("this"))
+    command[3] = "1"  # whoever started it has gone: init has it now
+    found = run_with_timeout(command, 20)
+    assert (found.code, found.out) == (1, "")

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from tests.peers.coqui import SMALL, coqui_gpt, ours_from
 from xtts.inference.decoding import decode
-from xtts.model.shapes import SamplingParams
+from xtts.model.config import SamplingParams
 
 COUNT = 40
 # Where Coqui's own two best logits are closer than this, rounding decides.

@@ -120,8 +120,8 @@ def test_steps_through_the_cache_equal_the_packed_forward():
     prefix = gpt.prefix(gpt.conditioning_latents(batch["mels"]), tokens)
     first = 32 + len(tokens) + 2
     start = torch.tensor([SMALL.audio_start])
-    latent, _ = gpt.step(torch.cat((prefix, gpt.audio_input(start, 0)), 1), cache)
+    latent, _ = gpt.prefill(torch.cat((prefix, gpt.audio_input(start, 0)), 1), cache)
     assert torch.allclose(latent[0], hidden[first], atol=1e-5)
     for position, code in enumerate(codes, start=1):
-        latent, _ = gpt.step(gpt.audio_input(code[None], position), cache)
+        latent, _ = gpt.prefill(gpt.audio_input(code[None], position), cache)
         assert torch.allclose(latent[0], hidden[first + position], atol=1e-5)

@@ -12,7 +12,7 @@ from xtts import audio
 from xtts.inference import voice
 from xtts.inference.decoding import decode
 from xtts.model import loading as model
-from xtts.model.shapes import SamplingParams
+from xtts.model.config import SamplingParams
 
 
 @pytest.fixture(scope="module")

@@ -60,7 +60,7 @@ def no_numbers(clip: str, first_epoch: str, value: str) -> None:
 
 
 def validation_without_numbers() -> None:
-    """The validation clips have a loss that is no number."""
+    """The validation clips have a non-finite loss."""
     from train.dataset.batches import Batches
 
     def batch(old: Any, self: Any, number: int, group: Any) -> Any:

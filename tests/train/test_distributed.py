@@ -141,7 +141,7 @@ def test_the_world_is_what_torchrun_says():
 
 @pytest.mark.parametrize(
     ("changed", "words"),
-    [({"RANK": "x"}, "is no number"), ({"MASTER_PORT": None}, "MASTER_PORT is not set")],
+    [({"RANK": "x"}, "is not a number"), ({"MASTER_PORT": None}, "MASTER_PORT is not set")],
 )
 def test_half_a_world_is_refused(changed: dict, words: str):
     given = {name: value for name, value in (TORCHRUN | changed).items() if value is not None}

@@ -21,7 +21,7 @@ def heard(epochs: int | None, *losses: float) -> EarlyStopping:
         (2, (3.0, 2.0, 2.1), False),
         (2, (3.0, 2.0, 2.1, 1.9, 2.5), False),
         (1, (3.0, 3.0), True),  # as good is not better
-        (1, (math.nan, 2.0), True),  # what was no number is never beaten: the loss must be mended
+        (1, (math.nan, 2.0), True),  # a non-finite loss is never beaten: the loss must be mended
         (None, (1.0,) + (2.0,) * 50, False),
         (3, (), False),
     ],

@@ -147,11 +147,29 @@ def test_killed_while_a_sample_is_spoken(ground: Ground, whole: RunFolder) -> No
     assert_same_end(run, whole, EPOCHS)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["before evaluation", "after evaluation"])
+def test_killed_while_an_epoch_is_judged(ground: Ground, whole: RunFolder, point: str) -> None:
+    """Nothing is lost, and what was not judged is judged at the next start."""
+    name = re.sub(r"\W", "-", f"judging {point}")
+    run = RunFolder(ground.folder / name)
+    heard = {"SAMPLE_DEVICE": "cpu", "SAMPLE_TEXT": "One."}
+    assert ground.run(name, point, **heard) == -9, f"never reached\n{ground.told()}"
+    assert_readable(run.folder)
+    assert newest(run) == 1
+    assert run.evaluation_file.exists() is (point == "after evaluation")
+    assert ground.run(name, **heard) == 0, ground.told()
+    found = run.evaluation()
+    assert found is not None and {0, 1, 2} <= {one.epoch for one in found.candidates}
+    assert found.verdict is not None and run.best_weights() is not None
+    assert_same_end(run, whole, EPOCHS)
+
+
 # Black box
 
 
 def kill_at_random(ground: Ground, whole: RunFolder, kills: int, seed: int) -> Counter[str]:
-    """Starts runs and kills them, each until it is done; the next one begins anew."""
+    """Starts runs and kills them, each until it is done; the next one starts over."""
     draw = random.Random(seed)
     seconds = _seconds(ground)
     counted: Counter[str] = Counter()

@@ -306,6 +306,20 @@ def test_sampling_changes_no_bit_of_training(workshop, heard):
     assert_same_end(workshop.run("unheard", 2), heard, epoch=2)
 
 
+def test_every_epoch_is_judged_beside_the_base(heard):
+    """By a model that says nothing: so the base is kept, and the verdict says why."""
+    found = heard.evaluation()
+    assert [(one.kind, one.epoch) for one in found.candidates[:3]] == [
+        ("base", 0), ("epoch", 1), ("epoch", 2),
+    ]  # fmt: skip
+    assert {len(one.sentences) for one in found.candidates} == {len(found.candidates[0].sentences)}
+    best = json.loads(heard.best_file.read_text())
+    assert best["schema"] == 2 and best["reason"] == found.verdict.reason
+    assert (heard.samples / "best_output.wav").is_file()
+    kept = [one.wav for one in found.candidates[1].sentences if one.wav]
+    assert kept and all((heard.folder / wav).is_file() for wav in kept)
+
+
 def test_a_pruned_epoch_keeps_its_sample(workshop):
     run = workshop.run("pruned", 2, SAMPLE_DEVICE="cpu", SAMPLE_TEXT="One.", KEEP_CHECKPOINTS="1")
     gone = [epoch for epoch in (1, 2) if not run.checkpoint_path(epoch).exists()]

@@ -58,7 +58,7 @@ def test_a_run_that_hangs_ends_with_75(ground: Ground, whole: RunFolder, poison:
     name = poison.replace(" ", "-")
     assert ground.run(name, poison=poison, STALL_SECONDS=1.5) == 75
     told = ground.told()
-    assert "Nothing was heard from the training" in told and "while learning" in told
+    assert "No heartbeat came from the training" in told and "while learning" in told
     # All threads: the one that hangs stands there with its line.
     assert poison.split()[0].replace("held_gil", "deadlock_with_the_gil") in told or (
         "poisons.py" in told and "Thread" in told
@@ -108,7 +108,7 @@ def test_a_clip_without_numbers_costs_its_step_and_is_named(ground: Ground, valu
     skipped = [record for record in records if "skipped_clips" in record]
     assert len(skipped) == EPOCHS  # once in each epoch, and in no other step
     assert all("clip-3" in record["skipped_clips"] and record["loss"] is None for record in skipped)
-    assert ground.told().count("is skipped: its loss or gradient is no number") == EPOCHS
+    assert ground.told().count("is skipped: its loss or gradient is not finite") == EPOCHS
     assert poisons.numbers(content(run.checkpoint_path(EPOCHS))["model"])
     state = content(run.state_path(EPOCHS))["trainer"]
     assert poisons.numbers(state) and state["num_non_finite"] == EPOCHS
@@ -119,7 +119,7 @@ def test_three_steps_without_numbers_end_the_run_with_65_and_save_nothing(
 ) -> None:
     assert ground.run("sick", poison="no_numbers all 2 nan") == 65
     run = RunFolder(ground.folder / "sick")
-    assert "no number in 3 steps in a row" in ground.told()
+    assert "not finite in 3 steps in a row" in ground.told()
     assert run.epochs() == [1] and not run.interrupted.exists()
     assert run.read_best()["epoch"] == 1
     assert_goes_on(ground, whole, "sick")
@@ -326,7 +326,7 @@ def test_a_kill_in_the_middle_of_a_save_leaves_nothing_behind(
 
 
 def test_two_runs_with_one_runs_dir_keep_their_curves(ground: Ground) -> None:
-    """Also when the second begins anew: it moves its own and no other's."""
+    """Also when the second starts over: it moves its own and no other's."""
     runs_dir = ground.folder / "shared"
     for name, resume in (("a/output", "auto"), ("b/output", "auto"), ("b/output", "never")):
         assert ground.run(name, RUNS_DIR=runs_dir, RESUME=resume) == 0, ground.told()

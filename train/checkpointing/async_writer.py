@@ -47,7 +47,7 @@ class CheckpointWriter:
     ) -> None:
         """Calls `save` with `state`; in the background with a copy on the CPU.
 
-        Raises what the checkpoint before raised, if nobody has asked for it yet.
+        Raises what the checkpoint before raised, if it was not raised yet.
         """
         self.finish()
         if self._pool is None:
@@ -78,7 +78,7 @@ class CheckpointWriter:
         try:
             return save(state)
         except Exception as error:
-            # Told at once; raised where the run looks next.
+            # Logged at once; raised where the run checks next.
             log.error("The checkpoint could not be written: %s", error)
             raise
 
@@ -86,7 +86,7 @@ class CheckpointWriter:
 def on_cpu(value: Any) -> Any:
     """A copy of nested dictionaries and lists whose tensors stand in the CPU's memory.
 
-    Each tensor is copied, also one that stands there already: the next step would write into it.
+    Each tensor is copied, also one that is on the CPU already: the next step would write into it.
     """
     if isinstance(value, torch.Tensor):
         copy = torch.empty(value.shape, dtype=value.dtype, device="cpu")

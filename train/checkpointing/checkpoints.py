@@ -1,6 +1,6 @@
 """Saves epoch and interrupted checkpoints, best.json, and prunes.
 
-Called by the loop at the end of an epoch and when it is told to stop. Order of one save: weights,
+Called by the loop at the end of an epoch and when it is to stop. Order of one save: weights,
 trainer state, manifest, best.json, then what is superseded goes. A kill between any two of these
 leaves either the epoch before or this one as the newest that is whole.
 """
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class NonFiniteWeights(SotaqueError):
-    """Weights that are no numbers are never saved."""
+    """Non-finite weights are never saved."""
 
     exit_code = 65
 
@@ -92,7 +92,7 @@ class Checkpoints:
         self.publish_best()
         if self.run.read_best() != before:
             log.warning(
-                "%s was missing, damaged or older than its checkpoints; it is written anew.",
+                "%s was missing, damaged or older than its checkpoints; it is written again.",
                 self.run.best_file,
             )
         drop_corrupt(self.run)
@@ -208,7 +208,7 @@ class Checkpoints:
         bad = [name for name, tensor in model.items() if not bool(torch.isfinite(tensor).all())]
         if bad:
             raise NonFiniteWeights(
-                f"{bad[0]} holds values that are no numbers; the checkpoint is not written. "
+                f"{bad[0]} holds non-finite values; the checkpoint is not written. "
                 "Lower LEARNING_RATE or set PRECISION=fp32, and go on from the last epoch."
             )
         try:

@@ -2,7 +2,7 @@
 
 Sizes are reckoned from the model and the settings. Refused is only what would end the run at its
 first save (exit 74, as where a disk gets full later); a run that will not fit to its end is warned
-about. What stands there already counts as there.
+about. What is there already is counted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fingerprint of a run: base, data, vocabulary and shape must not change on resume.
 
-A changed NUM_EPOCHS, device, sampling or logging is no part of it; a changed learning rate is told
-and used. Called by the loop at the start; compared by `train.checkpointing.resume`.
+A changed NUM_EPOCHS, device, sampling or logging is no part of it; a changed learning rate is
+logged and used. Called by the loop at the start; compared by `train.checkpointing.resume`.
 """
 
 from dataclasses import asdict, dataclass

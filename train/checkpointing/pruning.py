@@ -82,7 +82,7 @@ def remove(run: RunFolder, paths: Iterable[Path]) -> None:
 
 
 def _drop_state(run: RunFolder, epoch: int) -> None:
-    """First the manifest forgets it: a kill in between leaves a file that nobody names."""
+    """First the manifest forgets it: a kill in between leaves a file that no manifest names."""
     state, path = run.state_path(epoch), run.manifest_path(epoch)
     try:
         manifest = read_manifest(path)

@@ -1,7 +1,7 @@
 """Resume: finds the newest verified checkpoint, checks the fingerprint, archives.
 
 RESUME=auto    the newest epoch, or the stop inside one, whichever is further along
-RESUME=never   the old run moves whole to OUTPUT_DIR/archive/<UTC time>/, training starts anew
+RESUME=never   the old run moves whole to OUTPUT_DIR/archive/<UTC time>/, training starts over
 RESUME=PATH    a checkpoint file to start from; given again, the run that started there goes on
 """
 
@@ -171,7 +171,7 @@ def _checked(run: RunFolder, found: Resumed | None, now: Fingerprint) -> Resumed
         raise ResumeError(
             f"The run in OUTPUT_DIR={run.folder} was made from something else. Different are: "
             f"{'; '.join(different.values())}. Two ways on: RESUME=never moves the old run whole "
-            "to OUTPUT_DIR/archive and starts anew; or set OUTPUT_DIR to another folder."
+            "to OUTPUT_DIR/archive and starts over; or set OUTPUT_DIR to another folder."
         )
     return found
 
@@ -248,7 +248,7 @@ def _noted(found: Resumed, learning_rate: float | None) -> Resumed:
     notes = list(found.notes)
     if found.trainer_state is None and found.epoch:
         notes.append(
-            f"{found.source.name} has no optimizer state beside it: the optimizer starts anew."
+            f"{found.source.name} has no optimizer state beside it: the optimizer starts over."
         )
     old = found.provenance.get("learning_rate")
     if None not in (old, learning_rate) and old != learning_rate:

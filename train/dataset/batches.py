@@ -64,7 +64,7 @@ class Batch:
 @dataclass(frozen=True)
 class ConditioningChoice:
     """How conditioning is chosen: `other_clip` (ours) or `same_clip` (Coqui's way, for parity);
-    `sources` are the clips that may be heard as conditioning."""
+    `sources` are the clips that may be used as conditioning."""
 
     way: str
     sources: tuple[int, ...]
@@ -152,7 +152,7 @@ class Batches:
                     raise BatchError(
                         f"The batch of the clips {names} could not be made in {MOST_TRIES} tries "
                         f"({words}). Look at the disk of CACHE_DIR, or delete that folder: it is "
-                        "made anew. The same command goes on from the last checkpoint."
+                        "made again. The same command goes on from the last checkpoint."
                     ) from error
                 log.warning("The batch of the clips %s failed (%s); once more.", names, words)
         raise AssertionError
@@ -169,7 +169,7 @@ class Batches:
         return recut(groups, seconds, halvings, epoch)
 
     def batch(self, epoch: int, group: Sequence[int]) -> Batch:
-        """The batch of these clips as they are heard in `epoch`; of none, one without targets."""
+        """These clips with their conditioning of `epoch`; of none, a batch without targets."""
         if not group:
             idle = self.batch(epoch, self.indices[:1])
             return Batch(idle.rows.without_targets(), (), 0.0)

@@ -14,7 +14,7 @@ from machine.storage.hash_cache import stamp_of
 from train.dataset.entries import TranscriptEntry
 from xtts.audio import AudioError, declared_bytes, facts
 from xtts.audio import read as read_audio
-from xtts.text.tokenizer import TextError
+from xtts.text.errors import TextError
 
 SHORTEST_SECONDS = 0.5
 # Coqui's max_wav_length: 255,995 samples.
@@ -55,7 +55,7 @@ class Clip:
 
     @property
     def sha256(self) -> str:
-        """What is heard and what is read in it, whatever it is called."""
+        """Its audio and its transcript, whatever the clip is called."""
         content = "\0".join((self.audio_sha256, self.text, self.speaker, self.language))
         return hashlib.sha256(content.encode()).hexdigest()
 

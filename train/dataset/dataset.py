@@ -35,7 +35,7 @@ VALIDATION_SHARE = 0.05
 MOST_VALIDATION_CLIPS = 64
 FEWEST_CLIPS_TO_SPLIT = 8
 _MOST_REFUSALS_SHOWN = 20
-# Clips for a thread at once: to hand over one that is known costs more than to look at it.
+# Clips for a thread at once: handing over one that is known costs more than checking it.
 _PORTION = 16
 
 
@@ -102,7 +102,7 @@ def read(settings: TrainSettings, tokenizer: ClipTokenizer, shape: GPTShape) -> 
 def _all_heard(
     entries: Sequence[TranscriptEntry], sounds: FileCache, longest: float
 ) -> list[DecodedClip]:
-    """The recording of every row; what was found out is kept even when somebody stops it."""
+    """The recording of every row; what was found out is kept even when the run is stopped."""
     portions = (entries[start : start + _PORTION] for start in range(0, len(entries), _PORTION))
     try:
         with ThreadPoolExecutor() as pool:  # decoding leaves the interpreter's lock

@@ -1,7 +1,7 @@
 """OVERLAP: prefetches the next batch to the GPU on a side stream.
 
 A copy of its own stream out of pinned memory runs beside the step; the step's stream waits for it
-on the device, and nobody waits on the host. On a CPU there is nothing to copy.
+on the device, and the host never waits. On a CPU there is nothing to copy.
 """
 
 from collections.abc import Iterator

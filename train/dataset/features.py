@@ -142,14 +142,14 @@ class UncachedFeatures:
         return features_of_recording(self._clips[clip].path, self._dvae, self._stats)[1]
 
     def present(self, indices: Sequence[int]) -> tuple[int, ...]:
-        """All of them; what cannot be decoded is told by its batch."""
+        """All of them; what cannot be decoded is logged by its batch."""
         return tuple(indices)
 
 
 def build(dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path) -> FeatureCache:
     """The features of every clip; computes those that are not there or not what was written.
 
-    A clip that can no longer be decoded is told and left out (`FeatureCache.present`); raises
+    A clip that can no longer be decoded is logged and left out (`FeatureCache.present`); raises
     FeaturesError when they are more than one in a hundred.
     """
     folder = folder_of(base, cache_dir)

@@ -19,7 +19,7 @@ _TELL_EVERY_SECONDS = 10.0
 def with_progress(
     items: Iterable[T], total: int, what: str, *, patience_seconds: float = 0.0
 ) -> Iterator[T]:
-    """The items one by one. Nothing is told of what takes less than `patience_seconds`."""
+    """The items one by one. Nothing is shown for what takes less than `patience_seconds`."""
     from tqdm import tqdm
 
     quiet = not sys.stderr.isatty()

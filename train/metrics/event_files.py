@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from machine.storage.atomic import make_folder, refused
-from train.metrics.spectrogram_image import spectrogram
 from xtts.audio import VOCODER_RATE
 
 # After a fault the writer stays broken, also when the disk has space again: another is made, but
@@ -35,7 +35,7 @@ class TensorBoardWriter:
                 self._asked(writer.add_scalar, f"{kind}/{name}", value, step)
 
     def sound(self, name: str, waveform: Tensor, step: int) -> None:
-        """`[samples]` at 24,000 Hz as something to hear and to see. Raises OSError.
+        """`[samples]` at 24,000 Hz as audio and as a spectrogram. Raises OSError.
 
         Each has a tag of its own: TensorBoard's loader takes a tag for what its first value is,
         and would serve the picture as a recording.
@@ -77,3 +77,37 @@ class TensorBoardWriter:
         except OSError:
             self._writer = None
             raise
+
+
+FFT_SIZE = 1024
+HOP = 256
+RANGE_DB = 80.0
+# Dark to bright: (level, red, green, blue), each from 0 to 1, straight lines between.
+_COLOURS = (
+    (0.0, 0.0, 0.0, 0.1),
+    (0.3, 0.3, 0.05, 0.45),
+    (0.6, 0.8, 0.25, 0.3),
+    (0.85, 1.0, 0.65, 0.1),
+    (1.0, 1.0, 1.0, 0.8),
+)
+
+
+def spectrogram(waveform: Tensor) -> Tensor:
+    """`[samples]` -> `[3, 513, frames]` from 0 to 1, low frequencies at the bottom; without a
+    plotting library."""
+    padded = torch.nn.functional.pad(waveform, (0, max(0, FFT_SIZE - len(waveform))))
+    window = torch.hann_window(FFT_SIZE)
+    power = torch.stft(padded, FFT_SIZE, HOP, window=window, return_complex=True).abs().square()
+    level_db = 10 * torch.log10(power.clamp(min=1e-10))
+    level = ((level_db - level_db.max()) / RANGE_DB + 1).clamp(0, 1).flip(0)
+    return _coloured(level)
+
+
+def _coloured(level: Tensor) -> Tensor:
+    stops = torch.tensor(_COLOURS)
+    upper = torch.searchsorted(stops[:, 0].contiguous(), level.contiguous()).clamp(
+        1, len(stops) - 1
+    )
+    low, high = stops[upper - 1], stops[upper]
+    share = ((level - low[..., 0]) / (high[..., 0] - low[..., 0]))[..., None]
+    return (low[..., 1:] + share * (high[..., 1:] - low[..., 1:])).permute(2, 0, 1)

@@ -1,7 +1,7 @@
 """Logs each step and epoch to console, TensorBoard and metrics.jsonl.
 
 The three tell the same: whatever a curve shows can be read from the file again, and after a resume
-no step stands there twice.
+no step is there twice.
 """
 
 import logging
@@ -32,7 +32,7 @@ log = logging.getLogger("train")
 
 class Logs:
     """What a run says. steps_per_epoch and num_epochs make the time that is left; peak_flops: of
-    the device, for MFU; machine: what is told of GPU, CPU and RAM with each console line."""
+    the device, for MFU; machine: GPU, CPU and RAM usage, logged with each console line."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Logs:
         self, epoch: int, number: int, step: int, batch: Batch, result: StepResult,
         waited_seconds: float, step_seconds: float, names: list[str], flops: float = 0.0,
     ) -> None:  # fmt: skip
-        """One optimizer step. `names`: the clips of the batch, told when the step was skipped;
+        """One optimizer step. `names`: the clips of the batch, logged when the step was skipped;
         flops: its arithmetic (train.metrics.flops)."""
         record: dict[str, Any] = {
             "epoch": epoch,
@@ -96,7 +96,7 @@ class Logs:
             record["mfu"] = flops / step_seconds / self._peak_flops
         if not result.finite:
             log.warning(
-                "Step %d is skipped: its loss or gradient is no number. Its clips: %s.", step,
+                "Step %d is skipped: its loss or gradient is not finite. Its clips: %s.", step,
                 ", ".join(names),
             )  # fmt: skip
             record["skipped_clips"] = names
@@ -190,3 +190,25 @@ def memory_bytes() -> int:
     if torch.cuda.is_initialized():
         return int(torch.cuda.max_memory_allocated())
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+class NullLogger(Logs):
+    """Logs that write nothing."""
+
+    def __init__(self) -> None:
+        """Opens no file."""
+
+    def __exit__(self, *_: object) -> None:
+        """Has none to close."""
+
+    def step(self, *_: Any, **__: Any) -> None:
+        """Said by rank 0."""
+
+    def epoch(self, *_: Any, **__: Any) -> None:
+        """Said by rank 0."""
+
+    def sample(self, *_: Any, **__: Any) -> None:
+        """Said by rank 0."""
+
+    def evaluation(self, *_: Any, **__: Any) -> None:
+        """Said by rank 0."""

@@ -5,11 +5,13 @@ A step only takes what is there already: a driver that hangs costs curves and no
 
 import logging
 import os
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable
 
 from machine.devices.gpu_meter import GpuUsageReader
+from machine.devices.nvml import GpuState, as_cuda_counts
 from machine.devices.usage import Usage, UsageMeter
 
 log = logging.getLogger("train")
@@ -62,7 +64,9 @@ class MachineMetrics:
                     # Nobody takes for a long time while a sample is spoken: an hour is enough.
                     self._seen = [*self._seen[-1800:], figures]
         except Exception as error:
-            log.warning("GPU, CPU and RAM are no longer told (%s). Training goes on.", error)
+            log.warning(
+                "GPU, CPU and RAM usage are no longer logged (%s). Training goes on.", error
+            )
 
 
 def figures_of(usage: Usage) -> dict[str, float]:
@@ -80,4 +84,19 @@ def figures_of(usage: Usage) -> dict[str, float]:
 
 
 def _this_machine() -> Callable[[], Usage]:
-    return UsageMeter(GpuUsageReader().read, os.getpid).read
+    reader = GpuUsageReader()
+
+    def gpus() -> tuple[GpuState, ...]:
+        # gpu0 is cuda:0 of this run, whichever card CUDA_VISIBLE_DEVICES made that.
+        return as_cuda_counts(reader.read(), _cuda_uuids())
+
+    return UsageMeter(gpus, os.getpid).read
+
+
+def _cuda_uuids() -> list[str]:
+    """Of cuda:0, cuda:1, … of this process; none before it uses CUDA, which asking would start."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return []
+    count = torch.cuda.device_count()
+    return [str(torch.cuda.get_device_properties(index).uuid) for index in range(count)]

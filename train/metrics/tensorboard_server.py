@@ -4,7 +4,6 @@ import contextlib
 import logging
 import os
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -12,6 +11,7 @@ import urllib.request
 from pathlib import Path
 
 from machine.errors import SotaqueError
+from machine.process import ChildProcess, module_command
 from train.settings import TrainSettings, load
 
 log = logging.getLogger("train")
@@ -21,14 +21,6 @@ ANSWER_SECONDS = 90.0
 # By itself it shows ten samples drawn at random. Its "0 = all" shows none in the audio plugin of
 # 2.21, so a number that no run reaches; only what is there takes memory.
 _EVERY_SAMPLE = ("--samples_per_plugin", "audio=10000,images=10000")
-# The kernel ends the child with its parent (1 = PR_SET_PDEATHSIG, 9 = SIGKILL), also under kill -9.
-_CHILD = """
-import ctypes, os, runpy, sys
-ctypes.CDLL(None).prctl(1, 9)
-if os.getppid() != int(sys.argv[1]): os._exit(1)
-sys.argv = ["tensorboard", *sys.argv[2:]]
-runpy.run_module("tensorboard.main", run_name="__main__")
-"""
 
 
 class TensorBoard:
@@ -42,19 +34,15 @@ class TensorBoard:
         runs_dir.mkdir(parents=True, exist_ok=True)
         options = ["--logdir", str(runs_dir), "--host", host, "--port", str(self.port),
                    "--reload_interval", "5", *_EVERY_SAMPLE]  # fmt: skip
-        self._child = subprocess.Popen(
-            (sys.executable, "-c", _CHILD, str(os.getpid()), *options),
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )  # fmt: skip
+        self._child = ChildProcess(module_command("tensorboard.main", *options))
         threading.Thread(target=self._tell, name="tensorboard", daemon=True).start()
 
     def answers(self, within_seconds: float = ANSWER_SECONDS) -> bool:
         """Waits until it answers over HTTP; False when it died or took too long."""
-        # Not by a proxy that the environment may name: it would look on its own machine.
+        # Not by a proxy that the environment may name: it would connect to its own machine.
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         end = time.monotonic() + within_seconds
-        while time.monotonic() < end and self._child.poll() is None:
+        while time.monotonic() < end and self._child.code is None:
             with contextlib.suppress(OSError), direct.open(self.address, timeout=2):
                 return True
             time.sleep(0.25)
@@ -62,13 +50,12 @@ class TensorBoard:
 
     def close(self) -> None:
         """Ends the server."""
-        self._child.kill()
-        self._child.wait()
+        self._child.end()
 
     def _tell(self) -> None:
         if self.answers():
             log.info("TensorBoard: %s", self.address)
-        elif self._child.poll() not in (None, -9):
+        elif self._child.code not in (None, -9):
             log.warning("TensorBoard did not start; `make tensorboard` shows why.")
 
 

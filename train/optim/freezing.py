@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from torch import nn
 
 from machine.errors import SotaqueError
-from xtts.model.shapes import TrainingAdvice
+from xtts.model.config import TrainingAdvice
 
 NOTHING = "none"
 

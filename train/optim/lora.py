@@ -95,7 +95,7 @@ class LoraAdapters:
             new = next(t.shape[0] for n, t in own.items() if "lora_A" in n)
             raise LoraError(
                 f"This run has adapters of rank {old}, and LORA_RANK is {new}. Set LORA_RANK={old} "
-                "to go on, or RESUME=never to begin anew."
+                "to go on, or RESUME=never to start over."
             )
         self.gpt.load_state_dict(dict(state), strict=False)
 

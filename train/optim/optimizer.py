@@ -2,7 +2,7 @@
 
 Clipping costs a pass over all gradients of its own (3.6 GB read and written at XTTS-v2's size).
 Fused AdamW divides by a number in its kernel anyway, so the clipping goes in there; and it leaves
-the weights alone where `found_inf` is 1, so that on a GPU nobody has to ask the device.
+the weights alone where `found_inf` is 1, so that on a GPU the host never waits for the device.
 """
 
 import hashlib
@@ -99,7 +99,7 @@ def gradient_norm(weights: Sequence[Tensor]) -> Tensor:
 
 
 def fuses_clipping(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether its kernel divides gradients by a number and can be told to leave the weights."""
+    """Whether its kernel divides gradients by a number and can skip the weights."""
     return isinstance(optimizer, torch.optim.AdamW) and bool(optimizer.defaults["fused"])
 
 
@@ -135,7 +135,7 @@ def other_state(old: str, new: str) -> str:
     """The sentence for a state that is of another optimizer."""
     return (
         f"The state that was saved is of OPTIMIZER={old}, and this run has OPTIMIZER={new}. Set "
-        "it back to go on, or RESUME=never to begin anew."
+        "it back to go on, or RESUME=never to start over."
     )
 
 

@@ -70,7 +70,7 @@ class TrainableWeights:
 
     @torch.no_grad()
     def model_state(self) -> dict[str, Tensor]:
-        """What is saved and heard: on the CPU, in Coqui's names and orientation, merged."""
+        """What is saved and evaluated: on the CPU, in Coqui's names and orientation, merged."""
         with self.heard():
             state = self.lora.merged() if self.lora else self.gpt.state_dict()
             # Averages are swapped out again: what shares their memory would change with them.

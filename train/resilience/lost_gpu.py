@@ -19,7 +19,7 @@ def lost_gpu(device: str, report: Callable[[str, str], None] = report_surprise) 
     """Raises GpuLost (70) in the place of what a fault of `device` raises; others pass.
 
     After any error the device is asked whether it still computes. What the check of the GPU should
-    have foretold is reported, so that the next start checks it anew.
+    have foretold is reported, so that the next start checks it again.
     """
     try:
         yield
@@ -43,7 +43,7 @@ def gone(device: str, words: str) -> GpuLost:
     return GpuLost(
         f"{device} failed and cannot be used by this process any more: {words.rstrip('.')}. "
         "Nothing was saved from it; everything saved before is whole. Give the same command again: "
-        "it checks the GPU anew and goes on from the last saved epoch. If it fails again, "
+        "it checks the GPU again and goes on from the last saved epoch. If it fails again, "
         "`python -m xtts doctor` and docs/errors.md say more, and DEVICE=cpu goes on without it."
     )
 
@@ -53,6 +53,6 @@ def out_of_memory(device: str, words: str) -> GpuLost:
     return GpuLost(
         f"{device} has not enough memory, also after giving back what could be: "
         f"{words.rstrip('.')}. Everything saved before is whole. End what else uses it and give "
-        "the same command again; or begin anew with smaller batches (RESUME=never and "
-        "BATCH_SECONDS at half of what stands above), which make a new run. See docs/errors.md."
+        "the same command again; or start over with smaller batches (RESUME=never and "
+        "BATCH_SECONDS at half of the value above), which make a new run. See docs/errors.md."
     )

@@ -58,7 +58,7 @@ def waited(beats: int) -> str | None:
         else:
             silent += look
             if silent >= allowed:
-                return f"Nothing was heard from the training for {allowed:.3g} s while {doing}."
+                return f"No heartbeat came from the training for {allowed:.3g} s while {doing}."
 
 
 def end(parent: int, beats: int, tripwire: int, sentence: str) -> None:

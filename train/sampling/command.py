@@ -29,21 +29,23 @@ def run(settings: TrainSettings, *, epoch: int | None) -> int:
     files = on_demand(
         folder, found.epoch,
         (found.sha256, reference.text, reference.language, str(reference.path), settings.seed,
-         plan.mode, plan.device, settings.speak_precision),
+         plan.mode, plan.device, settings.speak_precision, settings.guard),
     )  # fmt: skip
     told: list[SampleSidecar] = []
     with Sampler(
         plan, folder, reference,
-        sampling.workers(context.base, context.machine, settings.speak_precision),
+        sampling.workers(
+            context.base, context.machine, settings.speak_precision, guard=settings.guard
+        ),
         seed=settings.seed,
-        in_process=sampling.in_process(context.base),
+        in_process=sampling.in_process(context.base, guard=settings.guard),
         heard=lambda _epoch, sidecar: told.append(sidecar),
         files=lambda _run, _epoch: files,
     ) as sampler:  # fmt: skip
         sampler.sample(found.epoch, found.checkpoint, found.sha256)
         sampler.finish()
     if not told or told[0].mode == "skipped":
-        raise RunError(f"Epoch {found.epoch} could not be spoken; the reason stands above.")
+        raise RunError(f"Epoch {found.epoch} could not be spoken; the reason is above.")
     log.info("Epoch %d speaks in %s", found.epoch, files.output)
     return 0
 

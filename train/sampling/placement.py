@@ -103,7 +103,7 @@ def after_fault(plan: SamplingPlan, failure: SamplingFailure) -> SamplingPlan | 
 
 
 def failure_of(error: Exception, poison: str = "") -> SamplingFailure:
-    """What an error while speaking means. poison: what the device says when it is asked anew."""
+    """What an error while speaking means. poison: what the device says when it is asked again."""
     sentence = str(error) or type(error).__name__
     if poison:
         known = cuda_errors.classify(error)
@@ -131,26 +131,22 @@ def surprising(plan: SamplingPlan, failure: SamplingFailure) -> bool:
 
 
 def _for_worker(machine: Environment, own: GpuHealth | None) -> GpuHealth | None:
-    """The best GPU for a process of its own, if any lets one in."""
+    """The best GPU for a process of its own, if any allows one."""
     fit = [
         gpu
         for gpu in machine.gpus
-        if (gpu.speaks() or gpu.with_clean_libraries) and not (gpu is own and gpu.exclusive)
+        if gpu.speaks_in_own_process() and not (gpu is own and gpu.exclusive)
     ]
     order = sorted(fit, key=lambda gpu: (not gpu.speaks(), bool(gpu.surprise), bool(gpu.verdict)))
     return order[0] if order else None
 
 
 def _on(gpu: GpuHealth, mode: str, reason: str, own: GpuHealth | None) -> SamplingPlan:
-    device, clean = f"cuda:{gpu.index}", not gpu.speaks()
     return SamplingPlan(
         mode,
-        device,
-        reason,
+        reason=reason,
         overlap=own is not None and gpu is not own,
-        mel_device="cpu" if "fft" in gpu.failed and not clean else device,
-        cudnn=clean or not gpu.without_cudnn,
-        clean_libraries=clean,
+        **gpu.speaking_setup()._asdict(),
         beside_gpu=own is not None,
         is_single_process=gpu is own and gpu.exclusive,
     )
@@ -164,7 +160,7 @@ def _why_worker(gpu: GpuHealth, own: GpuHealth | None) -> str:
     if not gpu.speaks():
         return f"{gpu.name} passed only without foreign libraries: {gpu.verdict}"
     if gpu is own:
-        return f"{gpu.name} is not to be trusted beside training: {gpu.surprise}"
+        return f"{gpu.name} is not trusted beside training: {gpu.surprise}"
     where = f"{own.name} (cuda:{own.index})" if own else "the CPU"
     return f"{passed(gpu)}; training runs on {where}"
 
@@ -173,7 +169,7 @@ def _why_cpu(machine: Environment, own: GpuHealth | None) -> str:
     if not machine.gpus:
         return machine.gpu_hint or "no GPU on this machine"
     gpu = own or machine.gpus[0]
-    if gpu is own and gpu.exclusive and (gpu.speaks() or gpu.with_clean_libraries):
+    if gpu is own and gpu.exclusive and gpu.speaks_in_own_process():
         why = gpu.surprise or gpu.verdict
-        return f"{gpu.name} lets one process in, and that is the training; beside it: {why}"
+        return f"{gpu.name} allows one process, and that is the training; beside it: {why}"
     return distrusted(gpu)

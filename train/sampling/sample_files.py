@@ -29,7 +29,7 @@ class SampleReference:
 
 @dataclass(frozen=True)
 class SampleFiles:
-    """Where a sample is written; `sidecar` stands beside the recording."""
+    """Where a sample is written; `sidecar` is beside the recording."""
 
     output: Path
     reference: Path
@@ -53,6 +53,9 @@ class SampleSidecar:
     audio_seconds: float | None
     sample_rate: int
     similarity: float | None
+    ending: str | None = None
+    ending_reason: str = ""
+    attempts: int = 1
 
 
 def of_epoch(run: RunFolder, epoch: int) -> SampleFiles:
@@ -68,7 +71,7 @@ def of_best(run: RunFolder) -> SampleFiles:
 
 
 def on_demand(run: RunFolder, epoch: int, asked: Sequence[object]) -> SampleFiles:
-    """A sample that somebody asks for: a file for each thing asked (what, how, where), so that
+    """A sample on demand: a file for each thing asked (what, how, where), so that
     neither the epoch's own sample nor another one on demand is written over."""
     told = hashlib.sha256(repr(tuple(asked)).encode()).hexdigest()[:8]
     folder = run.samples_on_demand

@@ -1,7 +1,7 @@
 """Speaks each epoch's sample where `placement` says; falls back after a fault.
 
 A sample never stops a run and changes no bit of it: in every mode a model of its own speaks, with
-the weights of the checkpoint just written. What happened and why stands in `epoch_N_output.json`
+the weights of the checkpoint just written. What happened and why is in `epoch_N_output.json`
 beside the wav. The one exception: an error in this process after which its GPU computes no more
 ends the run (70), because training lives there too.
 """
@@ -71,7 +71,7 @@ class MeasuringFailed(SotaqueError):
 class Sampler:
     """Speaks samples by the plan; `with` starts its worker and ends it.
 
-    in_process: speaks in this process, where the plan says so. heard: is told of every sidecar.
+    in_process: speaks in this process, where the plan says so. heard: called with every sidecar.
     interrupted: whether the run is to stop; a sample is then given up at once. report: is told of
     a GPU's fault that its check had not foretold. files: where the sample of an epoch goes.
     """
@@ -218,10 +218,16 @@ class Sampler:
             "Sample: %s, %.1f s of audio in %.1f s on %s (%s).", request.out, found.audio_seconds,
             found.seconds, found.device, self.plan.reason,
         )  # fmt: skip
+        if found.ending not in (None, "good"):
+            log.warning(
+                "The sample did not end as it should (%s, after %d attempts): %s.", found.ending,
+                found.attempts, found.ending_reason,
+            )  # fmt: skip
         return replace(
             nothing, mode=self.plan.mode, reason=self.plan.reason, device=found.device,
             seconds=round(found.seconds, 3), audio_seconds=round(found.audio_seconds, 3),
             similarity=None if found.similarity is None else round(found.similarity, 4),
+            ending=found.ending, ending_reason=found.ending_reason, attempts=found.attempts,
         ), None  # fmt: skip
 
     def _measured(self, request: EvaluateRequest | ListenRequest) -> Answer:
@@ -304,13 +310,20 @@ class Sampler:
         )  # fmt: skip
 
 
-def workers(base: Path, machine: Environment, precision: str) -> Callable[[SamplingPlan], Worker]:
-    """What makes the worker of each plan; precision: SPEAK_PRECISION."""
-    return lambda chosen: new_worker(chosen, base, machine, precision)
+def workers(
+    base: Path, machine: Environment, precision: str, *, guard: bool = True
+) -> Callable[[SamplingPlan], Worker]:
+    """What makes the worker of each plan; precision: SPEAK_PRECISION; guard: GUARD."""
+    return lambda chosen: new_worker(chosen, base, machine, precision, guard=guard)
 
 
 def new_worker(
-    chosen: SamplingPlan, base: Path, machine: Environment, precision: str = "auto"
+    chosen: SamplingPlan,
+    base: Path,
+    machine: Environment,
+    precision: str = "auto",
+    *,
+    guard: bool = True,
 ) -> Worker:
     """The worker that a plan asks for: all cores when training waits, all but one beside it."""
     return Worker(
@@ -318,6 +331,7 @@ def new_worker(
         device=chosen.device if chosen.device != "none" else "cpu",
         mel_device=chosen.mel_device,
         precision=precision,
+        guard=guard,
         cudnn=chosen.cudnn,
         clean_libraries=chosen.clean_libraries,
         threads=max(1, machine.cpu_count - 1) if chosen.overlap else machine.cpu_count,
@@ -327,8 +341,9 @@ def new_worker(
     )
 
 
-def in_process(base: Path) -> SpeaksHere:
-    """Speaks in this process, loading at the first request; the random state stays as it is."""
+def in_process(base: Path, *, guard: bool = True) -> SpeaksHere:
+    """Speaks in this process, loading at the first request; the random state stays as it is.
+    guard: GUARD."""
     loaded: dict[tuple[str, str], FileSpeaker] = {}
 
     def speak(request: SpeakRequest, chosen: SamplingPlan) -> SpokenFile:
@@ -339,7 +354,9 @@ def in_process(base: Path) -> SpeaksHere:
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             if where not in loaded:
                 loaded.clear()
-                loaded[where] = FileSpeaker(base, chosen.device, mel_device=chosen.mel_device)
+                loaded[where] = FileSpeaker(
+                    base, chosen.device, mel_device=chosen.mel_device, guard=guard
+                )
             found: SpokenFile = getattr(loaded[where], verb_of(request))(request)
             return found
 

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from machine.storage.atomic import Written, write_json
 from machine.storage.checksums import Manifest, fault_of
 from xtts.hub.base_models import DEMO, BundleError, base_of, check_base, locate_base
+from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,6 +53,7 @@ class VoiceSpec:
         tos_agreed: Whether the user has agreed to XTTS-v2's licence (COQUI_TOS_AGREED).
         reference: A recording of who is to speak; None is the voice's own.
         latents: Stored latents of who is to speak, for an ONNX voice.
+        pronunciations: A list for all voices (PRONUNCIATIONS); the voice's own wins over it.
         allow_base_reference: Whether a checkpoint whose run kept no recording speaks as its base
             does. A service does so: better than no word at all.
         base_only: Whether the base model that a checkpoint was made from is wanted in its place.
@@ -63,6 +65,7 @@ class VoiceSpec:
     tos_agreed: bool = False
     reference: Path | None = None
     latents: Path | None = None
+    pronunciations: str | None = None
     allow_base_reference: bool = False
     base_only: bool = False
 
@@ -82,6 +85,8 @@ class VoiceFiles:
         reference: A recording of the voice, if there is one.
         licence: What the bundle says; None where there is no bundle.
         state: The learning part of a checkpoint, read; None for a folder.
+        normalizer: What a checkpoint learned to read by; None is what config.json says.
+        pronunciations: Lists of pronunciations; a later one wins.
     """
 
     folder: Path
@@ -89,6 +94,20 @@ class VoiceFiles:
     reference: Path | None
     licence: str | None
     state: "Mapping[str, Tensor] | None" = None
+    normalizer: str | None = None
+    pronunciations: tuple[Path, ...] = ()
+
+
+def pronunciation_lists(spec: VoiceSpec, folder: Path) -> tuple[Path, ...]:
+    """The list for all voices, and the one that lies in a voice's folder, where there are such.
+
+    Raises BundleError where the former is named and is no file.
+    """
+    general = Path(spec.pronunciations).expanduser() if spec.pronunciations else None
+    if general is not None and not general.is_file():
+        raise BundleError(f"PRONUNCIATIONS names {general}, and there is no such file.")
+    own = _existing(folder / PRONUNCIATIONS)
+    return tuple(path for path in (general, own) if path is not None)
 
 
 def write(folder: Path, bundle: Bundle) -> None:
@@ -128,6 +147,8 @@ def find_voice(spec: VoiceSpec) -> VoiceFiles:
     Raises BundleError, FilesError or RunError.
     """
     path = spec.path
+    if (path / "checkpoints").is_dir() and not (path / "config.json").is_file():
+        return _find_best_of_run(path, spec)
     if path.is_dir():
         return _find_in_folder(path, spec)
     if path.is_file():
@@ -136,6 +157,22 @@ def find_voice(spec: VoiceSpec) -> VoiceFiles:
         f"There is no voice at {spec.name}. Allowed are demo, the folder of a bundle or of an ONNX "
         "voice, or a checkpoint_epoch_N.pt out of OUTPUT_DIR/checkpoints."
     )
+
+
+def _find_best_of_run(folder: Path, spec: VoiceSpec) -> VoiceFiles:
+    """What is best in the run of an OUTPUT_DIR, be it the base with the person's recording."""
+    from xtts.hub.run_folder import RunFolder, newest_reference, read_checkpoint
+
+    run = RunFolder(folder)
+    best, newest = run.best_weights(), run.newest_verified()
+    if best is None or newest is None:
+        raise BundleError(f"{folder} holds no epoch that can be spoken with.")
+    if best.weights is not None:
+        return _find_of_checkpoint(best.weights, spec)
+    provenance = read_checkpoint(newest.checkpoint).provenance
+    base = Path(spec.base) if spec.base else None
+    found = base_of(newest.checkpoint, provenance, base, Path(spec.xtts_v2))
+    return VoiceFiles(found, found / "model.pth", spec.reference or newest_reference(run), None)
 
 
 def _find_in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
@@ -147,11 +184,14 @@ def _find_in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
     elif folder != DEMO:
         locate_base(str(folder), tos_agreed=spec.tos_agreed)
     reference = spec.reference or _existing(folder / "reference.wav")
-    return VoiceFiles(folder, folder / "model.pth", reference, licence)
+    return VoiceFiles(
+        folder, folder / "model.pth", reference, licence,
+        pronunciations=pronunciation_lists(spec, folder),
+    )  # fmt: skip
 
 
 def _find_of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
-    from xtts.hub.run_folder import read_checkpoint, reference_beside
+    from xtts.hub.run_folder import normalizer_of, read_checkpoint, reference_beside
 
     checkpoint = read_checkpoint(path)
     base = Path(spec.base) if spec.base else None
@@ -159,9 +199,13 @@ def _find_of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
     reference = spec.reference or reference_beside(path)
     if reference is None and spec.allow_base_reference:
         reference = _existing(folder / "reference.wav")
+    # OUTPUT_DIR's.
+    lists = pronunciation_lists(spec, path.parent.parent)
     if spec.base_only:
-        return VoiceFiles(folder, folder / "model.pth", reference, None)
-    return VoiceFiles(folder, path, reference, None, checkpoint.model)
+        return VoiceFiles(folder, folder / "model.pth", reference, None, pronunciations=lists)
+    return VoiceFiles(
+        folder, path, reference, None, checkpoint.model, normalizer_of(checkpoint.provenance), lists
+    )
 
 
 def _existing(path: Path) -> Path | None:

@@ -12,6 +12,7 @@ import hashlib
 import http.client
 import logging
 import os
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -28,11 +29,11 @@ from machine.storage.atomic import (
     require_space,
     sync_folder,
 )
-from xtts.hub.download_progress import ProgressReport, RetryPolicy
 from xtts.hub.retry_policy import (
     HttpReply,
     RedirectRefused,
     Redirects,
+    RetryPolicy,
     TransferAction,
     TransferStep,
     decide,
@@ -268,3 +269,23 @@ def _size(path: Path) -> int:
 
 def _megabytes(num_bytes: int) -> str:
     return f"{num_bytes / 1e6:,.1f} MB"
+
+
+class ProgressReport:
+    """A line every few seconds: how much, how fast, how long still."""
+
+    def __init__(self, name: str, total: int, every_seconds: float) -> None:
+        self.name, self.total, self.every_seconds = name, total, every_seconds
+        self.told_at, self.told_bytes = time.monotonic(), -1
+
+    def tell(self, received: int) -> None:
+        if self.told_bytes < 0:  # the clock starts when something comes
+            self.told_at, self.told_bytes = time.monotonic(), received
+        seconds = time.monotonic() - self.told_at
+        if seconds < self.every_seconds or received >= self.total:
+            return
+        speed = max(1.0, (received - self.told_bytes) / max(seconds, 1e-3))
+        log.info("%s: %d of %d MB (%d %%), %.1f MB/s, %.0f s left.", self.name, received / 1e6,
+                 self.total / 1e6, 100 * received // self.total, speed / 1e6,
+                 (self.total - received) / speed)  # fmt: skip
+        self.told_at, self.told_bytes = time.monotonic(), received

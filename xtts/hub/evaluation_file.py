@@ -127,7 +127,7 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """`base`, `epoch 3`, or `epoch 3 at 50 %`."""
+        """`base`, `epoch 3`, or `epoch 3 at 50%`."""
         if self.kind == "base":
             return "base"
         return f"epoch {self.epoch}" + (f" at {self.share:.0%}" if self.kind == "blend" else "")

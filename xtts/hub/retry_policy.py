@@ -1,4 +1,4 @@
-"""What a server's answer means for a download: go on, begin anew, try again, or give up, and why.
+"""What a server's answer means for a download: go on, start over, try again, or give up, and why.
 
 Pure: `xtts.hub.download` asks and writes. Semantics of Range and If-Range: RFC 9110, sections 13 to
 15.
@@ -8,8 +8,10 @@ import email.utils
 import http.client
 import socket
 import ssl
+import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import Message
@@ -26,6 +28,24 @@ _REASONS = {
     407: "the proxy asks for a name and password (407); set HTTPS_PROXY with both",
     410: "the file is not there any more (410)",
 }
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How long to keep trying a server. fruitless: tries in a row that brought nothing new."""
+
+    timeout_seconds: float = 30.0
+    fruitless: int = 5
+    tries: int = 200
+    first_wait_seconds: float = 1.0
+    longest_wait_seconds: float = 60.0
+    told_every_seconds: float = 5.0
+    wait: Callable[[float], object] = time.sleep
+
+    def seconds_before(self, fruitless: int, asked: float | None) -> float:
+        """The wait before the next try. asked: what the server wishes (Retry-After)."""
+        doubled = self.first_wait_seconds * 2.0 ** max(0, fruitless - 1)
+        return min(doubled if asked is None else asked, self.longest_wait_seconds)
 
 
 class TransferAction(StrEnum):

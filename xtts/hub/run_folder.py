@@ -21,7 +21,7 @@ import logging
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from machine.errors import SotaqueError
 from machine.storage.checksums import Manifest, ManifestError, fault_of, read_manifest, zip_fault
 from xtts.hub.evaluation_file import CandidateKind, Evaluation, Verdict, read_evaluation
+from xtts.text.normalization.registry import COQUI
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -245,7 +246,7 @@ class RunFolder:
         return found
 
     def unfinished(self, epoch: int) -> bool:
-        """Whether a checkpoint stands there without its manifest, which is written last."""
+        """Whether a checkpoint is there without its manifest, which is written last."""
         return self.checkpoint_path(epoch).exists() and not self.manifest_path(epoch).exists()
 
     def set_aside(self, epoch: int, reason: str) -> None:
@@ -299,15 +300,21 @@ def set_aside(paths: Iterable[Path], reason: str) -> None:
 
 
 def reference_beside(checkpoint: Path) -> Path | None:
-    """The recording that an epoch was heard against, or, where it was not sampled, the newest one
+    """The reference recording of an epoch's sample, or, where it was not sampled, the newest one
     of its run."""
     found = _EPOCH_FILE.match(checkpoint.name)
     run = RunFolder(checkpoint.parent.parent)
     if found is None and checkpoint != run.best_blend:
         return None
     path = run.samples / (f"epoch_{found[1]}_reference.wav" if found else "best_reference.wav")
-    if path.is_file():
-        return path
+    return path if path.is_file() else newest_reference(run)
+
+
+def newest_reference(run: RunFolder) -> Path | None:
+    """The recording that the newest sample of a run was spoken from."""
+    best = run.samples / "best_reference.wav"
+    if best.is_file():
+        return best
     for folder in (run.samples, run.samples_on_demand):
         others = sorted(folder.glob("epoch_*_reference.wav"), key=lambda one: one.stat().st_mtime)
         if others:
@@ -331,10 +338,16 @@ def read_checkpoint(path: Path) -> Checkpoint:
         ) from None
 
 
+def normalizer_of(provenance: Mapping[str, Any]) -> str:
+    """Whose rules read the texts that a checkpoint learned from: Coqui's, where it does not say,
+    because there were no others then."""
+    return str(provenance.get("normalizer", COQUI))
+
+
 def load_verified(path: Path, *, manifest: Path | None = None, mmap: bool = True) -> dict[str, Any]:
     """The dictionary in a file that `torch.save` wrote, after verifying it. Raises RunError.
 
-    manifest: where it stands if not beside the file under the same name.
+    manifest: where it is if not beside the file under the same name.
     """
     if not path.is_file():
         raise RunError(_missing(path))

@@ -25,13 +25,15 @@ class NoFreeSlotError(SotaqueError):
 
 
 class DecodingSlots:
-    """A fixed number of places to speak from; used by one thread."""
+    """A fixed number of places to speak from; used by one thread. layers: those that utterances may
+    want the queries of, as a recorded step (`xtts.inference.cuda_graphs`) has room for no others.
+    """
 
-    def __init__(self, gpt: GPT, count: int) -> None:
+    def __init__(self, gpt: GPT, count: int, layers: tuple[int, ...] = ()) -> None:
         self.gpt = gpt
         self.utterances: list[DecodingState | None] = [None] * count
         self._step = DecodeStep(gpt)
-        self._graphed = cuda_graphs.graphed_step(gpt, count)
+        self._graphed = cuda_graphs.graphed_step(gpt, count, layers=layers)
         alike = self._graphed is None and count > _ROWS_ALIKE
         self._num_rows = -(-count // _ROWS_ALIKE) * _ROWS_ALIKE if alike else count
         self._caches = SlotCaches([None] * self._num_rows)
@@ -92,6 +94,8 @@ class DecodingSlots:
         for slot in speaking:
             utterance = self.utterances[slot]
             assert utterance is not None
+            if self._graphed is not None:
+                self._graphed.caches.tell(slot, utterance.queries)
             try:
                 utterance.take(latents[slot], logits[slot])
             except DecodingError as error:

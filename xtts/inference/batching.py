@@ -8,10 +8,12 @@ A speech of several pieces gives its slot back after each: the caller decides wh
 long text does not hold a slot until its end.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from torch import Tensor
 
+from xtts.inference.alignment.guarded_piece import Guard, SpokenPiece
 from xtts.inference.batched_decoding import DecodingSlots, NoFreeSlotError
 from xtts.inference.decoding import DecodingError
 from xtts.inference.request import SynthesisRequest
@@ -24,7 +26,7 @@ from xtts.model.loading import Model
 class StepOutput:
     """What a step brought for one speech: chunks of sound; done with the last of them, or `error`
     in their place. paused: a piece has ended, others wait for `go_on`; cut_pieces: how many so far
-    ran to the code limit without a stop code."""
+    ran to the code limit without a stop code; pieces: what became of each, with the last output."""
 
     name: str
     chunks: tuple[Tensor, ...] = ()
@@ -33,14 +35,23 @@ class StepOutput:
     error: DecodingError | None = None
     paused: bool = False
     cut_pieces: int = 0
+    pieces: tuple[SpokenPiece, ...] = ()
 
 
 class ContinuousBatcher:
-    """The speeches of one model, at most `count` at once."""
+    """The speeches of one model, at most `count` at once. guard: makes the guard of each speech;
+    layers: those of the heads that guards ask for."""
 
-    def __init__(self, model: Model, count: int) -> None:
+    def __init__(
+        self,
+        model: Model,
+        count: int,
+        guard: Callable[[SynthesisParams], Guard | None] = lambda _: None,
+        layers: Iterable[int] = (),
+    ) -> None:
         self.model = model
-        self._slots = DecodingSlots(model.gpt, count)
+        self._guard = guard
+        self._slots = DecodingSlots(model.gpt, count, tuple(sorted(layers)))
         self._speeches: dict[str, SynthesisRequest] = {}
 
     @property
@@ -50,7 +61,7 @@ class ContinuousBatcher:
 
     @property
     def empty(self) -> bool:
-        """Whether nobody speaks, nor waits to go on."""
+        """Whether no request is active or paused."""
         return not self._speeches
 
     @property
@@ -61,12 +72,12 @@ class ContinuousBatcher:
     def enter(self, name: str, voice: Voice, ask: SynthesisParams) -> None:
         """Begins a speech; its first sound comes with the steps.
 
-        Raises NoFreeSlotError, TextError, and DecodingError for a first code that is no number.
+        Raises NoFreeSlotError, TextError, and DecodingError for a first output that is not finite.
         """
         if not self.free:
             count = len(self._slots.utterances)
             raise NoFreeSlotError(f"All {count} slots speak. Try again later.")
-        speech = SynthesisRequest(self.model, voice, ask)
+        speech = SynthesisRequest(self.model, voice, ask, self._guard(ask))
         speech.enter(self._slots)
         self._speeches[name] = speech
 
@@ -93,7 +104,7 @@ class ContinuousBatcher:
         return speech is not None
 
     def step(self) -> list[StepOutput]:
-        """One more code for everybody, and what is settled by it."""
+        """One more code for every request, and the sound that is final then."""
         self._slots.step()
         speaking = [name for name, speech in self._speeches.items() if not speech.paused]
         return [self._took(name) for name in speaking]
@@ -109,5 +120,5 @@ class ContinuousBatcher:
             del self._speeches[name]
         return StepOutput(
             name, chunks, speech.done, speech.codes, paused=speech.paused,
-            cut_pieces=speech.cut_pieces,
+            cut_pieces=speech.cut_pieces, pieces=speech.pieces if speech.done else (),
         )  # fmt: skip

@@ -8,7 +8,7 @@ told. NOT RUN ON A GPU YET: what is tested is that the step is fit to be capture
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from weakref import WeakKeyDictionary
 
 import torch
@@ -30,14 +30,16 @@ Capture = Callable[[Compute], tuple[tuple[Tensor, Tensor], Callable[[], object]]
 
 
 class CudaGraphStep:
-    """The steps of `slots` rows; used by one thread. reason: why there are no graphs, if so."""
+    """The steps of `slots` rows; used by one thread. layers: whose queries are kept in
+    `caches.queries`; reason: why there are no graphs, if so."""
 
     @torch.inference_mode()
-    def __init__(self, gpt: GPT, slots: int, capture: Capture) -> None:
+    def __init__(self, gpt: GPT, slots: int, capture: Capture, layers: Iterable[int] = ()) -> None:
         shape = gpt.shape
         # Warming up counts a few positions more.
         most = NUM_LATENTS + shape.text_positions + shape.audio_positions + 4
         self.caches = StaticCaches.empty(gpt.gpt.new_cache(slots, most))
+        self.caches.watch(layers)
         self.reason = ""
         self._step = DecodeStep(gpt)
         self._capture = capture
@@ -102,14 +104,17 @@ def cuda_graph(compute: Compute) -> tuple[tuple[Tensor, Tensor], Callable[[], ob
     return found, graph.replay
 
 
-_kept: WeakKeyDictionary[GPT, dict[int, CudaGraphStep]] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[GPT, dict[tuple[int, tuple[int, ...]], CudaGraphStep]] = (
+    WeakKeyDictionary()
+)
 
 
-def graphed_step(gpt: GPT, slots: int = 1) -> CudaGraphStep | None:
-    """The graphs of so many rows, kept as long as `gpt`; None on a CPU, which has none."""
+def graphed_step(gpt: GPT, slots: int = 1, layers: tuple[int, ...] = ()) -> CudaGraphStep | None:
+    """The graphs of so many rows and of the queries of these layers, kept as long as `gpt`; None
+    on a CPU, which has none."""
     if gpt.mel_head.weight.device.type != "cuda":
         return None
-    kept = _kept.setdefault(gpt, {})
-    if slots not in kept:
-        kept[slots] = CudaGraphStep(gpt, slots, cuda_graph)
-    return kept[slots]
+    kept, key = _kept.setdefault(gpt, {}), (slots, layers)
+    if key not in kept:
+        kept[key] = CudaGraphStep(gpt, slots, cuda_graph, layers)
+    return kept[key]

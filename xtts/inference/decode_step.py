@@ -1,6 +1,6 @@
 """One decode step of the transformer with a key-value cache.
 
-The same numbers, bit for bit in float32, as `GPT.step` says with one position a row; but thirty
+The same numbers, bit for bit in float32, as `GPT.prefill` says with one position a row; but thirty
 layers of modules, views and copies cost as much as a fifth of the weights (docs/benchmarks.md).
 Nothing here asks the device for a value, so a CUDA graph can hold it
 (`xtts.inference.cuda_graphs`).

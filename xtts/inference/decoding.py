@@ -5,22 +5,26 @@ to get the same numbers. Order of the rules as in Hugging Face's `generate`: rep
 temperature, top-k, top-p.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from machine.devices.cuda_errors import NotFinite
 from xtts.inference import cuda_graphs
+from xtts.inference.alignment.path import attention
 from xtts.inference.decode_step import DecodeStep
+from xtts.model.config import SamplingParams
 from xtts.model.gpt import GPT
-from xtts.model.kv_cache import KeyValueCache
-from xtts.model.shapes import NUM_LATENTS, PLACEHOLDER_ID, SamplingParams
+from xtts.model.kv_cache import KeyValueCache, QueryLog
+from xtts.model.shapes import NUM_LATENTS, PLACEHOLDER_ID
 
 
 class DecodingError(NotFinite):
-    """The model said what is no number."""
+    """The model's output is not finite."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,8 @@ class DecodingResult:
 class DecodingState:
     """One sentence while it is being decoded: what was said, what comes next.
 
-    Looks at nothing but its own row, so that it makes no difference who decodes beside it.
+    Looks at nothing but its own row, so that it makes no difference who decodes beside it. heads:
+    layer and number of those whose attention to the text is wanted afterwards.
     """
 
     def __init__(
@@ -45,8 +50,11 @@ class DecodingState:
         decoding: SamplingParams,
         generator: torch.Generator,
         max_codes: int | None = None,
+        heads: Sequence[tuple[int, int]] = (),
     ) -> None:
         shape = gpt.shape
+        self.heads = tuple(heads)
+        self.queries = QueryLog(layer for layer, _ in heads)
         self.decoding = decoding
         self.generator = generator
         self.limit = min(max_codes or shape.max_codes, shape.max_codes)
@@ -61,7 +69,7 @@ class DecodingState:
 
     @property
     def done(self) -> bool:
-        """Whether it said STOP, or as many codes as it may, or what is no number."""
+        """Whether it said STOP, or as many codes as it may, or its output is not finite."""
         return self.stopped or self.error is not None or len(self.codes) >= self.limit
 
     @property
@@ -86,6 +94,25 @@ class DecodingState:
         codes = torch.cat(self.codes) if self.codes else self.code[:0]
         return DecodingResult(codes, torch.stack(self.latents), self.stopped)
 
+    def attention(self) -> "np.ndarray[Any, Any] | None":
+        """What `heads` gave to the text, `[latents, positions]`; None without heads, or where a
+        recorded step had no room for their queries. As many rows as there are latents: the last
+        one of an utterance that stopped chose STOP."""
+        if not self.heads or self.queries.count != len(self.latents):
+            return None
+        found: np.ndarray[Any, Any] = np.mean(list(self.attention_by_head().values()), axis=0)
+        return found
+
+    def attention_by_head(self) -> "dict[tuple[int, int], np.ndarray[Any, Any]]":
+        """As `attention`, of each head by itself."""
+        layers = {layer: self.queries.of(layer) for layer in self.queries.layers}
+        return {
+            (layer, head): attention(
+                layers[layer][0][:, head, None].numpy(), layers[layer][1][head, None].numpy()
+            )
+            for layer, head in self.heads
+        }
+
 
 @torch.inference_mode()
 def prefill(gpt: GPT, latents: Tensor, text: Tensor, utterance: DecodingState) -> KeyValueCache:
@@ -93,8 +120,10 @@ def prefill(gpt: GPT, latents: Tensor, text: Tensor, utterance: DecodingState) -
     returns the cache, with room for all codes to come."""
     capacity = NUM_LATENTS + len(text) + 2 + utterance.limit + 1
     cache = gpt.gpt.new_cache(1, capacity)
+    cache.log = utterance.queries if utterance.heads else None
     embedded = torch.cat((gpt.prefix(latents, text), gpt.audio_input(utterance.code, 0)), dim=1)
-    latent, logits = gpt.step(embedded, cache)
+    latent, logits = gpt.prefill(embedded, cache)
+    utterance.queries.read_text(cache, NUM_LATENTS, NUM_LATENTS + len(text) + 2)
     utterance.take(latent[0], logits[0])
     return cache
 
@@ -106,7 +135,8 @@ def iterate_codes(
     """Yields `utterance` after each of its steps, until it is done."""
     cache = prefill(gpt, latents, text, utterance)
     yield utterance
-    graphed, place = cuda_graphs.graphed_step(gpt), torch.zeros_like(utterance.code)
+    graphed = cuda_graphs.graphed_step(gpt, layers=utterance.queries.layers)
+    place = torch.zeros_like(utterance.code)
     step = DecodeStep(gpt)
     if graphed is not None:
         graphed.enter(0, cache)
@@ -116,6 +146,7 @@ def iterate_codes(
             latent, logits = step(utterance.code, place, cache)
         else:
             latent, logits = (found.clone() for found in graphed(utterance.code, place))
+            graphed.caches.tell(0, utterance.queries)
         utterance.take(latent[0], logits[0])
         yield utterance
 

@@ -27,6 +27,7 @@ def latents_of_recording(model: Model, weights: str, recording: Path, folder: Pa
     path = None
     if folder is not None and recording.is_file():
         path = latents_folder.path_of(folder, weights, sha256_of(recording))
+        latents_folder.adopt_earlier(path)
         if (found := read(path, model)) is not None:
             return found
     made = voice.voice_from_reference(
@@ -72,11 +73,11 @@ def read(path: Path, model: Model) -> Voice | None:
     except FileNotFoundError:
         return None
     except Exception as error:
-        log.warning("%s cannot be read and is made anew (%s).", path.name, error)
+        log.warning("%s cannot be read and is made again (%s).", path.name, error)
         return None
     shaped = latents.shape[::2] == (1, model.config.gpt.width) and speaker.shape[::2] == (1, 1)
     finite = bool(torch.isfinite(latents).all() and torch.isfinite(speaker).all())
     if not shaped or not finite:
-        log.warning("%s is of another model, or damaged; it is made anew.", path.name)
+        log.warning("%s is of another model, or damaged; it is made again.", path.name)
         return None
     return Voice(latents.to(model.device), speaker.to(model.device))

@@ -1,6 +1,6 @@
 """Where cached latents are kept, so that all of a recording's can be deleted.
 
-    FOLDER/<SHA-256 of the recording>/<key>.safetensors     one for each model that listened to it
+    FOLDER/<SHA-256 of the recording>/<key>.safetensors     one for each model that encoded it
 
 Knows neither torch nor what latents are (`xtts.inference.latents_file` does).
 """
@@ -18,6 +18,16 @@ def path_of(folder: Path, weights: str, recording: str) -> Path:
     """
     key = hashlib.sha256(f"latents 1 {weights} {recording}".encode()).hexdigest()
     return folder / recording / f"{key}.safetensors"
+
+
+def adopt_earlier(path: Path) -> None:
+    """Moves latents to `path` (as `path_of` names it) from where earlier versions kept them: in
+    FOLDER itself, under the same name."""
+    earlier = path.parent.parent / path.name
+    if earlier.is_file() and not path.exists():
+        with contextlib.suppress(OSError):  # a folder that may only be read: they are made again
+            path.parent.mkdir(exist_ok=True)
+            earlier.replace(path)
 
 
 def delete(folder: Path, recording: str) -> None:

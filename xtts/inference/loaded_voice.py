@@ -5,6 +5,7 @@ ask of one.
 `xtts.workers.voice_registry` opens them. Importing this module imports no torch.
 """
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,8 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from xtts.inference.alignment import heads as alignment_heads
+from xtts.inference.alignment.guarded_piece import Guard
+from xtts.inference.alignment.heads import Head
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.model.shapes import VOCODER_RATE
+from xtts.text.tokenizer import TokenizerSpec
+
+log = logging.getLogger(__name__)
 
 Array = np.ndarray[Any, Any]
 
@@ -31,6 +38,7 @@ class ComputeConfig:
     backend: str = "torch"
     low_memory: bool = False
     threads: int | None = None
+    guard: bool = True
 
 
 class LoadedVoice(ABC):
@@ -40,11 +48,13 @@ class LoadedVoice(ABC):
         model: The torch model (`xtts.model.loading.Model`) or the ONNX model.
         folder: Where its vocabulary and config.json are.
         sample_rate: Of all that it speaks, in Hz: 24,000.
+        guarded: Whether what it speaks is judged, and spoken again where it is not good.
     """
 
     model: Any
     folder: Path
     sample_rate: int = VOCODER_RATE
+    guarded: bool = True
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.folder}, {self.model.kind}>"
@@ -58,6 +68,12 @@ class LoadedVoice(ABC):
     def languages(self) -> tuple[str, ...]:
         """The languages that the model speaks, as in config.json."""
         return tuple(self.model.config.languages)
+
+    @property
+    def texts(self) -> TokenizerSpec:
+        """What reads its texts, also in another process."""
+        found: TokenizerSpec = self.model.tokenizer.spec
+        return found
 
     @property
     def message(self) -> str:
@@ -75,9 +91,34 @@ class LoadedVoice(ABC):
         a recording. Raises AudioError, VoiceError or OnnxError."""
         return self._own_latents()
 
+    @cached_property
+    def heads(self) -> tuple[Head, ...]:
+        """The attention heads that follow the text (`xtts.inference.alignment.heads`): as
+        config.json says, else measured when they are first asked for; () where none does."""
+        if (said := self.model.config.alignment_heads) is not None:
+            return tuple(said)
+        if self.model.config.weights == "random":
+            log.info("The weights are random: no attention head follows the text.")
+            return ()
+        found = alignment_heads.kept_or_measured(self._heads_file(), self._measured_heads)
+        if not found:
+            log.warning(
+                "No attention head of this model follows the text: how an utterance ended is told "
+                "by its length and by sound that repeats, and words have no times."
+            )
+        return found
+
+    def guard(self, ask: SynthesisParams) -> Guard | None:
+        """The guard of a speech; None where it is off, or the caller bounds the codes himself."""
+        if not self.guarded or ask.max_codes is not None:
+            return None
+        return Guard(self.heads, self.model.tokenizer.spoken, ask.seed)
+
     def prepare(self) -> None:
         """Does now what would else be done while the first word is waited for."""
         _ = self.weights, self.own
+        if self.guarded:
+            _ = self.heads
 
     def told(self) -> dict[str, Any]:
         """What the parent of a speaking child needs to know."""
@@ -93,7 +134,6 @@ class LoadedVoice(ABC):
         """Raises TextError for text that cannot be spoken; computes nothing."""
         self.model.tokenizer.split(text, language)
 
-    @abstractmethod
     def synthesize(self, ask: SynthesisParams) -> Array:
         """Speaks with its own latents.
 
@@ -104,10 +144,20 @@ class LoadedVoice(ABC):
             TextError: The text cannot be spoken.
             DecodingError, NotFinite: The model's output is not finite.
         """
+        return self.synthesize_guarded(ask, self.guard(ask))
 
-    @abstractmethod
     def stream(self, ask: SynthesisParams) -> Iterator[Array]:
         """As `synthesize`, in chunks as soon as they are settled."""
+        return self.stream_guarded(ask, self.guard(ask))
+
+    @abstractmethod
+    def synthesize_guarded(self, ask: SynthesisParams, guard: Guard | None) -> Array:
+        """As `synthesize`, with a guard of the caller's, which tells afterwards what became of each
+        piece."""
+
+    @abstractmethod
+    def stream_guarded(self, ask: SynthesisParams, guard: Guard | None) -> Iterator[Array]:
+        """As `stream`, with a guard of the caller's."""
 
     @abstractmethod
     def crowd(self, count: int) -> Any:
@@ -121,6 +171,14 @@ class LoadedVoice(ABC):
     def voice_of(self, recording: Path, kept: Path | None) -> Any:
         """The latents of an uploaded recording; kept: a folder of latents computed before. Raises
         AudioError or VoiceError."""
+
+    @abstractmethod
+    def _heads_file(self) -> Path | None:
+        """Where the heads that were measured are kept; None where nothing is."""
+
+    @abstractmethod
+    def _measured_heads(self) -> tuple[Head, ...]:
+        """Speaks the texts of `xtts.inference.alignment.heads` and chooses."""
 
     @abstractmethod
     def _weights_sha256(self) -> str: ...

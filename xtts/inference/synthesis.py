@@ -4,17 +4,19 @@ Epoch samples, the worker and the API all speak through here, so that what is he
 is what will be served.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
+from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece
 from xtts.inference.decoding import DecodingError, DecodingState, iterate_codes
-from xtts.inference.fading import fade_edges, fade_stream_edges
+from xtts.inference.fading import StreamFade, fade_edges
 from xtts.inference.speed import change_speed
 from xtts.inference.voice import Voice
+from xtts.model.config import SamplingParams
 from xtts.model.loading import Model
-from xtts.model.shapes import SamplingParams
+from xtts.model.shapes import VOCODER_RATE
 from xtts.model.streaming_vocoder import ChunkedVocoder, chunk_codes
 from xtts.text.tokenizer import Piece
 
@@ -29,16 +31,18 @@ def synthesize(
     seed: int = 0,
     max_codes: int | None = None,
     speed: float = 1.0,
+    guard: Guard | None = None,
 ) -> Tensor:
     """Speaks `text`: a waveform `[samples]` in float32 at 24,000 Hz, on the CPU.
 
     The same seed speaks the same waveform. max_codes: the most that each piece may take, 46 ms
-    each; speed: 2 takes half the time, at the same pitch. Raises TextError for text that cannot be
-    spoken and DecodingError when the model says what is no number.
+    each; speed: 2 takes half the time, at the same pitch; guard: speaks again what did not end as
+    it should, and keeps what became of each piece. Raises TextError for text that cannot be spoken
+    and DecodingError when the model's output is not finite.
     """
     pieces = synthesize_pieces(
         model, voice, text, language, decoding=decoding, seed=seed, max_codes=max_codes,
-        speed=speed,
+        speed=speed, guard=guard,
     )  # fmt: skip
     return torch.cat(list(pieces))
 
@@ -54,16 +58,23 @@ def synthesize_pieces(
     seed: int = 0,
     max_codes: int | None = None,
     speed: float = 1.0,
+    guard: Guard | None = None,
 ) -> Iterator[Tensor]:
     """As `synthesize`, one waveform for each piece that the model can say at once."""
     rules = decoding or model.config.decoding
     pieces = model.tokenizer.split(text, language)
-    for steps in _pieces(model, voice, pieces, rules, seed, max_codes):
+    faded = has_edges(pieces)
+    generator = torch.Generator(model.device).manual_seed(seed)
+    for piece in pieces:
+        guarded = GuardedPiece(guard, piece.ids, torch, whole=True, speed=speed)
+        latents = _decoded(model, voice, guarded, piece, rules, generator, max_codes)
         vocoder = _vocoder(model, voice)
-        for latents in change_speed(steps, speed):
-            vocoder.add(latents)
+        for some in change_speed(iter(latents), speed, torch):
+            vocoder.add(some)
         waveform = check_finite(torch.cat(list(vocoder.rest())))
-        yield fade_edges(waveform) if len(pieces) > 1 else waveform
+        cut_off = guard is not None and guard.pieces[-1].cut_off
+        waveform = fade_edges(waveform, torch) if faded or cut_off else waveform
+        yield torch.cat((silence(piece.before), waveform, silence(piece.after)))
 
 
 @torch.inference_mode()
@@ -77,35 +88,83 @@ def stream(
     seed: int = 0,
     max_codes: int | None = None,
     speed: float = 1.0,
+    guard: Guard | None = None,
 ) -> Iterator[Tensor]:
     """As `synthesize`, in chunks as soon as they can be spoken: a small one first, then larger
     ones.
 
-    Joined they are what `synthesize` says, within rounding.
+    Joined they are what `synthesize` says, within rounding; but what has left is not taken back.
+    With a guard the last half second of a piece waits for its verdict, and no piece is spoken
+    again.
     """
     rules = decoding or model.config.decoding
     pieces = model.tokenizer.split(text, language)
-    for steps in _pieces(model, voice, pieces, rules, seed, max_codes):
-        latents = change_speed(steps, speed)
-        chunks = (check_finite(chunk) for chunk in _chunks(_vocoder(model, voice), latents))
-        yield from fade_stream_edges(chunks) if len(pieces) > 1 else chunks
+    faded = has_edges(pieces)
+    generator = torch.Generator(model.device).manual_seed(seed)
+    for number, piece in enumerate(pieces):
+        if piece.before:
+            yield silence(piece.before)
+        guarded = GuardedPiece(guard, piece.ids, torch, whole=False, speed=speed, first=number == 0)
+        utterance = DecodingState(model.gpt, rules, generator, max_codes, guarded.heads)
+        steps = iterate_codes(model.gpt, voice.latents, _ids(model, piece), utterance)
+        latents = change_speed((said.latents[-1] for said in steps), speed, torch)
+        fade = StreamFade(torch) if faded else None
+        for chunk in _chunks(_vocoder(model, voice), latents):
+            ready = guarded.push(check_finite(chunk))
+            if len(ready := ready if fade is None else fade.push(ready)):
+                yield ready
+        judge_utterance(guarded, utterance)
+        rest = guarded.end()
+        if rest is not None and len(rest := rest if fade is None else fade.push(rest)):
+            yield rest
+        if fade is not None:
+            yield fade.end()
+        if piece.after:
+            yield silence(piece.after)
 
 
-def _pieces(
+def judge_utterance(guarded: GuardedPiece, utterance: DecodingState) -> bool:
+    """As `GuardedPiece.judge`, of an utterance that is done."""
+    codes = torch.cat(utterance.codes).tolist() if utterance.codes else []
+    return guarded.judge(
+        codes, utterance.latents, stopped=utterance.stopped, attention=utterance.attention()
+    )
+
+
+def _decoded(
     model: Model,
     voice: Voice,
-    pieces: list[Piece],
+    guarded: GuardedPiece,
+    piece: Piece,
     rules: SamplingParams,
-    seed: int,
+    generator: torch.Generator,
     max_codes: int | None,
-) -> Iterator[Iterator[Tensor]]:
-    """For each piece of text its latents `[width]`, as they are made."""
-    generator = torch.Generator(model.device).manual_seed(seed)
-    for piece in pieces:
-        ids = torch.tensor(piece.ids, device=model.device)
-        utterance = DecodingState(model.gpt, rules, generator, max_codes)
-        steps = iterate_codes(model.gpt, voice.latents, ids, utterance)
-        yield (said.latents[-1] for said in steps)
+) -> Sequence[Tensor]:
+    """The latents `[width]` of a piece, spoken again where it did not end as it should."""
+    while True:
+        utterance = DecodingState(model.gpt, rules, generator, max_codes, guarded.heads)
+        for _ in iterate_codes(model.gpt, voice.latents, _ids(model, piece), utterance):
+            pass
+        if not judge_utterance(guarded, utterance):
+            break
+        # The next piece goes on with the first attempt's generator: it is what it would be if this
+        # one had been good.
+        generator = torch.Generator(model.device).manual_seed(guarded.next_seed)
+    return guarded.best.kept if guarded.judged else utterance.latents
+
+
+def _ids(model: Model, piece: Piece) -> Tensor:
+    return torch.tensor(piece.ids, device=model.device)
+
+
+def has_edges(pieces: Sequence[Piece]) -> bool:
+    """Whether sound begins or ends beside other sound or a pause: then it is faded."""
+    return len(pieces) > 1 or any(piece.before or piece.after for piece in pieces)
+
+
+def silence(seconds: float) -> Tensor:
+    """A pause in samples; speed does not change it."""
+    return torch.zeros(round(seconds * VOCODER_RATE))
 
 
 def _chunks(vocoder: ChunkedVocoder, latents: Iterator[Tensor]) -> Iterator[Tensor]:

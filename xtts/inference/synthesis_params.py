@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from xtts.model.shapes import SamplingParams
-from xtts.text.tokenizer import Tokenizer
+from xtts.model.config import SamplingParams
+from xtts.text.tokenizer import Piece, Tokenizer
 
 
 @dataclass(frozen=True)
 class SynthesisParams:
     """What is to be spoken. temperature: None is the model's own, 0 the likeliest code each time;
-    max_codes: the most that each piece may take; pieces: the ids of the text, where another process
-    has read it."""
+    max_codes: the most that each piece may take; pieces: of the text, where another process has
+    read it; whole: nothing is heard before all is spoken, so that a piece can be spoken again.
+    """
 
     text: str
     language: str
@@ -19,7 +20,8 @@ class SynthesisParams:
     temperature: float | None = None
     speed: float = 1.0
     max_codes: int | None = None
-    pieces: Sequence[Sequence[int]] | None = None
+    pieces: Sequence[Piece] | None = None
+    whole: bool = False
 
     def rules(self, own: SamplingParams) -> SamplingParams:
         """How codes are drawn, where a model's own manner is `own`."""
@@ -27,8 +29,8 @@ class SynthesisParams:
             return own
         return replace(own, temperature=self.temperature, greedy=self.temperature == 0)
 
-    def ids(self, tokenizer: Tokenizer) -> list[list[int]]:
-        """Of each piece. Raises TextError."""
+    def read(self, tokenizer: Tokenizer) -> list[Piece]:
+        """Its pieces. Raises TextError."""
         if self.pieces is not None:
-            return [list(piece) for piece in self.pieces]
-        return [piece.ids for piece in tokenizer.split(self.text, self.language)]
+            return list(self.pieces)
+        return tokenizer.split(self.text, self.language)

@@ -7,18 +7,24 @@ from pathlib import Path
 from machine.storage.atomic import sha256_of
 from xtts.hub.bundle import VoiceFiles
 from xtts.inference import latents_file, synthesis, voice
+from xtts.inference.alignment import head_measurement
+from xtts.inference.alignment import heads as alignment_heads
+from xtts.inference.alignment.guarded_piece import Guard
+from xtts.inference.alignment.heads import Head
 from xtts.inference.batching import ContinuousBatcher
 from xtts.inference.loaded_voice import Array, ComputeConfig, LoadedVoice
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.inference.voice import Voice
 from xtts.model import loading, low_memory
+from xtts.model.config import ModelConfig
 from xtts.model.loading import Model
+from xtts.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LoadedTorchVoice(LoadedVoice):
     """weights_file: the file of the learning part; reference: a recording of the voice;
-    latents_folder: where its latents are kept."""
+    latents_folder: where its latents are kept, and which heads follow the text."""
 
     model: Model
     folder: Path
@@ -26,6 +32,7 @@ class LoadedTorchVoice(LoadedVoice):
     reference: Path | None
     bundle_licence: str | None = None
     latents_folder: Path | None = None
+    guarded: bool = True
 
     @property
     def licence(self) -> str:
@@ -37,25 +44,26 @@ class LoadedTorchVoice(LoadedVoice):
         self.model.warm_up()
         super().prepare()
 
-    def synthesize(self, ask: SynthesisParams) -> Array:
+    def synthesize_guarded(self, ask: SynthesisParams, guard: Guard | None) -> Array:
         """As in `LoadedVoice`."""
         found = synthesis.synthesize(
             self.model, self._speaker(), ask.text, ask.language, seed=ask.seed, speed=ask.speed,
-            decoding=ask.rules(self.model.config.decoding), max_codes=ask.max_codes,
+            decoding=ask.rules(self.model.config.decoding), max_codes=ask.max_codes, guard=guard,
         )  # fmt: skip
         return found.numpy()
 
-    def stream(self, ask: SynthesisParams) -> Iterator[Array]:
+    def stream_guarded(self, ask: SynthesisParams, guard: Guard | None) -> Iterator[Array]:
         """As in `LoadedVoice`."""
         chunks = synthesis.stream(
             self.model, self._speaker(), ask.text, ask.language, seed=ask.seed, speed=ask.speed,
-            decoding=ask.rules(self.model.config.decoding), max_codes=ask.max_codes,
+            decoding=ask.rules(self.model.config.decoding), max_codes=ask.max_codes, guard=guard,
         )  # fmt: skip
         return (chunk.numpy() for chunk in chunks)
 
     def crowd(self, count: int) -> ContinuousBatcher:
         """As in `LoadedVoice`."""
-        return ContinuousBatcher(self.model, count)
+        heads = self.heads if self.guarded else ()
+        return ContinuousBatcher(self.model, count, self.guard, {layer for layer, _ in heads})
 
     def nobody(self) -> Voice:
         """As in `LoadedVoice`."""
@@ -65,6 +73,18 @@ class LoadedTorchVoice(LoadedVoice):
         """As in `LoadedVoice`."""
         weights = "" if kept is None else self.weights
         return latents_file.latents_of_recording(self.model, weights, recording, kept)
+
+    def _heads_file(self) -> Path | None:
+        if self.latents_folder is None:
+            return None
+        base = self.folder / "model.pth"
+        same = base == self.weights_file
+        return alignment_heads.path_of(
+            self.latents_folder, self.weights if same else sha256_of(base)
+        )
+
+    def _measured_heads(self) -> tuple[Head, ...]:
+        return head_measurement.measured_heads(self.model, self._speaker())
 
     def _speaker(self) -> Voice:
         return self.own or self.nobody()
@@ -93,12 +113,22 @@ def load_torch_voice(
     same = None
     if files.state is not None:
         same = next((one.model for one in others if one.folder == files.folder), None)
-    model = replace(same) if same else _load_model(files.folder, where)
+    model = _reading(replace(same) if same else _load_model(files.folder, where), files)
     if files.state is not None:
         model.load_gpt(files.state)
     return LoadedTorchVoice(
-        model, files.folder, files.weights, files.reference, files.licence, where.latents_folder
-    )
+        model, files.folder, files.weights, files.reference, files.licence, where.latents_folder,
+        where.guard,
+    )  # fmt: skip
+
+
+def _reading(model: Model, files: VoiceFiles) -> Model:
+    """With the tokenizer of this voice: its normaliser may not be its base's, its list not that of
+    another."""
+    normalizer = files.normalizer or ModelConfig.read(files.folder).normalizer
+    config = replace(model.config, normalizer=normalizer)
+    tokenizer = Tokenizer(config, files.folder, files.pronunciations)
+    return replace(model, config=config, tokenizer=tokenizer)
 
 
 def _load_model(folder: Path, where: ComputeConfig) -> Model:

@@ -47,7 +47,7 @@ def voice_from_reference(model: Model, waveform: Tensor, known: Tensor | None = 
     """A voice from one recording `[samples]` at 22,050 Hz, as `Xtts.get_conditioning_latents`.
 
     known: the recording's speaker embedding [1, 512, 1], which no training moves. Raises VoiceError
-    for less than 0.33 s, silence or values that are no numbers: a NaN from here would reach the
+    for less than 0.33 s, silence or non-finite values: a NaN from here would reach the
     sampling, and on a GPU kill the context for everyone.
     """
     _check(waveform)
@@ -102,6 +102,6 @@ def _check(waveform: Tensor) -> None:
             "and 3 to 30 s are better."
         )
     if not bool(torch.isfinite(waveform).all()):
-        raise VoiceError("The reference holds values that are no numbers (NaN or infinite).")
+        raise VoiceError("The reference holds non-finite values (NaN or infinite).")
     if float(waveform.abs().max()) < 1e-4:
         raise VoiceError("The reference is silent: no sample is above -80 dB.")

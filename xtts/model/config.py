@@ -1,7 +1,7 @@
 """ModelConfig: reads config.json and vocab.json of a model folder.
 
 Coqui's `XttsConfig.load_json` drops keys that it does not know and its classes hard-code the sizes
-of DVAE, vocoder and speaker encoder. So what differs in our small models stands under one key,
+of DVAE, vocoder and speaker encoder. So what differs in our small models is under one key,
 `"sotaque"`; without that key every size is XTTS-v2's.
 """
 
@@ -13,25 +13,57 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from machine.errors import SotaqueError
-from xtts.model.shapes import (
-    ConditioningParams,
-    DVAEShape,
-    GPTShape,
-    SamplingParams,
-    SpeakerEncoderShape,
-    TrainingAdvice,
-    VocoderShape,
-)
+from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, VocoderShape
+from xtts.text.normalization.registry import COQUI, NEWEST, NORMALIZERS
 
 T = TypeVar("T")
+# What tells an exported voice from a base model: bundles, ONNX voices.
+EXPORT_FILES = ("bundle.json", "onnx.json")
 # What a model says in one piece where its config.json does not tell, by its front-end: the embedded
-# voice's folders and bundles told nothing at first. Others keep to the language's characters.
+# voice's first folders and bundles do not say it. Others keep to the language's characters.
 PIECE_TOKENS = {"cmu_phones": 50}
 CPML = "CPML-1.0.0 (non-commercial, model and outputs)"
 
 
 class ConfigError(SotaqueError):
     """config.json or vocab.json cannot be used; the sentence names file, key and value."""
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """How codes are drawn; the defaults are those of `Xtts.synthesize` with XTTS-v2's config.
+
+    The rules have a body in `xtts.inference.decoding` and one in `xtts.onnx.speech.sampling`, with
+    one set of tests: sorting and masking are spelled differently in torch and numpy, and copying
+    logits off a GPU to share one would cost more than the rules.
+    """
+
+    temperature: float = 0.75
+    top_k: int = 50
+    top_p: float = 0.85
+    repetition_penalty: float = 5.0
+    greedy: bool = False
+
+
+@dataclass(frozen=True)
+class ConditioningParams:
+    """How much of a reference recording becomes latents, in seconds."""
+
+    total_seconds: float = 30.0
+    chunk_seconds: float = 4.0
+    speaker_seconds: float = 30.0
+
+
+@dataclass(frozen=True)
+class TrainingAdvice:
+    """What the base model recommends where a setting says `auto`; None = no advice. freeze: names
+    of weights with *, separated by commas."""
+
+    num_epochs: int | None = None
+    learning_rate: float | None = None
+    batch_seconds: float | None = None
+    freeze: str | None = None
+    ema_decay: float | None = None
 
 
 @dataclass(frozen=True)
@@ -44,8 +76,10 @@ class _Own:
     dvae: DVAEShape | None = None
     text_frontend: str = "coqui"
     piece_tokens: int | None = None
+    alignment_heads: tuple[tuple[int, int], ...] | None = None
     stop_input_trained: bool = False
     training: TrainingAdvice = field(default_factory=TrainingAdvice)
+    normalizer: str | None = None
     licence: str = CPML
     weights: str = "trained"
 
@@ -53,7 +87,10 @@ class _Own:
 @dataclass(frozen=True)
 class ModelConfig:
     """Everything about a model that is not a weight. piece_tokens: the most text ids that it says
-    in one piece (`xtts.text.tokenizer`); None is as many as it has places for."""
+    in one piece (`xtts.text.tokenizer`); None is as many as it has places for. alignment_heads:
+    layer and number of the attention heads that follow the text, () where none does, None where
+    nobody measured it yet (`xtts.inference.alignment.heads`). normalizer: whose rules read its
+    texts (`xtts.text.normalization.registry`)."""
 
     gpt: GPTShape
     vocoder: VocoderShape
@@ -65,7 +102,9 @@ class ModelConfig:
     languages: tuple[str, ...]
     text_frontend: str
     piece_tokens: int | None
+    alignment_heads: tuple[tuple[int, int], ...] | None
     stop_input_trained: bool
+    normalizer: str
     licence: str
     weights: str
 
@@ -99,10 +138,45 @@ class ModelConfig:
             languages=tuple(config.get("languages") or ("en",)),
             text_frontend=own.text_frontend,
             piece_tokens=own.piece_tokens or PIECE_TOKENS.get(own.text_frontend),
+            alignment_heads=_heads(own.alignment_heads, gpt, folder),
             stop_input_trained=own.stop_input_trained,
+            normalizer=_normalizer(folder, own.normalizer),
             licence=own.licence,
             weights=own.weights,
         )
+
+
+def naming_normalizer(found: dict[str, Any], normalizer: str) -> dict[str, Any]:
+    """The content of a config.json with the normaliser said."""
+    return found | {"sotaque": (found.get("sotaque") or {}) | {"normalizer": normalizer}}
+
+
+def _normalizer(folder: Path, said: str | None) -> str:
+    """What an export names. One that names none was written when there was Coqui's only; a base
+    model that names none is read by the newest rules: whoever normalised for it, it has learned
+    words, and these rules' words are right more often."""
+    if said is None:
+        exported = any((folder / name).is_file() for name in EXPORT_FILES)
+        return COQUI if exported else NEWEST
+    if said not in NORMALIZERS:
+        raise ConfigError(
+            f'{folder / "config.json"}, key "sotaque": normalizer is {said!r}; this version knows '
+            f"{' and '.join(NORMALIZERS)}. Use the version that the voice was made with."
+        )
+    return said
+
+
+def _heads(
+    heads: tuple[tuple[int, int], ...] | None, gpt: GPTShape, folder: Path
+) -> tuple[tuple[int, int], ...] | None:
+    for layer, head in heads or ():
+        if not (0 <= layer < gpt.layers and 0 <= head < gpt.heads):
+            raise ConfigError(
+                f'{folder / "config.json"}, key "sotaque": alignment_heads names head {head} of '
+                f"layer {layer}; this model has {gpt.heads} heads in {gpt.layers} layers. Remove "
+                "alignment_heads; they are measured again."
+            )
+    return heads
 
 
 def _gpt_shape(args: dict[str, Any], folder: Path) -> GPTShape:

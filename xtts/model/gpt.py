@@ -13,10 +13,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from xtts.model.conditioning import ConditioningEncoder, PerceiverResampler, conditioning_latents
+from xtts.model.conditioning import (
+    ConditioningEncoder,
+    PerceiverResampler,
+    conditioning_latents,
+    packed_conditioning_latents,
+)
 from xtts.model.kv_cache import Cache
 from xtts.model.packed_batch import PackedBatch
-from xtts.model.packed_conditioning import packed_conditioning_latents
 from xtts.model.shapes import GPTShape
 from xtts.model.transformer import Transformer, initialise
 
@@ -126,9 +130,14 @@ class GPT(nn.Module):
         where = position if isinstance(position, Tensor) else torch.full_like(code, position)
         return (self.mel_embedding(code) + self.mel_pos_embedding(where))[:, None]
 
-    def step(self, embedded: Tensor, cache: Cache) -> tuple[Tensor, Tensor]:
+    def prefill(self, embedded: Tensor, cache: Cache) -> tuple[Tensor, Tensor]:
         """Positions `[batch, time, width]` behind the cache -> (latent `[batch, width]`,
-        audio logits `[batch, audio_ids]`) of the last of them."""
+        audio logits `[batch, audio_ids]`) of the last of them.
+
+        Any number of positions, through the modules. One position a row, which is what decoding
+        does for every code, has a body of its own without modules and views
+        (`xtts.inference.decode_step`, a fifth faster); this one is what that is tested against.
+        """
         latent = self.final_norm(self.gpt(embedded, cache)[:, -1])
         return latent, self.mel_head(latent)
 

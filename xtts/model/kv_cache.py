@@ -1,8 +1,10 @@
 """Key-value caches: one row, slots for batching, static buffers for CUDA graphs.
 
-`xtts.model.transformer.Attention` hands its queries, keys and values to `attend`; nobody else does.
+`xtts.model.transformer.Attention` hands its queries, keys and values to `attend`; no other module
+does.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -21,16 +23,59 @@ class Cache(Protocol):
         """Counts `time` new positions, behind the last layer."""
 
 
+class QueryLog:
+    """What some layers ask while one utterance is decoded, and their keys of its text: all that is
+    needed to know afterwards where they looked (`xtts.inference.alignment.path`).
+
+    Nothing is computed while decoding, so what is said is the same, bit for bit, with a log and
+    without.
+
+    Attributes:
+        keys: For each layer `[heads, positions, head_width]` of START, the ids and STOP.
+    """
+
+    def __init__(self, layers: Iterable[int] = ()) -> None:
+        self._queries: dict[int, list[Tensor]] = {layer: [] for layer in sorted(set(layers))}
+        self.keys: dict[int, Tensor] = {}
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Whose queries are kept."""
+        return tuple(self._queries)
+
+    @property
+    def count(self) -> int:
+        """Of how many codes there are the queries of every layer."""
+        return min(map(len, self._queries.values()), default=0)
+
+    def add(self, layer: int, queries: Tensor) -> None:
+        """Keeps the queries of one code, `[heads, head_width]` in any shape."""
+        if layer in self._queries:
+            self._queries[layer].append(queries)
+
+    def read_text(self, cache: "KeyValueCache", start: int, stop: int) -> None:
+        """Takes the keys of these positions out of a cache that has read them."""
+        self.keys = {layer: cache.keys[layer, 0, :, start:stop].clone() for layer in self._queries}
+
+    def of(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Queries `[codes, heads, head_width]` and keys of a layer, in float32 on the CPU."""
+        keys = self.keys[layer].float().cpu()
+        queries = torch.stack([one.reshape(keys.shape[0], -1) for one in self._queries[layer]])
+        return queries.float().cpu(), keys
+
+
 class KeyValueCache:
     """Storage is allocated once; `length` positions of it are in use.
 
     Keys and values of a position lie beside each other, so that one copy writes both.
-    entries: [layers, batch, 2, heads, capacity, head_width].
+    entries: [layers, batch, 2, heads, capacity, head_width]; log: who keeps the queries of its one
+    row, if anybody does.
     """
 
     def __init__(self, entries: Tensor) -> None:
         self.entries = entries
         self.length = 0
+        self.log: QueryLog | None = None
         # A list, because taking a layer out of a tensor costs more than attending in it.
         self._layers = [entries.select(0, layer) for layer in range(len(entries))]
 
@@ -60,6 +105,8 @@ class KeyValueCache:
         if self.length:
             return self.attend_next(layer, packed)
         self._layers[layer].narrow(3, 0, time).copy_(packed[:, 1:])
+        if self.log is not None:
+            self.log.add(layer, queries[:, :, -1].clone())
         return F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
 
     def attend_next(self, layer: int, packed: Tensor) -> Tensor:
@@ -69,6 +116,8 @@ class KeyValueCache:
         keys, values = entries.narrow(3, 0, self.length + 1).unbind(1)
         # One new position sees everything: no mask.
         queries = packed.select(1, 0)
+        if self.log is not None:
+            self.log.add(layer, queries)
         if entries.dtype == packed.dtype:
             return F.scaled_dot_product_attention(queries, keys, values)
         mixed = F.scaled_dot_product_attention(queries.to(entries.dtype), keys, values)
@@ -115,7 +164,8 @@ class StaticCaches:
 
     entries: [layers, slots, 2, heads, capacity, head_width]; lengths, speaking: [slots], on the
     device. Every slot attends over the first `span` positions, with what is not in use masked; an
-    empty slot writes its one position again and again.
+    empty slot writes its one position again and again. queries: of the layers that `watch` names,
+    [slots, heads, head_width], overwritten by each step.
     """
 
     def __init__(self, entries: Tensor) -> None:
@@ -124,7 +174,8 @@ class StaticCaches:
         self.lengths = torch.zeros(slots, dtype=torch.long, device=entries.device)
         self.speaking = torch.zeros_like(self.lengths)
         self.span = self.capacity
-        # The same on the host, so that nobody has to wait for the device to know.
+        self.queries: dict[int, Tensor] = {}
+        # The same on the host, so that it is known without waiting for the device.
         self._counts = [0] * slots
         self._slots = torch.arange(slots, device=entries.device)
         self._places = torch.arange(self.capacity, device=entries.device)
@@ -134,6 +185,16 @@ class StaticCaches:
         """A slot for each row of a cache that nothing is in."""
         return StaticCaches(like.entries)
 
+    def watch(self, layers: Iterable[int]) -> None:
+        """Makes room for the queries of these layers; before anything is recorded."""
+        shape = (self.entries.shape[1], self.entries.shape[3], self.entries.shape[5])
+        self.queries = {layer: self.entries.new_zeros(shape) for layer in layers}
+
+    def tell(self, slot: int, log: QueryLog) -> None:
+        """Adds to the log of an utterance what its slot asked in the last step."""
+        for layer, queries in self.queries.items():
+            log.add(layer, queries[slot].clone())
+
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """One position of each slot."""
         return self.attend_next(layer, torch.stack((queries, keys, values), 1))
@@ -141,6 +202,8 @@ class StaticCaches:
     def attend_next(self, layer: int, packed: Tensor) -> Tensor:
         """As `xtts.inference.decode_step.DecodeCache` says."""
         entries = self.entries[layer]
+        if layer in self.queries:
+            self.queries[layer].copy_(packed[:, 0, :, 0])
         # [slots, 2, heads, head_width], each at its own place.
         entries[self._slots, :, :, self.lengths] = packed[:, 1:, :, 0].to(entries.dtype)
         keys, values = entries[:, :, :, : self.span].unbind(1)
@@ -153,12 +216,12 @@ class StaticCaches:
         self.lengths += time * self.speaking
 
     def span_of(self, step: int) -> int:
-        """The smallest multiple of `step` that holds the next position of everybody."""
+        """The smallest multiple of `step` that holds the next position of every row."""
         longest = max(self._counts) + 1
         return min(self.capacity, -(-longest // step) * step)
 
     def counted(self) -> None:
-        """Tells the host's side that everybody who speaks has one position more."""
+        """Counts one more position for every active row, on the host."""
         self._counts = [count + (count > 0) for count in self._counts]
 
     def enter(self, slot: int, filled: KeyValueCache) -> None:

@@ -24,7 +24,7 @@ from xtts.model.vocoder import SpeakerEncoder, Vocoder, load_speaker_encoder, lo
 from xtts.text.tokenizer import Tokenizer
 
 # Coqui pickled its configuration objects into the published file. They are of no use here, but a
-# safe load must be told that they are harmless: each becomes an inert object.
+# safe load must be given them as harmless: each becomes an inert object.
 _COQUI_CLASSES = (
     "TTS.tts.configs.xtts_config.XttsConfig",
     "TTS.tts.configs.xtts_config.XttsArgs",
@@ -222,7 +222,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 class _Inert(dict[str, Any]):
-    """Stands for a pickled Coqui object that nobody asks anything."""
+    """A placeholder for a pickled Coqui object that is never used."""
 
 
 def read_speakers(folder: Path) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 int8: one scale a row, activations quantised as they come (torch's x86 kernels, which multiply in
 VNNI or AMX). int4: one scale and zero for 32 weights in a row, activations in bfloat16. The rest of
 the model stays as it is. Which is fastest is measured on the machine, once a process; what each
-costs in words and in numbers stands in docs/benchmarks.md.
+costs in words and in numbers is in docs/benchmarks.md.
 """
 
 import time
@@ -141,7 +141,7 @@ def memory_type() -> torch.dtype:
 
 def choose_precision(seconds: Mapping[str, float], width: int) -> Choice:
     """Which kind to speak with, from what one row took in each. Four bits are never chosen unasked:
-    they are heard (docs/benchmarks.md)."""
+    the rounding is audible (docs/benchmarks.md)."""
     if width < SMALLEST_ROUNDED_WIDTH:
         return Choice("fp32", f"a width of {width} is not bound by memory")
     times = seconds["fp32"] / seconds["int8"]

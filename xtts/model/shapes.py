@@ -1,4 +1,4 @@
-"""Shapes and default parameters: GPT, vocoder, DVAE, sampling, sample rates.
+"""Shapes: GPT, vocoder, speaker encoder, DVAE; sample rates and other fixed sizes.
 
 Every default is XTTS-v2's.
 """
@@ -17,7 +17,7 @@ PLACEHOLDER_ID = 1
 NUM_LATENTS = 32
 # Pieces of a long text are faded at both ends, so that joining them makes no click.
 FADE_SECONDS = 0.005
-# Smaller models are not bound by memory, and rounding their weights is heard more.
+# Smaller models are not bound by memory, and rounding their weights is more audible.
 SMALLEST_ROUNDED_WIDTH = 512
 
 
@@ -100,35 +100,3 @@ class DVAEShape:
     hidden_dim: int = 512
     num_resnet_blocks: int = 3
     num_layers: int = 2
-
-
-@dataclass(frozen=True)
-class SamplingParams:
-    """How codes are drawn; the defaults are those of `Xtts.synthesize` with XTTS-v2's config."""
-
-    temperature: float = 0.75
-    top_k: int = 50
-    top_p: float = 0.85
-    repetition_penalty: float = 5.0
-    greedy: bool = False
-
-
-@dataclass(frozen=True)
-class ConditioningParams:
-    """How much of a reference recording becomes latents, in seconds."""
-
-    total_seconds: float = 30.0
-    chunk_seconds: float = 4.0
-    speaker_seconds: float = 30.0
-
-
-@dataclass(frozen=True)
-class TrainingAdvice:
-    """What the base model recommends where a setting says `auto`; None = no advice. freeze: names
-    of weights with *, separated by commas."""
-
-    num_epochs: int | None = None
-    learning_rate: float | None = None
-    batch_seconds: float | None = None
-    freeze: str | None = None
-    ema_decay: float | None = None

@@ -65,7 +65,7 @@ class ChunkedVocoder:
         return self._steps().shape[2] if self._codes else 0
 
     def _steps(self) -> Tensor:
-        # Of all latents anew: at most 2,600 steps are interpolated in a millisecond.
+        # Of all latents again: at most 2,600 steps are interpolated in a millisecond.
         return self.vocoder.steps(torch.cat(self._latents)[None])
 
     def _to(self, end: int) -> Tensor:

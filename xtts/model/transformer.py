@@ -4,7 +4,7 @@
 LoRA, compile and ONNX.
 
 Weights are `nn.Linear`, `[out, in]`. On disk Coqui keeps Hugging Face's Conv1D orientation,
-`[in, out]`; `xtts.model.gpt` turns them, and nobody else does.
+`[in, out]`; `xtts.model.gpt` turns them, and no other module does.
 """
 
 import torch

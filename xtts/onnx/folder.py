@@ -80,7 +80,7 @@ def read(folder: Path) -> OnnxVoice:
 
 def verified(folder: Path, kind: str | None = None) -> OnnxVoice:
     """As `read`, with every file compared with its hash; kind: the GPT in others is left alone,
-    1.5 GB that nobody is going to read. Raises OnnxError."""
+    1.5 GB that is not going to be read. Raises OnnxError."""
     found = read(folder)
     needed = {VOCODER, EMBEDDINGS, "config.json", "vocab.json", *(GPT[k] for k in found.kinds)}
     if missing := needed - found.files.keys():

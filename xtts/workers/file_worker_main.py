@@ -1,7 +1,7 @@
 """The isolated worker process: loads a base model, speaks request after request.
 
-stdout belongs to the protocol: what libraries print goes to stderr. Imports and frozen parts are
-loaded before the first request; of a checkpoint only the learning part is read.
+The other side of `xtts.workers.file_worker`. Imports and frozen parts are loaded before the first
+request; of a checkpoint only the learning part is read.
 """
 
 import argparse
@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, BinaryIO, Protocol
 
 from pydantic import TypeAdapter
 
 from machine.devices.cuda_errors import GpuLost, exit_after_fault
 from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
-from machine.process import die_with_parent
+from machine.process import die_with_parent, reserve_stdout, write_json_line
 from machine.storage.hash_cache import HashedFile, trust_cached_hash
 from machine.threads import set_omp_passive
 from xtts.workers.failures import answer_of
@@ -47,22 +47,20 @@ def main(new_speaker: Callable[[argparse.Namespace], SpeaksFiles] | None = None)
     set_omp_passive()
     limit_onednn_cache()
     os.nice(arguments.nice)
-    # A copy of fd 1 for the answers; whatever else is printed must not break the protocol.
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
+    answers = reserve_stdout()
     try:
         speaker = (new_speaker or _speaker)(arguments)
     except Exception as error:
         answer = answer_of(error, arguments.device)
         if answer is None:
             raise
-        _write(answers, answer)
+        write_json_line(answers, answer)
         return error.exit_code if isinstance(error, SotaqueError) else GpuLost.exit_code
-    _write(answers, {"ok": True})
+    write_json_line(answers, {"ok": True})
     return serve(speaker, sys.stdin, answers, arguments.device)
 
 
-def serve(speaker: SpeaksFiles, requests: IO[str], answers: IO[str], device: str) -> int:
+def serve(speaker: SpeaksFiles, requests: IO[str], answers: BinaryIO, device: str) -> int:
     """One answer per request. A refusal is an answer; a fault of the device is the last one: the
     next process has a context of its own. Any other error ends the process."""
     for line in requests:
@@ -79,7 +77,7 @@ def serve(speaker: SpeaksFiles, requests: IO[str], answers: IO[str], device: str
             if told is None:
                 raise
             answer = told
-        _write(answers, answer)
+        write_json_line(answers, answer)
         if "fault" in answer:
             return GpuLost.exit_code
     return 0
@@ -87,7 +85,7 @@ def serve(speaker: SpeaksFiles, requests: IO[str], answers: IO[str], device: str
 
 def injected_fault(kind: str) -> None:
     """Fails as the tests wish: a signal's name, `hang`, `memory`, `gpu memory`, a CUDA error's
-    number, `nan` for a vocoder that says what is no number, or the text of an error."""
+    number, `nan` for a vocoder whose output is NaN, or the text of an error."""
     if not kind:
         return
     if kind.startswith("SIG"):
@@ -122,13 +120,8 @@ def _speaker(arguments: argparse.Namespace) -> SpeaksFiles:
     torch.backends.cudnn.enabled = arguments.cudnn
     return FileSpeaker(
         arguments.base, arguments.device, arguments.threads, keep_weights=arguments.keep_weights,
-        mel_device=arguments.mel_device, precision=arguments.precision,
+        mel_device=arguments.mel_device, precision=arguments.precision, guard=arguments.guard,
     )  # fmt: skip
-
-
-def _write(answers: IO[str], answer: dict[str, Any]) -> None:
-    answers.write(json.dumps(answer) + "\n")
-    answers.flush()
 
 
 def _arguments() -> argparse.Namespace:
@@ -140,6 +133,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--mel-device", default="cpu")
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--no-cudnn", dest="cudnn", action="store_false")
+    parser.add_argument("--no-guard", dest="guard", action="store_false")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--nice", type=int, default=0)
     parser.add_argument("--parent", type=int, required=True)

@@ -20,6 +20,7 @@ from machine.errors import SotaqueError
 from xtts.inference.batching import ContinuousBatcher, StepOutput
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.inference.voice import Voice
+from xtts.text.tokenizer import Piece, TokenizerSpec
 from xtts.workers import voice_registry
 from xtts.workers.failures import answer_of, place_of
 from xtts.workers.protocol import packed
@@ -42,12 +43,12 @@ class Reads(Protocol):
     """What is asked of `xtts.workers.text_worker.TextWorker`."""
 
     def start(self) -> None: ...
-    def open(self, folder: Path) -> None: ...
-    def read(self, folder: Path, text: str, language: str) -> list[list[int]]: ...
+    def open(self, tokenizer: TokenizerSpec) -> None: ...
+    def read(self, tokenizer: TokenizerSpec, text: str, language: str) -> list[Piece]: ...
 
 
 class SpeechServer:
-    """The voices that stand, and everybody who speaks with one of them."""
+    """The open voices, and the requests that use them."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class SpeechServer:
     def _stand(self, wanted: VoiceSpec, others: dict[str, LoadedVoice]) -> LoadedVoice:
         found = voice_registry.load_voice(wanted, self._where, others)
         found.prepare()
-        self._reading.submit(self._texts.open, found.folder).result()
+        self._reading.submit(self._texts.open, found.texts).result()
         return found
 
     def _opened(self, message: Mapping[str, Any], found: LoadedVoice) -> Iterator[bytes]:
@@ -139,12 +140,12 @@ class SpeechServer:
         return iter(())
 
     def _speak(self, message: Mapping[str, Any]) -> Iterator[bytes]:
-        ask, folder = message["ask"], self._standing[message["key"]].folder
-        future = self._reading.submit(self._texts.read, folder, ask["text"], ask["language"])
+        ask, texts = message["ask"], self._standing[message["key"]].texts
+        future = self._reading.submit(self._texts.read, texts, ask["text"], ask["language"])
         self._pending.append(PendingTask(message, future, self._read))
         yield from ()
 
-    def _read(self, message: Mapping[str, Any], pieces: list[list[int]]) -> Iterator[bytes]:
+    def _read(self, message: Mapping[str, Any], pieces: list[Piece]) -> Iterator[bytes]:
         """The text was read: now the voice."""
         message = {**message, "ask": {**message["ask"], "pieces": pieces}}
         standing, recording = self._standing[message["key"]], message.get("recording")
@@ -207,13 +208,13 @@ class SpeechServer:
             return
         try:
             self._crowds[message["key"]].enter(name, voice, SynthesisParams(**message["ask"]))
-        except Exception as error:  # of this request alone: nobody else is to suffer
+        except Exception as error:  # of this request alone: no other may suffer
             yield from self._refused(name, error)
         else:
             self._began[name] = began
 
     def _refused(self, name: str, error: Exception) -> Iterator[bytes]:
-        """A refusal is an answer to one, and so is an error that nobody expected; a fault of the
+        """A refusal is an answer to one, and so is an unexpected error; a fault of the
         device is raised, and ends the child."""
         told = answer_of(error, self.device)
         if told is not None and "fault" in told:
@@ -239,6 +240,7 @@ class SpeechServer:
             yield packed({
                 "say": "done", "id": said.name, "codes": said.codes, "seconds": seconds,
                 "cut_pieces": said.cut_pieces,
+                "pieces": [piece.as_dict() for piece in said.pieces],
             })  # fmt: skip
 
     def _forget(self, name: str) -> None:
@@ -284,7 +286,7 @@ def _voice_spec(given: Mapping[str, Any]) -> VoiceSpec:
 
 def _unreadable(error: Exception) -> dict[str, str] | None:
     """A file that went while it was read (an epoch that was pruned) is the end of that voice, not
-    of everybody who speaks."""
+    of every active request."""
     if not isinstance(error, OSError):
         return None
     name = Path(str(error.filename)).name if error.filename else "A file of it"

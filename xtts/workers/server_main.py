@@ -2,10 +2,10 @@
 
 Frames (`xtts.workers.protocol`) on stdin:
     {do: open, id, key, voice: {name, base, …}}        -> opened (licence, languages, …) | failed
-    {do: close, key}                                   when nobody speaks with it any more
+    {do: close, key}                                   when no request uses it any more
     {do: speak, id, key, recording | null, micro, ask: {text, language, seed, …}}
                                                        -> sound …, done | failed | cancelled
-                 micro: the service's own word, said as nobody where there is no recording
+                 micro: the service's own test word; without a recording it is spoken by no voice
                  paused instead, between two pieces of a long text: its slot is free for another
     {do: go_on, id}                                    the next piece of what has paused
     {do: listen, id, key, recording}                   -> heard | failed
@@ -30,13 +30,13 @@ from typing import Any, BinaryIO, Protocol
 from machine.devices.cuda_errors import GpuLost, exit_after_fault
 from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
-from machine.process import die_with_parent
+from machine.process import die_with_parent, reserve_stdout
 from machine.threads import set_omp_passive
 from xtts.workers import protocol
 from xtts.workers.failures import answer_of, place_of
 
 ALIVE_SECONDS = 1.0
-# How soon an opened voice, or a read recording, is seen while nobody speaks.
+# How soon an opened voice, or a read recording, is noticed while no request is active.
 _LOOK_SECONDS = 0.01
 
 
@@ -59,8 +59,7 @@ def main(new_speaker: Callable[[argparse.Namespace], SpeechService] | None = Non
     die_with_parent(arguments.parent)
     set_omp_passive()
     limit_onednn_cache()
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
+    answers = reserve_stdout()
     inbox: queue.SimpleQueue[tuple[dict[str, Any], bytes] | None] = queue.SimpleQueue()
     requests = os.fdopen(os.dup(0), "rb")
     threading.Thread(target=_pump, args=(requests, inbox), name="requests", daemon=True).start()
@@ -130,7 +129,7 @@ def _pump(
 
 def _last_word(answers: BinaryIO, error: Exception, device: str) -> int:
     """Tells a fault of the device and ends with its code; any other error is a crash, of which only
-    kind and place are told on stderr."""
+    kind and place go to stderr."""
     told = answer_of(error, device)
     if told is None:
         for frame in traceback.extract_tb(error.__traceback__):
@@ -152,7 +151,7 @@ def _ensemble(arguments: argparse.Namespace) -> SpeechService:
     folder = arguments.latents
     where = ComputeConfig(
         arguments.device, arguments.mel_device, arguments.precision, folder, arguments.backend,
-        arguments.low_memory, arguments.threads,
+        arguments.low_memory, arguments.threads, arguments.guard,
     )  # fmt: skip
     return SpeechServer(where, arguments.slots, arguments.threads)
 
@@ -169,6 +168,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int)
     parser.add_argument("--latents", type=Path)
     parser.add_argument("--no-cudnn", action="store_true")
+    parser.add_argument("--no-guard", dest="guard", action="store_false")
     return parser.parse_args()
 
 

@@ -1,22 +1,18 @@
 """Parent side of the text worker, with time limits.
 
 What a text does there, whatever it is, becomes a TextError: the process that speaks goes on, and so
-does everybody whom it speaks for.
+does every request that it serves.
 """
 
-import contextlib
-import json
 import os
-import selectors
-import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from machine.errors import SotaqueError
-from xtts.text.tokenizer import TextError
+from machine.process import JsonLineProcess
+from xtts.text.errors import TextError
+from xtts.text.tokenizer import Piece, TokenizerSpec
 from xtts.workers.text_worker_main import TOO_LONG
 
 COMMAND = (sys.executable, "-m", "xtts.workers.text_worker_main")
@@ -34,8 +30,8 @@ class TextWorker:
     ) -> None:
         self._command = command
         self._limit_seconds = limit_seconds
-        self._process: subprocess.Popen[bytes] | None = None
-        self._loaded: dict[str, None] = {}
+        self._process: JsonLineProcess | None = None
+        self._loaded: dict[TokenizerSpec, None] = {}
 
     @property
     def pid(self) -> int | None:
@@ -45,21 +41,18 @@ class TextWorker:
     def start(self) -> None:
         """Starts the process without waiting for it. The thread must live as long as it."""
         if self._process is None:
-            self._process = subprocess.Popen(
-                [*self._command, "--parent", str(os.getpid())],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+            self._process = JsonLineProcess((*self._command, "--parent", str(os.getpid())))
 
-    def open(self, folder: Path) -> None:
-        """Has the tokenizer of a model's folder loaded. Raises SotaqueError."""
-        self._loaded.pop(str(folder), None)
-        self._load(str(folder))
+    def open(self, tokenizer: TokenizerSpec) -> None:
+        """Has a tokenizer loaded, anew if it was. Raises SotaqueError."""
+        self._loaded.pop(tokenizer, None)
+        self._load(tokenizer)
 
-    def read(self, folder: Path, text: str, language: str) -> list[list[int]]:
-        """The ids of each piece of `text`, as `Tokenizer.split`. Raises TextError."""
-        if self._process is None or str(folder) not in self._loaded:
-            self._load(str(folder))
-        asked = {"read": text, "language": language, "folder": str(folder)}
+    def read(self, tokenizer: TokenizerSpec, text: str, language: str) -> list[Piece]:
+        """The pieces of `text`, as `Tokenizer.split`, without their texts. Raises TextError."""
+        if self._process is None or tokenizer not in self._loaded:
+            self._load(tokenizer)
+        asked = {"read": text, "language": language, "tokenizer": tokenizer.as_dict()}
         try:
             answer = self._ask(asked, self._limit_seconds)
         except TimeoutError:
@@ -70,25 +63,18 @@ class TextWorker:
             ) from None
         if "refused" in answer:
             raise TextError(answer["refused"])
-        found: list[list[int]] = answer["pieces"]
-        return found
+        return [Piece("", ids, before, after) for ids, before, after in answer["pieces"]]
 
     def close(self) -> None:
         """Ends the process."""
         process, self._process = self._process, None
         self._loaded.clear()
-        if process is None:
-            return
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        if process is not None:
+            process.end()
 
-    def _load(self, folder: str) -> None:
+    def _load(self, tokenizer: TokenizerSpec) -> None:
         try:
-            answer = self._ask({"load": folder}, START_SECONDS)
+            answer = self._ask({"load": tokenizer.as_dict()}, START_SECONDS)
         except (TimeoutError, EOFError) as error:
             raise SotaqueError(
                 "The process that reads texts does not start. Try "
@@ -96,37 +82,15 @@ class TextWorker:
             ) from error
         if "refused" in answer:
             raise SotaqueError(answer["refused"])
-        self._loaded[folder] = None
+        self._loaded[tokenizer] = None
 
     def _ask(self, message: Mapping[str, Any], limit_seconds: float) -> dict[str, Any]:
         """Raises TimeoutError and EOFError, after which the process is gone."""
         self.start()
-        process = self._process
-        assert process is not None and process.stdin is not None
+        assert self._process is not None
         try:
-            process.stdin.write(json.dumps(message).encode() + b"\n")
-            process.stdin.flush()
-            answer: dict[str, Any] = json.loads(_line(process, limit_seconds))
+            self._process.send(message)
+            return self._process.receive(limit_seconds)
         except (TimeoutError, EOFError):
             self.close()
             raise
-        except (OSError, ValueError) as error:
-            self.close()
-            raise EOFError from error
-        return answer
-
-
-def _line(process: "subprocess.Popen[bytes]", limit_seconds: float) -> bytes:
-    """The next line, which is all that the process says until it is asked again."""
-    assert process.stdout is not None
-    end, found = time.monotonic() + limit_seconds, bytearray()
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        while not found.endswith(b"\n"):
-            if not selector.select(max(0.0, end - time.monotonic())):
-                raise TimeoutError
-            chunk = os.read(process.stdout.fileno(), 1 << 16)
-            if not chunk:
-                raise EOFError
-            found += chunk
-    return bytes(found)

@@ -1,28 +1,27 @@
 """The text worker process: normalizes and tokenizes untrusted text.
 
 Lines of JSON on stdin, one answer each on stdout:
-    {"load": FOLDER}                              -> {"loaded": true}
-    {"read": TEXT, "language": L, "folder": FOLDER} -> {"pieces": [[id, …], …]}
-or {"refused": SENTENCE}. A text may take `CPU_SECONDS`; after more, the parent ends the process.
+    {"load": TOKENIZER}                               -> {"loaded": true}
+    {"read": TEXT, "language": L, "tokenizer": TOKENIZER}
+                                                -> {"pieces": [[[id, …], before, after], …]}
+or {"refused": SENTENCE}. TOKENIZER is `TokenizerSpec.as_dict()`; before, after: seconds of silence
+around a piece. A text may take `CPU_SECONDS`; after more, the parent ends the process.
 Nothing of a text is ever printed.
 """
 
 import argparse
 import json
-import os
 import signal
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NoReturn
 
 from machine.errors import SotaqueError
-from machine.process import die_with_parent
-from xtts.model.config import ModelConfig
-from xtts.text.tokenizer import Tokenizer
+from machine.process import die_with_parent, reserve_stdout, write_json_line
+from xtts.text.tokenizer import Tokenizer, TokenizerSpec
 
 # Five times what the slowest text of 4,096 characters takes (numbers of 24 digits). The processor's
-# time, so that a busy machine refuses nobody.
+# time, so that a busy machine refuses no text.
 CPU_SECONDS = 1.5
 TOO_LONG = (
     "This text takes too long to be read. Speak it in parts, and write what is not a plain "
@@ -40,25 +39,25 @@ def main() -> int:
     parser.add_argument("--parent", type=int, required=True)
     die_with_parent(parser.parse_args().parent)
     signal.signal(signal.SIGVTALRM, _out_of_time)
-    # The answers have a pipe of their own; what libraries print is nobody's business.
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    known: dict[str, Tokenizer] = {}
+    answers = reserve_stdout()
+    known: dict[TokenizerSpec, Tokenizer] = {}
     for line in sys.stdin:
-        answers.write(json.dumps(_answer(json.loads(line), known)) + "\n")
+        write_json_line(answers, _answer(json.loads(line), known))
     return 0
 
 
-def _answer(asked: Mapping[str, Any], known: dict[str, Tokenizer]) -> dict[str, Any]:
+def _answer(asked: Mapping[str, Any], known: dict[TokenizerSpec, Tokenizer]) -> dict[str, Any]:
     try:
         if "load" in asked:
-            known[asked["load"]] = _loaded(asked["load"])
+            wanted = TokenizerSpec.from_dict(asked["load"])
+            known[wanted] = _loaded(wanted)
             return {"loaded": True}
         signal.setitimer(signal.ITIMER_VIRTUAL, CPU_SECONDS)
         try:
-            if asked["folder"] not in known:
-                known[asked["folder"]] = _loaded(asked["folder"])
-            pieces = known[asked["folder"]].split(asked["read"], asked["language"])
+            wanted = TokenizerSpec.from_dict(asked["tokenizer"])
+            if wanted not in known:
+                known[wanted] = _loaded(wanted)
+            pieces = known[wanted].split(asked["read"], asked["language"])
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     except SotaqueError as error:
@@ -67,12 +66,11 @@ def _answer(asked: Mapping[str, Any], known: dict[str, Tokenizer]) -> dict[str, 
         return {"refused": TOO_LONG}
     except Exception as error:  # of reading: whatever it is, only this text is to suffer
         return {"refused": f"This text cannot be read ({type(error).__name__}). Write it simpler."}
-    return {"pieces": [piece.ids for piece in pieces]}
+    return {"pieces": [[piece.ids, piece.before, piece.after] for piece in pieces]}
 
 
-def _loaded(folder: str) -> Tokenizer:
-    path = Path(folder)
-    found = Tokenizer(ModelConfig.read(path), path)
+def _loaded(wanted: TokenizerSpec) -> Tokenizer:
+    found = wanted.open()
     found.warm_up()
     return found
 

@@ -24,7 +24,7 @@ def main() -> int:
 
     from xtts import audio
     from xtts.inference import synthesis, voice
-    from xtts.model.shapes import SamplingParams
+    from xtts.model.config import SamplingParams
     from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
 
     device, out = sys.argv[1], Path(sys.argv[2])

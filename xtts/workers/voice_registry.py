@@ -9,9 +9,14 @@ from xtts.hub import bundle
 from xtts.hub.base_models import BundleError
 from xtts.hub.bundle import VoiceSpec
 from xtts.inference.loaded_voice import ComputeConfig, LoadedVoice
+from xtts.model.config import ModelConfig
 from xtts.onnx import folder as onnx_folder
+from xtts.text.tokenizer import TokenizerSpec
 
-__all__ = ["BundleError", "ComputeConfig", "LoadedVoice", "VoiceSpec", "backend_of", "load_voice"]
+__all__ = [
+    "BundleError", "ComputeConfig", "LoadedVoice", "VoiceSpec", "backend_of", "load_voice",
+    "tokenizer_of",
+]  # fmt: skip
 
 
 def load_voice(
@@ -43,6 +48,17 @@ def load_voice(
     from xtts.inference.torch_voice import load_torch_voice
 
     return load_torch_voice(bundle.find_voice(spec), where, (others or {}).values())
+
+
+def tokenizer_of(spec: VoiceSpec) -> TokenizerSpec:
+    """What reads the texts of a voice, without its weights. Raises what `load_voice` does."""
+    if onnx_folder.is_one(spec.path):
+        config = ModelConfig.read(spec.path)
+        lists = bundle.pronunciation_lists(spec, spec.path)
+        return TokenizerSpec(spec.path, config.normalizer, lists)
+    files = bundle.find_voice(spec)
+    normalizer = files.normalizer or ModelConfig.read(files.folder).normalizer
+    return TokenizerSpec(files.folder, normalizer, files.pronunciations)
 
 
 def backend_of(spec: VoiceSpec) -> str:

@@ -132,7 +132,7 @@ def verdict(
         largest = max(largest, *off, between)
         if not max(off) <= tolerance or not between <= tolerance:
             why = "is off" if off[0] > tolerance else "gives other numbers the second time, off"
-            by = "what is no number" if largest == float("inf") else f"{largest:.1e}"
+            by = "a non-finite value" if largest == float("inf") else f"{largest:.1e}"
             said = f"{name} {why} by {by} ({part_name}); allowed is {tolerance:g}."
             return told(said, Outcome.DEGRADED)
     return told("", Outcome.OK)

@@ -86,7 +86,7 @@ def operations() -> dict[str, dict[str, Part]]:
 
 
 def distance(ours: Tensor, reference: Tensor) -> float:
-    """Relative L2; infinite for another shape or a value that is no number."""
+    """Relative L2; infinite for another shape or a non-finite value."""
     ours, reference = ours.detach().cpu().double(), reference.detach().cpu().double()
     if ours.shape != reference.shape or not bool(torch.isfinite(ours).all()):
         return float("inf")

@@ -1,22 +1,18 @@
 """Starts a probe child for each GPU, with a time limit, and collects verdicts.
 
 A fault in the driver may kill or hang whoever touches it, so this process never does: it starts
-`machine.devices.probe.child`, waits with a limit, and reads what it had told until its end. Where a
+`machine.devices.probe.child`, waits with a limit, and reads what it wrote until its end. Where a
 check fails, up to three more are made with one thing changed; the first that passes is the advice.
 """
 
 import contextlib
 import json
-import logging
 import os
-import signal
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from machine.devices.health import (
     CLEAN_LIBRARY_PATH,
@@ -30,14 +26,10 @@ from machine.devices.health import (
 from machine.devices.probe import cache as probe_cache
 from machine.devices.probe.cache import ProbeMoment
 from machine.devices.probe.verdict import ProbeEnding, gpu_of
-
-log = logging.getLogger(__name__)
+from machine.process import last_line, run_with_timeout
 
 COLD_SECONDS = 60.0
 WARM_SECONDS = 20.0
-# After SIGKILL. In a driver's call a process cannot be killed; waiting for it would hang us too.
-REAP_SECONDS = 2.0
-_STDERR_KEPT_BYTES = 4096
 _FOREIGN = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
@@ -62,7 +54,7 @@ def probe(
 ) -> tuple[GpuHealth, ...]:
     """Every GPU with its verdicts; a check that dies or hangs is a verdict, never an error.
 
-    use_cache: False checks anew whatever is known, and keeps that. cache: the file that it is kept
+    use_cache: False checks again whatever is known, and keeps that. cache: the file that it is kept
     in, by default one under the home folder.
     """
     child = child or ProbeChild()
@@ -77,8 +69,8 @@ def probe(
 
 
 def report_surprise(device: str, words: str, cache: Path | None = None) -> None:
-    """A fault at run time that the check had not foretold: the next look checks anew, and for a day
-    that GPU is not trusted beside a model in training."""
+    """Reports a fault at run time that the check did not predict: the next start checks again, and
+    for a day that GPU is not trusted beside a model in training."""
     index = int(device.partition(":")[2] or 0)
     probe_cache.surprised(cache or cache_file(), index, words, ProbeMoment.present())
 
@@ -118,7 +110,7 @@ def _check(
     try:
         return gpu_of(index, events, ending)
     except (KeyError, TypeError, ValueError) as error:
-        reason = f"the check told what nobody understands ({error!r})."
+        reason = f"the check's answer cannot be understood ({error!r})."
         return GpuHealth(index, "the GPU", (0, 0), 0, Outcome.COULD_NOT_RUN, reason=reason), 1
 
 
@@ -169,55 +161,22 @@ def _variant(name: str, advice: str, found: GpuHealth) -> ProbeVariant:
 def run(
     command: Sequence[str], environ: Mapping[str, str], limit_seconds: float
 ) -> tuple[list[dict[str, Any]], ProbeEnding]:
-    """Starts a child and collects what it told until its end, or until its time was up."""
+    """Starts a child and collects what it reports until its end, or until its time is up."""
     # is_available() and device_count() of a child then ask NVML, and make no context.
     environment = {**environ, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-    # Files, not pipes: what was told before a hang is there, and a child that cannot be killed
-    # holds no end of anything that we read.
-    with tempfile.TemporaryFile() as answers, tempfile.TemporaryFile() as errors:
-        try:
-            child = subprocess.Popen(
-                tuple(command), env=environment, stdin=subprocess.DEVNULL, stdout=answers,
-                stderr=errors, start_new_session=True,
-            )  # fmt: skip
-        except OSError as error:
-            return [], ProbeEnding(
-                None, limit_seconds, f"It cannot be started: {error}.", hung=False
-            )
-        hung = False
-        try:
-            child.wait(limit_seconds)
-        except subprocess.TimeoutExpired:
-            hung = True
-        _end_group(child)
-        return _events(answers), ProbeEnding(
-            None if hung else child.returncode, limit_seconds, _last_words(errors), hung=hung
-        )
+    result = run_with_timeout(command, limit_seconds, environment)
+    started = result.code is not None or result.hung
+    last_words = last_line(result.errors) if started else result.fault
+    return _events(result.out), ProbeEnding(
+        result.code, limit_seconds, last_words, hung=result.hung
+    )
 
 
-def _end_group(child: "subprocess.Popen[bytes]") -> None:
-    # Also behind a leader that has ended: what it started would stay.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
-    try:
-        child.wait(REAP_SECONDS)
-    except subprocess.TimeoutExpired:
-        log.warning("Process %d does not end; it hangs in a driver call.", child.pid)
-        child.returncode = -signal.SIGKILL  # nobody waits for it any more
-
-
-def _events(answers: IO[bytes]) -> list[dict[str, Any]]:
-    answers.seek(0)
+def _events(out: str) -> list[dict[str, Any]]:
     found = []
-    for line in answers.read().decode(errors="replace").splitlines():
+    for line in out.splitlines():
         with contextlib.suppress(ValueError):
             event = json.loads(line)
             if isinstance(event, dict) and "event" in event:
                 found.append(event)
     return found
-
-
-def _last_words(errors: IO[bytes]) -> str:
-    errors.seek(max(0, errors.seek(0, os.SEEK_END) - _STDERR_KEPT_BYTES))
-    lines = errors.read().decode(errors="replace").splitlines()
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")[:300]

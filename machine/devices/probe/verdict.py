@@ -8,7 +8,7 @@ from typing import Any
 from machine.devices import cuda_errors
 from machine.devices.health import GpuHealth, OperationVerdict, Outcome, operation_from
 
-_TOLD = 2  # so many failures are told in full
+_TOLD = 2  # so many failures are reported in full
 
 
 @dataclass(frozen=True)

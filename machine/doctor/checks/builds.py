@@ -114,7 +114,7 @@ def library_path(
     return judge(
         f"{first} is loaded from {paths[0]}{more}, not from torch's own folder",
         "the libraries that came with torch",
-        "Another CUDA stands first in the library path. That is one cause of CUFFT_INVALID_SIZE "
+        "Another CUDA comes first in the library path. That is one cause of CUFFT_INVALID_SIZE "
         "and of cuDNN's version mismatch.",
         CLEAN,
         "; ".join([*told, *(f"{name}: {' '.join(paths)}" for name, paths in foreign.items())]),

@@ -24,7 +24,7 @@ _OF_THE_CARD = {
     48: ("the card's memory failed (double-bit error)", REBOOT),
     63: ("the card replaced a failing piece of memory", REBOOT),
     64: ("the card could not replace a failing piece of memory", "Have the card replaced."),
-    74: ("a link between cards failed", "Seat cards and bridges anew."),
+    74: ("a link between cards failed", "Seat cards and bridges again."),
     79: ("the card fell off the bus: power or PCIe",
          "Check the card's power cables and seat, then reboot."),
     94: ("an error in the card's memory, contained", REBOOT),
@@ -87,7 +87,7 @@ def device(environment: Environment, settings: MachineSettings) -> Finding:
     except DeviceError as error:
         return fail(
             f"{expected} cannot be had", expected, str(error),
-            "Set DEVICE=auto, or mend what stands above.",
+            "Set DEVICE=auto, or fix what is above.",
         )  # fmt: skip
     reason = choice.reason if choice.reason.endswith(".") else choice.reason + "."
     return ok(choice.value, expected, reason)

@@ -19,7 +19,7 @@ class DoctorCache:
     """path: the JSON file; None remembers nothing."""
 
     def __init__(self, path: Path | None) -> None:
-        # Whoever asks the doctor has worse to read than the state of its cache.
+        # The doctor has more important things to report than the state of its cache.
         self._kept = FileCache(path, logging.DEBUG) if path else None
 
     def get(self, what: str, key: str) -> dict[str, Any] | None:

@@ -1,10 +1,12 @@
 """Readings from programs and child processes: nvidia-smi, dmesg, torch, ONNX Runtime."""
 
+import array
 import ast
 import contextlib
 import importlib.metadata
 import importlib.util
 import json
+import math
 import re
 import shutil
 import sys
@@ -175,8 +177,6 @@ def speech(trial: Sequence[str], devices: Sequence[str]) -> tuple[TrialSpeech, .
         trial: The command that speaks it; device and file are put behind it.
         devices: Where, the CPU first.
     """
-    from machine.doctor.readings.waveforms import distance
-
     found = []
     with tempfile.TemporaryDirectory(prefix="sotaque-doctor-") as folder:
         for number, device in enumerate(devices):
@@ -206,3 +206,22 @@ def _json(text: str) -> Any:
         return json.loads(text.strip().splitlines()[-1])
     except (IndexError, ValueError) as error:
         raise LookFailed(f"the child's answer is no JSON ({error})") from error
+
+
+def distance(path: Path, reference: Path) -> float | None:
+    """Relative L2 of one file to the other; None where their lengths differ or one is missing."""
+    try:
+        one, other = _float32(path), _float32(reference)
+    except (OSError, ValueError):
+        return None
+    if len(one) != len(other):
+        return None
+    apart = math.fsum((a - b) ** 2 for a, b in zip(one, other, strict=True))
+    size = math.fsum(b * b for b in other)
+    return math.sqrt(apart / size) if size else math.inf
+
+
+def _float32(path: Path) -> "array.array[float]":
+    found = array.array("f")
+    found.frombytes(path.read_bytes())
+    return found

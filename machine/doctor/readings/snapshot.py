@@ -85,8 +85,8 @@ class Graphics:
 
 @dataclass(frozen=True)
 class Managed:
-    """What the driver's own management tells. source: nvidia-smi or NVML; fault: why it told
-    nothing, in its words."""
+    """What the driver's own management interface reports. source: nvidia-smi or NVML; fault: why it
+    reported nothing, in its words."""
 
     gpus: tuple[GpuState, ...] = ()
     source: str = ""

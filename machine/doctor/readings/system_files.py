@@ -1,6 +1,6 @@
 """Readings from /proc, /sys, /dev, /etc, and free disk space.
 
-Every function takes the root folder to look under, so that a test can stand a broken machine into a
+Every function takes the root folder to read under, so that a test can put a broken machine into a
 folder. What is missing reads as empty; what is garbage never raises beyond OSError and ValueError.
 """
 
@@ -37,7 +37,7 @@ def read(path: Path) -> str:
 
 
 def driver_version(root: Path) -> str:
-    """Of the loaded kernel module: "" without one, "unknown" where its file says no number."""
+    """Of the loaded kernel module: "" without one, "unknown" where its file has no version."""
     told = read(root / "proc/driver/nvidia/version")
     found = _VERSION.search(told) or _VERSION.search(read(root / "sys/module/nvidia/version"))
     if found:

@@ -21,7 +21,7 @@ def main() -> int:
     """Prints what `TorchBuild` holds."""
     import torch
 
-    # Loads cuDNN, so that it stands among the libraries; no context is created.
+    # Loads cuDNN, so that it is among the libraries; no context is created.
     cudnn = torch.backends.cudnn.version() or 0
     # torch.cuda.get_arch_list() is empty without a GPU; this is what it would read.
     flags = torch._C._cuda_getArchFlags() if torch.version.cuda else None

@@ -69,7 +69,7 @@ def test_other_forms_are_read_too(service: Running, how: dict[str, Any]) -> None
         (file_of(speech(0.5)), "0.50 s long"),
         (file_of(speech(61.0, 8_000), 8_000), "at most 60 s"),
         (file_of(np.zeros(44_100, dtype="float32")), "silent"),
-        (file_of(np.full(44_100, np.nan, dtype="float32"), subtype="FLOAT"), "no numbers"),
+        (file_of(np.full(44_100, np.nan, dtype="float32"), subtype="FLOAT"), "non-finite"),
         (file_of(speech(), 22_051), "22051 samples a second"),
         (file_of(np.zeros((44_100, 9), dtype="float32")), "9 channels"),
     ],

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pynvml
 import pytest
 
 from machine.devices import nvml
 from machine.devices.gpu_meter import GpuUsageReader
-from machine.devices.nvml import GpuState, Nvml, NvmlError
+from machine.devices.nvml import GpuState, Nvml, NvmlError, as_cuda_counts
 from machine.devices.usage import UsageMeter
 
 PAGE, TICK = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
@@ -24,21 +25,31 @@ def process(proc: Path, pid: int, parent: int, seconds: float, resident: int, sh
     folder.mkdir(parents=True, exist_ok=True)
     ticks = int(seconds * TICK)
     (folder / "stat").write_text(
-        f"{pid} (py) (x) R {parent} 1 1 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 5 0 0\n"
+        f"{pid} (py) (x) R {parent} 1 1 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 5{' 0' * 30}\n"
     )
     (folder / "statm").write_text(f"9999 {resident // PAGE} {shared // PAGE} 1 0 1 0\n")
 
 
 def machine(proc: Path, idle: int, busy: int) -> None:
     proc.mkdir(exist_ok=True)
-    (proc / "stat").write_text(f"cpu  {busy} 0 0 {idle} 0 0 0 0 0 0\ncpu0 1 1 1 1\n")
-    (proc / "meminfo").write_text("MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 400 kB\n")
+    (proc / "stat").write_text(f"cpu  {busy} 0 0 {idle} 0 0 0 0 0 0\ncpu0 1 1 1 1\nbtime 9\n")
+    rows = {"MemTotal": 1000, "MemFree": 1, "MemAvailable": 400, "Buffers": 1, "Cached": 1,
+            "Active": 1, "Inactive": 1, "Shmem": 1}  # fmt: skip
+    text = "".join(f"{name}: {kilobytes} kB\n" for name, kilobytes in rows.items())
+    (proc / "meminfo").write_text(text)
 
 
-def test_cpu_is_what_was_used_since_the_reading_before(tmp_path: Path) -> None:
-    proc = tmp_path / "proc"
+@pytest.fixture
+def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that is read in the place of /proc."""
+    folder = tmp_path / "proc"
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(folder))
+    return folder
+
+
+def test_cpu_is_what_was_used_since_the_reading_before(proc: Path, tmp_path: Path) -> None:
     machine(proc, idle=1000, busy=1000)
-    meter = UsageMeter(proc=proc, cgroup=tmp_path)
+    meter = UsageMeter(cgroup=tmp_path)
     machine(proc, idle=1100, busy=1300)
     usage = meter.read()
     assert usage.cpu_percent == pytest.approx(75.0)
@@ -53,26 +64,27 @@ def test_cpu_is_what_was_used_since_the_reading_before(tmp_path: Path) -> None:
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
     ],
 )
-def test_a_containers_limit_is_the_machine(tmp_path: Path, names: tuple[str, ...]) -> None:
-    proc, cgroup = tmp_path / "proc", tmp_path / "cgroup"
+def test_a_containers_limit_is_the_machine(
+    proc: Path, tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    cgroup = tmp_path / "cgroup"
     machine(proc, 1, 1)
     for name, text in zip(names, ("500000\n", "300000\n", "anon 5\ninactive_file 100000\n")):
         (cgroup / name).parent.mkdir(parents=True, exist_ok=True)
         (cgroup / name).write_text(text)
-    usage = UsageMeter(proc=proc, cgroup=cgroup).read()
+    usage = UsageMeter(cgroup=cgroup).read()
     assert (usage.memory_used_bytes, usage.memory_total_bytes) == (200_000, 500_000)
     (cgroup / names[0]).write_text("max\n")
-    assert UsageMeter(proc=proc, cgroup=cgroup).read().memory_total_bytes == 1000 * 1024
+    assert UsageMeter(cgroup=cgroup).read().memory_total_bytes == 1000 * 1024
 
 
-def test_the_trainer_is_counted_with_its_children(tmp_path: Path) -> None:
-    proc = tmp_path / "proc"
+def test_the_trainer_is_counted_with_its_children(proc: Path, tmp_path: Path) -> None:
     machine(proc, 1, 1)
     process(proc, 10, 1, 5.0, 40 * PAGE, 10 * PAGE)
     process(proc, 11, 10, 1.0, 30 * PAGE, 20 * PAGE)
     process(proc, 12, 11, 1.0, 8 * PAGE, 8 * PAGE)
     process(proc, 99, 1, 50.0, 900 * PAGE, 0)  # somebody else
-    meter = UsageMeter(trainer=lambda: 10, proc=proc, cgroup=tmp_path)
+    meter = UsageMeter(trainer=lambda: 10, cgroup=tmp_path)
     meter._read_at -= 2.0  # two seconds ago
     process(proc, 11, 10, 4.0, 30 * PAGE, 20 * PAGE)
     process(proc, 13, 10, 7.0, 0, 0)  # new: how old its seven seconds are is not known
@@ -81,22 +93,22 @@ def test_the_trainer_is_counted_with_its_children(tmp_path: Path) -> None:
     assert usage.trainer_cpu_percent == pytest.approx(150.0, rel=0.05)
 
 
-def test_a_trainer_that_ends_is_no_longer_told(tmp_path: Path) -> None:
-    machine(tmp_path, 1, 1)
-    meter = UsageMeter(trainer=lambda: 10, proc=tmp_path, cgroup=tmp_path / "none")
+def test_a_trainer_that_ends_is_no_longer_told(proc: Path, tmp_path: Path) -> None:
+    machine(proc, 1, 1)
+    meter = UsageMeter(trainer=lambda: 10, cgroup=tmp_path / "none")
     usage = meter.read()
     assert (usage.trainer_cpu_percent, usage.trainer_memory_bytes) == (None, None)
 
 
 @pytest.mark.parametrize("text", ["", "garbage", "cpu x y\n", "\0" * 50])
-def test_garbage_is_nothing_known(tmp_path: Path, text: str) -> None:
+def test_garbage_is_nothing_known(proc: Path, tmp_path: Path, text: str) -> None:
+    folder = proc / "10"
+    folder.mkdir(parents=True)
     for name in ("stat", "meminfo"):
-        (tmp_path / name).write_text(text)
-    folder = tmp_path / "10"
-    folder.mkdir()
+        (proc / name).write_text(text)
     for name in ("stat", "statm"):
         (folder / name).write_text(text)
-    usage = UsageMeter(trainer=lambda: 10, proc=tmp_path, cgroup=tmp_path / "none").read()
+    usage = UsageMeter(trainer=lambda: 10, cgroup=tmp_path / "none").read()
     assert usage.cpu_percent is None and usage.memory_total_bytes is None
     assert usage.trainer_memory_bytes is None
 
@@ -120,6 +132,7 @@ class FakeNvml:
             "nvmlDeviceGetMemoryInfo": self._memory,
             "nvmlDeviceGetUtilizationRates": self._busy,
             "nvmlDeviceGetCudaComputeCapability": self._capability,
+            "nvmlDeviceGetUUID": self._uuid,
             "nvmlDeviceGetComputeMode": lambda _device, mode: self._set(mode, 3),
         }
         if name in self.lacking or name not in answers:
@@ -155,6 +168,10 @@ class FakeNvml:
         busy._obj.gpu = 42
         return 3 if ctypes.cast(device, ctypes.c_void_p).value == 2 else 0
 
+    def _uuid(self, device: Any, text: Any, _size: Any) -> int:
+        number = ctypes.cast(device, ctypes.c_void_p).value
+        return self._write(text, b"GPU-5ac1-%d" % (number or 0))
+
     @staticmethod
     def _capability(_device: Any, major: Any, minor: Any) -> int:
         major._obj.value, minor._obj.value = 8, 6
@@ -181,11 +198,33 @@ def test_nvml_is_read(driver: Driver) -> None:
     opened = Nvml()
     one, part = opened.read()
     assert one == GpuState(
-        0, "RTX 3090", 42.0, 5 << 30, 24 << 30, (8, 6), "580.95.05", "Exclusive_Process"
-    )
+        0, "RTX 3090", 42.0, 5 << 30, 24 << 30, (8, 6), "580.95.05", "Exclusive_Process",
+        "GPU-5ac1-1",
+    )  # fmt: skip
     assert part.busy_percent is None and part.index == 1
     opened.close()
     assert library.closed
+
+
+@pytest.mark.parametrize(
+    ("uuids", "names"),
+    [
+        ([], {0: "A", 1: "B", 2: "C"}),  # this process has not begun with CUDA
+        (["2c", "0a"], {0: "C", 1: "A"}),  # CUDA_VISIBLE_DEVICES=2,0
+        (["GPU-1b"], {0: "B"}),
+        (["1b", "MIG-77"], {0: "A", 1: "B", 2: "C"}),
+    ],
+)
+def test_gpus_are_numbered_as_cuda_does(uuids: list[str], names: dict[int, str]) -> None:
+    states = tuple(
+        GpuState(index, name, uuid=f"GPU-{index}{name.lower()}") for index, name in enumerate("ABC")
+    )
+    assert {one.index: one.name for one in as_cuda_counts(states, uuids)} == names
+
+
+def test_gpus_without_identifiers_are_told_in_the_drivers_count() -> None:
+    states = (GpuState(0, "A"), GpuState(1, "B"))
+    assert as_cuda_counts(states, ["1b"]) == states
 
 
 def test_nvml_says_what_failed(driver: Driver) -> None:
@@ -201,7 +240,7 @@ def test_nvml_says_what_failed(driver: Driver) -> None:
 def test_a_library_without_some_functions_tells_what_it_can(driver: Driver) -> None:
     lacking = ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetComputeMode", "nvmlShutdown",
                "nvmlDeviceGetName", "nvmlSystemGetDriverVersion",
-               "nvmlDeviceGetCudaComputeCapability")  # fmt: skip
+               "nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetUUID")  # fmt: skip
     driver(FakeNvml(lacking=lacking))
     opened = Nvml()
     assert opened.read()[0] == GpuState(0, "NVIDIA GPU", None, 5 << 30, 24 << 30)

@@ -2,7 +2,7 @@
 
     .venv/bin/python -m tests.machine.doctor.simulated
 
-writes tests/machine/doctor/golden/ anew. Read the difference before you commit it: it is what
+writes tests/machine/doctor/golden/ again. Read the difference before you commit it: it is what
 people will be told.
 """
 

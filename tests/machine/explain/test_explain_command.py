@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 from machine.explain import command, inputs, running_child
 from machine.explain.graph import ModelUnreadable, read
-from machine.explain.refusals import refusal
+from machine.explain.report import refusal
 from machine.onnxruntime.providers import CPU, CUDA, wish_of
 from machine.onnxruntime.sessions import Looks
 from machine.process import ProcessResult
@@ -105,7 +105,7 @@ def child_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     JSON and of another provider start it as it is."""
 
     def answer(child: tuple[str, ...], _limit_seconds: float) -> ProcessResult:
-        monkeypatch.setattr(sys, "argv", list(child[2:]))
+        monkeypatch.setattr(sys, "argv", list(child[4:]))
         return ProcessResult(running_child.main(), "", "", 0.1)
 
     monkeypatch.setattr(command, "run_with_timeout", answer)

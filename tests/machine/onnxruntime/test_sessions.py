@@ -12,7 +12,6 @@ from onnx import TensorProto, helper
 
 from machine.onnxruntime import inspection, operators
 from machine.onnxruntime.evidence import NodePlacement, OnnxSurroundings, Trial
-from machine.onnxruntime.options import OnnxSessionOptions, Optimisation, session_options
 from machine.onnxruntime.placement import ProviderVerdict, judge_trial, status
 from machine.onnxruntime.providers import (
     CPU,
@@ -24,7 +23,16 @@ from machine.onnxruntime.providers import (
     ProviderRequestError,
     wish_of,
 )
-from machine.onnxruntime.sessions import Looks, ModelRefused, RuntimeMissing, choose, open_session
+from machine.onnxruntime.sessions import (
+    Looks,
+    ModelRefused,
+    OnnxSessionOptions,
+    Optimisation,
+    RuntimeMissing,
+    choose,
+    open_session,
+    session_options,
+)
 from machine.onnxruntime.trial_child import GRAPH, tried
 from tests.machine.onnxruntime import onnx_evidence as seen
 

@@ -43,7 +43,7 @@ def faults(
         ([], {"NUM_EPOCHS": "2"}, "NUM_EPOCHS=3", 2, "environment"),
         ([], {}, "NUM_EPOCHS=3", 3, ".env, line 1"),
         ([], {}, "", None, "default"),
-        # An empty value is the default and still wins over what stands below it.
+        # An empty value is the default and still wins over the sources below it.
         (["--num-epochs", ""], {"NUM_EPOCHS": "2"}, "", None, "command line"),
         (["--num-epochs="], {"NUM_EPOCHS": "2"}, "", None, "command line"),
         ([], {"NUM_EPOCHS": ""}, "NUM_EPOCHS=3", None, "environment"),

@@ -118,7 +118,7 @@ def test_where_only_weights_are_left_the_optimizer_starts_anew_and_that_is_said(
         damage(run.checkpoint_path(epoch))
     found = checkpoints.resume("auto", FINGERPRINT)
     assert (found.epoch, found.trainer_state) == (1, None)
-    assert "optimizer starts anew" in found.notes[0]
+    assert "optimizer starts over" in found.notes[0]
 
 
 def test_a_moved_run_goes_on(run, checkpoints, tmp_path):

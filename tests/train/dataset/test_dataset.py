@@ -18,7 +18,8 @@ from train.dataset.entries import TranscriptEntry
 from train.settings import TrainSettings
 from xtts.model.config import ModelConfig
 from xtts.model.shapes import GPTShape
-from xtts.text.tokenizer import TextError, Tokenizer
+from xtts.text.errors import TextError
+from xtts.text.tokenizer import Tokenizer
 
 Read = Callable[..., Dataset]
 

@@ -28,9 +28,9 @@ from tests.machine.storage.test_atomic import full_after
 from tests.xtts.workers.test_file_worker import gone
 from train.dataset.batches import Batch
 from train.learner import StepResult, Validation
+from train.metrics.event_files import spectrogram
 from train.metrics.logs import Logs
 from train.metrics.metrics_file import cut_back
-from train.metrics.spectrogram_image import spectrogram
 from train.metrics.tensorboard_server import TensorBoard, free_port
 from train.sampling.sample_files import SampleSidecar
 from xtts import audio

@@ -7,12 +7,14 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from machine.devices.nvml import GpuState
 from machine.devices.usage import Usage
 from tests.train.metrics.test_logs import curves, logs, records, train
+from train.metrics import system_usage
 from train.metrics.system_usage import MachineMetrics, figures_of
 
 GPU = GpuState(0, "RTX 3090", 60.0, 8_000_000_000, 24_000_000_000)
@@ -98,3 +100,18 @@ def test_this_machine_is_read_for_real(tmp_path: Path) -> None:
     assert found["memory_bytes"] > found["trainer_memory_bytes"] / 2
     assert 0 <= found["trainer_cpu_percent"] and 0 <= found.get("cpu_percent", 0.0) <= 100
     json.dumps(found, allow_nan=False)
+
+
+def test_a_run_numbers_gpus_as_its_cuda_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA_VISIBLE_DEVICES=1: the second card of the machine is cuda:0 of this run."""
+    cards = (GpuState(0, "A", 1.0, uuid="GPU-aa"), GpuState(1, "B", 99.0, uuid="GPU-bb"))
+    reader = SimpleNamespace(read=lambda: cards)
+    monkeypatch.setattr(system_usage, "GpuUsageReader", lambda: reader)
+    read = system_usage._this_machine()
+    assert [gpu.name for gpu in read().gpus] == ["A", "B"]  # before this process uses CUDA
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    card = SimpleNamespace(uuid="bb")
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda _index: card)
+    figures = figures_of(read())
+    assert figures["gpu0_busy_percent"] == 99.0 and "gpu1_busy_percent" not in figures

@@ -7,7 +7,7 @@ from train.optim.freezing import FreezeError, chosen, freeze, patterns
 from train.optim.lora import LoraShape
 from train.optim.trainable import TrainableParts
 from train.trainer import train_step
-from xtts.model.shapes import TrainingAdvice
+from xtts.model.config import TrainingAdvice
 
 
 def test_what_a_pattern_fits_stays_and_the_rest_learns():

@@ -66,7 +66,7 @@ def test_a_hang_is_told_with_its_place_and_ended_with_75(
     run = start(kind)
     code, told = run.end()
     assert code == 75
-    assert re.search(r"Nothing was heard from the training for [\d.]+ s while learning\.", told)
+    assert re.search(r"No heartbeat came from the training for [\d.]+ s while learning\.", told)
     assert "most recent call first" in told and f"in {kind}" in told
     assert "exit code 75" in told and "STALL_SECONDS" in told
     assert gone(run.watchdog)

@@ -142,7 +142,7 @@ def test_three_failures_in_a_row_end_the_attempts_with_one_message(
         for epoch in (1, 2):
             sampler.sample(epoch, tmp_path / "1.pt", "one")
         sampler.reference = reference
-        sampler.sample(3, tmp_path / "1.pt", "one")  # a success in between starts the count anew
+        sampler.sample(3, tmp_path / "1.pt", "one")  # a success in between starts the count again
         assert sampler.failures_in_a_row == 0
         sampler.reference = SampleReference(reference.path, "refuse", "en")
         for epoch in range(4, 9):

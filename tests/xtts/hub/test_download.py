@@ -16,7 +16,7 @@ from machine.storage.atomic import DiskFull, WriteError, Written
 from tests.file_server import Bad, Server, serving
 from xtts.hub import download
 from xtts.hub.download import DownloadError, Interrupted, fetch, part_of
-from xtts.hub.download_progress import RetryPolicy
+from xtts.hub.retry_policy import RetryPolicy
 
 CONTENT = random.Random(0).randbytes(3_000_000)
 EXPECTED = Written(hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))

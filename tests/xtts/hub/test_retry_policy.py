@@ -10,11 +10,11 @@ from email.message import Message
 
 import pytest
 
-from xtts.hub.download_progress import RetryPolicy
 from xtts.hub.retry_policy import (
     HttpReply,
     RedirectRefused,
     Redirects,
+    RetryPolicy,
     TransferAction,
     decide,
     of_fault,

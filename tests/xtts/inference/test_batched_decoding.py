@@ -10,9 +10,10 @@ from torch import Tensor
 
 from xtts.inference.batched_decoding import DecodingSlots, NoFreeSlotError
 from xtts.inference.decoding import DecodingError, DecodingResult, DecodingState, decode
+from xtts.model.config import SamplingParams
 from xtts.model.gpt import GPT, new_gpt, to_coqui
 from xtts.model.loading import load_gpt
-from xtts.model.shapes import NUM_LATENTS, GPTShape, SamplingParams
+from xtts.model.shapes import NUM_LATENTS, GPTShape
 
 SHAPE = GPTShape(
     text_ids=40, text_start=39, layers=3, width=64, heads=4, audio_ids=66, audio_start=64,

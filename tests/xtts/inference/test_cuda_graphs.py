@@ -12,9 +12,10 @@ from xtts.inference import cuda_graphs
 from xtts.inference.batched_decoding import DecodingSlots
 from xtts.inference.cuda_graphs import CudaGraphStep
 from xtts.inference.decoding import DecodingState, decode, prefill
+from xtts.model.config import SamplingParams
 from xtts.model.gpt import GPT, new_gpt
 from xtts.model.kv_cache import KeyValueCache
-from xtts.model.shapes import NUM_LATENTS, GPTShape, SamplingParams
+from xtts.model.shapes import NUM_LATENTS, GPTShape
 
 SHAPE = GPTShape(
     text_ids=40, text_start=39, layers=3, width=64, heads=4, audio_ids=66, audio_start=64,
@@ -85,7 +86,7 @@ def test_replayed_steps_say_what_plain_ones_say(
         codes = torch.tensor([position, 2 * position, 0])[:slots]
         together, logits = steps(codes, torch.full_like(codes, position))
         for row, cache in enumerate(plain):
-            wanted = gpt.step(gpt.audio_input(codes[row : row + 1], position), cache)
+            wanted = gpt.prefill(gpt.audio_input(codes[row : row + 1], position), cache)
             assert torch.allclose(together[row : row + 1], wanted[0], atol=1e-5)
             assert torch.allclose(logits[row : row + 1], wanted[1], atol=1e-4)
     # 64 positions at first, 82 at last: alone, a graph for every 16; with others, one for all.
@@ -101,11 +102,11 @@ def test_a_slot_that_is_left_disturbs_nobody(gpt: GPT) -> None:
     steps.enter(0, read(gpt, 1))
     steps.enter(1, cache)
     steps(torch.tensor([1, 2]), torch.ones(2, dtype=torch.long))
-    gpt.step(gpt.audio_input(torch.tensor([2]), 1), cache)
+    gpt.prefill(gpt.audio_input(torch.tensor([2]), 1), cache)
     steps.leave(0)
     for position in range(2, 5):
         found, _ = steps(torch.tensor([0, position]), torch.tensor([0, position]))
-        wanted, _ = gpt.step(gpt.audio_input(torch.tensor([position]), position), cache)
+        wanted, _ = gpt.prefill(gpt.audio_input(torch.tensor([position]), position), cache)
         assert torch.allclose(found[1:], wanted, atol=1e-5)
     assert steps.caches.lengths.tolist() == [0, cache.length]
 
@@ -122,7 +123,7 @@ def test_where_capturing_fails_it_is_told_and_spoken_all_the_same(
     steps.enter(0, cache)
     for position in (1, 2, 3):
         found, _ = steps(torch.tensor([7]), torch.tensor([position]))
-        wanted, _ = gpt.step(gpt.audio_input(torch.tensor([7]), position), cache)
+        wanted, _ = gpt.prefill(gpt.audio_input(torch.tensor([7]), position), cache)
         assert torch.allclose(found, wanted, atol=1e-5)
     assert steps.reason.startswith("CUDA error: operation not permitted")
     assert caplog.text.count("without CUDA graphs") == 1
@@ -135,7 +136,7 @@ def test_the_loop_says_the_same_codes_with_graphs(
     plain = [decode(gpt, *asked(n), RULES, torch.Generator().manual_seed(n)) for n in (1, 4)]
     with torch.inference_mode():
         steps = CudaGraphStep(gpt, 1, FakeGraph())
-    monkeypatch.setattr(cuda_graphs, "graphed_step", lambda _: steps)
+    monkeypatch.setattr(cuda_graphs, "graphed_step", lambda _, **__: steps)
     for number, wanted in zip((1, 4), plain, strict=True):
         found = decode(gpt, *asked(number), RULES, torch.Generator().manual_seed(number))
         assert torch.equal(found.codes, wanted.codes) and len(found.codes) > 5
@@ -158,6 +159,6 @@ def test_slots_speak_through_graphs(gpt: GPT, monkeypatch: pytest.MonkeyPatch) -
     plain = [said(number) for number in (1, 4)]
     with torch.inference_mode():
         steps = CudaGraphStep(gpt, 2, FakeGraph())
-    monkeypatch.setattr(cuda_graphs, "graphed_step", lambda *_: steps)
+    monkeypatch.setattr(cuda_graphs, "graphed_step", lambda *_, **__: steps)
     assert [said(number) for number in (1, 4)] == plain
     assert steps.caches.lengths.tolist() == [0, 0]

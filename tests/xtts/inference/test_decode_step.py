@@ -19,7 +19,9 @@ SHAPE = GPTShape(
 def filled(gpt: GPT, rows: int) -> KeyValueCache:
     """A cache behind nine positions."""
     cache = gpt.gpt.new_cache(rows, 30)
-    gpt.step(torch.randn(rows, 9, SHAPE.width, generator=torch.Generator().manual_seed(1)), cache)
+    gpt.prefill(
+        torch.randn(rows, 9, SHAPE.width, generator=torch.Generator().manual_seed(1)), cache
+    )
     return cache
 
 
@@ -39,7 +41,7 @@ def test_a_step_says_what_the_modules_say(kind: str, rows: int) -> None:
         codes = torch.arange(rows) + number
         positions = torch.full_like(codes, number)
         found = step(codes, positions, ours)
-        wanted = gpt.step(gpt.audio_input(codes, positions), theirs)
+        wanted = gpt.prefill(gpt.audio_input(codes, positions), theirs)
         for one, other in zip(found, wanted, strict=True):
             assert torch.equal(one, other)
     assert ours.length == theirs.length == 14

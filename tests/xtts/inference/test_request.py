@@ -97,23 +97,23 @@ def test_the_likeliest_code_does_not_depend_on_the_seed(base_folder) -> None:
 @pytest.mark.parametrize("count", [5, 40])
 def test_speed_is_coquis_interpolation(speed: float, count: int) -> None:
     latents = torch.randn(count, 8, generator=torch.Generator().manual_seed(count))
-    tempo = SpeedChange(speed)
+    tempo = SpeedChange(speed, torch)
     found = torch.cat([*(tempo.add(latent) for latent in latents), tempo.rest()])
     wanted = F.interpolate(latents.t()[None], scale_factor=1 / speed, mode="linear")[0].t()
     assert torch.allclose(found, wanted, atol=1e-5)
 
 
 def test_speed_one_changes_no_bit() -> None:
-    latent, tempo = torch.randn(8), SpeedChange(1.0)
+    latent, tempo = torch.randn(8), SpeedChange(1.0, torch)
     assert torch.equal(tempo.add(latent)[0], latent) and len(tempo.rest()) == 0
 
 
 @given(st.lists(st.integers(0, 700), max_size=12))
 def test_a_pushed_fade_is_the_fade_of_the_whole(sizes: list[int]) -> None:
     chunks = [torch.ones(size) for size in sizes]
-    fade = StreamFade()
+    fade = StreamFade(torch)
     found = torch.cat([*(fade.push(chunk) for chunk in chunks), fade.end()])
-    assert torch.allclose(found, fade_edges(torch.ones(sum(sizes))), atol=1e-6)
+    assert torch.allclose(found, fade_edges(torch.ones(sum(sizes)), torch), atol=1e-6)
 
 
 @given(st.dictionaries(st.text(), st.one_of(st.integers(), st.text(), st.none())), st.binary())

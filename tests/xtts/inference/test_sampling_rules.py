@@ -11,7 +11,7 @@ import torch
 from machine.devices.cuda_errors import NotFinite
 from xtts.inference import decoding
 from xtts.inference.decoding import DecodingError
-from xtts.model.shapes import SamplingParams
+from xtts.model.config import SamplingParams
 from xtts.onnx.speech import sampling
 
 RULES = (

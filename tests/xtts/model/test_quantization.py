@@ -93,7 +93,9 @@ def test_a_model_speaks_with_int8_and_takes_other_weights(base_folder: Path) -> 
     ids = torch.randint(3, 40, (9,))
     with torch.inference_mode():
         wanted, found = (
-            model.gpt.step(model.gpt.prefix(voice.latents, ids), model.gpt.gpt.new_cache(1, 60))[0]
+            model.gpt.prefill(model.gpt.prefix(voice.latents, ids), model.gpt.gpt.new_cache(1, 60))[
+                0
+            ]
             for model in (plain, small)
         )
     assert float((found - wanted).norm() / wanted.norm()) < 0.05

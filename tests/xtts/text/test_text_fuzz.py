@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
 from xtts.model.config import ModelConfig
-from xtts.text.tokenizer import TextError, Tokenizer
+from xtts.text.errors import TextError
+from xtts.text.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.slow
 
@@ -16,6 +17,12 @@ WORDS = st.one_of(
     st.text(max_size=12),  # all planes
     st.from_regex(r"[0-9]{1,30}([.,][0-9]{1,30})*(st|nd|º|ª|er|\.|-й|番|번째)?", fullmatch=True),
     st.from_regex(r"[$£€][0-9.,]{1,40}|[0-9.,]{1,40}[$£€%°]", fullmatch=True),
+    st.from_regex(
+        r"</?(break|say-as|sub|speak|prosody|x)"
+        r"( (time|alias|interpret-as)=?[\"']?[a-z0-9]{0,9}[\"']?)?/?>?",
+        fullmatch=True,
+    ),
+    st.from_regex(r"\[(pause|en|x):?[0-9]{0,5}(ms|s)?\]?", fullmatch=True),
     st.text(st.sampled_from("\x00\x07\u200b\u202e\ufeff\ufe0f\U000e0100\u0301 \t\n"), max_size=6),
     st.sampled_from(
         ["你好", "こんにちは", "привет", "नमस्ते", "안녕하세요", "مرحبا", "Mr.", "a-" * 30, "…"]
@@ -42,6 +49,8 @@ def test_ids_or_a_refusal_and_nothing_else(polyglot: Tokenizer, text: str) -> No
         started = time.process_time()
         try:
             assert polyglot.encode(text, language)
+            for piece in polyglot.split(text, language):
+                assert piece.ids and 0 <= piece.before <= 60 and 0 <= piece.after <= 60
         except TextError as error:
             assert str(error)
         assert time.process_time() - started < 1.0

@@ -10,7 +10,9 @@ import pytest
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
 from xtts.hub.base_models import DEMO
 from xtts.model.config import ModelConfig
-from xtts.text.tokenizer import TextError, Tokenizer, clean_text
+from xtts.text.errors import TextError
+from xtts.text.normalization.registry import COQUI, NEWEST
+from xtts.text.tokenizer import Tokenizer, TokenizerSpec, clean_text
 
 
 @pytest.fixture(scope="module")
@@ -156,8 +158,24 @@ def test_letters_that_the_voice_cannot_say_are_refused_by_name(tokenizer, text, 
 
 def test_what_the_normaliser_cannot_read_is_refused_with_the_word(polyglot):
     """num2words has no ordinals in Czech, and the whole of Coqui's normaliser raised."""
+    coquis = TokenizerSpec(polyglot.spec.folder, COQUI).open()
     with pytest.raises(TextError, match=r"'12\.' cannot be read in language cs \(NotImpl"):
-        polyglot.encode("dnes je 12. prosince a prší", "cs")
+        coquis.encode("dnes je 12. prosince a prší", "cs")
+    assert polyglot.show_transcript("dnes je 12. prosince a prší", "cs") == (
+        "dnes je dvanáctého prosince a prší"
+    )
+
+
+def test_the_normaliser_stands_in_the_key_of_caches(polyglot):
+    coquis = TokenizerSpec(polyglot.spec.folder, COQUI).open()
+    assert coquis.fingerprint != polyglot.fingerprint and polyglot.spec.normalizer == NEWEST
+    assert coquis.show_transcript("it is $5", "en") == "it is five dollars"
+
+
+def test_a_language_in_brackets_is_a_word_and_no_mark(polyglot):
+    """`[pt]` in the middle of a text made the rest of it Portuguese for the model."""
+    plain, marked = polyglot.split("hello pt there", "en"), polyglot.split("hello [pt] there", "en")
+    assert [piece.ids for piece in plain] == [piece.ids for piece in marked]
 
 
 @pytest.mark.parametrize("text", ["9" * 307, "0" * 4096, "call 1.234.567.890.123.456.789.012.345"])

@@ -57,7 +57,7 @@ RECORDINGS = {
     "0.1 s": (GOOD[:2205], 22_050, "wav", "0.10 s long"),
     "silence": (np.zeros(44_100), 22_050, "wav", "is silent"),
     "an hour of silence": (np.zeros(3600 * 8_000, np.int16), 8_000, "flac", "is silent"),
-    "NaN": (np.append(GOOD, np.nan).astype(np.float32), 22_050, "wav", "no numbers"),
+    "NaN": (np.append(GOOD, np.nan).astype(np.float32), 22_050, "wav", "non-finite"),
     "no sound at all": (np.zeros(0), 22_050, "wav", "no samples"),
 }
 TEXTS = {

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from xtts.text.tokenizer import TextError
+from xtts.text.errors import TextError
+from xtts.text.tokenizer import Piece, TokenizerSpec
 from xtts.workers import protocol
 from xtts.workers.server import SpeechServer
 from xtts.workers.voice_registry import ComputeConfig
@@ -20,11 +21,11 @@ class Written:
     def start(self) -> None:
         """Nothing."""
 
-    def open(self, folder: Path) -> None:
+    def open(self, tokenizer: TokenizerSpec) -> None:
         """Nothing."""
 
-    def read(self, folder: Path, text: str, language: str) -> list[list[int]]:
-        return [[1]]
+    def read(self, tokenizer: TokenizerSpec, text: str, language: str) -> list[Piece]:
+        return [Piece("", [1])]
 
 
 ASK = {"text": "…", "language": "en"}
@@ -90,6 +91,7 @@ class Mute:
 
     own = None
     folder = Path()
+    texts = TokenizerSpec(Path(), "coqui")
 
     def voice_of(self, path: Path, _kept: object) -> str:
         return path.name

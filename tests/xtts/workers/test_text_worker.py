@@ -12,7 +12,9 @@ import pytest
 from machine.errors import SotaqueError
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
 from xtts.model.config import ModelConfig
-from xtts.text.tokenizer import TextError, Tokenizer
+from xtts.text.errors import TextError
+from xtts.text.normalization.registry import NEWEST
+from xtts.text.tokenizer import Tokenizer, TokenizerSpec
 from xtts.workers.text_worker import TextWorker
 
 # Answers to what it is told to load; then it does with each text what the text says.
@@ -24,7 +26,8 @@ ODD = """
         if word == "hang": time.sleep(60)
         if word == "crash": os.kill(os.getpid(), signal.SIGSEGV)
         if word == "garble": print("what?", flush=True)
-        print(json.dumps({"pieces": [[1, 2]]} if word else {"loaded": True}), flush=True)
+        answer = {"pieces": [[[1, 2], 0.0, 0.0]]} if word else {"loaded": True}
+        print(json.dumps(answer), flush=True)
 """
 NUMBERED = {
     "hi": "मेरे पास 12.5 और 2nd किताबें हैं",
@@ -44,6 +47,10 @@ NUMBERED = {
 }
 
 
+def spec(folder: Path, normalizer: str = NEWEST) -> TokenizerSpec:
+    return TokenizerSpec(folder, normalizer)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("polyglot")
@@ -53,7 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def worker(folder: Path) -> Iterator[TextWorker]:
     made = TextWorker()
-    made.open(folder)
+    made.open(spec(folder))
     yield made
     made.close()
 
@@ -68,7 +75,15 @@ def odd() -> Iterator[TextWorker]:
 def test_it_reads_as_the_tokenizer_does(worker: TextWorker, folder: Path) -> None:
     text = "Hello there, Mr. Smith. " * 40
     own = Tokenizer(ModelConfig.read(folder), folder)
-    assert worker.read(folder, text, "en") == [piece.ids for piece in own.split(text, "en")]
+    found = worker.read(spec(folder), text, "en")
+    assert [piece.ids for piece in found] == [piece.ids for piece in own.split(text, "en")]
+
+
+def test_pauses_come_with_the_pieces(worker: TextWorker, folder: Path) -> None:
+    found = worker.read(
+        spec(folder), "[pause:1s]hello[pause:500ms]there<break time='250ms'/>", "en"
+    )
+    assert [(piece.before, piece.after) for piece in found] == [(1.0, 0.0), (0.5, 0.25)]
 
 
 @pytest.mark.parametrize("language", NUMBERED)
@@ -79,11 +94,11 @@ def test_numbers_of_fourteen_languages_are_read_or_refused_in_time(
     for text in (NUMBERED[language], "9" * 307, f"{NUMBERED[language]}. " * 100):
         started = time.monotonic()
         try:
-            pieces = worker.read(folder, text, language)
+            pieces = worker.read(spec(folder), text, language)
         except TextError as error:
             assert "cannot be read" in str(error) or "digits" in str(error), error
         else:
-            assert all(pieces) and pieces
+            assert all(piece.ids for piece in pieces) and pieces
         assert time.monotonic() - started < 2.0
     assert worker.pid == before
 
@@ -92,19 +107,19 @@ def test_a_text_that_takes_too_long_is_refused_by_the_child_itself(folder: Path)
     """A normaliser that never ends: the processor's time counts, and the process goes on."""
     slow = """
         import xtts.text.tokenizer, xtts.workers.text_worker_main, sys
-        def endless(self, text, short):
+        def endless(self, text, short, spoken=False):
             while text == "slow": pass
-            return text
+            return text, text
         xtts.text.tokenizer.Tokenizer._normalised = endless
         xtts.workers.text_worker_main.CPU_SECONDS = 0.2
         sys.exit(xtts.workers.text_worker_main.main())
     """
     worker = TextWorker((sys.executable, "-c", textwrap.dedent(slow)))
-    worker.open(folder)
+    worker.open(spec(folder))
     before = worker.pid
     with pytest.raises(TextError, match="too long to be read"):
-        worker.read(folder, "slow", "en")
-    assert worker.read(folder, "quick", "en") and worker.pid == before
+        worker.read(spec(folder), "slow", "en")
+    assert worker.read(spec(folder), "quick", "en") and worker.pid == before
     worker.close()
 
 
@@ -119,11 +134,11 @@ def test_a_text_that_takes_too_long_is_refused_by_the_child_itself(folder: Path)
 def test_what_a_text_does_to_its_process_is_a_refusal_and_the_next_is_read(
     odd: TextWorker, text: str, told: str
 ) -> None:
-    odd.open(Path("x"))
+    odd.open(spec(Path("x")))
     before = odd.pid
     with pytest.raises(TextError, match=told):
-        odd.read(Path("x"), text, "en")
-    assert odd.read(Path("x"), "hello", "en") == [[1, 2]]
+        odd.read(spec(Path("x")), text, "en")
+    assert [piece.ids for piece in odd.read(spec(Path("x")), "hello", "en")] == [[1, 2]]
     assert odd.pid != before
     with pytest.raises(ProcessLookupError):
         os.kill(before or 0, 0)
@@ -133,9 +148,9 @@ def test_a_folder_that_cannot_be_read_is_told_when_it_is_opened(
     worker: TextWorker, tmp_path: Path
 ) -> None:
     with pytest.raises(SotaqueError, match=r"config\.json is missing"):
-        worker.open(tmp_path)
+        worker.open(spec(tmp_path))
 
 
 def test_a_process_that_does_not_start_is_told_when_a_voice_is_opened(tmp_path: Path) -> None:
     with pytest.raises(SotaqueError, match="does not start"):
-        TextWorker((sys.executable, "-c", "raise SystemExit(1)")).open(tmp_path)
+        TextWorker((sys.executable, "-c", "raise SystemExit(1)")).open(spec(tmp_path))

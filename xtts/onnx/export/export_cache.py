@@ -8,13 +8,11 @@ import contextlib
 import logging
 import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from machine.process import ProcessResult, module_command, run_with_timeout
 from machine.storage import locks
 from machine.storage.atomic import make_folder
 from xtts.onnx import folder as folders
@@ -25,6 +23,8 @@ log = logging.getLogger(__name__)
 # As many as a run keeps epochs (KEEP_CHECKPOINTS), and the base: 0.7 GB each at XTTS-v2's size.
 KEPT = 4
 _EXPORT_SECONDS = 1800.0
+
+Runs = Callable[[Sequence[str], float], ProcessResult]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Needed:
     checkpoint: Path | None = None
 
 
-def kept_export(exports: Path, needed: Needed, run: Callable[..., Any] = subprocess.run) -> Path:
+def kept_export(exports: Path, needed: Needed, run: Runs = run_with_timeout) -> Path:
     """The export, made where it is missing or damaged. Raises OnnxError or WriteError."""
     to = exports / f"{needed.sha256[:16]}-{needed.kind}"
     make_folder(exports)
@@ -52,20 +52,18 @@ def kept_export(exports: Path, needed: Needed, run: Callable[..., Any] = subproc
     return to
 
 
-def _export_apart(needed: Needed, to: Path, run: Callable[..., Any]) -> None:
+def _export_apart(needed: Needed, to: Path, run: Runs) -> None:
     """In a process of its own; what that one said last is why it failed."""
-    words = [sys.executable, "-m", "xtts.onnx.export.exporter_child", str(needed.source), str(to)]
-    words += ["--kinds", needed.kind]
+    words = [str(needed.source), str(to), "--kinds", needed.kind]
     words += ["--checkpoint", str(needed.checkpoint)] if needed.checkpoint else []
-    try:
-        done = run(words, capture_output=True, text=True, timeout=_EXPORT_SECONDS, check=False)
-    except subprocess.TimeoutExpired as error:
+    done = run(module_command("xtts.onnx.export.exporter_child", *words), _EXPORT_SECONDS)
+    if done.hung:
         raise OnnxError(
             f"{needed.source} was not exported as ONNX within {_EXPORT_SECONDS / 60:.0f} minutes. "
             "Export it on another machine (python -m train export --onnx) and name the folder."
-        ) from error
-    if done.returncode:
-        told = (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
+        )
+    if done.code != 0:
+        told = done.last_error or f"exit {done.code}"
         raise OnnxError(f"{needed.source} could not be exported as ONNX: {told}")
 
 
@@ -81,8 +79,8 @@ def _whole(to: Path, kind: str) -> bool:
 
 
 def _remove_others(exports: Path) -> None:
-    """All but the ones that were used last; and, as nobody else is at it, what a killed export
-    left."""
+    """All but the ones that were used last; and, as this process alone has the lock, what a killed
+    export left."""
     found = [path for path in exports.iterdir() if path.is_dir()]
     whole = [path for path in found if folders.is_one(path) and not path.name.startswith(".")]
     newest = sorted(whole, key=lambda path: path.stat().st_mtime, reverse=True)[:KEPT]

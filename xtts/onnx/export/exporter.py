@@ -5,6 +5,7 @@ size that takes 40 s of one core and 2.0 GB at its peak.
 """
 
 import contextlib
+import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ from machine.storage.atomic import (
 from xtts import audio
 from xtts.inference import latents_file, voice
 from xtts.model import loading as model
-from xtts.model.config import ConfigError, ModelConfig
+from xtts.model.config import ConfigError, ModelConfig, naming_normalizer
 from xtts.model.empty_weights import without_weights
 from xtts.model.gpt import GPT, from_coqui
 from xtts.model.vocoder import load_speaker_encoder, load_vocoder
@@ -43,18 +44,20 @@ from xtts.text.tokenizer import Tokenizer
 @dataclass(frozen=True)
 class ExportSource:
     """What is exported. learned: a checkpoint's tensors in Coqui's names, None for the folder's
-    own; weights: the SHA-256 of the file that they are from; licence: None is the model's."""
+    own; weights: the SHA-256 of the file that they are from; licence, normalizer: None is the
+    model's."""
 
     folder: Path
     weights: str
     learned: Mapping[str, Tensor] | None = None
     reference: Path | None = None
     licence: str | None = None
+    normalizer: str | None = None
 
 
 def source_of_folder(folder: Path) -> ExportSource:
     """A base model's or a bundle's folder, with the recording beside it."""
-    ModelConfig.read(folder)  # what is no model folder is told as that
+    ModelConfig.read(folder)  # raises what is wrong with the folder
     reference = folder / "reference.wav"
     sha256 = sha256_of(folder / "model.pth")
     return ExportSource(folder, sha256, reference=reference if reference.is_file() else None)
@@ -134,8 +137,9 @@ def _files(
         onnx.checker.check_model(str(part / name))
     files[folders.EMBEDDINGS] = _write_array(part / folders.EMBEDDINGS, tables(spoken.gpt))
     files[folders.MEL_STATS] = _write_array(part / folders.MEL_STATS, spoken.mel_stats.numpy())
-    for name in ("config.json", "vocab.json"):
-        files[name] = _copy(source.folder / name, part / name)
+    normalizer = source.normalizer or spoken.config.normalizer
+    files["config.json"] = _write_config(source.folder, part / "config.json", normalizer)
+    files["vocab.json"] = _copy(source.folder / "vocab.json", part / "vocab.json")
     if source.reference is not None:
         recording = audio.read(source.reference, audio.CODE_RATE, max_seconds=60.0)
         path = part / folders.VOICE
@@ -162,6 +166,13 @@ def tables(gpt: GPT) -> "np.ndarray[Any, Any]":
 
 def _write_array(path: Path, array: "np.ndarray[Any, Any]") -> Written:
     return replace_file(path, lambda file: np.save(file, np.ascontiguousarray(array, np.float32)))
+
+
+def _write_config(source: Path, path: Path, normalizer: str) -> Written:
+    """The model's, with whose rules read its texts: a base model need not say."""
+    found = json.loads((source / "config.json").read_text(encoding="utf-8"))
+    text = json.dumps(naming_normalizer(found, normalizer), indent=4, ensure_ascii=False)
+    return replace_file(path, lambda file: file.write(text.encode()))
 
 
 def _copy(source: Path, path: Path) -> Written:

@@ -14,15 +14,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(argv)
     try:
         from machine.storage.atomic import sha256_of
-        from xtts.hub.run_folder import read_checkpoint, reference_beside
+        from xtts.hub.run_folder import normalizer_of, read_checkpoint, reference_beside
         from xtts.onnx.export import exporter
 
         if asked.checkpoint is None:
             source = exporter.source_of_folder(asked.folder)
         else:
-            learned = read_checkpoint(asked.checkpoint).model
+            found = read_checkpoint(asked.checkpoint)
             sha256, reference = sha256_of(asked.checkpoint), reference_beside(asked.checkpoint)
-            source = exporter.ExportSource(asked.folder, sha256, learned, reference)
+            source = exporter.ExportSource(
+                asked.folder, sha256, found.model, reference,
+                normalizer=normalizer_of(found.provenance),
+            )  # fmt: skip
         exporter.export(source, asked.to, asked.kinds)
     except SotaqueError as error:
         sys.stderr.write(f"{error}\n")

@@ -32,6 +32,7 @@ class GraphCache:
     bias: Tensor
     time: int
     head_width: int
+    queries: list[Tensor] = field(default_factory=list)
     keys: list[Tensor] = field(default_factory=list)
     values: list[Tensor] = field(default_factory=list)
 
@@ -46,6 +47,7 @@ class GraphCache:
         turned = keys.transpose(2, 3)
         self.keys.append(turned)
         self.values.append(values)
+        self.queries.append(queries[:, :, -1])
         queries = queries * self.head_width**-0.5
         scores = torch.cat((queries @ self.past_keys[layer], queries @ turned), dim=-1)
         weights = (scores + self._bias).softmax(-1)
@@ -53,7 +55,7 @@ class GraphCache:
         return seen + weights[..., self._places :] @ values
 
     def advance(self, time: int) -> None:
-        """Whoever runs the graph counts."""
+        """The caller of the graph counts positions."""
 
 
 class StepGraph(nn.Module):
@@ -68,11 +70,14 @@ class StepGraph(nn.Module):
     def forward(self, embedded: Tensor, bias: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
         """Positions [batch, time, width], the bias of the past, keys and values of each layer ->
         latent [batch, width] and logits [batch, audio_ids] of the last position; new keys
-        [layers, batch, heads, head_width, time], new values [layers, batch, heads, time, ..]."""
+        [layers, batch, heads, head_width, time], new values [layers, batch, heads, time, ..];
+        queries [layers, batch, heads, head_width] of the last position, which with the keys tell
+        where it looked."""
         time, head_width = embedded.shape[1], self.gpt.width // self.gpt.heads
         cache = GraphCache(list(past[0::2]), list(past[1::2]), bias, time, head_width)
         latent = self.final_norm(self.gpt(embedded, cache)[:, -1])
-        return latent, self.mel_head(latent), torch.stack(cache.keys), torch.stack(cache.values)
+        new = (torch.stack(part) for part in (cache.keys, cache.values, cache.queries))
+        return latent, self.mel_head(latent), *new
 
 
 class ConditioningGraph(nn.Module):
@@ -125,7 +130,7 @@ class ExportGraph:
 
 def step_graph(gpt: GPT) -> ExportGraph:
     """Inputs `embedded`, `bias`, `past_keys_0`, `past_values_0`, …; outputs `latent`, `logits`,
-    `keys`, `values`."""
+    `keys`, `values`, `queries`."""
     shape = gpt.shape
     batch, time, places, head_width = 2, 3, 4, shape.width // shape.heads
     keys = torch.zeros(batch, shape.heads, head_width, places)
@@ -136,13 +141,14 @@ def step_graph(gpt: GPT) -> ExportGraph:
         "embedded": {0: "batch", 1: "time"}, "bias": {0: "batch", 1: "places"},
         "latent": {0: "batch"}, "logits": {0: "batch"},
         "keys": {1: "batch", 4: "time"}, "values": {1: "batch", 3: "time"},
+        "queries": {1: "batch"},
     }  # fmt: skip
     axes |= {name: turned if "keys" in name else {0: "batch", 2: "places"} for name in names}
     return ExportGraph(
         StepGraph(gpt),
         (torch.zeros(batch, time, shape.width), torch.zeros(batch, places),
          *(keys, values) * shape.layers),
-        ("embedded", "bias", *names), ("latent", "logits", "keys", "values"), axes,
+        ("embedded", "bias", *names), ("latent", "logits", "keys", "values", "queries"), axes,
     )  # fmt: skip
 
 

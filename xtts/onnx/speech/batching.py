@@ -1,12 +1,15 @@
 """OnnxContinuousBatcher: many requests through one ONNX voice.
 
 They take turns, a code each: with 8-bit weights one scale is taken of all that goes into a product,
-so rows of a batch would change each other's sound. What a turn costs is told in docs/onnx.md.
+so rows of a batch would change each other's sound. What a turn costs is in docs/onnx.md.
 """
+
+from collections.abc import Callable
 
 import torch
 
 from machine.devices.cuda_errors import NotFinite
+from xtts.inference.alignment.guarded_piece import Guard
 from xtts.inference.batched_decoding import NoFreeSlotError
 from xtts.inference.batching import StepOutput
 from xtts.inference.decoding import DecodingError
@@ -16,10 +19,17 @@ from xtts.onnx.speech.request import OnnxSynthesisParams, OnnxSynthesisRequest
 
 
 class OnnxContinuousBatcher:
-    """The speeches of one model, at most `count` at once; used by one thread."""
+    """The speeches of one model, at most `count` at once; used by one thread. guard: makes that of
+    each speech."""
 
-    def __init__(self, model: OnnxModel, count: int) -> None:
+    def __init__(
+        self,
+        model: OnnxModel,
+        count: int,
+        guard: Callable[[SynthesisParams], Guard | None] = lambda _: None,
+    ) -> None:
         self.model = model
+        self._guard = guard
         self._count = count
         self._speeches: dict[str, OnnxSynthesisRequest] = {}
         self._paused: set[str] = set()
@@ -31,7 +41,7 @@ class OnnxContinuousBatcher:
 
     @property
     def empty(self) -> bool:
-        """Whether nobody speaks, nor waits to go on."""
+        """Whether no request is active or paused."""
         return not self._speeches
 
     @property
@@ -47,7 +57,10 @@ class OnnxContinuousBatcher:
         if not self.free:
             raise NoFreeSlotError(f"All {self._count} slots speak. Try again later.")
         rules = ask.rules(self.model.config.decoding)
-        manner = OnnxSynthesisParams(rules, ask.seed, ask.speed, ask.max_codes, pieces=ask.pieces)
+        manner = OnnxSynthesisParams(
+            rules, ask.seed, ask.speed, ask.max_codes, pieces=ask.pieces, whole=ask.whole,
+            guard=self._guard(ask),
+        )  # fmt: skip
         self._speeches[name] = OnnxSynthesisRequest(
             self.model, voice, ask.text, ask.language, manner
         )
@@ -70,7 +83,7 @@ class OnnxContinuousBatcher:
         return self._speeches.pop(name, None) is not None
 
     def step(self) -> list[StepOutput]:
-        """One more code for everybody, and what is settled by it."""
+        """One more code for every request, and the sound that is final then."""
         return [self._took(name) for name in list(self._speeches) if name not in self._paused]
 
     def _took(self, name: str) -> StepOutput:
@@ -86,5 +99,5 @@ class OnnxContinuousBatcher:
             self._paused.add(name)
         return StepOutput(
             name, chunks, speech.done, speech.codes, paused=speech.paused,
-            cut_pieces=speech.cut_pieces,
+            cut_pieces=speech.cut_pieces, pieces=speech.pieces if speech.done else (),
         )  # fmt: skip

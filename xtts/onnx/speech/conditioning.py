@@ -1,6 +1,6 @@
 """Voice latents of a recording by the ONNX conditioning and speaker graphs.
 
-The sessions live no longer than the listening: at XTTS-v2's size they are 0.22 GB that nobody needs
+The sessions are closed after the encoding: at XTTS-v2's size they are 0.22 GB that is not needed
 to speak.
 """
 
@@ -65,6 +65,8 @@ def onnx_latents_of_recording(
 ) -> OnnxLatents:
     """The voice of a recording; kept: a folder of latents that were taken before, by weights and
     recording. Raises AudioError or VoiceError."""
-    ears = cast(Model, OnnxVoiceEncoder(folder, config, how))
-    found = latents_file.latents_of_recording(ears, folders.read(folder).weights, recording, kept)
+    encoder = cast(Model, OnnxVoiceEncoder(folder, config, how))
+    found = latents_file.latents_of_recording(
+        encoder, folders.read(folder).weights, recording, kept
+    )
     return OnnxLatents(found.latents.numpy(), found.speaker.numpy())

@@ -5,12 +5,14 @@ them where they are and gives back those of the new positions only. Copying all 
 would cost as much as the weights do.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from xtts.model.shapes import GPTShape
+from xtts.inference.alignment.path import attention
+from xtts.model.shapes import NUM_LATENTS, GPTShape
 from xtts.onnx import folder as folders
 
 Array = np.ndarray[Any, Any]
@@ -29,7 +31,26 @@ class Past:
         self._head_width = shape.width // shape.heads
         self._layers, self._heads = shape.layers, shape.heads
         self.length = 0
+        self._queries: list[Array] = []
         self._allocate(places)
+
+    @property
+    def num_queries(self) -> int:
+        """Of how many codes there are queries: none where the export is older than they are."""
+        return len(self._queries)
+
+    def attention(
+        self, heads: Sequence[tuple[int, int]], stop: int
+    ) -> dict[tuple[int, int], Array]:
+        """What each of these heads, layer and number, gave to the positions from the text's START
+        to before `stop`: `[codes, positions]`."""
+        queries, keys = np.stack(self._queries), self._keys[:, 0, :, :, NUM_LATENTS:stop]
+        return {
+            (layer, head): attention(
+                queries[:, layer, 0, head, None], keys[layer, head].swapaxes(0, 1)[None]
+            )
+            for layer, head in heads
+        }
 
     def feed(self) -> dict[str, Array]:
         """What the graph wants to know of it."""
@@ -39,8 +60,11 @@ class Past:
             found[f"past_values_{layer}"] = self._values[layer]
         return found
 
-    def add(self, keys: Array, values: Array) -> None:
-        """Takes the graph's new keys [.., head_width, time] and values [.., time, head_width]."""
+    def add(self, keys: Array, values: Array, queries: Array | None = None) -> None:
+        """Takes the graph's new keys [.., head_width, time] and values [.., time, head_width], and
+        the queries [layers, 1, heads, head_width] of the last position where it gives them."""
+        if queries is not None:
+            self._queries.append(queries)
         end = self.length + keys.shape[-1]
         if end > self._bias.shape[1]:
             self._grow(end)
@@ -69,6 +93,8 @@ class OnnxGPT:
     def __init__(self, session: Any, folder: Path, shape: GPTShape) -> None:
         self.shape = shape
         self._session = session
+        # Exports of earlier versions have no such output, and speak without alignment.
+        self.tells_queries = any(one.name == "queries" for one in session.get_outputs())
         tables = np.load(folder / folders.EMBEDDINGS, mmap_mode="r")
         counts = (shape.text_ids, shape.text_positions, shape.audio_ids, shape.audio_positions)
         if tables.shape != (sum(counts), shape.width):
@@ -106,6 +132,6 @@ class OnnxGPT:
 
     def _run(self, embedded: Array, past: Past) -> tuple[Array, Array]:
         feed = {"embedded": np.ascontiguousarray(embedded), **past.feed()}
-        latent, logits, keys, values = self._session.run(None, feed)
-        past.add(keys, values)
+        latent, logits, *new = self._session.run(None, feed)
+        past.add(*new)
         return latent[0], logits[0]

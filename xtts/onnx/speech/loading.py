@@ -134,5 +134,5 @@ def read_voice(path: Path, config: ModelConfig) -> OnnxLatents:
             f"{list(wanted[1])}. Take one that was made with this model."
         )
     if not (np.isfinite(latents).all() and np.isfinite(speaker).all()):
-        raise OnnxError(f"{path} holds values that are no numbers (NaN or infinite): make it anew.")
+        raise OnnxError(f"{path} holds non-finite values (NaN or infinite): make it again.")
     return OnnxLatents(latents, speaker)

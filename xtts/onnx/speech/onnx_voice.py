@@ -3,8 +3,11 @@
 A voice that is no ONNX folder becomes one first, once (`xtts.onnx.export.export_cache`).
 """
 
+import itertools
+import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +15,10 @@ import numpy as np
 
 from machine.storage.atomic import sha256_of
 from xtts.hub import bundle
-from xtts.hub.bundle import VoiceSpec
+from xtts.hub.bundle import VoiceFiles, VoiceSpec
+from xtts.inference.alignment import heads as alignment_heads
+from xtts.inference.alignment.guarded_piece import Guard
+from xtts.inference.alignment.heads import Head, Spoken
 from xtts.inference.loaded_voice import Array, ComputeConfig, LoadedVoice
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.model.config import ModelConfig
@@ -23,9 +29,14 @@ from xtts.onnx.folder import OnnxError
 from xtts.onnx.speech import loading, request
 from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxLatents, OnnxModel
 from xtts.onnx.speech.request import OnnxSynthesisParams
+from xtts.onnx.speech.sampling import sample
+from xtts.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from xtts.onnx.speech.batching import OnnxContinuousBatcher
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -39,6 +50,7 @@ class LoadedOnnxVoice(LoadedVoice):
     reference: Path | None = None
     latents: Path | None = None
     latents_folder: Path | None = None
+    guarded: bool = True
 
     @property
     def licence(self) -> str:
@@ -54,21 +66,21 @@ class LoadedOnnxVoice(LoadedVoice):
         """As in `LoadedVoice`; `placed`: where ONNX Runtime computes, and why there."""
         return {**super().told(), "placed": self.model.status.as_dict()}
 
-    def synthesize(self, ask: SynthesisParams) -> Array:
+    def synthesize_guarded(self, ask: SynthesisParams, guard: Guard | None) -> Array:
         """As in `LoadedVoice`."""
-        return request.speak(self.model, self._speaker(), ask.text, ask.language, self._manner(ask))
+        manner = self._manner(ask, guard)
+        return request.speak(self.model, self._speaker(), ask.text, ask.language, manner)
 
-    def stream(self, ask: SynthesisParams) -> Iterator[Array]:
+    def stream_guarded(self, ask: SynthesisParams, guard: Guard | None) -> Iterator[Array]:
         """As in `LoadedVoice`."""
-        return request.stream(
-            self.model, self._speaker(), ask.text, ask.language, self._manner(ask)
-        )
+        manner = self._manner(ask, guard)
+        return request.stream(self.model, self._speaker(), ask.text, ask.language, manner)
 
     def crowd(self, count: int) -> "OnnxContinuousBatcher":
         """As in `LoadedVoice`."""
         from xtts.onnx.speech.batching import OnnxContinuousBatcher  # its chunks are torch's
 
-        return OnnxContinuousBatcher(self.model, count)
+        return OnnxContinuousBatcher(self.model, count, self.guard)
 
     def nobody(self) -> OnnxLatents:
         """As in `LoadedVoice`."""
@@ -85,9 +97,48 @@ class LoadedOnnxVoice(LoadedVoice):
             self.folder, self.model.config, self.how, recording, kept
         )
 
-    def _manner(self, ask: SynthesisParams) -> OnnxSynthesisParams:
+    def _manner(self, ask: SynthesisParams, guard: Guard | None) -> OnnxSynthesisParams:
         rules = ask.rules(self.model.config.decoding)
-        return OnnxSynthesisParams(rules, ask.seed, ask.speed, ask.max_codes, pieces=ask.pieces)
+        return OnnxSynthesisParams(
+            rules, ask.seed, ask.speed, ask.max_codes, pieces=ask.pieces, guard=guard
+        )
+
+    @cached_property
+    def heads(self) -> tuple[Head, ...]:
+        """As in `LoadedVoice`; () also for an export that does not tell where heads look."""
+        if self.model.gpt.tells_queries:
+            return super().heads
+        log.warning(
+            "%s was exported by an earlier version, whose graph does not tell where attention "
+            "looks: how an utterance ended is told by its length and by sound that repeats, and "
+            "words have no times. Export it again.", self.folder,
+        )  # fmt: skip
+        return ()
+
+    def _heads_file(self) -> Path | None:
+        folder = self.latents_folder
+        return None if folder is None else alignment_heads.path_of(folder, self.weights)
+
+    def _measured_heads(self) -> tuple[Head, ...]:
+        languages = self.model.config.languages
+        language = "en" if "en" in languages else languages[0]
+        pieces = [self.model.tokenizer.split(text, language)[0] for text in alignment_heads.TEXTS]
+        return alignment_heads.choose([self._seen(piece.ids) for piece in pieces])
+
+    def _seen(self, ids: list[int]) -> Spoken:
+        """What every head gave to a text while it was spoken."""
+        shape, gpt = self.model.config.gpt, self.model.gpt
+        past, _, logits = gpt.begin(self._speaker().latents, ids)
+        random, seen, code = np.random.default_rng(0), np.zeros(shape.audio_ids, bool), -1
+        for position in range(alignment_heads.MOST_CODES):
+            code = sample(logits, seen, self.model.config.decoding, random)
+            if code == shape.audio_stop:
+                break
+            seen[code] = True
+            _, logits = gpt.step(code, position + 1, past)
+        everyone = list(itertools.product(range(shape.layers), range(shape.heads)))
+        rows = past.attention(everyone, NUM_LATENTS + len(ids) + 2)
+        return rows, self.model.tokenizer.spoken(ids)
 
     def _speaker(self) -> OnnxLatents:
         return self.own or self.nobody()
@@ -110,24 +161,34 @@ def load_onnx_voice(spec: VoiceSpec, where: ComputeConfig) -> LoadedOnnxVoice:
     Raises OnnxError, ConfigError, what `xtts.hub.bundle.find_voice` raises, and the errors of
     `machine.onnxruntime.sessions`.
     """
-    folder = spec.path if folders.is_one(spec.path) else _exported(spec, where)
+    if folders.is_one(spec.path):
+        folder, normalizer = spec.path, None
+        lists = bundle.pronunciation_lists(spec, folder)
+    else:
+        files = bundle.find_voice(spec)
+        folder, lists = _exported(spec, files, where), files.pronunciations
+        normalizer = files.normalizer or ModelConfig.read(files.folder).normalizer
     how = loading.compute_config(
         folders.read(folder), ModelConfig.read(folder), precision=where.precision,
         device=where.device, low=where.low_memory, threads=where.threads,
     )  # fmt: skip
     model = loading.load_onnx_model(folder, how)
+    # An export that the service kept may be older than names of normalisers.
+    config = replace(model.config, normalizer=normalizer or model.config.normalizer)
+    model = replace(model, config=config, tokenizer=Tokenizer(config, folder, lists))
     stored = folder / folders.VOICE
     latents = spec.latents or (stored if stored.is_file() else None)
-    return LoadedOnnxVoice(model, folder, how, spec.reference, latents, where.latents_folder)
+    return LoadedOnnxVoice(
+        model, folder, how, spec.reference, latents, where.latents_folder, where.guard
+    )
 
 
-def _exported(spec: VoiceSpec, where: ComputeConfig) -> Path:
+def _exported(spec: VoiceSpec, files: VoiceFiles, where: ComputeConfig) -> Path:
     """The ONNX folder of a voice in Coqui's layout or of a checkpoint, made where it is missing."""
     if where.latents_folder is None:
         raise OnnxError(
             f"{spec.path} is no ONNX voice, and there is nowhere to keep an export of it."
         )
-    files = bundle.find_voice(spec)
     sha256 = sha256_of(files.weights)
     width = ModelConfig.read(files.folder).gpt.width
     kind = loading.gpt_kind(where.precision, width, low=where.low_memory)

@@ -10,11 +10,16 @@ from typing import Any
 import numpy as np
 
 from machine.devices.cuda_errors import NotFinite
+from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece, SpokenPiece
+from xtts.inference.fading import StreamFade
+from xtts.inference.speed import SpeedChange
 from xtts.model.chunk_sizes import chunk_codes
-from xtts.model.shapes import FADE_SECONDS, PLACEHOLDER_ID, VOCODER_RATE, SamplingParams
+from xtts.model.config import SamplingParams
+from xtts.model.shapes import NUM_LATENTS, PLACEHOLDER_ID, VOCODER_RATE
 from xtts.onnx.speech.loading import OnnxLatents, OnnxModel
 from xtts.onnx.speech.sampling import sample
 from xtts.onnx.speech.vocoder import OnnxChunks
+from xtts.text.tokenizer import Piece
 
 Array = np.ndarray[Any, Any]
 
@@ -22,15 +27,18 @@ Array = np.ndarray[Any, Any]
 @dataclass(frozen=True)
 class OnnxSynthesisParams:
     """How it is spoken. rules: None is the model's own; max_codes: the most that a piece may take;
-    chunked: in chunks as soon as they can be, else piece by piece; pieces: the text's ids, where it
-    was read already."""
+    chunked: in chunks as soon as they can be, else piece by piece; pieces: of the text, where it
+    was read already; whole: nothing is heard before a piece has its verdict, so that it can be
+    spoken again; guard: of this speech, None for none."""
 
     rules: SamplingParams | None = None
     seed: int = 0
     speed: float = 1.0
     max_codes: int | None = None
     chunked: bool = True
-    pieces: Sequence[Sequence[int]] | None = None
+    pieces: Sequence[Piece] | None = None
+    whole: bool = False
+    guard: Guard | None = None
 
 
 class OnnxSynthesisRequest:
@@ -48,11 +56,14 @@ class OnnxSynthesisRequest:
         self._rules = manner.rules or model.config.decoding
         self._random = np.random.default_rng(manner.seed % 2**64)  # none below 0
         if manner.pieces is None:
-            self._pieces = [piece.ids for piece in model.tokenizer.split(text, language)]
+            self._pieces = model.tokenizer.split(text, language)
         else:
-            self._pieces = [list(ids) for ids in manner.pieces]
-        self._several = len(self._pieces) > 1
+            self._pieces = list(manner.pieces)
+        pauses = any(piece.before or piece.after for piece in self._pieces)
+        self._several = pauses or len(self._pieces) > 1
+        self._after = 0.0
         self._piece: _Piece | None = None
+        self._begun = 0
         self.codes = 0
         self.cut_pieces = 0
 
@@ -69,19 +80,59 @@ class OnnxSynthesisRequest:
     def step(self) -> list[Array]:
         """Says one more code; returns the sound that is settled then, float32 at 24,000 Hz.
 
-        Raises NotFinite when the model says what is no number.
+        Raises NotFinite when the model's output is not finite.
         """
         if self._piece is None:
-            self._piece = _Piece(self._model, self._voice, self._rules, self._manner)
-            found = self._piece.begin(self._pieces.pop(0), self._random, self._several)
+            self._fade = StreamFade(np) if self._several else None
+            text = self._pieces.pop(0)
+            before, self._after = text.before, text.after
+            found = self._attempt(self._new_guard(text.ids), self._random)
         else:
-            found = self._piece.step(self._random)
-        if self._piece.done:
-            found += self._piece.end()
-            self.codes += len(self._piece.said)
-            self.cut_pieces += not self._piece.stopped
-            self._piece = None
-        return [chunk for chunk in found if len(chunk)]
+            before, found = 0.0, self._piece.step()
+        while self._piece is not None and self._piece.done:
+            found += self._ended(self._piece)
+        said = [ready for chunk in found if len(ready := self._faded(chunk))] + self._fade_end()
+        after = self._after if self._piece is None else 0.0
+        return [chunk for chunk in (_silence(before), *said, _silence(after)) if len(chunk)]
+
+    @property
+    def pieces(self) -> tuple[SpokenPiece, ...]:
+        """What became of each piece that is spoken; () without a guard."""
+        return tuple(self._manner.guard.pieces) if self._manner.guard else ()
+
+    def _new_guard(self, ids: list[int]) -> GuardedPiece:
+        manner, self._begun = self._manner, self._begun + 1
+        return GuardedPiece(
+            manner.guard, ids, np, whole=manner.whole or not manner.chunked, speed=manner.speed,
+            first=self._begun == 1,
+        )  # fmt: skip
+
+    def _attempt(self, guarded: GuardedPiece, random: np.random.Generator) -> list[Array]:
+        self._piece = _Piece(self._model, self._voice, self._rules, self._manner, guarded, random)
+        return self._piece.begin()
+
+    def _ended(self, piece: "_Piece") -> list[Array]:
+        """What is left of an utterance that is over, or the begin of the next attempt."""
+        self.codes += len(piece.said)
+        if piece.judge():
+            return self._attempt(piece.guarded, np.random.default_rng(piece.guarded.next_seed))
+        found, stopped = piece.end(), piece.stopped
+        if piece.guarded.spoken_anew:
+            stopped = piece.guarded.best.stopped
+        self.cut_pieces += not stopped
+        self._piece = None
+        return found
+
+    def _faded(self, chunk: Array) -> Array:
+        found: Array = chunk if self._fade is None else self._fade.push(chunk)
+        return found
+
+    def _fade_end(self) -> list[Array]:
+        """The faded end of a piece, where one has just ended."""
+        if self._piece is not None or self._fade is None:
+            return []
+        fade, self._fade = self._fade, None
+        return [rest] if len(rest := fade.end()) else []
 
     def chunks(self) -> Iterator[Array]:
         """All of it, as it comes."""
@@ -90,7 +141,7 @@ class OnnxSynthesisRequest:
 
 
 class _Piece:
-    """One piece of text: its decoding, its tempo, its chunks, its fades."""
+    """One utterance of a piece of text: its decoding, its tempo, its chunks."""
 
     def __init__(
         self,
@@ -98,51 +149,80 @@ class _Piece:
         voice: OnnxLatents,
         rules: SamplingParams,
         manner: OnnxSynthesisParams,
+        guarded: GuardedPiece,
+        random: np.random.Generator,
     ) -> None:
         shape = model.config.gpt
         self._model, self._voice, self._rules = model, voice, rules
+        self._manner, self._random = manner, random
         self._limit = min(manner.max_codes or shape.max_codes, shape.max_codes)
         self._seen = np.zeros(shape.audio_ids, bool)
         self._seen[[PLACEHOLDER_ID, shape.audio_start]] = True
+        self.guarded = guarded
         self.stopped = False
         self.said: list[int] = []
-        self._tempo = OnnxSpeedChange(manner.speed)
-        self._vocoder = OnnxChunks(model.vocoder, voice.speaker, model.most_samples)
-        self._sizes = chunk_codes() if manner.chunked else iter(lambda: float("inf"), None)
+        self._latents: list[Array] = []
+        self._new_sound()
+
+    def _new_sound(self) -> None:
+        self._tempo = SpeedChange(self._manner.speed, np)
+        self._vocoder = OnnxChunks(
+            self._model.vocoder, self._voice.speaker, self._model.most_samples
+        )
+        chunked = self._manner.chunked
+        self._sizes = chunk_codes() if chunked else iter(lambda: float("inf"), None)
         self._wanted = next(self._sizes)
-        self._fade: OnnxStreamFade | None = None
 
     @property
     def done(self) -> bool:
         return self.stopped or len(self.said) >= self._limit
 
-    def begin(self, ids: list[int], random: np.random.Generator, several: bool) -> list[Array]:
-        self._fade = OnnxStreamFade() if several else None
-        self._past, latent, logits = self._model.gpt.begin(self._voice.latents, ids)
-        return self._take(latent, logits, random)
+    def begin(self) -> list[Array]:
+        self._past, latent, logits = self._model.gpt.begin(self._voice.latents, self.guarded.ids)
+        return self._take(latent, logits)
 
-    def step(self, random: np.random.Generator) -> list[Array]:
+    def step(self) -> list[Array]:
         latent, logits = self._model.gpt.step(self.said[-1], len(self.said), self._past)
-        return self._take(latent, logits, random)
+        return self._take(latent, logits)
 
-    def _take(self, latent: Array, logits: Array, random: np.random.Generator) -> list[Array]:
-        code = sample(logits, self._seen, self._rules, random)
+    def judge(self) -> bool:
+        """As `GuardedPiece.judge`."""
+        told, seen = self._past.num_queries == len(self._latents), None
+        if self.guarded.heads and told:
+            stop = NUM_LATENTS + len(self.guarded.ids) + 2
+            seen = np.mean(list(self._past.attention(self.guarded.heads, stop).values()), axis=0)
+        return self.guarded.judge(self.said, self._latents, stopped=self.stopped, attention=seen)
+
+    def end(self) -> list[Array]:
+        """The rest of the sound of the best attempt."""
+        found = []
+        if self.guarded.spoken_anew:
+            self.guarded.forget_sound()
+            self._new_sound()
+            for latent in self.guarded.best.kept:
+                found += self._sound(latent)
+        rest = self._tempo.rest()
+        if len(rest):
+            self._vocoder.add(rest)
+        found += [self._pushed(chunk) for chunk in self._vocoder.rest()]
+        held = self.guarded.end()
+        return found if held is None else [*found, held]
+
+    def _take(self, latent: Array, logits: Array) -> list[Array]:
+        code = sample(logits, self._seen, self._rules, self._random)
         self.stopped = code == self._model.config.gpt.audio_stop
         if not self.stopped:
             self.said.append(code)
             self._seen[code] = True
+        self._latents.append(latent)
+        return self._sound(latent)
+
+    def _sound(self, latent: Array) -> list[Array]:
         self._vocoder.add(self._tempo.add(latent))
         if self._vocoder.ready_codes() < self._wanted:
             return []
         self._wanted = next(self._sizes)
         return [self._pushed(chunk) for chunk in self._vocoder.speak()]
-
-    def end(self) -> list[Array]:
-        rest = self._tempo.rest()
-        if len(rest):
-            self._vocoder.add(rest)
-        found = [self._pushed(chunk) for chunk in self._vocoder.rest()]
-        return found if self._fade is None else [*found, self._fade.end()]
 
     def _pushed(self, chunk: Array) -> Array:
         if not np.isfinite(chunk).all():
@@ -150,81 +230,13 @@ class _Piece:
                 "The vocoder's waveform is not finite: this device computes wrongly or the voice's "
                 "files are damaged. Export the voice again, or use BACKEND=torch."
             )
-        return chunk if self._fade is None else self._fade.push(chunk)
+        found: Array = self.guarded.push(chunk)
+        return found
 
 
-class OnnxSpeedChange:
-    """As `xtts.inference.speed.SpeedChange`: the latents of an utterance at another speed, as they
-    come."""
-
-    def __init__(self, speed: float) -> None:
-        self.speed = speed
-        self._kept: list[Array] = []
-        self._made = 0
-
-    def add(self, latent: Array) -> Array:
-        """Takes one latent `[width]`; returns those that are settled now, `[n, width]`."""
-        if self.speed == 1.0:
-            return latent[None]
-        self._kept.append(latent)
-        ready = self._made
-        while int(self._place(ready)) + 1 < len(self._kept):
-            ready += 1
-        return self._take(ready)
-
-    def rest(self) -> Array:
-        """What is left when no more latents come, `[n, width]`."""
-        if self.speed == 1.0 or not self._kept:
-            return np.zeros((0, 0), np.float32)
-        return self._take(max(1, int(len(self._kept) / self.speed)))
-
-    def _place(self, number: int) -> float:
-        return max(0.0, (number + 0.5) * self.speed - 0.5)
-
-    def _take(self, end: int) -> Array:
-        last, found = len(self._kept) - 1, []
-        for number in range(self._made, end):
-            place = self._place(number)
-            left = min(int(place), last)
-            share = np.float32(min(place, last) - left)
-            found.append(self._kept[left] * (1 - share) + self._kept[min(left + 1, last)] * share)
-        self._made = max(self._made, end)
-        return np.stack(found) if found else np.zeros((0, len(self._kept[0])), np.float32)
-
-
-class OnnxStreamFade:
-    """As `xtts.inference.fading.StreamFade`: 5 ms at both ends of a piece, of chunks that are
-    pushed."""
-
-    def __init__(self) -> None:
-        self._length = int(FADE_SECONDS * VOCODER_RATE)
-        self._held = np.zeros(0, np.float32)
-        self._begun = False
-
-    def push(self, chunk: Array) -> Array:
-        """What can be said; the last 5 ms are held back."""
-        self._held = np.concatenate((self._held, chunk))
-        if len(self._held) <= 2 * self._length:
-            return np.zeros(0, np.float32)
-        said, self._held = self._held[: -self._length].copy(), self._held[-self._length :].copy()
-        if not self._begun:
-            said[: self._length] *= _ramp(self._length)
-            self._begun = True
-        return said
-
-    def end(self) -> Array:
-        """The held end of the piece, faded out."""
-        length = min(self._length, len(self._held) // 2)
-        if self._begun:
-            length = self._length
-        else:
-            self._held[:length] *= _ramp(length)
-        self._held[len(self._held) - length :] *= _ramp(length)[::-1]
-        return self._held
-
-
-def _ramp(length: int) -> Array:
-    return np.linspace(0.0, 1.0, length, dtype=np.float32)
+def _silence(seconds: float) -> Array:
+    """A pause in samples; speed does not change it."""
+    return np.zeros(round(seconds * VOCODER_RATE), np.float32)
 
 
 def speak(

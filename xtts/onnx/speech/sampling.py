@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from machine.devices.cuda_errors import NotFinite
-from xtts.model.shapes import SamplingParams
+from xtts.model.config import SamplingParams
 
 Array = np.ndarray[Any, Any]
 
@@ -19,7 +19,7 @@ def sample(
 ) -> int:
     """The next code from logits `[audio_ids]`; `seen` [audio_ids] marks what was said.
 
-    Raises NotFinite for logits that are no numbers.
+    Raises NotFinite for non-finite logits.
     """
     if not np.isfinite(logits).all():
         raise NotFinite(

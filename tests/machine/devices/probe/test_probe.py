@@ -131,7 +131,7 @@ def test_every_operation_runs_and_equals_itself(checked: Any) -> None:
         ("memory", "transient", "out of memory"),
         ("wrong", "degraded", "fft is off by 1.0e-01 (512/160, 6 s); allowed is 1e-05."),
         ("flaky", "degraded", "gives other numbers the second time, off by 1.0e-01"),
-        ("nan", "degraded", "what is no number"),
+        ("nan", "degraded", "a non-finite value"),
     ],
 )  # fmt: skip
 def test_a_fault_in_one_operation(checked: Any, kind: str, outcome: str, words: str) -> None:
@@ -214,7 +214,7 @@ def test_a_child_that_cannot_be_killed_is_left_behind(
     code = f"import os, time; open({str(left)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     with monkeypatch.context() as patched:
         patched.setattr("os.killpg", lambda *_: None)
-        patched.setattr("machine.devices.probe.runner.REAP_SECONDS", 0.2)
+        patched.setattr("machine.process.REAP_SECONDS", 0.2)
         begun = time.monotonic()
         _, ending = run((sys.executable, "-c", code), os.environ, 1.0)
         assert time.monotonic() - begun < 10
@@ -300,7 +300,7 @@ def test_nonsense_from_a_child_is_a_verdict(tmp_path: Path) -> None:
     code = 'print(\'{"event": "device", "capability": 3}\')'
     child = ProbeChild(command=(sys.executable, "-c", code))
     (gpu,) = probe(cache=tmp_path / "gpus.json", child=child)
-    assert gpu.outcome is Outcome.COULD_NOT_RUN and "nobody understands" in gpu.verdict
+    assert gpu.outcome is Outcome.COULD_NOT_RUN and "cannot be understood" in gpu.verdict
 
 
 # --- what is tried when a check fails

@@ -27,6 +27,7 @@ from machine.doctor.finding import Severity
 from machine.doctor.readings import collection, onnx_child, programs, system_files, torch_child
 from machine.doctor.readings.answer_cache import DoctorCache, key_of
 from machine.doctor.readings.collection import ReadingPlace, look
+from machine.doctor.readings.programs import distance
 from machine.doctor.readings.snapshot import (
     AMD,
     NVIDIA,
@@ -35,7 +36,6 @@ from machine.doctor.readings.snapshot import (
     Refused,
     TorchBuild,
 )
-from machine.doctor.readings.waveforms import distance
 from tests.machine.doctor.simulated import computer
 
 REAL_TORCH_BUILD = programs.torch_build
@@ -46,7 +46,7 @@ OPEN_DRIVER = (
     "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n"
 )
 SMI = (
-    "0, NVIDIA GeForce RTX 3090, 7, 410, 24576, 560.35.03, Default, 8.6\n"
+    "0, NVIDIA GeForce RTX 3090, 7, 410, 24576, 560.35.03, Default, 8.6, GPU-5ac1\n"
     "1, NVIDIA A100 MIG 1g.5gb, [N/A], [N/A], [N/A], 560.35.03, [Not Supported], 8.0"
 )
 
@@ -250,6 +250,7 @@ def test_nvidia_smi_that_answers(tmp_path: Path) -> None:
     assert (whole.capability, whole.used_bytes, whole.busy_percent) == ((8, 6), 410 << 20, 7.0)
     assert (part.used_bytes, part.busy_percent, part.capability) == (None, None, (8, 0))
     assert found.fault == "" and whole.driver_version == "560.35.03"
+    assert (whole.uuid, part.uuid) == ("GPU-5ac1", "")
 
 
 def test_an_old_nvidia_smi_is_asked_again_without_the_new_word(tmp_path: Path) -> None:

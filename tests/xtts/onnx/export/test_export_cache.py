@@ -1,12 +1,13 @@
 """The exports that a service keeps: made once, made again when damaged, the oldest let go."""
 
 import os
-import subprocess
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from machine.process import ProcessResult
 from machine.storage.atomic import sha256_of
 from xtts.onnx import folder
 from xtts.onnx.export import export_cache, exporter_child
@@ -14,9 +15,9 @@ from xtts.onnx.export.export_cache import KEPT, Needed
 from xtts.onnx.folder import OnnxError
 
 
-def at_home(words: list[str], **_: object) -> "subprocess.CompletedProcess[str]":
+def at_home(command: Sequence[str], _limit_seconds: float) -> ProcessResult:
     """The child's work in this process, which has torch already."""
-    return subprocess.CompletedProcess(words, exporter_child.main(words[3:]))
+    return ProcessResult(exporter_child.main(command[5:]), "", "", 1.0)
 
 
 @pytest.fixture
@@ -74,8 +75,8 @@ def test_one_that_fails_says_why(base_folder: Path, tmp_path: Path) -> None:
 
 
 def test_one_that_hangs_is_ended_and_told(needed: Needed, tmp_path: Path) -> None:
-    def hangs(words: list[str], **how: object) -> None:
-        raise subprocess.TimeoutExpired(words, 1800.0)
+    def hangs(_command: Sequence[str], limit_seconds: float) -> ProcessResult:
+        return ProcessResult(None, "", "", limit_seconds, "no answer", hung=True)
 
     with pytest.raises(OnnxError, match="within 30 minutes"):
         export_cache.kept_export(tmp_path, needed, hangs)

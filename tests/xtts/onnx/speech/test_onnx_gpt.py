@@ -21,9 +21,9 @@ def test_latents_and_logits_are_torchs_at_every_step(
         cache = gpt.gpt.new_cache(1, 200)
         start = torch.tensor([gpt.shape.audio_start])
         prefix = gpt.prefix(torch_voice.latents, torch.tensor(IDS))
-        wanted = [gpt.step(torch.cat((prefix, gpt.audio_input(start, 0)), 1), cache)]
+        wanted = [gpt.prefill(torch.cat((prefix, gpt.audio_input(start, 0)), 1), cache)]
         for place, code in enumerate(codes, start=1):
-            wanted.append(gpt.step(gpt.audio_input(code[None], place), cache))
+            wanted.append(gpt.prefill(gpt.audio_input(code[None], place), cache))
     past, *first = onnx_model.gpt.begin(onnx_voice.latents, IDS)
     found = [first]
     for place, code in enumerate(codes.tolist(), start=1):
@@ -54,7 +54,7 @@ def test_rows_of_one_batch_may_have_pasts_of_any_length(onnx_model: OnnxModel) -
     rows = random.standard_normal((2, 1, 64)).astype(np.float32)
     feeds = [past.feed() for past in pasts]
     together = {name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]}
-    _, logits, _, _ = session.run(None, {"embedded": rows, **together})
+    _, logits, *_ = session.run(None, {"embedded": rows, **together})
     for row, past in enumerate(pasts):
         _, alone = onnx_model.gpt._run(rows[row : row + 1], past)
         assert np.abs(logits[row] - alone).max() < 1e-5

@@ -15,8 +15,9 @@ from xtts.inference.decoding import DecodingState, iterate_codes, repetition_pen
 from xtts.inference.speed import SpeedChange
 from xtts.inference.voice import Voice
 from xtts.model import loading as torchs
+from xtts.model.config import SamplingParams
 from xtts.model.loading import Model
-from xtts.model.shapes import PLACEHOLDER_ID, SamplingParams
+from xtts.model.shapes import PLACEHOLDER_ID
 from xtts.onnx import folder
 from xtts.onnx.export import exporter
 from xtts.onnx.speech import request as speech
@@ -28,7 +29,7 @@ from xtts.onnx.speech.loading import (
     read_voice,
 )
 from xtts.onnx.speech.request import OnnxSynthesisParams
-from xtts.text.tokenizer import TextError
+from xtts.text.errors import TextError
 
 TEXT = "the old man walked along the river."
 LONG = " ".join(["one two three four five six seven eight nine ten eleven."] * 14)
@@ -150,7 +151,7 @@ def test_a_seed_speaks_the_same_again(onnx_model: OnnxModel, onnx_voice: OnnxLat
 @pytest.mark.parametrize("speed", [0.5, 0.8, 1.0, 1.7, 4.0])
 def test_the_tempo_is_torchs(speed: float) -> None:
     latents = torch.randn(23, 6, generator=torch.Generator().manual_seed(0))
-    ours, theirs = speech.OnnxSpeedChange(speed), SpeedChange(speed)
+    ours, theirs = SpeedChange(speed, np), SpeedChange(speed, torch)
     for latent in latents:
         found, wanted = ours.add(latent.numpy()), theirs.add(latent)
         assert found.shape == tuple(wanted.shape)
@@ -162,7 +163,7 @@ def test_the_tempo_is_torchs(speed: float) -> None:
 def test_the_fade_is_torchs(lengths: tuple[int, ...]) -> None:
     from xtts.inference.fading import StreamFade
 
-    ours, theirs, random = speech.OnnxStreamFade(), StreamFade(), np.random.default_rng(0)
+    ours, theirs, random = StreamFade(np), StreamFade(torch), np.random.default_rng(0)
     for length in lengths:
         chunk = random.standard_normal(length).astype(np.float32)
         assert np.allclose(ours.push(chunk), theirs.push(torch.from_numpy(chunk)), atol=1e-6)

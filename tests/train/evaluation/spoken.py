@@ -1,0 +1,93 @@
+"""Measurements as the worker would give them, made up: a candidate is what its numbers say."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from train.evaluation import judges
+from train.evaluation.evaluator import _compared, _figures
+from train.evaluation.person import Person, VoiceScale
+from train.evaluation.verdict import decide
+from xtts.hub.evaluation_file import Candidate, CandidateKind, SpokenSentence, Verdict
+from xtts.workers.file_evaluation import SpeakingRate, SpokenFacts
+
+COUNT = 24
+CENTRE = np.eye(4)[0]
+PERSON = Person(SpeakingRate(1.5, 5.0), VoiceScale(CENTRE, 0.9, 0.3), None, 120.0, 8)
+
+
+def embedding(likeness: float) -> list[float]:
+    """A unit vector whose likeness on the person's scale is this."""
+    cosine = 0.3 + 0.6 * likeness
+    return [cosine, (1 - cosine**2) ** 0.5, 0.0, 0.0]
+
+
+def facts(
+    seed: int = 0,
+    *,
+    rate: float = 1.0,
+    lost: float = 0.0,
+    voice: float = 0.5,
+    unfinished: float = 0.0,
+    pitch: float = 120.0,
+    count: int = COUNT,
+) -> list[SpokenFacts]:
+    """Sentences of a candidate. rate: 1.15 is 15 % faster; lost: share of words left out."""
+    draw = random.Random(seed)
+    found = []
+    for number in range(count):
+        tokens = 25 + number % 12
+        evidence = [draw.gauss(18, 2) if draw.random() >= lost else 0.5 for _ in range(7)]
+        codes = PERSON.rate.codes(tokens) / rate * draw.gauss(1, 0.04)
+        ends = draw.random() >= unfinished
+        found.append(
+            SpokenFacts(
+                codes=round(codes if ends else 2.5 * codes),
+                text_tokens=tokens,
+                finished=ends,
+                seconds=codes / 21.5,
+                embedding=embedding(voice + draw.gauss(0, 0.05)),
+                pitch_hz=pitch + draw.gauss(0, 3),
+                words=evidence if ends else [],
+            )
+        )
+    return found
+
+
+def candidate(
+    measured: Sequence[SpokenFacts],
+    kind: CandidateKind = "epoch",
+    epoch: int = 1,
+    share: float = 1.0,
+    loss: float | None = None,
+    usual: float = 18.0,
+) -> Candidate:
+    """What the evaluator makes of measurements."""
+    found = judges.judged(measured, PERSON, usual)
+    outcomes = [one.outcome for one in found]
+    return Candidate(
+        kind, epoch, share, f"sha-{epoch}" if epoch else "",
+        outcomes.count("unfinished"), outcomes.count("cut"), outcomes.count("babbling"),
+        _figures(found), loss, False, None, [], 1.0, "cpu",
+        [
+            SpokenSentence("text", "built_in", 0, one.seconds, judged.expected_seconds, one.codes,
+                           one.text_tokens, judged.outcome, judged.figures)
+            for one, judged in zip(measured, found, strict=True)
+        ],
+    )  # fmt: skip
+
+
+def base(seed: int = 0, **changes: float) -> Candidate:
+    """A base that says every word, at the person's rate, half as like them as they are."""
+    wanted = {"voice": 0.4, **changes}
+    return replace(candidate(facts(seed, **wanted), "base", 0, 0.0))  # type: ignore[arg-type]
+
+
+def verdict_of(*candidates: Candidate) -> tuple[dict[str, Candidate], Verdict]:
+    """The candidates by name, and the verdict; the first is the base."""
+    compared = [candidates[0], *(_compared(one, candidates[0]) for one in candidates[1:])]
+    told, verdict = decide(compared)
+    assert verdict is not None
+    return {one.name: one for one in told}, verdict

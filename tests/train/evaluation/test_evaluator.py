@@ -1,0 +1,256 @@
+"""From saved epochs to evaluation.json, best.json and best.pt; what a kill or a fault leaves."""
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.train.evaluation.spoken import PERSON, facts
+from train.checkpointing.checkpoints import Checkpoints
+from train.dataset.clips import Clip
+from train.evaluation.blending import conclude
+from train.evaluation.evaluator import EvaluationPlan, Evaluator
+from train.evaluation.sentences import EvaluationSentence
+from train.sampling.placement import SamplingPlan
+from train.sampling.sample_files import SampleReference
+from train.sampling.sampler import MeasuringFailed
+from xtts.hub.run_folder import BestWeights, RunFolder, Verified, read_checkpoint
+from xtts.model.gpt import PREFIX
+from xtts.model.loading import read_tensors
+from xtts.workers.file_evaluation import EvaluateRequest, SpokenSet
+
+# What each epoch, and each share of it, sounds like; made up.
+GOOD = {"voice": 0.7}
+BAD = {"voice": 0.9, "lost": 0.2}
+HALF = {"voice": 0.8, "lost": 0.0}
+
+
+class Speaking:
+    """A sampler whose worker's measurements are made up."""
+
+    def __init__(self, sounds: dict[tuple[int, float], dict[str, float]]) -> None:
+        self.plan = SamplingPlan("cpu_subprocess", "cpu", "a test")
+        self.sounds = sounds
+        self.asked: list[tuple[int, float]] = []
+        self.best: list[BestWeights] = []
+        self.fault: Exception | None = None
+
+    def submit(self, work: Any) -> None:
+        work()
+
+    def finish(self) -> None:
+        pass
+
+    def sample_best(self, best: BestWeights) -> None:
+        self.best.append(best)
+
+    def evaluate(self, request: EvaluateRequest) -> SpokenSet:
+        if self.fault is not None:
+            raise self.fault
+        epoch = int(request.weights.stem.split("_")[-1]) if request.weights else 0
+        self.asked.append((epoch, request.share if epoch else 0.0))
+        sound: dict[str, Any] = self.sounds.get(self.asked[-1], {"voice": 0.4})
+        count = len(request.sentences)
+        return SpokenSet(facts(epoch + int(100 * request.share), count=count, **sound), 1.0, "cpu")
+
+
+class Ground:
+    """A run folder with epochs of a tiny model, and an evaluator."""
+
+    def __init__(self, folder: Path, base: Path, sounds: dict[tuple[int, float], Any]) -> None:
+        (folder / "clip.wav").write_bytes(b"a recording")
+        self.base = base
+        self.run = RunFolder(folder / "output")
+        self.checkpoints = Checkpoints(self.run, keep=1)
+        self.speaking = Speaking(sounds)
+        self.state = {
+            name: tensor.clone()
+            for name, tensor in read_tensors(base / "model.pth").items()
+            if name.startswith(PREFIX)
+        }
+        self.evaluator = self.another()
+
+    def another(self, count: int = 24) -> Evaluator:
+        """The next start's."""
+        clip = Clip("c", self.run.folder.parent / "clip.wav", "hello", "anna", "en", 2.0, "s", (1,))
+        sentences = [EvaluationSentence(f"text {i}", "en", "built_in", i) for i in range(count)]
+        plan = EvaluationPlan(
+            sentences, SampleReference(clip.path, "hello", "en"), [clip], [],
+            {"name": "tiny", "sha256": "b"},
+        )  # fmt: skip
+        speaking: Any = self.speaking
+        found = Evaluator(plan, speaking, self.checkpoints)
+        found._person = PERSON
+        return found
+
+    def save(self, epoch: int, loss: float = 2.0) -> Verified:
+        """An epoch's checkpoint."""
+        shifted = {name: tensor + 0.01 * epoch for name, tensor in self.state.items()}
+        provenance = {"base": {"name": "tiny", "sha256": "b"}, "fingerprint": {}}
+        self.checkpoints.save_epoch(
+            epoch, epoch, shifted, None, {"validation_audio_loss": loss}, provenance
+        )
+        found = self.run.verified(epoch)
+        assert found is not None
+        return found
+
+    def conclude(self, blend: float | str = "auto") -> None:
+        """The end of the run."""
+        conclude(self.evaluator, blend, self.base)
+
+    def best(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.run.best_file.read_text())
+        return found
+
+
+SOUNDS: dict[tuple[int, float], Any] = {(1, 1.0): GOOD, (2, 1.0): BAD, (2, 0.5): HALF}
+
+
+@pytest.fixture
+def ground(tmp_path: Path, base_folder: Path) -> Ground:
+    return Ground(tmp_path, base_folder, dict(SOUNDS))
+
+
+def test_each_epoch_is_judged_against_the_base_and_the_verdict_is_kept(ground: Ground) -> None:
+    ground.evaluator.judge(ground.save(1), 600.0)
+    assert ground.speaking.asked == [(0, 0.0), (1, 1.0)]
+    assert (ground.best()["kind"], ground.best()["epoch"]) == ("epoch", 1)
+    ground.evaluator.judge(ground.save(2, loss=1.0))
+    found = ground.run.evaluation()
+    assert found is not None and [one.name for one in found.candidates] == [
+        "base", "epoch 1", "epoch 2",
+    ]  # fmt: skip
+    # KEEP_CHECKPOINTS=1, and the lowest loss is the second's: the verdict names the first.
+    assert ground.best()["epoch"] == 1 and ground.run.epochs() == [1, 2]
+    best = ground.run.best_weights()
+    assert best is not None and best.weights == ground.run.checkpoint_path(1)
+    ground.save(3)
+    assert ground.run.epochs() == [1, 3]
+
+
+def test_a_blend_is_written_once_and_says_what_it_is(ground: Ground) -> None:
+    ground.evaluator.judge(ground.save(2))
+    ground.conclude()
+    assert ground.speaking.asked[2:] == [(2, 0.7), (2, 0.5), (2, 0.3)]
+    told = ground.best()
+    assert (told["kind"], told["epoch"], told["share"], told["file"]) == (
+        "blend",
+        2,
+        0.5,
+        "best.pt",
+    )
+    found = read_checkpoint(ground.run.best_blend)
+    assert found.provenance["blend"]["share"] == 0.5 and found.provenance["epoch"] == 2
+    for name, tensor in found.model.items():
+        assert torch.allclose(tensor, ground.state[name] + 0.01, atol=1e-6), name
+    own = read_checkpoint(ground.run.checkpoint_path(2)).model
+    assert all(torch.equal(own[name], ground.state[name] + 0.02) for name in own)
+    assert [best.kind for best in ground.speaking.best] == ["blend"]
+    written = ground.run.best_blend.stat().st_mtime_ns
+    ground.evaluator = ground.another()
+    ground.conclude()
+    assert len(ground.speaking.asked) == 5 and ground.run.best_blend.stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize(("blend", "shares"), [("off", []), (0.4, [(2, 0.4)])])
+def test_blend_says_which_shares_are_tried(
+    ground: Ground, blend: float | str, shares: list[tuple[int, float]]
+) -> None:
+    ground.evaluator.judge(ground.save(2))
+    ground.conclude(blend)
+    assert ground.speaking.asked[2:] == shares
+
+
+def test_what_a_kill_left_out_is_done_at_the_next_start(ground: Ground) -> None:
+    ground.evaluator.judge(ground.save(2))
+    ground.evaluator.blends((0.5,))
+    # Killed between the verdict and the file that it names.
+    assert ground.run.evaluation().verdict.kind == "blend"  # type: ignore[union-attr]
+    assert ground.run.best_weights() is None and not ground.run.best_blend.exists()
+    ground.save(3)  # killed before it was judged
+    ground.evaluator = ground.another()
+    ground.conclude(0.5)
+    assert (3, 1.0) in ground.speaking.asked
+    assert ground.run.best_weights().weights == ground.run.best_blend  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("point", ["after blend", "after replace:best.pt"])
+def test_killed_while_best_pt_is_written(ground: Ground, point: str) -> None:
+    ground.evaluator.judge(ground.save(2))
+    ground.evaluator.blends((0.5,))
+    child = os.fork()
+    if not child:
+        os.environ["SOTAQUE_CRASH_AT"] = point
+        ground.conclude(0.5)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -9
+    best = ground.run.best_weights()
+    assert (best is None) is (point != "after blend")
+    ground.evaluator = ground.another()
+    ground.conclude(0.5)
+    assert ground.run.best_weights() is not None and ground.best()["kind"] == "blend"
+
+
+def test_a_blend_that_is_no_longer_best_goes(ground: Ground) -> None:
+    ground.evaluator.judge(ground.save(2))
+    ground.conclude(0.5)
+    assert ground.run.best_blend.is_file()
+    ground.speaking.sounds[(3, 1.0)] = {"voice": 0.97}
+    ground.evaluator.judge(ground.save(3))
+    assert (ground.best()["kind"], ground.best()["epoch"]) == ("epoch", 3)
+    assert not ground.run.best_blend.exists() and not ground.run.best_blend_manifest.exists()
+
+
+def test_an_epoch_that_was_trained_again_is_judged_again(ground: Ground) -> None:
+    ground.evaluator.judge(ground.save(1))
+    ground.state = {name: tensor * 1.5 for name, tensor in ground.state.items()}
+    ground.save(1)
+    assert [epoch.epoch for epoch in ground.evaluator.missing()] == [1]
+    assert ground.run.best_weights() is None  # its verdict is about other weights
+    ground.conclude("off")
+    assert ground.run.best_weights() is not None
+
+
+def test_other_sentences_judge_everything_again(ground: Ground) -> None:
+    ground.evaluator.judge(ground.save(1))
+    ground.evaluator = ground.another(count=16)
+    ground.evaluator.judge(ground.save(2))
+    found = ground.run.evaluation()
+    assert found is not None and {len(one.sentences) for one in found.candidates} == {16}
+
+
+def test_a_fault_costs_an_evaluation_and_never_the_run(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    epoch = ground.save(1)
+    ground.speaking.fault = MeasuringFailed("The worker was ended.")
+    with caplog.at_level(logging.INFO, "train"):
+        for _ in range(5):
+            ground.evaluator.judge(epoch)
+    assert caplog.text.count("No evaluation: The worker was ended.") == 3
+    assert "Evaluating ends for this run" in caplog.text
+    assert ground.run.evaluation() is None
+    assert ground.best() == {"epoch": 1, "validation_audio_loss": 2.0}
+
+
+def test_a_stop_leaves_the_evaluation_for_the_next_start(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    epoch = ground.save(1)
+    ground.speaking.fault = MeasuringFailed("The run is to stop.", stopped=True)
+    with caplog.at_level(logging.INFO, "train"):
+        ground.evaluator.judge(epoch)
+    assert "left for the next start" in caplog.text and ground.evaluator.failures == 0
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"schema": 99}'])
+def test_a_damaged_evaluation_is_made_again(ground: Ground, damage: bytes) -> None:
+    ground.evaluator.judge(ground.save(1))
+    ground.run.evaluation_file.write_bytes(damage)
+    assert ground.run.best_weights().reason.startswith("the lowest validation loss")  # type: ignore[union-attr]
+    ground.conclude("off")
+    assert ground.run.evaluation() is not None

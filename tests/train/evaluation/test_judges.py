@@ -1,0 +1,113 @@
+"""What is measured of a sentence: its end, its words, its rate; and whose voice it is."""
+
+import numpy as np
+import pytest
+
+from tests.train.evaluation.spoken import PERSON, embedding, facts
+from train.evaluation import judges
+from train.evaluation.person import LEAST_SCALE, speaking_rate, voice_scale
+from train.evaluation.statistics import mean_interval, paired_difference
+from xtts.workers.file_evaluation import RecordingFacts, SpokenFacts
+
+
+def spoken(length: float, *, tokens: int = 30, finished: bool = True) -> SpokenFacts:
+    return SpokenFacts(round(PERSON.rate.codes(tokens) * length), tokens, finished, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("length", "tokens", "finished", "outcome"),
+    [
+        (1.0, 30, True, "finished"),
+        (0.65, 30, True, "cut"),
+        (1.5, 30, True, "babbling"),
+        (2.5, 30, False, "unfinished"),
+        (0.5, 6, True, "finished"),  # of a word or two the pauses count for more
+    ],
+)
+def test_a_sentence_ends_where_it_should(
+    length: float, tokens: int, finished: bool, outcome: str
+) -> None:
+    usual = [spoken(1.0) for _ in range(9)]
+    found = judges.judged([*usual, spoken(length, tokens=tokens, finished=finished)], PERSON, 18.0)
+    assert found[-1].outcome == outcome
+    assert bool(found[-1].figures) is (outcome == "finished")
+
+
+def test_a_slow_speaker_is_slow_and_not_babbling() -> None:
+    found = judges.judged([spoken(1.2)] * 9, PERSON, 18.0)
+    assert {one.outcome for one in found} == {"finished"}
+    drift = found[0].figures[judges.RATE_DRIFT]
+    assert drift is not None and drift == pytest.approx(100 * (1 / 1.2 - 1), abs=2)
+
+
+def test_who_is_twice_as_slow_babbles() -> None:
+    assert {one.outcome for one in judges.judged([spoken(2.0)] * 9, PERSON, 18.0)} == {"babbling"}
+
+
+@pytest.mark.parametrize(
+    ("evidence", "share"),
+    [
+        ([18.0, 17.0, 20.0, 19.0], 1.0),
+        ([18.0, 17.0, 0.5, 19.0], 0.75),
+        # A person's own way of speaking lowers all words alike: none is lost.
+        ([12.0, 11.0, 13.0, 12.0], 1.0),
+        # Most are lost: the sentence's own usual word is no measure.
+        ([0.5, 0.4, 0.6, 17.0], 0.25),
+        ([0.5, 0.4, 0.6, 0.3], 0.0),
+    ],
+)
+def test_words_that_the_sound_does_not_need_were_left_out(
+    evidence: list[float], share: float
+) -> None:
+    assert judges.words_found(evidence, 18.0) == share
+    assert judges.words_found([], 18.0) is None
+
+
+def test_the_rate_is_a_line_through_the_clips_or_a_ratio_of_few() -> None:
+    line = [((5 + 1.5 * tokens) * 1024 / 22_050, tokens) for tokens in range(10, 40, 2)]
+    found = speaking_rate(line)
+    assert (found.per_token, found.per_text) == (pytest.approx(1.5), pytest.approx(5, abs=1e-6))
+    ratio = speaking_rate(line[:3])
+    assert ratio.per_text == 0 and ratio.codes(12) == pytest.approx(5 + 1.5 * 12, rel=0.05)
+
+
+def test_the_scale_of_likeness_ends_at_the_person_and_at_others() -> None:
+    own = [RecordingFacts(2.0, [1.0, 0.1 * sign, 0.0], None) for sign in (-1, 0, 1)]
+    scale, absent = voice_scale(own, [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    assert scale is not None and absent is None
+    assert scale.likeness([0.0, 0.0, 1.0]) == pytest.approx(0, abs=0.02)
+    assert scale.likeness([1.0, 0.0, 0.0]) == pytest.approx(1, abs=0.02)
+    assert scale.likeness([]) is None
+
+
+def test_a_scale_that_cannot_be_had_says_why() -> None:
+    one = RecordingFacts(2.0, [1.0, 0.0], None)
+    assert "has 1 recordings" in (voice_scale([one], [[0.0, 1.0]])[1] or "")
+    assert "no other voices" in (voice_scale([one, one], [])[1] or "")
+    near = [1.0, LEAST_SCALE / 4]
+    assert "hardly tells" in (voice_scale([one, one], [near])[1] or "")
+
+
+def test_intervals_are_the_same_each_time_and_hold_their_mean() -> None:
+    values = list(np.random.default_rng(3).normal(2, 1, 30))
+    found = mean_interval(values)
+    assert found is not None and found == mean_interval(values)
+    assert found.low < found.mean < found.high and found.count == 30
+    # 1.96 standard errors to each side.
+    assert found.high - found.low == pytest.approx(2 * 1.96 * np.std(values) / 30**0.5, rel=0.15)
+    assert mean_interval([1.0, 2.0, 3.0]) is None
+
+
+def test_a_difference_is_taken_sentence_by_sentence() -> None:
+    hard = [float(i) for i in range(20)]
+    found = paired_difference([value + 0.1 for value in hard], hard)
+    assert found is not None and (found.low, found.high) == (pytest.approx(0.1), pytest.approx(0.1))
+    assert paired_difference([None, *hard[:2]], [1.0, *hard[:2]]) is None
+
+
+def test_likeness_is_measured_on_the_persons_scale() -> None:
+    found = judges.judged(facts(voice=0.7), PERSON, 18.0)
+    values = [one.figures[judges.VOICE] for one in found if one.figures]
+    assert np.mean([value for value in values if value]) == pytest.approx(0.7, abs=0.05)
+    assert PERSON.voice is not None
+    assert PERSON.voice.likeness(embedding(0.0)) == pytest.approx(0.0)

@@ -1,0 +1,74 @@
+"""What is spoken: in every language of XTTS-v2, and never what anything is reported by."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks import texts
+from tests.models import ALL_LANGUAGES
+from train.dataset.clips import Clip
+from train.evaluation.sentences import FOLDER, EvaluationError, built_in, planned, set_sha256
+from xtts.hub.base_models import DEMO
+from xtts.model.config import ModelConfig
+from xtts.text.tokenizer import Tokenizer
+
+
+def clip(number: int, text: str) -> Clip:
+    return Clip(f"c{number}", Path(f"{number}.wav"), text, "anna", "en", 2.0, f"{number}", (1, 2))
+
+
+@pytest.mark.parametrize("language", ALL_LANGUAGES)
+def test_every_language_has_sentences_and_none_twice(language: str) -> None:
+    found = built_in(language)
+    assert len(found) >= 15 and len(set(found)) == len(found)
+    assert all(len(text) <= 70 for text in found)
+
+
+def test_no_language_more_or_less_than_the_model_speaks() -> None:
+    assert {path.stem for path in FOLDER.glob("*.txt")} == {one[:2] for one in ALL_LANGUAGES}
+
+
+def test_no_sentence_is_one_that_something_is_chosen_or_reported_by() -> None:
+    plain = re.compile(r"[^a-z ]")
+    own = {plain.sub("", text.lower()) for text in built_in("en")}
+    for name in texts.FILES:
+        assert own.isdisjoint(plain.sub("", text.lower()) for text in texts.sentences(name))
+    learned = (FOLDER.parent / "demo" / "metadata.csv").read_text(encoding="utf-8").splitlines()
+    assert own.isdisjoint(plain.sub("", line.split("|")[1].lower()) for line in learned)
+
+
+def test_the_embedded_voice_says_each_in_one_piece() -> None:
+    tokenizer = Tokenizer(ModelConfig.read(DEMO), DEMO)
+    assert {len(tokenizer.split(text, "en")) for text in built_in("en")} == {1}
+
+
+def test_the_persons_own_words_stand_between() -> None:
+    clips = [clip(number, f"Word {number}.") for number in range(3)]
+    found = planned(None, "en", clips, seed=0)
+    assert [one.source for one in found[:8]] == [
+        "built_in", "built_in", "built_in", "clip", "built_in", "built_in", "built_in", "clip",
+    ]  # fmt: skip
+    assert len({one.seed for one in found}) == len(found)
+    assert len(found) == len(built_in("en")) + 3
+
+
+def test_ones_own_sentences_replace_the_built_in_ones(tmp_path: Path) -> None:
+    path = tmp_path / "own.txt"
+    path.write_text("One.\n\n Two. \nOne.\n", encoding="utf-8")
+    assert [(one.text, one.source) for one in planned(path, "en", [], seed=1)] == [
+        ("One.", "own"), ("Two.", "own"),
+    ]  # fmt: skip
+    path.write_text("\n", encoding="utf-8")
+    with pytest.raises(EvaluationError, match="holds no sentence"):
+        planned(path, "en", [], seed=1)
+    with pytest.raises(EvaluationError, match="cannot be read"):
+        planned(tmp_path / "absent.txt", "en", [], seed=1)
+
+
+def test_another_seed_text_or_recording_is_another_set() -> None:
+    plans = [
+        planned(None, language, [], seed) for language, seed in (("en", 0), ("en", 1), ("de", 0))
+    ]
+    sets = {set_sha256(plan, "a") for plan in plans} | {set_sha256(plans[0], "b")}
+    assert len(sets) == 4

@@ -1,0 +1,96 @@
+"""The rule: bad epochs are never chosen and are named for what is wrong with them."""
+
+import pytest
+
+from tests.train.evaluation.spoken import base, candidate, facts, verdict_of
+from train.evaluation.verdict import decide
+from xtts.hub.evaluation_file import Candidate
+
+SEEDS = range(20)
+
+
+def good(seed: int, epoch: int = 1, **changes: float) -> Candidate:
+    """An epoch that came nearer to the person and lost nothing."""
+    return candidate(facts(seed + 100, **{"voice": 0.7, **changes}), epoch=epoch, loss=3.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"lost": 0.12}, "leaves out words"),
+        ({"lost": 0.3, "unfinished": 0.1}, "words"),
+        ({"lost": 0.9, "unfinished": 0.5}, "do not end"),
+        ({"rate": 1.15}, "15 % faster"),
+        ({"unfinished": 1.0}, "24 do not end"),
+    ],
+    ids=["small noise", "noise", "large noise", "faster", "never stops"],
+)
+def test_a_bad_epoch_is_never_the_best_and_is_named(
+    seed: int, wrong: dict[str, float], named: str
+) -> None:
+    # It sounds most like the person, and its loss is the lowest: neither may save it.
+    changes: dict[str, float] = {"voice": 0.95, **wrong}
+    bad = candidate(facts(seed + 500, **changes), epoch=3, loss=0.1)  # type: ignore[arg-type]
+    told, verdict = verdict_of(base(seed), good(seed), bad)
+    assert (verdict.kind, verdict.epoch) == ("epoch", 1)
+    wanted = told["epoch 3"]
+    assert wanted.ruled_out is not None
+    remarks = " ".join(wanted.remarks)
+    assert named in remarks or (named == "15 % faster" and " % faster than" in remarks)
+    assert "By validation loss alone it would have been the best." in wanted.remarks
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_relabelled_base_cannot_be_told_from_it(seed: int) -> None:
+    same = facts(seed, voice=0.4)
+    told, verdict = verdict_of(base(seed), candidate(same, epoch=3, loss=0.1))
+    assert told["epoch 3"].indistinguishable_from_base
+    assert "It cannot be told from the base." in told["epoch 3"].remarks
+    assert (verdict.kind, verdict.indistinguishable_from_base) == ("base", True)
+    assert "nothing that was learned" in verdict.reason
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_relabelled_base_is_not_chosen_beside_a_good_epoch(seed: int) -> None:
+    same = candidate(facts(seed, voice=0.4), epoch=3, loss=0.1)
+    _, verdict = verdict_of(base(seed), good(seed), same)
+    assert verdict.epoch == 1
+
+
+def test_the_base_wins_where_every_epoch_loses_words_and_the_advice_is_told() -> None:
+    worse = candidate(facts(7, voice=0.9, lost=0.2), epoch=2)
+    told, verdict = verdict_of(base(), worse)
+    assert (verdict.kind, verdict.epoch, verdict.share) == ("base", 0, 0.0)
+    assert "epoch 2 comes nearest" in verdict.reason and "words" in verdict.reason
+    assert "LEARNING_RATE" in verdict.advice
+    assert not verdict.indistinguishable_from_base and told["base"].ruled_out is None
+
+
+def test_a_blend_that_keeps_the_words_is_taken_before_its_epoch() -> None:
+    epoch = candidate(facts(8, voice=0.9, lost=0.2), epoch=2)
+    half = candidate(facts(9, voice=0.75, lost=0.005), "blend", 2, 0.5)
+    _, verdict = verdict_of(base(), epoch, half)
+    assert (verdict.kind, verdict.epoch, verdict.share) == ("blend", 2, 0.5)
+    assert verdict.reason.startswith("Epoch 2 at 50% is the best: nearest to the person")
+
+
+def test_of_voices_that_cannot_be_told_apart_the_one_with_more_words() -> None:
+    one = candidate(facts(11, voice=0.80, lost=0.02), epoch=1)
+    other = candidate(facts(12, voice=0.79), epoch=2)
+    _, verdict = verdict_of(base(), one, other)
+    assert verdict.epoch == 2
+
+
+def test_a_pruned_epoch_is_told_of_and_not_chosen() -> None:
+    told, verdict = decide([base(), good(1, 1), good(2, 2, voice=0.9)], pruned={2})
+    assert verdict is not None and verdict.epoch == 1 and len(told) == 3
+
+
+def test_an_unreliable_base_does_not_win() -> None:
+    _, verdict = verdict_of(base(unfinished=0.5), good(1, voice=0.4))
+    assert (verdict.kind, verdict.epoch) == ("epoch", 1)
+
+
+def test_without_a_base_or_anything_beside_it_there_is_no_verdict() -> None:
+    assert decide([good(1)])[1] is None and decide([base()])[1] is None

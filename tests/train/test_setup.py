@@ -1,0 +1,165 @@
+"""A run is put together: what is looked at first, where it starts, how long its batches and its
+schedule are, and what it holds while it lasts."""
+
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.train.test_run import Workshop
+from train import settings as settings_of
+from train import setup
+from train.checkpointing.resume import Resumed
+from train.dataset.batch_budget import OomBackoff
+from train.distributed import ALONE
+from train.metrics.logs import NullLogger
+from train.run_context import RunContext, StartPosition
+from train.settings import TrainSettings
+from xtts.hub.run_folder import RunFolder
+from xtts.hub.run_lock import RunLocked, held
+
+RESUMED = Resumed(
+    2, 30, 7, {}, {"batch_seconds": 1.9}, Path("checkpoint_epoch_2.pt"), {}, ("Note.",)
+)
+
+
+@pytest.fixture(scope="module")
+def workshop(base_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    return Workshop(base_folder, tmp_path_factory.mktemp("workshop"))
+
+
+def settings(workshop: Workshop, name: str = "run", **changes: str) -> TrainSettings:
+    return settings_of.load(workshop.arguments(name, **changes), {}, None)[0]
+
+
+@pytest.fixture(scope="module")
+def context(workshop: Workshop) -> RunContext:
+    return setup.build_context(settings(workshop))
+
+
+def test_looking_writes_nothing_and_chooses_with_a_reason(
+    context: RunContext, workshop: Workshop
+) -> None:
+    assert (context.device.value, context.device.reason) == ("cpu", "DEVICE=cpu")
+    assert context.precision.reason
+    assert len(context.data.train) == 11 and len(context.data.validation) == 1
+    assert not (workshop.folder / "run").exists()
+
+
+# Where it starts
+
+
+def start(**changes: Any) -> tuple[str, dict[str, Any]]:
+    """The RESUME that rank 0 goes by, with everything else that it is given."""
+    asked: list[tuple[str, dict[str, Any]]] = []
+    checkpoints: Any = SimpleNamespace(
+        resume=lambda setting, fingerprint, **others: asked.append((setting, others))
+    )
+    given: Any = SimpleNamespace(resume=changes.pop("resume", "never"), runs_dir=Path("runs"))
+    assert setup.find_start(given, checkpoints, Any, 1e-4, replace(ALONE, **changes)) is None
+    return asked[0]
+
+
+def test_a_run_that_torchrun_has_started_again_goes_on_also_with_never() -> None:
+    """Or each restart would put aside what the one before has learned."""
+    assert start()[0] == "never" and start(restarts=1)[0] == "auto"
+    assert start(resume="some.pt", restarts=1)[0] == "some.pt"
+    assert start()[1] == {"learning_rate": 1e-4, "runs_dir": Path("runs")}
+
+
+def test_where_a_run_starts_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    assert setup.start_position(None) == StartPosition(1, 0) and not caplog.messages
+    assert setup.start_position(RESUMED) == StartPosition(3, 7)
+    assert caplog.messages == ["Note.", "Going on from checkpoint_epoch_2.pt: epoch 3, batch 8."]
+
+
+# Batches and schedule
+
+
+def test_batches_keep_the_budget_that_the_run_began_with(
+    context: RunContext, workshop: Workshop
+) -> None:
+    own = settings(workshop, BATCH_SECONDS="auto")
+    kept, validation = setup.build_batches(own, context, RESUMED, ALONE)
+    assert kept.batch_seconds == 1.9 and validation is not None
+    new, _ = setup.build_batches(own, context, None, ALONE)
+    assert new.batch_seconds != 1.9
+    asked, _ = setup.build_batches(settings(workshop), context, None, ALONE)
+    assert asked.batch_seconds == 1.2  # of the command line
+    assert sorted(clip for clips in new.plan(1) for clip in clips) == sorted(new.indices)
+
+
+def test_the_schedule_is_as_long_as_the_first_plan_whatever_was_halved_since(
+    context: RunContext, workshop: Workshop
+) -> None:
+    own = settings(workshop)
+    batches, _ = setup.build_batches(own, context, None, ALONE)
+    learner = setup.build_learner(own, context, 1e-4, batches, None, ALONE)
+    steps = len(batches.plan(1))
+    setup.set_schedule_length(learner, batches, num_epochs=3)
+    assert learner.schedule.total_steps == 3 * steps
+    batches.halvings = [OomBackoff(1, 0, 0.3)]
+    setup.set_schedule_length(learner, batches, num_epochs=3)
+    assert learner.schedule.total_steps == 3 * steps
+
+
+def test_a_learner_goes_on_from_its_checkpoint(context: RunContext, workshop: Workshop) -> None:
+    own = settings(workshop)
+    batches, _ = setup.build_batches(own, context, None, ALONE)
+    fresh = setup.build_learner(own, context, 1e-4, batches, None, ALONE)
+    state = {name: tensor + 1 for name, tensor in fresh.model_state().items()}
+    resumed = replace(RESUMED, model_state=state, trainer_state=None)
+    again = setup.build_learner(own, context, 1e-4, batches, resumed, ALONE)
+    assert (fresh.step, again.step) == (0, 30)
+    assert all(bool((again.model_state()[name] == state[name]).all()) for name in state)
+
+
+# The whole
+
+
+@pytest.fixture
+def signals() -> Iterator[dict[int, Any]]:
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    yield {number: signal.getsignal(number) for number in numbers}
+
+
+def test_a_trainer_holds_its_folder_and_signals_while_it_lasts(
+    workshop: Workshop, signals: dict[int, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="train")
+    own = settings(workshop, "held", NUM_EPOCHS="2")
+    run = RunFolder(own.output_dir)
+    with setup.open_trainer(own) as trainer:
+        assert held(run) and trainer.num_epochs == 2 and trainer.start == StartPosition()
+        assert trainer.world is ALONE and not isinstance(trainer.logs, NullLogger)
+        assert trainer.provenance["base"]["name"] == own.base_model
+        assert trainer.learner.schedule.total_steps == 2 * len(trainer.batches.plan(1))
+        with pytest.raises(RunLocked), setup.open_trainer(own):
+            pass
+        assert all(signal.getsignal(number) != before for number, before in signals.items())
+    assert not held(run)
+    assert {number: signal.getsignal(number) for number in signals} == signals
+    told = " ".join(caplog.messages)
+    for choice in (
+        "Device: cpu (DEVICE=cpu)",
+        "Epochs: 2 (",
+        "Samples: skipped (SAMPLE_DEVICE=off)",
+    ):
+        assert choice in told
+
+
+def test_other_ranks_than_the_first_log_and_speak_nothing(
+    context: RunContext, workshop: Workshop, tmp_path: Path
+) -> None:
+    learner: Any = SimpleNamespace(world=replace(ALONE, rank=1, size=2))
+    other: Any = None
+    logs = setup._logs(settings(workshop), context, RunFolder(tmp_path), 1, StartPosition(),
+                       learner, other, other)  # fmt: skip
+    assert isinstance(logs, NullLogger)
+    logs.step(1, 2, 3)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,280 @@
+"""The training loop: what an epoch does and in which order, and where a stop, a short memory or a
+slow disk leads. Steps are real steps of a tiny model; what surrounds them writes down what it is
+asked for."""
+
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from tests.train.test_learner import a_batch, a_learner, same, weights
+from train import trainer as loop
+from train.checkpointing.async_writer import CheckpointWriter
+from train.dataset.batch_budget import OomBackoff
+from train.dataset.batches import Batch
+from train.distributed import ALONE
+from train.early_stopping import EarlyStopping
+from train.learner import Validation
+from train.metrics.deferred import DeferredMetrics
+from train.resilience.heartbeat import Heartbeat
+from train.resilience.stopping import StopRequest
+from train.run_context import StartPosition
+from train.trainer import Trainer, train_step
+
+SHORT = "CUDA out of memory. Tried to allocate 2 GB"
+
+
+class Plan:
+    """Batches of two clips, the same in each epoch; a halved one comes as two of one clip."""
+
+    def __init__(self, count: int) -> None:
+        self.clips = [SimpleNamespace(name=f"clip{i}", seconds=1.25) for i in range(2 * count)]
+        self.batch_seconds = 2.5
+        self.halvings: list[OomBackoff] = []
+        self._count = count
+
+    def plan(self, epoch: int) -> list[tuple[int, ...]]:
+        pairs = [(2 * number, 2 * number + 1) for number in range(self._count)]
+        for one in self.halvings:
+            if one.epoch == epoch:
+                alone = [(clip,) for pair in pairs[one.batch :] for clip in pair]
+                pairs = pairs[: one.batch] + alone
+        return pairs
+
+    def epoch(self, epoch: int, done: int = 0) -> Iterator[Batch]:
+        for clips in self.plan(epoch)[done:]:
+            yield replace(a_batch(clips[0]), clips=clips)
+
+
+class Surroundings:
+    """A trainer and what it asked of everything around it, in order, as words."""
+
+    def __init__(self, epochs: int = 2, batches: int = 2, **changes: Any) -> None:
+        self.events: list[str] = []
+        self.stop = StopRequest(60.0)
+        self.saved: list[dict[str, Any]] = []
+        settings = {"validation_every": 1, "sample_every": 1, "save_every": 1, "overlap": True}
+        settings |= {name: changes.pop(name) for name in list(changes) if name in settings}
+        self.settings = SimpleNamespace(**settings)
+        self.learner = changes.pop("learner", None) or a_learner()
+        self.learner.evaluate = self._evaluate
+        self.validation_losses = iter(changes.pop("validation_losses", [2.0] * 20))
+        logs: Any = SimpleNamespace(step=self._logged, epoch=self._epoch_logged)
+        run = SimpleNamespace(newest_verified=lambda: None)
+        checkpoints = SimpleNamespace(
+            run=run, due=lambda epoch, last: epoch % self.settings.save_every == 0 or epoch == last,
+            save_epoch=self._save, save_interrupted=self._save_interrupted,
+        )  # fmt: skip
+        sampler = SimpleNamespace(
+            plan=SimpleNamespace(mode="in_process"), sample=self._sample,
+            finish=lambda: self.events.append("finish"),
+        )  # fmt: skip
+        parts: dict[str, Any] = {
+            "settings": self.settings, "num_epochs": epochs, "start": StartPosition(),
+            "started_at": 0.0, "learner": self.learner, "batches": Plan(batches),
+            "validation": Plan(1), "logs": logs,
+            "metrics": DeferredMetrics(self.learner, logs, 1), "sampler": sampler,
+            "checkpoints": checkpoints, "writer": CheckpointWriter(background=False),
+            "provenance": {}, "early_stopping": EarlyStopping(), "heartbeat": Heartbeat(None),
+            "stop": self.stop, "world": ALONE,
+        }  # fmt: skip
+        self.trainer = Trainer(**parts | changes)
+
+    def signal_at(self, event: str) -> None:
+        """SIGTERM as soon as that was done."""
+        self._signal_at = event
+
+    _signal_at = ""
+
+    def _happened(self, event: str) -> None:
+        self.events.append(event)
+        if event == self._signal_at:
+            self.stop.receive(signal.SIGTERM)
+
+    def _logged(self, epoch: int, number: int, step: int, batch: Batch, *_: Any) -> None:
+        self._happened(f"step {epoch}.{number}")
+
+    def _evaluate(self, batches: Iterator[Batch]) -> Validation:
+        list(batches)
+        self._happened("validate")
+        return Validation(text_loss=3.0, audio_loss=next(self.validation_losses))
+
+    def _epoch_logged(self, epoch: int, step: int, validation: Validation | None) -> None:
+        self._happened(f"epoch {epoch}" + ("" if validation else " unvalidated"))
+
+    def _save(self, epoch: int, step: int, model: Any, state: Any, *_: Any) -> Any:
+        self.saved.append({"epoch": epoch, "step": step, "model": model, "trainer": state})
+        self._happened(f"save {epoch}")
+        return SimpleNamespace(path=f"{epoch}.pt", sha256=str(epoch), seconds=0.01, bytes=1)
+
+    def _save_interrupted(self, epoch: int, step: int, batch: int, *_: Any) -> Any:
+        self._happened(f"interrupted {epoch}.{batch} at step {step}")
+        return SimpleNamespace(path=SimpleNamespace(name="interrupted.pt"))
+
+    def _sample(self, epoch: int, path: str, sha256: str) -> None:
+        assert (path, sha256) == (f"{epoch}.pt", str(epoch))
+        self._happened(f"sample {epoch}")
+
+
+def test_an_epoch_is_steps_validation_log_checkpoint_sample() -> None:
+    ran = Surroundings(epochs=2, batches=2)
+    assert ran.trainer.train() == 0
+    assert ran.events == [
+        "step 1.1", "step 1.2", "validate", "epoch 1", "save 1", "sample 1",
+        "step 2.1", "step 2.2", "validate", "epoch 2", "save 2", "sample 2", "finish",
+    ]  # fmt: skip
+    assert [one["step"] for one in ran.saved] == [2, 4] and ran.learner.step == 4
+
+
+def test_what_is_due_every_so_many_epochs_is_always_due_at_the_last() -> None:
+    ran = Surroundings(epochs=5, batches=1, save_every=2, sample_every=4, validation_every=3)
+    assert ran.trainer.train() == 0
+    done = [event for event in ran.events if not event.startswith(("step", "epoch"))]
+    # Epoch 3 validates and is not saved; epoch 5 is the last.
+    assert done == [
+        "save 2", "validate", "save 4", "sample 4", "validate", "save 5", "sample 5", "finish",
+    ]  # fmt: skip
+
+
+def test_a_run_begins_behind_the_batches_that_are_done() -> None:
+    ran = Surroundings(epochs=2, batches=3, start=StartPosition(2, 2))
+    assert ran.trainer.run() == 0
+    assert ran.events[:2] == ["step 2.3", "validate"] and ran.learner.step == 1
+
+
+@pytest.mark.parametrize(
+    ("at", "last"),
+    [
+        ("step 1.1", ["step 1.1", "interrupted 1.1 at step 1"]),
+        ("step 2.2", ["step 2.2", "interrupted 2.2 at step 4"]),
+        # The next start validates the epoch and saves it.
+        ("validate", ["step 1.2", "validate", "interrupted 1.2 at step 2"]),
+        # What is saved need not be saved again; its sample is spoken at the next start.
+        ("save 1", ["epoch 1", "save 1"]),
+        ("sample 1", ["save 1", "sample 1"]),
+    ],
+)
+def test_a_signal_saves_what_is_done_and_where(at: str, last: list[str]) -> None:
+    ran = Surroundings(epochs=3, batches=2)
+    ran.signal_at(at)
+    assert ran.trainer.train() == 143
+    assert ran.events[-len(last) :] == last
+
+
+def test_an_epoch_that_is_no_better_for_long_enough_is_the_last() -> None:
+    ran = Surroundings(
+        epochs=9, batches=1, save_every=9, sample_every=9, early_stopping=EarlyStopping(2),
+        validation_losses=[2.0, 1.0, 1.5, 1.1, 0.1],
+    )  # fmt: skip
+    assert ran.trainer.train() == 0
+    # Saved and spoken although SAVE_EVERY and SAMPLE_EVERY had not come.
+    assert ran.events[-4:] == ["epoch 4", "save 4", "sample 4", "finish"]
+    # A start behind it trains nothing.
+    over = Surroundings(epochs=9, start=StartPosition(5), early_stopping=ran.trainer.early_stopping)
+    assert over.trainer.run() == 0 and over.events == []
+
+
+def test_nothing_is_left_to_train(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    ran = Surroundings(epochs=2, start=StartPosition(3))
+    assert ran.trainer.run() == 0
+    assert ran.events == ["finish"] and "All 2 epochs are done already." in caplog.text
+
+
+class SlowWriter:
+    """A writer that is busy until it is told otherwise."""
+
+    seconds = 0.0
+
+    def __init__(self) -> None:
+        self.idle = False
+        self._saved: Any = None
+
+    def write(self, state: Any, save: Any) -> None:
+        self._saved = save(state)
+
+    def finish(self) -> Any:
+        saved, self._saved = self._saved, None
+        return saved
+
+
+def test_a_checkpoint_that_is_still_written_holds_up_no_step() -> None:
+    """Its sample is spoken behind the step in which it was finished."""
+    writer = SlowWriter()
+    ran = Surroundings(epochs=2, batches=3, writer=writer)
+    real = ran._logged
+
+    def logged(epoch: int, number: int, *others: Any) -> None:
+        real(epoch, number, *others)
+        writer.idle = (epoch, number) >= (2, 2)
+
+    ran.trainer.logs.step = logged  # type: ignore[method-assign]
+    assert ran.trainer.train() == 0
+    order = [event for event in ran.events if event.startswith(("step 2", "sample"))]
+    assert order == ["step 2.1", "step 2.2", "sample 1", "step 2.3", "sample 2"]
+
+
+# Memory
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, times: int, error: Exception) -> list[int]:
+    """`forward_backward` fails so often for several clips, with gradients half made."""
+    real, tries = loop.forward_backward, []
+
+    def once(learner: Any, batch: Batch) -> Any:
+        found = real(learner, batch)
+        tries.append(learner.step)
+        if len(batch.clips) > 1 and len(tries) <= times:
+            raise error
+        return found
+
+    monkeypatch.setattr(loop, "forward_backward", once)
+    return tries
+
+
+def test_a_step_whose_memory_was_short_once_is_the_same_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain, retried = a_learner(dropout=0.0), a_learner(dropout=0.0)
+    wanted = train_step(plain, a_batch())
+    tries = failing(monkeypatch, 1, torch.OutOfMemoryError(SHORT))
+    found = train_step(retried, a_batch())
+    assert tries == [0, 0] and found == wanted
+    assert same(weights(plain), weights(retried))
+
+
+def test_an_error_that_memory_would_not_mend_is_raised_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tries = failing(monkeypatch, 1, ValueError("wrong shape"))
+    with pytest.raises(ValueError, match="wrong shape"):
+        train_step(a_learner(), a_batch())
+    assert tries == [0]
+
+
+def test_memory_that_stays_short_halves_the_budget_and_the_clips_come_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ran = Surroundings(epochs=1, batches=2)
+    failing(monkeypatch, 2, torch.OutOfMemoryError(SHORT))
+    assert ran.trainer.train() == 0
+    assert ran.trainer.batches.halvings == [OomBackoff(1, 0, 1.25)]
+    # Four batches of one clip, in the place of two of two.
+    assert [event for event in ran.events if "step" in event] == [
+        "step 1.1", "step 1.2", "step 1.3", "step 1.4",
+    ]  # fmt: skip
+    assert "batches are of 1.2 s from here on" in caplog.text
+    assert ran.saved[0]["trainer"]["halvings"] == [[1, 0, 1.25]]
+
+
+def test_with_several_processes_short_memory_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others wait inside the same step."""
+    ran = Surroundings(world=replace(ALONE, size=2))
+    failing(monkeypatch, 2, torch.OutOfMemoryError(SHORT))
+    with pytest.raises(torch.OutOfMemoryError):
+        ran.trainer._step_or_backoff(1, 0, replace(a_batch(), clips=(0, 1)))
+    assert ran.trainer.batches.halvings == []

@@ -1,0 +1,28 @@
+"""Attention as a head that follows the text gives it, and with every kind of fault."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+# START, twelve tokens of which two are blanks, a full stop, STOP.
+SPOKEN = np.array([0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 1, 0, 0], bool)
+LAST = int(np.flatnonzero(SPOKEN)[-1])
+
+
+def said(*places: int, codes: int = 2) -> list[int]:
+    """Each place for so many codes."""
+    return [place for place in places for _ in range(codes)]
+
+
+def whole(closing: int = 7) -> list[int]:
+    """The places of an utterance that is as it should be."""
+    return [*said(*np.flatnonzero(SPOKEN)), *[LAST + 1] * closing]
+
+
+def rows(places: list[int], sharp: float = 0.9, seed: int = 0) -> NDArray[np.float64]:
+    """Attention `[codes, positions]` at these places; the rest lies anywhere. -1 looks nowhere."""
+    random = np.random.default_rng(seed)
+    noise = random.dirichlet(np.ones(len(SPOKEN)), len(places))
+    seen = np.array(places)
+    found = np.where(seen[:, None] < 0, noise, (1 - sharp) * noise)
+    found[np.arange(len(seen))[seen >= 0], seen[seen >= 0]] += sharp
+    return found

@@ -1,0 +1,82 @@
+"""Every fault of an utterance has its verdict, and a good one has none."""
+
+import numpy as np
+import pytest
+
+from tests.xtts.inference.alignment.attention_rows import LAST, SPOKEN, rows, said, whole
+from xtts.inference.alignment.guard import Ending, judge, repeats_at
+from xtts.inference.alignment.path import align
+
+TOKENS = int(SPOKEN.sum())
+FIRST_HALF, SECOND_HALF = said(1, 2, 3, 5, 6), said(7, 9, 10, 11, 12)
+TAIL = [LAST + 1] * 7
+
+
+def verdict(places, *, stopped=True, sharp=0.9, codes=None):
+    said_codes = np.arange(len(places) - stopped) if codes is None else codes
+    path = align(rows(places, sharp), SPOKEN)
+    return judge(said_codes, stopped=stopped, alignment=path, tokens=TOKENS)
+
+
+@pytest.mark.parametrize("sharp", [0.95, 0.7, 0.5])
+@pytest.mark.parametrize("closing", [5, 7, 13])
+def test_an_utterance_that_is_as_it_should_be_is_good(sharp, closing):
+    found = verdict(whole(closing), sharp=sharp)
+    assert found.good and found.covered == 1.0 and found.aligned and not found.reason
+
+
+@pytest.mark.parametrize(
+    ("places", "stopped", "ending", "reason"),
+    [
+        (FIRST_HALF, True, Ending.UNFINISHED, "stopped after 5"),
+        (FIRST_HALF, False, Ending.CUT, "code limit came after 5"),
+        ([*FIRST_HALF, *SECOND_HALF, LAST + 1], True, Ending.UNFINISHED, "last sound"),
+        ([*said(1, 2), *said(11, 12), *TAIL], True, Ending.UNFINISHED, "6 tokens in a row"),
+        ([*FIRST_HALF, *said(2, 3, 5, 6), *SECOND_HALF, *TAIL], True, Ending.REPEATED, "went back"),
+        ([*FIRST_HALF, *[6] * 14, *SECOND_HALF, *TAIL], True, Ending.STALLED, "on one sound"),
+        ([*FIRST_HALF, *[-1] * 16, *SECOND_HALF, *TAIL], True, Ending.STALLED, "lost the text"),
+        ([*whole(), *[LAST + 1] * 20], True, Ending.CONTINUED, "behind the last word"),
+        ([*whole(), *[-1] * 40], False, Ending.CONTINUED, "behind the last word"),
+        ([*whole(), *said(9, 10, 11, 12), *TAIL], True, Ending.REPEATED, "said again"),
+    ],
+)
+def test_each_fault_is_found_and_told(places, stopped, ending, reason):
+    found = verdict(places, stopped=stopped)
+    assert (found.ending, found.good) == (ending, False) and reason in found.reason
+
+
+def test_sound_behind_the_last_word_may_be_cut_off_and_a_missing_end_may_not():
+    babbling = verdict([*whole(), *[-1] * 40], stopped=False)
+    end = len(whole()) - 7
+    assert babbling.keep is not None and end < babbling.keep <= end + 7
+    assert verdict(FIRST_HALF).keep is None
+    assert babbling.rank > verdict([*FIRST_HALF, *SECOND_HALF]).rank > verdict(FIRST_HALF).rank
+    assert verdict(whole()).rank > babbling.rank
+
+
+def test_codes_that_come_again_one_by_one_are_a_repetition():
+    codes = np.random.default_rng(0).integers(0, 1000, 40)
+    assert repeats_at(codes) is None
+    assert repeats_at([*codes[:30], *codes[10:30], *codes[30:]]) == 30
+    assert repeats_at([*codes[:20], *[7] * 40, *codes[20:]]) is None  # a held sound, or silence
+    assert repeats_at(np.zeros(0, int)) is None
+    found = verdict(whole(), codes=np.resize(codes[:13], len(whole()) - 1))
+    assert found.ending is Ending.REPEATED
+
+
+@pytest.mark.parametrize(
+    ("count", "stopped", "ending"),
+    [(5, True, Ending.UNFINISHED), (30, True, Ending.GOOD), (30, False, Ending.CUT),
+     (200, True, Ending.CONTINUED)],
+)  # fmt: skip
+def test_without_attention_length_and_repetition_tell(count, stopped, ending):
+    codes = np.random.default_rng(1).integers(0, 1000, count)
+    found = judge(codes, stopped=stopped, alignment=None, tokens=20)
+    assert (found.ending, found.aligned) == (ending, False)
+    again = judge([*codes, *codes], stopped=True, alignment=None, tokens=20)
+    assert again.ending is (Ending.REPEATED if count > 5 else Ending.UNFINISHED)
+
+
+def test_text_without_a_token_that_is_said_is_judged_by_length():
+    path = align(rows(whole()), np.zeros(len(SPOKEN), bool))
+    assert not judge(np.arange(20), stopped=True, alignment=path, tokens=10).aligned

@@ -1,0 +1,180 @@
+"""The embedded voice under guard: its own heads, its faults made by patched logits."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from xtts.inference import decoding
+from xtts.inference.alignment import head_measurement
+from xtts.inference.alignment.guard import Ending
+from xtts.inference.alignment.words import timed_words
+from xtts.inference.loaded_voice import LoadedVoice
+from xtts.inference.synthesis_params import SynthesisParams
+from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
+
+ASK = SynthesisParams("Turn left here.", "en", seed=1)
+STOP = 1025
+Patch = Callable[[int, Tensor], None]
+
+
+@pytest.fixture(scope="module")
+def voice() -> LoadedVoice:
+    return load_voice(VoiceSpec("demo"), ComputeConfig(precision="fp32"))
+
+
+@pytest.fixture(scope="module")
+def plain(voice) -> np.ndarray:
+    return voice.synthesize_guarded(ASK, None)
+
+
+@pytest.fixture
+def patch(monkeypatch) -> Iterator[Callable[[Patch], None]]:
+    """Has every drawing of a code see other logits; the number is that of the drawing."""
+    real, count = decoding.sample, [0]
+
+    def use(change: Patch) -> None:
+        def patched(logits, *rest):
+            logits = logits.clone()
+            change(count[0], logits)
+            count[0] += 1
+            return real(logits, *rest)
+
+        monkeypatch.setattr(decoding, "sample", patched)
+
+    yield use
+
+
+def test_the_heads_of_config_json_are_those_that_a_measurement_finds(voice) -> None:
+    assert voice.heads == voice.model.config.alignment_heads
+    measured = head_measurement.measured_heads(voice.model, voice.own)
+    assert set(measured) == set(voice.heads) and 1 <= len(measured) <= 3
+
+
+def test_where_nothing_is_wrong_the_guard_changes_no_bit(voice, plain) -> None:
+    guard = voice.guard(ASK)
+    assert np.array_equal(voice.synthesize_guarded(ASK, guard), plain)
+    assert [piece.as_dict() for piece in guard.pieces] == [
+        {"ending": "good", "reason": "", "attempts": 1, "cut_off": False, "aligned": True}
+    ]
+    times = guard.pieces[0].times
+    assert (np.diff(times, axis=0) >= 0).all() and times[-1, 1] < len(plain) / 24_000 + 0.1
+    chunks = list(voice.stream_guarded(ASK, voice.guard(ASK)))
+    streamed = np.concatenate(list(voice.stream_guarded(ASK, None)))
+    assert np.array_equal(np.concatenate(chunks), streamed)
+    # What waits for the verdict is the last half second, and the first chunk never does.
+    assert len(chunks[-1]) >= 0.45 * 24_000 and len(chunks) > 1
+
+
+def test_an_utterance_that_went_wrong_is_spoken_again_with_the_next_seed(voice, patch) -> None:
+    patch(lambda number, logits: logits[STOP].fill_(1e4) if number == 12 else None)
+    guard = voice.guard(ASK)
+    again = voice.synthesize_guarded(ASK, guard)
+    assert (guard.pieces[0].ending, guard.pieces[0].attempts) == (Ending.GOOD, 2)
+    next_seed = SynthesisParams(ASK.text, "en", seed=ASK.seed + 1)
+    assert np.array_equal(again, voice.synthesize_guarded(next_seed, None))
+
+
+def test_what_stays_unfinished_is_told(voice, patch, plain) -> None:
+    patch(lambda number, logits: logits[STOP].fill_(1e4) if number % 13 == 12 else None)
+    guard = voice.guard(ASK)
+    found = voice.synthesize_guarded(ASK, guard)
+    piece = guard.pieces[0]
+    assert (piece.ending, piece.attempts, piece.faulty) == (Ending.UNFINISHED, 3, True)
+    assert "of the text" in piece.reason and len(found) < len(plain) / 2
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_sound_behind_the_last_word_is_cut_off_unless_it_has_left(
+    voice, patch, plain, streamed, monkeypatch
+) -> None:
+    shape = voice.model.config.gpt
+    monkeypatch.setattr(type(shape), "max_codes", property(lambda _: 80))
+    patch(lambda _, logits: logits[STOP].fill_(-1e4))
+    guard = voice.guard(ASK)
+    if streamed:
+        found = np.concatenate(list(voice.stream_guarded(ASK, guard)))
+    else:
+        found = voice.synthesize_guarded(ASK, guard)
+    piece = guard.pieces[0]
+    assert piece.ending in (Ending.CONTINUED, Ending.REPEATED)
+    if streamed:
+        assert (piece.cut_off, piece.faulty, piece.attempts) == (False, True, 1)
+        assert len(found) > 2 * len(plain)
+    else:
+        assert (piece.cut_off, piece.faulty, piece.attempts) == (True, False, 3)
+        assert abs(len(found) - len(plain)) < 0.5 * 24_000
+
+
+def test_the_batcher_says_and_tells_the_same(voice, patch, plain) -> None:
+    """Two at once, whole; the logits of one are patched in its first attempt."""
+    crowd = voice.crowd(2)
+    crowd.enter("one", voice.own, SynthesisParams(ASK.text, "en", seed=1, whole=True))
+    crowd.enter("two", voice.own, SynthesisParams("Hello.", "en", seed=3, whole=True))
+    sound: dict[str, list[Tensor]] = {}
+    pieces = {}
+    patch(lambda number, logits: logits[STOP].fill_(1e4) if number == 16 else None)
+    while crowd.busy:
+        for said in crowd.step():
+            sound.setdefault(said.name, []).extend(said.chunks)
+            if said.done:
+                pieces[said.name] = said.pieces[0]
+    attempts = {name: piece.attempts for name, piece in pieces.items()}
+    assert sorted(attempts.values()) == [1, 2]
+    assert all(piece.ending is Ending.GOOD and piece.aligned for piece in pieces.values())
+    wanted = {
+        "one": voice.synthesize_guarded(
+            SynthesisParams(ASK.text, "en", seed=attempts["one"]), None
+        ),
+        "two": voice.synthesize_guarded(
+            SynthesisParams("Hello.", "en", seed=2 + attempts["two"]), None
+        ),
+    }
+    for name, found in sound.items():
+        assert torch.allclose(torch.cat(found), torch.from_numpy(wanted[name]), atol=1e-4)
+
+
+def test_attention_is_what_the_whole_row_gives(voice) -> None:
+    """The queries that were kept, against attention computed over the row at once."""
+    model, head = voice.model, voice.heads[0]
+    ids = torch.tensor(model.tokenizer.split(ASK.text, "en")[0].ids)
+    generator = torch.Generator().manual_seed(1)
+    said = decoding.DecodingState(model.gpt, model.config.decoding, generator, None, (head,))
+    for _ in decoding.iterate_codes(model.gpt, voice.own.latents, ids, said):
+        pass
+    seen: dict[int, tuple[Tensor, Tensor]] = {}
+
+    class Watching:
+        def attend(self, layer, queries, keys, values):
+            seen[layer] = queries, keys
+            return torch.nn.functional.scaled_dot_product_attention(
+                queries, keys, values, is_causal=True
+            )
+
+        def advance(self, time):
+            pass
+
+    with torch.inference_mode():
+        prefix = model.gpt.prefix(voice.own.latents, ids)
+        start = torch.tensor([model.config.gpt.audio_start])
+        inputs = [model.gpt.audio_input(code, at) for at, code in enumerate((start, *said.codes))]
+        model.gpt.gpt(torch.cat((prefix, *inputs), 1), Watching())
+    layer, number = head
+    queries, keys = (part[0, number] for part in seen[layer])
+    span = slice(32, prefix.shape[1])
+    wanted = (queries[prefix.shape[1] :] @ keys[span].T / keys.shape[1] ** 0.5).softmax(-1)
+    found = said.attention()
+    assert found.shape == wanted.shape and np.allclose(found, wanted.numpy(), atol=1e-4)
+
+
+def test_every_word_has_its_time(voice) -> None:
+    guard = voice.guard(ASK)
+    sound = voice.synthesize_guarded(ASK, guard)
+    tokenizer = voice.model.tokenizer
+    spans = [tokenizer.word_spans(piece.ids) for piece in guard.pieces]
+    found = timed_words(guard.pieces, spans, tokenizer.spelled(ASK.text, "en"))
+    assert [word.word for word in found] == ["turn", "left", "here"]
+    times = [time for word in found for time in (word.start_time, word.end_time)]
+    assert times == sorted(times) and 0 <= times[0] and times[-1] < len(sound) / 24_000

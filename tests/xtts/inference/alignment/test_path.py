@@ -1,0 +1,60 @@
+"""The path through attention, on matrices that are made for it."""
+
+import numpy as np
+import pytest
+
+from tests.xtts.inference.alignment.attention_rows import LAST, SPOKEN, rows, said, whole
+from xtts.inference.alignment.path import align, attention
+
+
+@pytest.mark.parametrize("sharp", [0.9, 0.5, 0.3])
+def test_the_path_is_where_attention_was(sharp):
+    found = align(rows(whole(), sharp), SPOKEN)
+    assert np.abs(found.path - whole()).max() <= 1
+    assert np.mean(found.path == whole()) > 0.9
+    assert found.end is not None and abs(found.end - (len(whole()) - 7)) <= 1
+
+
+def test_rows_that_are_astray_do_not_move_the_path():
+    places = whole()
+    given = rows(places)
+    given[9] = rows([1])[0]
+    given[15] = rows([LAST])[0]
+    found = align(given, SPOKEN)
+    assert (np.diff(found.path) >= 0).all() and (found.path == found.wandering).all()
+    assert found.path[20:].tolist() == places[20:]
+
+
+def test_the_path_never_goes_back_and_the_wandering_one_does():
+    places = [*said(1, 2, 3, 5, 6, 7), *said(2, 3, 5, 6, 7, 9, 10), *whole()[-9:]]
+    found = align(rows(places), SPOKEN)
+    assert (np.diff(found.path) >= 0).all()
+    assert (np.diff(found.wandering) < 0).any()
+    assert (found.wandering == places).mean() > 0.95
+
+
+def test_every_token_has_a_time_and_they_follow_each_other():
+    times = align(rows(whole()), SPOKEN).times()
+    assert times.shape == (len(SPOKEN), 2)
+    assert (np.diff(times, axis=0) >= 0).all() and (times[:, 1] >= times[:, 0]).all()
+    assert times[1].tolist() == [0, 2] and times[5].tolist() == [6, 8]
+    assert times[4].tolist() == [6, 6]  # a blank that nothing looked at
+
+
+def test_nearness_tells_a_head_that_follows_from_one_that_looks_anywhere():
+    assert align(rows(whole()), SPOKEN).confidence > 0.9
+    assert align(rows([-1] * 40), SPOKEN).confidence < 0.6
+
+
+def test_attention_is_the_mean_of_the_heads_softmax():
+    random = np.random.default_rng(0)
+    queries, keys = random.normal(size=(5, 2, 8)), random.normal(size=(2, 7, 8))
+    found = attention(queries, keys)
+    scores = np.stack([queries[:, head] @ keys[head].T for head in (0, 1)]) / np.sqrt(8)
+    wanted = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    assert found == pytest.approx(wanted.mean(0)) and found.sum(-1) == pytest.approx(1.0)
+
+
+def test_one_code_and_one_token_are_a_path():
+    found = align(np.ones((1, 3)) / 3, [False, True, False])
+    assert found.path.shape == (1,) and found.times().shape == (3, 2)

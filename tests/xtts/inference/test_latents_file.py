@@ -1,0 +1,78 @@
+"""Latents on disk: computed once for a recording and a model, and read after an update."""
+
+from pathlib import Path
+
+import pytest
+import soundfile
+import torch
+
+from machine.storage.atomic import sha256_of
+from tests.datasets import a_sound
+from xtts.inference import latents_file, latents_folder, voice
+from xtts.inference.latents_file import latents_of_recording
+from xtts.inference.voice import Voice
+from xtts.model.loading import Model, load_model
+
+WEIGHTS = "ab" * 32
+
+
+@pytest.fixture(scope="module")
+def model(base_folder: Path) -> Model:
+    return load_model(base_folder)
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("recording") / "voice.wav"
+    soundfile.write(path, a_sound(2.0, 22_050), 22_050)
+    return path
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Voice]:
+    """Every voice that was computed."""
+    found: list[Voice] = []
+    real = voice.voice_from_reference
+
+    def computed(*given: object) -> Voice:
+        found.append(real(*given))  # type: ignore[arg-type]
+        return found[-1]
+
+    monkeypatch.setattr(voice, "voice_from_reference", computed)
+    return found
+
+
+def test_a_recording_is_encoded_once(
+    model: Model, recording: Path, made: list[Voice], tmp_path: Path
+) -> None:
+    first, again = (latents_of_recording(model, WEIGHTS, recording, tmp_path) for _ in range(2))
+    assert len(made) == 1
+    assert torch.equal(first.latents, again.latents) and torch.equal(first.speaker, again.speaker)
+    latents_of_recording(model, "cd" * 32, recording, tmp_path)  # other weights, other latents
+    assert len(made) == 2
+
+
+def test_latents_that_an_earlier_version_kept_are_read(
+    model: Model, recording: Path, made: list[Voice], tmp_path: Path
+) -> None:
+    """It kept them in the folder itself; deleting the voice has to find them."""
+    wanted = latents_of_recording(model, WEIGHTS, recording, tmp_path)
+    path = latents_folder.path_of(tmp_path, WEIGHTS, sha256_of(recording))
+    path.rename(tmp_path / path.name)
+    path.parent.rmdir()
+    found = latents_of_recording(model, WEIGHTS, recording, tmp_path)
+    assert len(made) == 1 and torch.equal(found.latents, wanted.latents)
+    assert path.is_file() and not (tmp_path / path.name).exists()
+    latents_folder.delete(tmp_path, sha256_of(recording))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("harm", [b"", b"damage"])
+def test_damaged_latents_are_made_again(
+    model: Model, recording: Path, made: list[Voice], tmp_path: Path, harm: bytes
+) -> None:
+    latents_of_recording(model, WEIGHTS, recording, tmp_path)
+    path = latents_folder.path_of(tmp_path, WEIGHTS, sha256_of(recording))
+    path.write_bytes(harm)
+    latents_of_recording(model, WEIGHTS, recording, tmp_path)
+    assert len(made) == 2 and latents_file.read(path, model) is not None

@@ -1,0 +1,57 @@
+"""Numbers: ICU's rules against num2words, which was written by other people."""
+
+import pytest
+from num2words import num2words
+
+from benchmarks.phrases import plain
+from xtts.text.normalization.registry import rules_of
+from xtts.text.normalization.spelling import spell
+
+NUMBERS = [*range(0, 101, 7), 12, 17, 71, 80, 99, 100, 101, 115, 121, 200, 345, 999, 1000, 1001,
+           1100, 1234, 2000, 5021, 10_000, 21_000, 99_999, 100_000, 654_321, 1_000_000]  # fmt: skip
+# What both call right and write in two ways.
+SAME = {
+    "en": [(" and ", " "), ("thousand, ", "thousand ")],
+    "de": [("einhundert", "hundert"), ("eintausend", "tausend")],
+    "fr": [("vingt et un", "vingtetun")],
+    "pt": [(" e ", " "), ("catorze", "quatorze")],
+    "pl": [("jeden tysiąc", "tysiąc"), ("jeden milion", "milion")],
+    "ru": [("одна тысяча", "тысяча"), ("один миллион", "миллион")],
+    # Counting begins with jedna, before a masculine noun it is jeden.
+    "cs": [("jeden milion", "milion"), ("jedna", "jeden"), ("tisíce", "tisíc")],
+    "it": [("ventuno", "ventun")],
+    # num2words forgets the apocope before mil.
+    "es": [("veintiuno mil", "veintiún mil")],
+    "nl": [("één", "een"), ("ë", "e")],
+    "hu": [("egyezer", "ezer")],
+}
+
+
+def form(text: str, language: str) -> str:
+    words = f" {plain(text, language)} "
+    for one, other in SAME.get(language, []):
+        words = words.replace(one, other)
+    return words.replace(" ", "")
+
+
+@pytest.mark.parametrize("language", ["en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl",
+                                      "cs", "hu"])  # fmt: skip
+def test_icus_rules_and_num2words_agree(language: str) -> None:
+    rules = rules_of(language)
+    assert rules is not None
+    different = {}
+    for number in NUMBERS:
+        ours = (
+            rules.cardinal(number)
+            if language not in ("es", "it", "de")
+            else rules.number(str(number))
+        )
+        theirs = num2words(number, lang="pt_BR" if language == "pt" else language)
+        if form(ours, language) != form(theirs, language):
+            different[number] = (ours, theirs)
+    assert not different
+
+
+def test_a_number_beyond_words_is_read_digit_by_digit() -> None:
+    assert spell("en", 10**20, "cardinal").split()[:2] == ["one", "zero"]
+    assert not any(map(str.isdigit, spell("hi", 10**24 - 1, "cardinal")))

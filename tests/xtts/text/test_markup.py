@@ -1,0 +1,147 @@
+"""Markup: pauses and a part of SSML; what is no tag is text, what is one and unknown is refused."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xtts.text import markup
+from xtts.text.errors import TextError
+from xtts.text.markup import PARAGRAPH_SECONDS, Utterance, utterances
+from xtts.text.normalization.registry import rules_of
+
+ENGLISH = rules_of("en")
+
+
+def said(text: str) -> str:
+    return " ".join(" ".join(one.text.split()) for one in utterances(text, ENGLISH))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a[pause:500ms]b", [Utterance("a"), Utterance("b", 0.5)]),
+        ("a [ Pause : 1.5 s ] b", [Utterance("a "), Utterance(" b", 1.5)]),
+        ("[pause:1s]a", [Utterance("a", 1.0)]),
+        ("a[pause:1s]", [Utterance("a", 0.0, 1.0)]),
+        ("a[pause:1s][pause:250ms]b", [Utterance("a"), Utterance("b", 1.25)]),
+        ('a<break time="500ms"/>b', [Utterance("a"), Utterance("b", 0.5)]),
+        ("a<break time='1.5s'></break>b", [Utterance("a"), Utterance("b", 1.5)]),
+        ('a<break strength="x-strong"/>b', [Utterance("a"), Utterance("b", 1.0)]),
+        ("<break/>b", [Utterance("b", markup.STRENGTHS["medium"])]),
+        ("a\n\nb", [Utterance("a"), Utterance("b", PARAGRAPH_SECONDS)]),
+        ("a\r\n \t\r\n\nb", [Utterance("a\r"), Utterance("b", PARAGRAPH_SECONDS)]),
+        ("\n\na\nb\n\n", [Utterance("a\nb")]),
+        ("<p>a</p><p>b</p>", [Utterance("a"), Utterance("b", PARAGRAPH_SECONDS)]),
+    ],
+)
+def test_pauses_stand_between_what_is_said(text: str, expected: list[Utterance]) -> None:
+    found = utterances(text, ENGLISH)
+    if found and found[-1].after == PARAGRAPH_SECONDS:
+        found[-1] = Utterance(found[-1].text, found[-1].before)
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('<say-as interpret-as="characters">K9</say-as>', "kay, nine"),
+        ('<say-as interpret-as="digits">2024</say-as>', "two zero two four"),
+        ('<say-as interpret-as="telephone">555 1234</say-as>',
+         "five five five, one two three four"),
+        ('<say-as interpret-as="date" format="dmy">3/5/2024</say-as>',
+         "May third, twenty twenty-four"),
+        ('<say-as interpret-as="date">3/5/2024</say-as>', "March fifth, twenty twenty-four"),
+        ('<say-as interpret-as="cardinal">1999</say-as>',
+         "one thousand nine hundred and ninety-nine"),
+        ('<say-as interpret-as="ordinal">21</say-as>', "twenty-first"),
+        ('<say-as interpret-as="time">3:05 pm</say-as>', "three oh five p m"),
+        ('the <sub alias="World Wide Web Consortium">W3C</sub> says',
+         "the World Wide Web Consortium says"),
+        ("<?xml version='1.0'?><speak version='1.1'>a &lt; b &amp; c <!-- no --></speak>",
+         "a < b & c"),
+        ("<speak><p><s>One.</s> <s>Two.</s></p></speak>", "One. Two."),
+    ],
+)  # fmt: skip
+def test_what_tags_make_of_a_text(text: str, expected: str) -> None:
+    assert said(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a < b and c > d", "I <3 you", "x<y", "[sic] he said", "a [b] c", "<a@b.example>", "1 < 2 > 0",
+     "AT&T", "f(x) <- y", "[1:2]", "[see: this]"],
+)  # fmt: skip
+def test_a_sign_that_begins_no_tag_is_text(text: str) -> None:
+    assert said(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('<prosody rate="slow">a</prosody>', "<prosody> is not known"),
+        ("press <enter> now", "<enter> is not known"),
+        ("[laugh:soft] ha", "laugh"),
+        ("[pause]", "no pause"),
+        ("[pause:soon]", "no pause"),
+        ("a [pause:500ms b", "no pause"),
+        ("<break time=500ms/>", "is not written as a tag must be"),
+        ("a <break", "is not written as a tag must be"),
+        ('<break time="soon"/>', "is no time"),
+        ('<break time="11s"/>', "too long"),
+        ("[pause:10s]" * 7 + "a", "at most 60 s"),
+        ("<speak>a", "<speak> is not closed"),
+        ("a</p>", "closes nothing"),
+        ('<sub alias="b">a', "<sub> is not closed"),
+        ("<sub>a</sub>", "alias"),
+        ('<sub alias="[pause:1s]">a</sub>', "holds a tag"),
+        ("<speak>&lt;break/&gt; a</speak>", "a tag in words"),
+        ('[break time="1s"] a', "known is [pause:500ms]"),
+        ('<say-as interpret-as="song">a</say-as>', "Known are characters"),
+        ('<say-as interpret-as="date">soon</say-as>', "cannot be read as a date"),
+        ('<say-as interpret-as="digits">abc</say-as>', "cannot be read as digits"),
+        ('<say-as interpret-as="digits">1<break/>2</say-as>', "holds text only"),
+    ],
+)
+def test_what_is_not_known_is_refused_by_name(text: str, told: str) -> None:
+    with pytest.raises(TextError) as refused:
+        utterances(text, ENGLISH)
+    assert told in str(refused.value)
+
+
+NAMES = st.sampled_from([*markup.TAGS, "prosody", "voice", "enter", "BREAK", "pause", "zq"])
+VALUES = st.sampled_from(
+    ["500ms", "1s", "zq", "", "characters", "date", "99s", "-1s", "1e9s", "<", ">"]
+)
+TAGS = st.builds(
+    lambda begin, name, attribute, quote, value, end: (
+        f"{begin}{name} {attribute}={quote}{value}{quote}{end}"
+    ),
+    st.sampled_from(["<", "</", "[", "< ", "&lt;"]), NAMES,
+    st.sampled_from(["time", "alias", "interpret-as", "strength", "zq"]),
+    st.sampled_from(['"', "'", ""]), VALUES, st.sampled_from([">", "/>", "]", "", " >"]),
+)  # fmt: skip
+BRACKETS = st.builds(
+    lambda name, value, end: f"[{name}:{value}{end}", NAMES, VALUES, st.sampled_from(["]", ""])
+)
+PIECES = st.one_of(
+    TAGS, BRACKETS, st.sampled_from(["hello", " ", "\n\n", "a < b", "<p>", "</p>", "<speak>"])
+)
+
+
+@settings(max_examples=400, derandomize=True)
+@given(st.lists(PIECES, max_size=8).map("".join))
+def test_fuzzed_markup_is_refused_or_gone(text: str) -> None:
+    try:
+        found = utterances(text, ENGLISH)
+    except TextError as error:
+        assert str(error)
+        return
+    words = " ".join(one.text for one in found)
+    left = re.sub(r"&lt;", "", words)  # no document: an ampersand is a sign
+    assert not re.search(r"</?(break|say-as|sub|speak|prosody|voice|p|s)\b[^<]*>", left, re.I), (
+        words
+    )
+    assert not re.search(r"\[(pause|break|prosody)", left, re.I), words
+    assert sum(one.before + one.after for one in found) <= 60

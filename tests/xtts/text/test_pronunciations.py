@@ -1,0 +1,80 @@
+"""Lists of how words are said: for all voices, for one, in words and in phones."""
+
+from pathlib import Path
+
+import pytest
+
+from xtts.hub.base_models import DEMO
+from xtts.text.errors import TextError
+from xtts.text.normalization.registry import NEWEST
+from xtts.text.phonemes import to_phones
+from xtts.text.tokenizer import Tokenizer, TokenizerSpec
+
+LIST = """\
+# What nobody guesses.
+Nginx = engine x
+SQL server = sequel server
+SQL = ess queue ell
+Sotaque = /S OW0 T AA1 K IY0/
+[pt]
+Nginx = êngine
+"""
+
+
+def reading(folder: Path, *lists: str) -> Tokenizer:
+    paths = []
+    for number, content in enumerate(lists):
+        paths.append(folder / f"{number}.txt")
+        paths[-1].write_text(content, encoding="utf-8")
+    return TokenizerSpec(DEMO, NEWEST, tuple(paths)).open()
+
+
+def test_words_are_said_as_the_list_says(tmp_path: Path) -> None:
+    found = reading(tmp_path, LIST)
+    assert found.show("NGINX and the SQL Server, SQL; not nginxes.", "en") == [
+        "engine x and the sequel server, ess queue ell; not nginxes."
+    ]
+
+
+def test_phones_are_the_models_letters(tmp_path: Path) -> None:
+    found = reading(tmp_path, LIST)
+    (piece,) = found.split("This is sotaque.", "en")
+    assert piece.text == f"{to_phones('this is')} sotAki."
+    assert found.show("This is Sotaque.", "en") == ["this is sotaque."]
+
+
+def test_a_voices_own_list_wins_over_the_one_for_all(tmp_path: Path) -> None:
+    found = reading(tmp_path, LIST, "nginx = enjinx")
+    assert found.show("Nginx, SQL", "en") == ["enjinx, ess queue ell"]
+
+
+def test_transcripts_are_learned_as_they_are_written(tmp_path: Path) -> None:
+    plain, listed = reading(tmp_path), reading(tmp_path, LIST)
+    assert plain.encode("nginx", "en") == listed.encode("nginx", "en")
+    assert plain.fingerprint == listed.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("nginx engine x", "write WORD = HOW IT IS SAID"),
+        ("nginx =", "write WORD = HOW IT IS SAID"),
+        ("... = dots", "no letter and no digit"),
+        ("a = /S XX/", "'XX' is no phone of the CMU dictionary"),
+        ("a = " + "b" * 90, "at most 80 characters"),
+    ],
+)
+def test_a_list_that_cannot_be_used_is_refused_with_its_line(
+    tmp_path: Path, line: str, told: str
+) -> None:
+    with pytest.raises(TextError, match=r"0\.txt, line 2") as refused:
+        reading(tmp_path, "# first\n" + line)
+    assert told in str(refused.value)
+
+
+def test_phones_are_refused_where_the_model_reads_letters(
+    base_folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "list.txt").write_text("a = /S OW/", encoding="utf-8")
+    with pytest.raises(TextError, match="this voice reads letters"):
+        TokenizerSpec(base_folder, NEWEST, (tmp_path / "list.txt",)).open()

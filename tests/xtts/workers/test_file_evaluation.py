@@ -1,0 +1,110 @@
+"""What the worker measures: the same for the same weights, limited, and kept to its budget."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import soundfile
+import torch
+
+from tests.datasets import a_sound
+from train.checkpointing.checkpoints import Checkpoints
+from xtts.hub.run_folder import RunFolder
+from xtts.model.gpt import PREFIX
+from xtts.model.loading import read_tensors
+from xtts.workers.file_evaluation import (
+    EvaluateRequest,
+    ListenRequest,
+    SentenceTask,
+    SpeakingRate,
+)
+from xtts.workers.file_synthesis import FileSpeaker
+
+TEXTS = ("hello", "one two three", "a day in may", "good night", "so it is", "no", "yes", "we go",
+         "the end")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def speaker(base_folder: Path) -> FileSpeaker:
+    return FileSpeaker(base_folder, "cpu", precision="fp32")
+
+
+@pytest.fixture(scope="module")
+def request_of_base(tmp_path_factory: pytest.TempPathFactory) -> EvaluateRequest:
+    folder = tmp_path_factory.mktemp("evaluation")
+    soundfile.write(folder / "person.wav", a_sound(1.5, 22_050), 22_050)
+    tasks = tuple(
+        SentenceTask(text, "en", number, sounded=number < 2, out=folder / f"{number}.wav")
+        for number, text in enumerate(TEXTS)
+    )
+    return EvaluateRequest(tasks, folder / "person.wav", None, 1.0, SpeakingRate(0.5, 1.0))
+
+
+def checkpoint(folder: Path, base: Path, shift: float = 0.0) -> Path:
+    state = {
+        name: tensor + shift
+        for name, tensor in read_tensors(base / "model.pth").items()
+        if name.startswith(PREFIX)
+    }
+    run = RunFolder(folder)
+    Checkpoints(run, None).save_epoch(1, 1, state, None, {}, {"base": {}, "fingerprint": {}})
+    return run.checkpoint_path(1)
+
+
+def test_relabelled_base_weights_are_the_base_to_the_bit(
+    speaker: FileSpeaker, request_of_base: EvaluateRequest, tmp_path: Path, base_folder: Path
+) -> None:
+    base = speaker.evaluate(request_of_base)
+    same = checkpoint(tmp_path / "same", base_folder)
+    assert speaker.evaluate(replace(request_of_base, weights=same)).sentences == base.sentences
+    other = checkpoint(tmp_path / "other", base_folder, shift=0.02)
+    tuned = replace(request_of_base, weights=other)
+    assert speaker.evaluate(tuned).sentences != base.sentences
+    assert speaker.evaluate(replace(tuned, share=0.0)).sentences == base.sentences
+    half = speaker.evaluate(replace(tuned, share=0.5)).sentences
+    assert half not in (base.sentences, speaker.evaluate(tuned).sentences)
+
+
+def test_a_sentence_without_an_end_is_ended_and_told(
+    speaker: FileSpeaker, request_of_base: EvaluateRequest
+) -> None:
+    found = speaker.evaluate(request_of_base).sentences
+    for one in found:
+        assert one.codes <= 2.5 * (1 + 0.5 * one.text_tokens) + 21
+        assert one.seconds == pytest.approx(one.codes * 1024 / 22_050, abs=1e-3)
+        assert one.finished or not one.words
+    assert [bool(one.embedding) for one in found] == [True, True] + [False] * 7
+    assert soundfile.info(request_of_base.sentences[0].out).samplerate == 24_000
+    assert not Path(str(request_of_base.sentences[2].out)).exists()
+
+
+def test_a_budget_ends_between_groups_and_changes_no_sentence(
+    speaker: FileSpeaker, request_of_base: EvaluateRequest
+) -> None:
+    everything = speaker.evaluate(request_of_base).sentences
+    short = speaker.evaluate(replace(request_of_base, budget_seconds=0.001)).sentences
+    assert short == everything[:8]
+
+
+def test_speaking_draws_from_no_global_random_state(
+    speaker: FileSpeaker, request_of_base: EvaluateRequest
+) -> None:
+    before = torch.get_rng_state()
+    speaker.evaluate(request_of_base)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_recordings_and_the_bases_own_voices_are_heard(
+    base_folder: Path, request_of_base: EvaluateRequest, tmp_path: Path
+) -> None:
+    base = tmp_path / "base"
+    base.mkdir()
+    for path in base_folder.iterdir():
+        (base / path.name).symlink_to(path)
+    voices = {name: {"speaker_embedding": torch.ones(1, 512, 1)} for name in ("Ana", "Ben")}
+    torch.save(voices, base / "speakers_xtts.pth")
+    found = FileSpeaker(base, "cpu").listen(ListenRequest((request_of_base.reference,)))
+    (person,) = found.recordings
+    assert person.seconds == pytest.approx(1.5, abs=0.01) and len(person.embedding) == 512
+    assert person.pitch_hz is not None and 60 < person.pitch_hz < 500
+    assert len(found.base_voices) == 2 and set(found.base_voices[0]) == {1.0}

@@ -1,0 +1,1 @@
+"""Where in the text speech is: the path through attention, and the guard and word times by it."""

@@ -1,0 +1,256 @@
+"""Judges how an utterance ended: whether it said the text, all of it, once, and then stopped.
+
+By the path of attention through the text (`xtts.inference.alignment.path`) where there is one; else
+by length and by codes that repeat, and the verdict says so. It only judges: nothing here forces or
+prevents a stop while a model speaks. Chatterbox did, and took it out again for its false stops
+(https://github.com/resemble-ai/chatterbox/pull/516).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from xtts.inference.alignment.path import Alignment
+from xtts.model.shapes import CODE_RATE, SAMPLES_PER_CODE
+
+Array = np.ndarray[Any, Any]
+
+CODE_SECONDS = SAMPLES_PER_CODE / CODE_RATE
+
+# In codes of 46 ms; docs/guard.md has what they were chosen on. The most behind the last word:
+# closing silence takes 5 to 13.
+MOST_CLOSING = 16
+# A stop sooner than this behind the last token cut its sound.
+FEWEST_CLOSING = 4
+# The longest stay on one token, and how many times as long as the usual one: a phone takes 2 codes,
+# a word that is one token 6.
+MOST_ON_ONE_TOKEN, MOST_TIMES_AS_LONG = 9, 5
+# As long as this in an earlier place, really looking at it, and it was said again.
+FEWEST_BACK, REAL_NEARNESS = 4, 0.6
+# So many tokens in a row that nobody said are a word.
+FEWEST_SKIPPED = 4
+# Attention that is nowhere: its mean over a few codes below this, for as long as that.
+LOST_NEARNESS, LOST_WINDOW, FEWEST_LOST = 0.35, 5, 6
+# Codes that come again one by one, at least so many, of which so many differ.
+FEWEST_REPEATED, FEWEST_DIFFERENT = 12, 6
+# Without attention: codes a token, from the fastest to the slowest speech, and what every
+# utterance has besides.
+FASTEST, SLOWEST, BESIDES = 0.7, 6.0, 16
+# What is kept behind the last word where the rest is cut off.
+KEPT_CLOSING = 5
+
+
+class Ending(StrEnum):
+    """How an utterance ended."""
+
+    GOOD = "good"
+    UNFINISHED = "unfinished"
+    CUT = "cut"
+    REPEATED = "repeated"
+    STALLED = "stalled"
+    CONTINUED = "continued_after_end"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of an utterance.
+
+    Attributes:
+        ending: What is wrong first, or `Ending.GOOD`.
+        reason: For a person: what was seen. Empty when it is good.
+        covered: The share of what is to be said that was reached in order, 0 to 1.
+        keep: How many codes to keep so that the last word is whole and nothing comes after it; None
+            where cutting is of no use, or not safe.
+        aligned: False where no attention told; length and repetition did.
+    """
+
+    ending: Ending
+    reason: str = ""
+    covered: float = 1.0
+    keep: int | None = None
+    aligned: bool = True
+
+    @property
+    def good(self) -> bool:
+        """Whether there is nothing to tell."""
+        return self.ending is Ending.GOOD
+
+    @property
+    def rank(self) -> tuple[bool, bool, float]:
+        """Of several utterances of a text, the one with the greatest is kept: a good one, then one
+        that is whole after cutting, then the one that says most."""
+        return self.good, self.keep is not None, self.covered
+
+
+def judge(codes: Sequence[int] | Array, *, stopped: bool, alignment: Alignment | None,
+          tokens: int) -> Verdict:  # fmt: skip
+    """How an utterance ended.
+
+    Args:
+        codes: `[codes]`, without STOP.
+        stopped: Whether it said STOP itself; else it ran to its most codes.
+        alignment: Its path; None where no head of the model follows the text.
+        tokens: How many tokens of the text are said.
+    """
+    said = np.asarray(codes)
+    if alignment is None or alignment.last_spoken < 0:
+        return _by_length(said, stopped=stopped, tokens=tokens)
+    return _by_path(said, alignment, stopped=stopped)
+
+
+def _by_path(codes: Array, path: Alignment, *, stopped: bool) -> Verdict:
+    end = path.end
+    # What comes behind the end is judged apart: attention has nothing to follow there.
+    told = len(path.wandering) if end is None else end
+    covered = _covered(path, told)
+    if fault := _inside(path, told):
+        return Verdict(*fault, covered)
+    if end is None:
+        return _before_the_end(path, covered, stopped=stopped)
+    closing = len(path.wandering) - end
+    repeated = repeats_at(codes)
+    keep = end + KEPT_CLOSING
+    if repeated is not None:
+        behind = keep if repeated >= end else None
+        return Verdict(Ending.REPEATED, f"the sound {_at(repeated)} came before", covered, behind)
+    if closing > MOST_CLOSING or not stopped:
+        back = _back(path, end)
+        kind = Ending.CONTINUED if back is None else Ending.REPEATED
+        reason = f"{closing * CODE_SECONDS:.1f} s of sound behind the last word"
+        if back is not None:
+            reason += ", of which some is said again"
+        return Verdict(kind, reason, covered, keep)
+    if (back := _back(path, end)) is not None:
+        return Verdict(Ending.REPEATED, f"the end is said again {_at(back)}", covered, keep)
+    if (lost := _lost(path, end, len(path.wandering))) is not None:
+        reason = f"sound that is not of the text {_at(lost)}, behind the last word"
+        return Verdict(Ending.CONTINUED, reason, covered, keep)
+    if closing < FEWEST_CLOSING:
+        return Verdict(Ending.UNFINISHED, "it stopped within the last sound", covered)
+    return Verdict(Ending.GOOD, covered=covered)
+
+
+def _inside(path: Alignment, told: int) -> tuple[Ending, str] | None:
+    """What is wrong before the end of the text was reached, `told` codes."""
+    if (back := _back(path, 0, told)) is not None:
+        return Ending.REPEATED, f"it went back in the text {_at(back)}"
+    if (lost := _lost(path, 0, told)) is not None:
+        return Ending.STALLED, f"it lost the text {_at(lost)}"
+    at, longest, usual = _longest_stay(path, told)
+    if longest > max(MOST_ON_ONE_TOKEN, MOST_TIMES_AS_LONG * usual):
+        return Ending.STALLED, f"{longest * CODE_SECONDS:.1f} s on one sound {_at(at)}"
+    if (skipped := _skipped(path, told)) >= FEWEST_SKIPPED:
+        return Ending.UNFINISHED, f"{skipped} tokens in a row were left out"
+    return None
+
+
+def _before_the_end(path: Alignment, covered: float, *, stopped: bool) -> Verdict:
+    share = f"{covered:.0%} of the text"
+    if stopped:
+        return Verdict(Ending.UNFINISHED, f"it stopped after {share}", covered)
+    return Verdict(Ending.CUT, f"the code limit came after {share}", covered)
+
+
+def _by_length(codes: Array, *, stopped: bool, tokens: int) -> Verdict:
+    count = len(codes)
+    kinds = {"covered": min(1.0, count / max(1.0, FASTEST * tokens)), "aligned": False}
+    if (at := repeats_at(codes)) is not None:
+        return Verdict(Ending.REPEATED, f"the sound {_at(at)} came before", **kinds)
+    if not stopped:
+        return Verdict(Ending.CUT, "it ran to the code limit", **kinds)
+    if count < FASTEST * tokens:
+        reason = f"{count * CODE_SECONDS:.1f} s are too short for {tokens} tokens"
+        return Verdict(Ending.UNFINISHED, reason, **kinds)
+    if count > SLOWEST * tokens + BESIDES:
+        reason = f"{count * CODE_SECONDS:.1f} s are too long for {tokens} tokens"
+        return Verdict(Ending.CONTINUED, reason, **kinds)
+    return Verdict(Ending.GOOD, **kinds)
+
+
+def repeats_at(codes: Sequence[int] | Array) -> int | None:
+    """The code from which on those before it come again, one by one; None where none do.
+
+    A held sound and silence repeat as well, with few different codes.
+    """
+    said = np.asarray(codes)
+    for lag in range(FEWEST_DIFFERENT, len(said) // 2 + 1):
+        same = said[lag:] == said[:-lag]
+        if np.count_nonzero(same) < max(lag, FEWEST_REPEATED):
+            continue
+        for start, stop in _runs(same):
+            again = said[lag + start : lag + stop]
+            if stop - start >= max(lag, FEWEST_REPEATED) and _different(again):
+                return int(lag + start)
+    return None
+
+
+def _different(codes: Array) -> bool:
+    return len(np.unique(codes)) >= FEWEST_DIFFERENT
+
+
+def _at(code: int) -> str:
+    return f"at {code * CODE_SECONDS:.1f} s"
+
+
+def _back(path: Alignment, start: int, stop: int | None = None) -> int | None:
+    """Where attention went back, and stayed behind where it had been."""
+    places = path.wandering[:stop]
+    behind = places < np.maximum.accumulate(places) - 1
+    behind[:start] = False
+    # Attention that is nowhere goes back too, and says nothing again.
+    runs = [(first, last) for first, last in _runs(behind)
+            if path.nearness[first:last].mean() >= REAL_NEARNESS]  # fmt: skip
+    return next((first for first, last in runs if last - first >= FEWEST_BACK), None)
+
+
+def _lost(path: Alignment, start: int, stop: int) -> int | None:
+    """Where attention is nowhere in particular for long."""
+    near = path.nearness[start:stop]
+    if len(near) < LOST_WINDOW:
+        return None
+    means = np.convolve(near, np.full(LOST_WINDOW, 1 / LOST_WINDOW), "valid")
+    runs = _runs(means < LOST_NEARNESS)
+    return next((start + first for first, last in runs if last - first >= FEWEST_LOST), None)
+
+
+def _longest_stay(path: Alignment, told: int) -> tuple[int, int, float]:
+    """The code at which the longest stay on a token that is said begins, its length, and the
+    median of all stays."""
+    places = path.wandering[:told]
+    edges = np.concatenate(([0], np.flatnonzero(np.diff(places)) + 1, [len(places)]))
+    firsts, lengths = edges[:-1], np.diff(edges)
+    said = path.spoken[places[firsts]] if told else np.zeros(0, bool)
+    if not said.any():
+        return 0, 0, 0.0
+    firsts, lengths = firsts[said], lengths[said]
+    longest = int(lengths.argmax())
+    return int(firsts[longest]), int(lengths[longest]), float(np.median(lengths))
+
+
+def _skipped(path: Alignment, told: int) -> int:
+    """The longest row of tokens that are said which `told` codes passed over."""
+    if not told:
+        return 0
+    reached = int(path.wandering[:told].max())
+    missing = path.spoken.copy()
+    missing[np.unique(path.wandering[:told])] = False
+    missing[reached:] = False
+    # Blanks between words do not divide what was left out.
+    runs = _runs(missing[path.spoken])
+    return max((last - first for first, last in runs), default=0)
+
+
+def _covered(path: Alignment, told: int) -> float:
+    if not told:
+        return 0.0
+    reached = int(path.wandering[:told].max())
+    return float(path.spoken[: reached + 1].sum() / max(1, path.spoken.sum()))
+
+
+def _runs(flags: Array) -> list[tuple[int, int]]:
+    """The stretches of True, as (first, one behind the last)."""
+    turns = np.flatnonzero(np.diff(np.concatenate(([0], flags.astype(np.int8), [0]))))
+    return [(int(a), int(b)) for a, b in zip(turns[::2], turns[1::2], strict=True)]

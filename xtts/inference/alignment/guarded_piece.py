@@ -1,0 +1,216 @@
+"""One piece of text under guard: its attempts, the sound that may leave, and what is told of it.
+
+Whole speech, streams, the batcher and ONNX Runtime go through here, so that all have one rule:
+what is not good is spoken again with the next seed, as long as none of its sound has left; the best
+is kept, cut behind its last word where that is safe; and all of it is told.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from xtts.inference.alignment.guard import CODE_SECONDS, Ending, Verdict, judge
+from xtts.inference.alignment.heads import Head
+from xtts.inference.alignment.path import Alignment, align
+from xtts.inference.fading import fade_out
+from xtts.model.shapes import VOCODER_RATE
+
+# torch.Tensor or numpy.ndarray.
+Samples = Any
+Latents = Any
+
+MOST_RETRIES = 2
+# The end of a stream that waits until its verdict is known.
+HELD_SECONDS = 0.5
+# Seeds are 64 bits in torch and in numpy.
+_SEEDS = 2**63
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """An utterance and its verdict. latents: `[n]` of `[width]`."""
+
+    codes: Sequence[int]
+    latents: Sequence[Latents]
+    stopped: bool
+    verdict: Verdict
+    alignment: Alignment | None
+
+    @property
+    def kept(self) -> Sequence[Latents]:
+        """The latents without what comes behind the last word."""
+        return self.latents[: self.verdict.keep]
+
+
+@dataclass(frozen=True)
+class SpokenPiece:
+    """What is told of a piece.
+
+    Attributes:
+        ids: Of its text.
+        ending: How the utterance that was kept ended.
+        reason: What was seen; empty when it is good.
+        attempts: How often it was spoken, 1 where the first was good.
+        cut_off: Whether sound behind the last word was cut off.
+        aligned: Whether attention told; else length and repetition did.
+        codes: How many were kept.
+        seconds: How long its sound is.
+        times: `[positions, 2]`: when each position of START, the ids and STOP is spoken, in seconds
+            from the beginning of the piece at speed 1; None without attention.
+    """
+
+    ids: Sequence[int]
+    ending: Ending
+    reason: str
+    attempts: int
+    cut_off: bool
+    aligned: bool
+    codes: int
+    seconds: float
+    times: "np.ndarray[Any, Any] | None" = None
+
+    @property
+    def faulty(self) -> bool:
+        """Whether what is heard is not as it should be: it is not good, and cutting did not make it
+        so."""
+        return self.ending is not Ending.GOOD and not self.cut_off
+
+    def as_dict(self) -> dict[str, Any]:
+        """Without ids and times."""
+        return {
+            "ending": self.ending.value, "reason": self.reason, "attempts": self.attempts,
+            "cut_off": self.cut_off, "aligned": self.aligned,
+        }  # fmt: skip
+
+
+@dataclass
+class Guard:
+    """The guard of one speech.
+
+    Attributes:
+        heads: Those that follow the text; () where none does.
+        spoken: Which positions of START, some ids and STOP are said
+            (`xtts.text.tokenizer.Tokenizer.spoken`).
+        seed: The speech's own. An attempt has the one that many further on.
+        retries: How often a piece may be spoken again.
+        pieces: What became of each piece, as soon as it is known.
+    """
+
+    heads: tuple[Head, ...]
+    spoken: Callable[[Sequence[int]], Sequence[bool]]
+    seed: int = 0
+    retries: int = MOST_RETRIES
+    pieces: list[SpokenPiece] = field(default_factory=list)
+
+
+class GuardedPiece:
+    """One piece. guard: None lets everything pass, and judges nothing."""
+
+    def __init__(
+        self, guard: Guard | None, ids: Sequence[int], arrays: ModuleType, *, whole: bool,
+        speed: float = 1.0, first: bool = False,
+    ) -> None:  # fmt: skip
+        """whole: nothing leaves before the verdict; else all but the last half second does, and of
+        the `first` piece of a speech the first chunk whole, so that nobody waits longer for it.
+        arrays: torch or numpy."""
+        self.ids = ids
+        self._guard, self._arrays = guard, arrays
+        self._whole, self._speed, self._first = whole, speed, first
+        self._attempts: list[Attempt] = []
+        self._held: list[Samples] = []
+        self._given = 0
+
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        """Whose attention is wanted."""
+        return self._guard.heads if self._guard else ()
+
+    @property
+    def next_seed(self) -> int:
+        """Of the attempt that is next."""
+        assert self._guard is not None
+        return (self._guard.seed + len(self._attempts)) % _SEEDS
+
+    def push(self, chunk: Samples) -> Samples:
+        """Takes a chunk of sound `[samples]`; returns what may leave now."""
+        if self._guard is None:
+            return chunk
+        if self._first and not self._given and not self._whole:
+            self._given += len(chunk)
+            return chunk
+        self._held.append(chunk)
+        if self._whole:
+            return chunk[:0]
+        held = self._arrays.concatenate(self._held)
+        ready = max(0, len(held) - int(HELD_SECONDS * VOCODER_RATE))
+        self._held = [held[ready:]]
+        self._given += ready
+        return held[:ready]
+
+    def judge(
+        self, codes: Sequence[int], latents: Sequence[Latents], *, stopped: bool,
+        attention: "np.ndarray[Any, Any] | None",
+    ) -> bool:  # fmt: skip
+        """Judges an utterance that is over; whether it is to be spoken again."""
+        if self._guard is None:
+            return False
+        said = np.asarray(self._guard.spoken(self.ids), bool)
+        path = None if attention is None else align(attention, said)
+        verdict = judge(codes, stopped=stopped, alignment=path, tokens=int(said.sum()))
+        self._attempts.append(Attempt(codes, latents, stopped, verdict, path))
+        again = not verdict.good and len(self._attempts) <= self._guard.retries
+        if again and self._whole:
+            self._held = []
+            return True
+        self._guard.pieces.append(self._told())
+        return False
+
+    @property
+    def judged(self) -> bool:
+        """Whether there is a verdict: not without a guard."""
+        return bool(self._attempts)
+
+    @property
+    def best(self) -> Attempt:
+        """The one that is kept; the earliest of equal ones."""
+        return max(self._attempts, key=lambda attempt: attempt.verdict.rank)
+
+    @property
+    def spoken_anew(self) -> bool:
+        """Whether the sound that was pushed last is not that of the best attempt: its `kept`
+        latents are to be pushed once more."""
+        return bool(self._attempts) and self.best is not self._attempts[-1]
+
+    def forget_sound(self) -> None:
+        """Before the best attempt is pushed once more."""
+        self._held = []
+
+    def end(self) -> Samples | None:
+        """The sound that waited for the verdict, cut where it is to be; None where none did."""
+        if not self._held:
+            return None
+        held = self._arrays.concatenate(self._held)
+        keep = self.best.verdict.keep if self._attempts else None
+        if keep is None:
+            return held
+        samples = round(keep * CODE_SECONDS * VOCODER_RATE / self._speed) - self._given
+        # What has left is not taken back.
+        if samples >= len(held):
+            return held
+        return fade_out(held[: max(0, samples)], self._arrays)
+
+    def _told(self) -> SpokenPiece:
+        best = self.best
+        keep = best.verdict.keep
+        end = (len(best.codes) if keep is None else keep) * CODE_SECONDS * VOCODER_RATE
+        cut_off = keep is not None and self._given <= end / self._speed
+        times = None if best.alignment is None else best.alignment.times() * CODE_SECONDS
+        latents = best.kept if cut_off else best.latents
+        return SpokenPiece(
+            self.ids, best.verdict.ending, best.verdict.reason, len(self._attempts), cut_off,
+            best.verdict.aligned, min(len(latents), len(best.codes)),
+            len(latents) * CODE_SECONDS / self._speed, times,
+        )  # fmt: skip

@@ -1,0 +1,140 @@
+"""Where in the text each code is: a monotone path through the attention of a few heads.
+
+Some heads of an autoregressive text-to-speech model look at the text that they are saying
+(`xtts.inference.alignment.heads` finds them). Their attention, one row a code, is read by dynamic
+programming: a path that stays, goes on, or leaves something out, each at a price. The path says
+when a word is spoken, and `xtts.inference.alignment.guard` judges the ending by it. numpy only:
+torch and ONNX Runtime share it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+# Prices in nats. What a row gives to a position counts as at least so much, so that no single row
+# forbids a path.
+FLOOR = 1e-3
+# A token that is said and never looked at; blanks and signs cost nothing.
+SKIP = 1.0
+# To go back, or anywhere: three rows must speak for it, as one or two are always astray.
+JUMP = 12.0
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Positions are those of the text span: START, the ids, STOP.
+
+    Attributes:
+        path: `[codes]`: the position that each code says; never goes back.
+        wandering: `[codes]`: as `path`, but going back where attention does.
+        nearness: `[codes]`: the share of the attention to the text within one position of
+            `wandering`; near 1 where a head follows, 3 / positions where it looks everywhere.
+        spoken: `[positions]`: whether a position is said; START, STOP, blanks and signs are not.
+    """
+
+    path: Array
+    wandering: Array
+    nearness: Array
+    spoken: Array
+
+    @property
+    def confidence(self) -> float:
+        """The mean of `nearness`."""
+        return float(self.nearness.mean()) if len(self.nearness) else 0.0
+
+    @property
+    def last_spoken(self) -> int:
+        """The position of the last token that is said; -1 where none is."""
+        found = np.flatnonzero(self.spoken)
+        return int(found[-1]) if len(found) else -1
+
+    @property
+    def end(self) -> int | None:
+        """The first code behind the last token that is said; None where the path ends before."""
+        found = np.flatnonzero(self.wandering > self.last_spoken)
+        return int(found[0]) if len(found) else None
+
+    def times(self) -> Array:
+        """`[positions, 2]`: the code with which each position begins and the one before which it
+        ends, along `path`. What was skipped begins and ends where the path passed it."""
+        positions = np.arange(len(self.spoken))
+        starts = np.searchsorted(self.path, positions, side="left")
+        ends = np.searchsorted(self.path, positions, side="right")
+        return np.stack((starts, ends), axis=1)
+
+
+def attention(queries: Array, keys: Array) -> Array:
+    """What heads give to each position of the text, of all that they give to the text.
+
+    Args:
+        queries: `[rows, heads, head_width]`.
+        keys: `[heads, positions, head_width]`.
+
+    Returns:
+        `[rows, positions]`, the mean over the heads; each row sums to 1.
+    """
+    scores = np.einsum("rhw,hpw->hrp", queries, keys, optimize=True) * keys.shape[-1] ** -0.5
+    scores = np.exp(scores - scores.max(-1, keepdims=True))
+    found: Array = (scores / scores.sum(-1, keepdims=True)).mean(0)
+    return found
+
+
+def align(rows: Array, spoken: Sequence[bool] | Array) -> Alignment:
+    """The path through attention `[codes, positions]`.
+
+    Args:
+        rows: One a code, each sums to 1 (`attention`).
+        spoken: `[positions]`: which of them are said.
+    """
+    said = np.asarray(spoken, bool)
+    wandering = _best_path(rows, said, JUMP)
+    went_back = bool((np.diff(wandering) < 0).any())
+    path = _best_path(rows, said, np.inf) if went_back else wandering
+    return Alignment(path, wandering, near(rows, wandering), said)
+
+
+def near(rows: Array, path: Array) -> Array:
+    """`[codes]`: what each row `[codes, positions]` gives to its place on the path and the two
+    beside it."""
+    padded = np.pad(rows, ((0, 0), (1, 1)))
+    codes = np.arange(len(rows))
+    found: Array = sum(padded[codes, path + beside] for beside in (0, 1, 2))  # type: ignore[assignment]
+    return found
+
+
+def _best_path(rows: Array, spoken: Array, jump: float) -> Array:
+    """Viterbi (https://doi.org/10.1109/TIT.1967.1054010): `[codes]` positions of the likeliest path
+    where passing over what is said costs SKIP a token, and going anywhere `jump`."""
+    codes, positions = rows.shape
+    likelihood = np.log(np.maximum(rows, FLOOR))
+    # What is skipped between i and k, i < k, costs skipped[k] - skipped[i + 1].
+    skipped = SKIP * np.concatenate(([0], np.cumsum(spoken)))
+    before, after = skipped[:-1], skipped[1:]
+    numbers = np.arange(positions)
+    came_from = np.zeros((codes, positions), np.int64)
+    score = likelihood[0] - before
+    for code in range(1, codes):
+        # From any earlier position: the best of (score + what lies up to it), less what lies here.
+        credit = score + after
+        best = np.maximum.accumulate(credit)
+        where = np.maximum.accumulate(np.where(credit >= best, numbers, 0))
+        forward = np.full(positions, -np.inf)
+        forward[1:] = best[:-1] - before[1:]
+        origin = np.concatenate(([0], where[:-1]))
+        stay = score >= forward
+        chosen = np.where(stay, score, forward)
+        origin = np.where(stay, numbers, origin)
+        top = int(score.argmax())
+        anywhere = score[top] - jump
+        origin = np.where(chosen < anywhere, top, origin)
+        score = np.maximum(chosen, anywhere) + likelihood[code]
+        came_from[code] = origin
+    path = np.zeros(codes, np.int64)
+    path[-1] = int(score.argmax())
+    for code in range(codes - 1, 0, -1):
+        path[code - 1] = came_from[code, path[code]]
+    return path

@@ -1,0 +1,251 @@
+"""Markup in a text that is to be spoken: `[pause:500ms]` and a part of SSML.
+
+    [pause:500ms]  [pause:1.5s]
+    <break time="500ms"/>  <break strength="strong"/>  <break/>
+    <say-as interpret-as="characters|digits|telephone|date|time|cardinal|ordinal">…</say-as>
+    <sub alias="what is said">what is written</sub>
+    <p>…</p>  <s>…</s>  <speak>…</speak>
+
+A blank line parts paragraphs, as `<p>` does. What looks like a tag and is none that is known here
+is refused by its name: a tag is never spoken. A `<` or a `[` that begins no tag is text.
+
+SSML: W3C Speech Synthesis Markup Language 1.1, sections 3.1.8 to 3.1.11 and 3.2.3.
+"""
+
+import re
+from dataclasses import dataclass, field
+from html import unescape
+
+from xtts.text.errors import TextError, shown
+from xtts.text.normalization.language_rules import LanguageRules
+from xtts.text.normalization.say_as import KINDS, say_as
+
+PARAGRAPH_SECONDS = 0.6
+MOST_PAUSE_SECONDS = 10.0
+# Of a whole text.
+MOST_PAUSES_SECONDS = 60.0
+# SSML leaves them to the synthesizer.
+STRENGTHS = {
+    "none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.4, "strong": 0.7, "x-strong": 1.0,
+}  # fmt: skip
+TAGS = ("speak", "p", "s", "break", "say-as", "sub")
+# Malformed, they are refused by name and not taken for text.
+_SSML = (
+    *TAGS, "audio", "desc", "emphasis", "lang", "lexicon", "lookup", "mark", "meta", "metadata",
+    "paragraph", "phoneme", "prosody", "sentence", "token", "voice", "w",
+)  # fmt: skip
+_NAME = r"[A-Za-z][A-Za-z0-9_.:-]{0,40}"
+_ATTRIBUTE = re.compile(r"""\s+([A-Za-z][A-Za-z0-9_.:-]{0,40})\s*=\s*(?:"([^"<>]*)"|'([^'<>]*)')""")
+_TAG = re.compile(rf"""<(/?)({_NAME})((?:\s+{_NAME}\s*=\s*(?:"[^"<>]*"|'[^'<>]*'))*)\s*(/?)>""")
+_BEGUN = re.compile(rf"</?\s*({'|'.join(sorted(_SSML, key=len, reverse=True))})(?![\w-])", re.I)
+_PROLOGUE = re.compile(r"<\?xml[^<>]*\?>|<!--(?:(?!-->)[^<])*-->|<!DOCTYPE[^<>]*>", re.I)
+_PAUSE = re.compile(r"\[\s*pause\s*:\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(ms|s)\s*\]", re.I)
+# A pause that is none; then `[name:value]`, and the names of SSML also where no bracket closes.
+_BRACKETS = re.compile(
+    r"\[\s*(/?pause\b[^\[\]]*)\]?"
+    r"|\[(?:([a-z][a-z-]{1,20}):[^\s\[\]]{1,40}\]"
+    rf"|({'|'.join(one for one in _SSML if len(one) > 2)})(?::|\s+[a-z-]+=))",
+    re.I,
+)
+_TIME = re.compile(r"\+?([0-9]{1,6}(?:\.[0-9]{1,6})?|\.[0-9]{1,6})\s*(ms|s)", re.I)
+_BLANK_LINE = re.compile(r"\n[^\S\n]*\n\s*|\u2029\s*")
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """What is said between two pauses. before: seconds of silence before it; after: behind it,
+    where nothing more is said."""
+
+    text: str
+    before: float = 0.0
+    after: float = 0.0
+
+
+def utterances(text: str, language: LanguageRules | None) -> list[Utterance]:
+    """A text with markup -> what is said, and the pauses.
+
+    Raises TextError for a tag that is not known, not closed or not as it must be, and for pauses
+    of more than a minute.
+    """
+    if "<" not in text and "[" not in text and not _BLANK_LINE.search(text):
+        return [Utterance(text)]
+    reader = _Reader(language)
+    reader.read(text)
+    return reader.ended()
+
+
+@dataclass
+class _Reader:
+    """What is read so far. open: the tags that stand open, with their attributes and what stood
+    before them."""
+
+    language: LanguageRules | None
+    said: list[Utterance] = field(default_factory=list)
+    pause: float = 0.0
+    total: float = 0.0
+    text: str = ""
+    open: list[tuple[str, dict[str, str], str]] = field(default_factory=list)
+    escaped: bool = False
+
+    def read(self, text: str) -> None:
+        # In a document, `&lt;` is a sign; elsewhere an ampersand is one.
+        self.escaped = bool(re.search(r"<speak\b", text, re.I))
+        text = _PROLOGUE.sub(" ", text) if self.escaped else text
+        place = 0
+        for tag in _TAG.finditer(text):
+            self._plain(text[place : tag.start()])
+            self._tag(tag)
+            place = tag.end()
+        self._plain(text[place:])
+
+    def ended(self) -> list[Utterance]:
+        if self.open:
+            raise TextError(
+                f"The tag <{self.open[-1][0]}> is not closed: write </{self.open[-1][0]}> behind "
+                "it."
+            )
+        self._flush()
+        for one in self.said if self.escaped else ():
+            # `&lt;break/&gt;`, or an alias: what would be a tag is not spoken as one either.
+            if found := _TAG.search(one.text) or _BEGUN.search(one.text):
+                raise TextError(f"The text holds {shown(found[0])}, a tag in words; leave it out.")
+        if self.pause and self.said:
+            last = self.said.pop()
+            self.said.append(Utterance(last.text, last.before, self.pause))
+        return self.said
+
+    def _plain(self, text: str) -> None:
+        """Text between tags: its pauses, and what looks like a tag."""
+        if begun := _BEGUN.search(text):
+            raise TextError(
+                f"The tag {shown(text[begun.start() : begun.start() + 30])} is not written as a "
+                f'tag must be: <{begun[1].lower()} name="value"> with its quotes and its >.'
+            )
+        place = 0
+        for found in _PAUSE.finditer(text):
+            self._words(text[place : found.start()])
+            self._wait(_seconds(found[1], found[2]))
+            place = found.end()
+        self._words(text[place:])
+
+    def _words(self, text: str) -> None:
+        if found := _BRACKETS.search(text):
+            if found[1] is not None:
+                raise TextError(
+                    f"{shown(found[0])} is no pause: write [pause:500ms] or [pause:1.5s]."
+                )
+            raise TextError(
+                f"The tag {shown(found[0])} is not known here ({found[2] or found[3]}); known "
+                "is [pause:500ms]."
+            )
+        if self.open and self.open[-1][0] in ("say-as", "sub"):
+            self.text += unescape(text) if self.escaped else text
+            return
+        for number, part in enumerate(_BLANK_LINE.split(text)):
+            if number:
+                self._wait(PARAGRAPH_SECONDS, paragraph=True)
+            self.text += unescape(part) if self.escaped else part
+
+    def _tag(self, tag: re.Match[str]) -> None:
+        closing, name, closed = bool(tag[1]), tag[2].lower(), bool(tag[4])
+        if name not in TAGS:
+            raise TextError(
+                f"The tag <{tag[1]}{tag[2]}> is not known here. Known are "
+                f"{', '.join(f'<{one}>' for one in TAGS)} and [pause:500ms]."
+            )
+        inside = self.open[-1][0] if self.open else ""
+        if inside in ("say-as", "sub") and not (closing and name == inside):
+            raise TextError(f"<{inside}> holds text only; there is a <{name}> in it.")
+        attributes = {
+            found[1].lower(): found[2] if found[2] is not None else found[3]
+            for found in _ATTRIBUTE.finditer(tag[3])
+        }
+        if name == "break":
+            if not closing:  # <break></break> is one break
+                self._wait(_break(attributes))
+        elif closing:
+            self._close(name)
+        elif not closed:
+            self._open(name, attributes)
+
+    def _open(self, name: str, attributes: dict[str, str]) -> None:
+        if name == "say-as" and attributes.get("interpret-as", "").lower() not in KINDS:
+            raise TextError(
+                f'<say-as interpret-as="{attributes.get("interpret-as", "")[:30]}"> is not known '
+                "here. "
+                f"Known are {', '.join(KINDS)}."
+            )
+        if name == "sub" and "alias" not in attributes:
+            raise TextError('<sub> needs what is to be said: <sub alias="…">.')
+        if name == "p":
+            self._paragraph()
+        self.open.append((name, attributes, self.text))
+        if name in ("say-as", "sub"):
+            self.text = ""
+
+    def _close(self, name: str) -> None:
+        if not self.open or self.open[-1][0] != name:
+            raise TextError(f"</{name}> closes nothing that is open there.")
+        _, attributes, before = self.open.pop()
+        if name == "say-as":
+            kind = attributes["interpret-as"].lower()
+            said = say_as(kind, self.text.strip(), attributes.get("format", ""), self.language)
+            self.text = f"{before}{said}"
+        elif name == "sub":
+            alias = attributes["alias"]
+            if _PAUSE.search(alias) or _BRACKETS.search(alias):
+                raise TextError(f"The alias {shown(alias)} holds a tag; write words.")
+            self.text = before + (unescape(alias) if self.escaped else alias)
+        elif name == "p":
+            self._paragraph()
+
+    def _paragraph(self) -> None:
+        if self.text.strip():
+            self._wait(PARAGRAPH_SECONDS, paragraph=True)
+
+    def _wait(self, seconds: float, *, paragraph: bool = False) -> None:
+        """A pause from here; before the first word and behind the last none is a paragraph's."""
+        if self.open and self.open[-1][0] in ("say-as", "sub"):
+            raise TextError(f"<{self.open[-1][0]}> holds text only; there is a pause in it.")
+        if paragraph and not self.text.strip():
+            return
+        self._flush()
+        self.pause += seconds
+        self.total += seconds
+        if self.total > MOST_PAUSES_SECONDS:
+            raise TextError(
+                f"The pauses of this text are {self.total:.1f} s together; at most "
+                f"{MOST_PAUSES_SECONDS:g} s are allowed."
+            )
+
+    def _flush(self) -> None:
+        if self.text.strip():
+            self.said.append(Utterance(self.text, self.pause))
+            self.pause = 0.0
+        self.text = ""
+
+
+def _break(attributes: dict[str, str]) -> float:
+    """Seconds of a `<break>`."""
+    if "time" in attributes:
+        found = _TIME.fullmatch(attributes["time"].strip())
+        if found is None:
+            raise TextError(
+                f'<break time={shown(attributes["time"])}> is no time: write "500ms" or "1.5s".'
+            )
+        return _seconds(found[1], found[2])
+    strength = attributes.get("strength", "medium").lower()
+    if strength not in STRENGTHS:
+        raise TextError(
+            f"<break strength={shown(strength)}> is not known; known are {', '.join(STRENGTHS)}."
+        )
+    return STRENGTHS[strength]
+
+
+def _seconds(number: str, unit: str) -> float:
+    found = float(number) / (1000 if unit.lower() == "ms" else 1)
+    if found > MOST_PAUSE_SECONDS:
+        raise TextError(
+            f"A pause of {found:g} s is too long; at most {MOST_PAUSE_SECONDS:g} s are allowed."
+        )
+    return found

@@ -1,0 +1,359 @@
+"""How Chinese, Japanese and Korean are read: no spaces, and a number may touch any word."""
+
+import re
+from functools import cached_property
+
+from xtts.text.normalization.language_rules import (
+    LanguageRules,
+    Money,
+    Noun,
+    Step,
+    WrittenNumber,
+    nouns,
+)
+from xtts.text.normalization.spelling import spell
+
+
+class EastAsianRules(LanguageRules):
+    """What the three share."""
+
+    decimal, group, spaced_groups, spaced = ".", ",", False, False
+    year_sign, month_sign, day_sign, hour_sign, minute_sign = "年", "月", "日", "時", "分"
+    second_sign = "秒"
+    fraction_of = "分の"
+
+    def read(self, text: str) -> str:
+        """Without the spaces that only steps put there."""
+        return re.sub(r"(?<=[\u3000-\u9fff]) (?=[\u3000-\u9fff])", "", super().read(text))
+
+    def fraction(self, digits: str) -> str:
+        """One by one."""
+        return self.digits(digits)
+
+    def digits(self, text: str) -> str:
+        """Without spaces."""
+        return "".join(self.digit(int(one)) for one in text if one.isdigit())
+
+    def decimal_words(self, number: WrittenNumber) -> str:
+        """Without spaces."""
+        return f"{self.whole(number.whole)}{self.point}{self.fraction(number.fraction)}"
+
+    def _read_fractions(self, text: str) -> str:
+        """3/4, the denominator first."""
+        text = super()._read_fractions(text)
+        return _FRACTION.sub(
+            lambda m: f"{self.cardinal(int(m[2]))}{self.fraction_of}{self.cardinal(int(m[1]))}",
+            text,
+        )
+
+    def counted(self, amount: str, noun: Noun) -> str:
+        """Without spaces."""
+        sign, first, second = self.amount(amount)
+        said = self.number(first) + (f"{self.to}{self.number(second)}" if second else "")
+        return f"{sign}{said}{noun.one}"
+
+    def _signed_words(self, amount: str, gender: str | None = None) -> str:
+        sign, first, second = self.amount(amount)
+        return f"{sign}{self.number(first)}" + (f"{self.to}{self.number(second)}" if second else "")
+
+    def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
+        """2024年3月5日 in words."""
+        said = f"{self.cardinal(month)}{self.month_sign}{self.cardinal(day)}{self.day_sign}"
+        return said if year is None else f"{self.year(year)}{self.year_sign}{said}"
+
+    def time(
+        self, hour: int, minute: int, second: int | None = None, before: str = "", after: str = ""
+    ) -> str:
+        """14時30分 in words."""
+        said = f"{self.hour(hour)}{self.hour_sign}"
+        if minute or second is not None:
+            said += f"{self.minutes(minute)}{self.minute_sign}"
+        return said if second is None else f"{said}{self.cardinal(second)}{self.second_sign}"
+
+    def hour(self, number: int) -> str:
+        """The hour of a time."""
+        return self.cardinal(number)
+
+    @cached_property
+    def read_years(self) -> Step:
+        """1999年."""
+        pattern = re.compile(
+            rf"(?<![0-9.,])([12][0-9]{{3}})\s?(?={self.year_sign}(?!{self._spans}))"
+        )
+        years = re.compile(
+            rf"(?<![0-9.,])([12][0-9]{{3}})\s?[-–—~]\s?([12][0-9]{{3}})(?={self.year_sign})"
+        )
+        return lambda text: pattern.sub(
+            lambda m: self.year(int(m[1])),
+            years.sub(lambda m: f"{self.year(int(m[1]))}{self.to}{self.year(int(m[2]))}", text),
+        )
+
+    # Behind the sign of a year, what makes of a year a span of time.
+    _spans = "間"
+
+
+_FRACTION = re.compile(r"(?<![\w./])([0-9]{1,3})/([1-9][0-9]{0,2})(?![\d/])", re.ASCII)
+
+
+class ChineseRules(EastAsianRules):
+    """Mandarin, simplified characters."""
+
+    code = "zh"
+    cardinals = {"m": "cardinal"}
+    point, minus, plus, to = "点", "负", "加", "到"
+    hour_sign = "点"
+    fraction_of = "分之"
+    _spans = "间"
+    calling = "电话|拨打|致电|手机|热线"
+    percent = Noun.of("百分之")
+    currencies = {
+        "¥": Money(Noun.of("元")), "￥": Money(Noun.of("元")), "RMB": Money(Noun.of("元")),
+        "CNY": Money(Noun.of("元")), "$": Money(Noun.of("美元")), "US$": Money(Noun.of("美元")),
+        "USD": Money(Noun.of("美元")), "€": Money(Noun.of("欧元")), "EUR": Money(Noun.of("欧元")),
+        "£": Money(Noun.of("英镑")), "₩": Money(Noun.of("韩元")),
+    }  # fmt: skip
+    scales = ("万", "亿")
+    scale_joiner = ""
+    units = nouns("""
+        kg = 公斤 m
+        g = 克 m
+        mg = 毫克 m
+        t = 吨 m
+        km = 公里 m
+        m = 米 m
+        cm = 厘米 m
+        mm = 毫米 m
+        km/h = 公里每小时 m
+        m/s = 米每秒 m
+        km² = 平方公里 m
+        m² = 平方米 m
+        m³ = 立方米 m
+        l L = 升 m
+        ml mL = 毫升 m
+        h = 小时 m
+        min = 分钟 m
+        s = 秒 m
+        °C ℃ = 摄氏度 m
+        °F = 华氏度 m
+        ° = 度 m
+        kW = 千瓦 m
+        kWh = 千瓦时 m
+    """)
+    fractions = {"½": "二分之一", "¼": "四分之一", "¾": "四分之三"}
+
+    def digit(self, number: int) -> str:
+        """Zero as a word."""
+        return "零" if number == 0 else spell("zh", number, "cardinal")
+
+    def year(self, number: int) -> str:
+        """Digit by digit."""
+        return self.digits(str(number))
+
+    def read_ordinals(self, text: str) -> str:
+        """Two is 两 before what is counted."""
+        return _TWO.sub("两", text)
+
+    def minutes(self, minute: int) -> str:
+        """零五."""
+        return f"零{self.cardinal(minute)}" if minute < 10 else self.cardinal(minute)
+
+    def percentage(self, amount: str) -> str:
+        """百分之十四."""
+        sign, first, second = self.amount(amount)
+        last = f"{self.to}{self.percent.one}{self.number(second)}" if second else ""
+        return f"{sign}{self.percent.one}{self.number(first)}{last}"
+
+    def counted(self, amount: str, noun: Noun) -> str:
+        """Below zero, of degrees; two as 两 before what is counted."""
+        said = super().counted(amount, noun)
+        if amount == "2" and not noun.one.endswith("度"):
+            said = f"两{noun.one}"
+        if noun.one.endswith("度") and said.startswith(self.minus):
+            return "零下" + said.removeprefix(self.minus)
+        return said
+
+
+_TWO = re.compile(
+    r"(?<![0-9.,第第/-])2(?=[个只本张位名件条杯块斤天年岁]|小时|分钟|公里|公斤|千克|米|元)"
+)
+
+
+class JapaneseRules(EastAsianRules):
+    """Japanese; the readings of the characters are the romaniser's."""
+
+    code = "ja"
+    cardinals = {"m": "cardinal"}
+    point, minus, plus, to = "点", "マイナス", "プラス", "から"
+    calling = "電話|携帯|番号"
+    percent = Noun.of("パーセント")
+    currencies = {
+        "¥": Money(Noun.of("円")), "￥": Money(Noun.of("円")), "JPY": Money(Noun.of("円")),
+        "$": Money(Noun.of("ドル")), "US$": Money(Noun.of("ドル")), "USD": Money(Noun.of("ドル")),
+        "€": Money(Noun.of("ユーロ")), "EUR": Money(Noun.of("ユーロ")),
+        "£": Money(Noun.of("ポンド")),
+        "₩": Money(Noun.of("ウォン")),
+    }  # fmt: skip
+    scales = ("万", "億")
+    scale_joiner = ""
+    units = nouns("""
+        kg = キログラム m
+        g = グラム m
+        mg = ミリグラム m
+        t = トン m
+        km = キロメートル m
+        m = メートル m
+        cm = センチメートル m
+        mm = ミリメートル m
+        km/h = キロメートル毎時 m
+        m/s = メートル毎秒 m
+        km² = 平方キロメートル m
+        m² = 平方メートル m
+        m³ = 立方メートル m
+        l L = リットル m
+        ml mL = ミリリットル m
+        h = 時間 m
+        min = 分 m
+        s = 秒 m
+        °C ℃ = 度 m
+        °F = 華氏度 m
+        ° = 度 m
+        kW = キロワット m
+        GB = ギガバイト m
+        MB = メガバイト m
+    """)
+    fractions = {"½": "二分の一", "¼": "四分の一", "¾": "四分の三"}
+
+    def digit(self, number: int) -> str:
+        """Zero as a word."""
+        return "ゼロ" if number == 0 else spell("ja", number, "cardinal")
+
+
+class KoreanRules(EastAsianRules):
+    """Korean: Sino-Korean numbers, native ones before hours and counters."""
+
+    code = "ko"
+    cardinals = {"m": "cardinal-sinokorean"}
+    point, minus, plus, to = "점", "영하", "플러스", "에서"
+    year_sign, month_sign, day_sign, hour_sign, minute_sign = "년", "월", "일", "시", "분"
+    second_sign = "초"
+    fraction_of = "분의 "
+    _spans = "간"
+    calling = "전화|휴대폰|번호|연락처"
+    percent = Noun.of("퍼센트")
+    currencies = {
+        "₩": Money(Noun.of("원")), "￦": Money(Noun.of("원")), "KRW": Money(Noun.of("원")),
+        "$": Money(Noun.of("달러")), "US$": Money(Noun.of("달러")), "USD": Money(Noun.of("달러")),
+        "€": Money(Noun.of("유로")), "EUR": Money(Noun.of("유로")), "£": Money(Noun.of("파운드")),
+        "¥": Money(Noun.of("엔")),
+    }  # fmt: skip
+    scales = ("만", "억")
+    scale_joiner = " "
+    units = nouns(
+        """
+        kg = 킬로그램 m
+        g = 그램 m
+        mg = 밀리그램 m
+        t = 톤 m
+        km = 킬로미터 m
+        m = 미터 m
+        cm = 센티미터 m
+        mm = 밀리미터 m
+        km/h = 킬로미터_매_시 m
+        m² = 제곱미터 m
+        l L = 리터 m
+        ml mL = 밀리리터 m
+        h = 시간 m
+        °C ℃ = 도 m
+        °F = 화씨_도 m
+        ° = 도 m
+        kW = 킬로와트 m
+        GB = 기가바이트 m
+        MB = 메가바이트 m
+    """.replace("_", "\u00a0")
+    )
+    fractions = {"½": "이분의 일", "¼": "사분의 일", "¾": "사분의 삼"}
+    _MONTHS = {6: "유", 10: "시"}
+    _COUNTERS = (
+        "개월|개|명|살|시간|시|마리|잔|병|권|장|대|번째|번|켤레|송이|그루|사람|가지|벌|채|척|"
+        "자루|곳|달"
+    )
+
+    def digits(self, text: str) -> str:
+        """A telephone's zero is 공."""
+        return "".join(self.digit(int(one)) for one in text if one.isdigit())
+
+    def digit(self, number: int) -> str:
+        """Sino-Korean."""
+        return "영" if number == 0 else spell("ko", number, "cardinal-sinokorean")
+
+    def cardinal(self, number: int, gender: str = "m") -> str:
+        """Spaces stand between groups of ten thousand."""
+        return spell("ko", number, "cardinal-sinokorean")
+
+    def native(self, number: int) -> str:
+        """Before a counter: one is 한."""
+        return spell("ko", number, "cardinal-native-attributive")
+
+    def decimal_words(self, number: WrittenNumber) -> str:
+        """삼 점 일사."""
+        return f"{self.whole(number.whole)} {self.point} {self.fraction(number.fraction)}"
+
+    def phone(self, text: str) -> str:
+        """A telephone's zero is 공."""
+        return super().phone(text).replace("영", "공")
+
+    def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
+        """이천이십사년 삼월 오일."""
+        said = f"{self._MONTHS.get(month) or self.cardinal(month)}월 {self.cardinal(day)}일"
+        return said if year is None else f"{self.year(year)}년 {said}"
+
+    def hour(self, number: int) -> str:
+        """Native up to twelve."""
+        return f"{self.native(number)} " if 1 <= number <= 12 else f"{self.cardinal(number)} "
+
+    def time(
+        self, hour: int, minute: int, second: int | None = None, before: str = "", after: str = ""
+    ) -> str:
+        """세 시 삼십 분."""
+        said = f"{self.hour(hour)}시"
+        if minute or second is not None:
+            said += f" {self.cardinal(minute)} 분"
+        return said if second is None else f"{said} {self.cardinal(second)} 초"
+
+    def counted(self, amount: str, noun: Noun) -> str:
+        """With a space before the unit; below zero of degrees only."""
+        sign, first, second = self.amount(amount)
+        said = self.number(first) + (f"{self.to} {self.number(second)}" if second else "")
+        if sign == self.minus and noun.one != "도":
+            sign = "마이너스"
+        return f"{sign} {said} {noun.one}".strip()
+
+    def _signed_words(self, amount: str, gender: str | None = None) -> str:
+        said = super()._signed_words(amount)
+        return said.replace(self.minus, "마이너스 ", 1) if said.startswith(self.minus) else said
+
+    @cached_property
+    def read_ordinals(self) -> Step:
+        """Counters: 3개, 2번째, 9시; months; degrees below zero."""
+        counters = re.compile(rf"(?<![0-9.,-])([1-9][0-9]?)\s?({self._COUNTERS})(?![0-9])")
+        months = re.compile(r"(?<![0-9.,])(1[0-2]|[1-9])\s?월")
+        degrees = re.compile(rf"({self.signed})\s?도(?=[^\s]{{0,4}}(?:\s|[.!?,]|$))")
+
+        def counted(match: re.Match[str]) -> str:
+            number, counter = int(match[1]), match[2]
+            if counter == "번째" and number == 1:
+                return "첫 번째"
+            if counter == "개월" or (counter == "시" and number > 12):
+                return f"{self.cardinal(number)} {counter}"
+            return f"{self.native(number)} {counter}"
+
+        def month(match: re.Match[str]) -> str:
+            number = int(match[1])
+            return f"{self._MONTHS.get(number) or self.cardinal(number)}월"
+
+        thousands = re.compile(r"(?<![0-9.,])1(?=만)")
+        unit = Noun.of("도")
+        return lambda text: degrees.sub(
+            lambda m: self.counted(m[1], unit),
+            counters.sub(counted, months.sub(month, thousands.sub("", text))),
+        )

@@ -1,0 +1,523 @@
+"""How English, German and Dutch are read."""
+
+import re
+from functools import cached_property
+
+from xtts.text.normalization.language_rules import (
+    LanguageRules,
+    Money,
+    Noun,
+    Step,
+    WrittenNumber,
+    nouns,
+)
+from xtts.text.normalization.spelling import spell
+
+_FIRST_YEAR, _LAST_YEAR = 1100, 2099
+
+
+class EnglishRules(LanguageRules):
+    """English: American dates, both ways of writing thousands read alike."""
+
+    code = "en"
+    cardinals = {"m": "cardinal-verbose"}
+    ordinals = {"m": "ordinal-verbose"}
+    decimal, group, spaced_groups = ".", ",", False
+    point, minus, to = "point", "minus", "to"
+    month_first = True
+    calling = "call|phone|tel|telephone|fax|dial|ring|mobile|cell"
+    months = (
+        "January", "February", "March", "April", "May", "June", "July", "August", "September",
+        "October", "November", "December",
+    )  # fmt: skip
+    percent = Noun.of("percent")
+    scales = ("thousand", "million", "billion", "trillion")
+    money_joiner = " and "
+    currencies = {
+        "$": Money(Noun.of("dollar/dollars"), Noun.of("cent/cents")),
+        "US$": Money(Noun.of("US dollar/US dollars"), Noun.of("cent/cents")),
+        "USD": Money(Noun.of("US dollar/US dollars"), Noun.of("cent/cents")),
+        "¢": Money(Noun.of("cent/cents")),
+        "€": Money(Noun.of("euro/euros"), Noun.of("cent/cents")),
+        "EUR": Money(Noun.of("euro/euros"), Noun.of("cent/cents")),
+        "£": Money(Noun.of("pound/pounds"), Noun.of("penny/pence")),
+        "GBP": Money(Noun.of("pound/pounds"), Noun.of("penny/pence")),
+        "¥": Money(Noun.of("yen")),
+        "₹": Money(Noun.of("rupee/rupees"), Noun.of("paisa/paise")),
+        "₩": Money(Noun.of("won")),
+    }
+    units = nouns("""
+        kg = kilogram/kilograms m
+        g = gram/grams m
+        mg = milligram/milligrams m
+        t = tonne/tonnes m
+        lb lbs lb. lbs. = pound/pounds m
+        oz oz. = ounce/ounces m
+        km = kilometer/kilometers m
+        m = meter/meters m
+        cm = centimeter/centimeters m
+        mm = millimeter/millimeters m
+        mi mi. = mile/miles m
+        ft ft. = foot/feet m
+        in. = inch/inches m
+        km/h kph = kilometer per hour/kilometers per hour m
+        mph = mile per hour/miles per hour m
+        m/s = meter per second/meters per second m
+        km² = square kilometer/square kilometers m
+        m² = square meter/square meters m
+        m³ = cubic meter/cubic meters m
+        l L = liter/liters m
+        ml mL = milliliter/milliliters m
+        h hr hrs = hour/hours m
+        min min. = minute/minutes m
+        s sec sec. = second/seconds m
+        ms = millisecond/milliseconds m
+        °C ℃ = degree celsius/degrees celsius m
+        °F ℉ = degree fahrenheit/degrees fahrenheit m
+        ° = degree/degrees m
+        W = watt/watts m
+        kW = kilowatt/kilowatts m
+        kWh = kilowatt hour/kilowatt hours m
+        V = volt/volts m
+        Hz = hertz m
+        kHz = kilohertz m
+        MHz = megahertz m
+        GHz = gigahertz m
+        KB kB = kilobyte/kilobytes m
+        MB = megabyte/megabytes m
+        GB = gigabyte/gigabytes m
+        TB = terabyte/terabytes m
+    """)
+    abbreviations = {
+        "e.g.": "for example", "i.e.": "that is", "etc.": "et cetera", "vs.": "versus",
+        "approx.": "approximately", "No.#": "number", "Prof.": "professor", "Ave.": "avenue",
+        "Blvd.": "boulevard", "Rd.": "road", "Sept.": "September", "Mrs.": "misess",
+        "Ms.": "miss", "Mt.": "mount", "dept.": "department",
+        "Jan.": "January", "Feb.": "February", "Aug.": "August", "Oct.": "October",
+        "Nov.": "November", "Dec.": "December", "St.": "saint", "Sr.": "senior",
+    }  # fmt: skip
+    fractions = {"½": "one half", "¼": "one quarter", "¾": "three quarters"}
+    names = dict(zip(
+        "abcdefghijklmnopqrstuvwxyz",
+        ("ay bee see dee ee eff gee aitch eye jay kay ell em en oh pee cue are ess tee you vee "
+         "double you ex why zee").replace("double you", "double-you").split(),
+        strict=True,
+    ))  # fmt: skip
+
+    def fraction(self, digits: str) -> str:
+        """One by one."""
+        return self.digits(digits)
+
+    def year(self, number: int) -> str:
+        """Nineteen ninety-nine, two thousand and seven."""
+        if 2000 <= number <= 2009 or number % 1000 == 0:
+            return self.cardinal(number)
+        return spell("en", number, "numbering-year")
+
+    def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
+        """March fifth, twenty twenty-four; behind `the`, the fifth of March."""
+        said = f"{self.months[month - 1]} {self.ordinal(day)}"
+        return said if year is None else f"{said}, {self.year(year)}"
+
+    @cached_property
+    def read_named_dates(self) -> Step:
+        """March 5th, 2024; 5 March 2024."""
+        names = "|".join(self.months)
+        year = r"(?:,?\s([0-9]{4})(?![\w.,]?\d))?"
+        american = re.compile(rf"\b({names})\s([0-9]{{1,2}})(?:st|nd|rd|th)?(?![\w.,:]?\d){year}")
+        british = re.compile(
+            rf"(?<![\w.,])(the\s)?([0-9]{{1,2}})(?:st|nd|rd|th)?\s(?:of\s)?({names})\b{year}",
+            re.IGNORECASE,
+        )
+
+        def ended(said: str, number: str | None) -> str:
+            return f"{said}, {self.year(int(number))}" if number else said
+
+        def first(match: re.Match[str]) -> str:
+            day = int(match[2])
+            if not 1 <= day <= 31:
+                return match[0]
+            return ended(f"{match[1]} {self.ordinal(day)}", match[3])
+
+        def second(match: re.Match[str]) -> str:
+            day = int(match[2])
+            if not 1 <= day <= 31:
+                return match[0]
+            return ended(f"the {self.ordinal(day)} of {match[3]}", match[4])
+
+        return lambda text: british.sub(second, american.sub(first, text))
+
+    @cached_property
+    def read_abbreviations(self) -> Step:
+        """`St.` behind a name is a street."""
+        street = re.compile(r"(?<=[a-z] )St\.(?=\s*$|[\s,;!?]+(?![A-Z][a-z]))|(?<=[a-z] )St\.(?=,)")
+        others = super().read_abbreviations
+
+        def said(match: re.Match[str]) -> str:
+            return "street." if not match.string[match.end() :].strip() else "street"
+
+        return lambda text: others(street.sub(said, text))
+
+    @cached_property
+    def read_times(self) -> Step:
+        """3:05 pm, 7 a.m., 14:30."""
+        half = re.compile(
+            r"(?<![\w.,:])([0-9]{1,2})(?::([0-9]{2}))?\s?([ap])\.?m\b(\.?)", re.IGNORECASE
+        )
+        plain = super().read_times
+
+        def said(match: re.Match[str]) -> str:
+            hour, minute = int(match[1]), int(match[2] or 0)
+            if not 1 <= hour <= 12 or minute > 59:
+                return match[0]
+            dot = match[4] if match.end() == len(match.string) else ""
+            return f"{self.time(hour, minute, marked=True)} {match[3].lower()} m{dot}"
+
+        return lambda text: plain(half.sub(said, text))
+
+    def time(
+        self, hour: int, minute: int, second: int | None = None, before: str = "", after: str = "",
+        *, marked: bool = False,
+    ) -> str:  # fmt: skip
+        """Three oh five; a full hour is o'clock where nothing says which half of the day."""
+        if second is not None:
+            return (
+                f"{self.cardinal(hour)} {self.minutes(minute)} and {self.cardinal(second)} seconds"
+            )
+        if minute:
+            return f"{self.cardinal(hour)} {self.minutes(minute)}"
+        if marked or "clock" in after[:9]:
+            return self.cardinal(hour)
+        return (
+            f"{self.cardinal(hour)} o'clock"
+            if 1 <= hour <= 12
+            else f"{self.cardinal(hour)} hundred"
+        )
+
+    def minutes(self, minute: int) -> str:
+        """Oh five."""
+        if not minute:
+            return "zero"
+        return f"oh {self.cardinal(minute)}" if minute < 10 else self.cardinal(minute)
+
+    def read_ordinals(self, text: str) -> str:
+        """21st."""
+        return _ENGLISH_ORDINAL.sub(lambda m: self.ordinal(int(m[1].replace(",", ""))), text)
+
+    def _decade(self, match: re.Match[str]) -> str:
+        number = int(match[1])
+        said = self.cardinal(number)
+        if number >= 1000:
+            said = (
+                f"{self.cardinal(number // 100)} hundred"
+                if number % 100 == 0
+                else self.year(number)
+            )
+        if number == 2000:
+            said = "two thousand"
+        if said.endswith("y"):
+            return said[:-1] + "ies"
+        return said + "s"
+
+    def read_years(self, text: str) -> str:
+        """Four figures behind a word that a year follows."""
+        text = _DECADE.sub(self._decade, text)
+        text = _THE_YEAR.sub(lambda m: self.year(int(m[0])), text)
+        text = _ENGLISH_YEARS.sub(
+            lambda m: f"{m[1]}{self.year(int(m[2]))} to {self.year(int(m[3]))}", text
+        )
+        return _ENGLISH_YEAR.sub(lambda m: m[1] + self.year(int(m[2])), text)
+
+    def letter(self, character: str) -> str:
+        """As it is called: a is ay."""
+        return self.names.get(character.lower(), super().letter(character))
+
+
+_ENGLISH_ORDINAL = re.compile(
+    r"(?<![\w.])([0-9]{1,3}(?:,[0-9]{3})*|[0-9]{1,9})(?:st|nd|rd|th)\b", re.I
+)
+_DECADE = re.compile(r"(?<![\w.,])['’]?([12][0-9]{2}0|[2-9]0)['’]?s\b")
+_THE_YEAR = re.compile(
+    r"(?:(?<=\bthe )(?:19|20)[0-9]{2}(?= [A-Za-z])|(?<=\()(?:1[5-9]|20)[0-9]{2}(?=\)))"
+)
+_BEFORE_A_YEAR = (
+    r"in|since|until|till|by|from|before|after|around|circa|of|year|years|during|late|early|"
+    r"summer|winter|spring|autumn|fall|class|born|and|to|between|january|february|march|april|may|"
+    r"june|july|august|september|october|november|december"
+)
+_ENGLISH_YEAR = re.compile(
+    rf"(\b(?:{_BEFORE_A_YEAR}),?\s\(?)((?:1[0-9]|20)[0-9]{{2}})(?![\w%°$€£]|[.,:/-]\d|\s?[–-]\s?\d)",
+    re.I,
+)
+_ENGLISH_YEARS = re.compile(
+    r"(\b(?:from|years?|between)\s)((?:1[1-9]|20)[0-9]{2})\s?[–-]\s?((?:1[1-9]|20)[0-9]{2})(?!\w)",
+    re.I,
+)
+
+
+class GermanRules(LanguageRules):
+    """German."""
+
+    code = "de"
+    cardinals = {"m": "cardinal-masculine", "f": "cardinal-feminine", "n": "cardinal-neuter"}
+    point, minus, to = "Komma", "minus", "bis"
+    calling = "tel|telefon|telefonnummer|ruf|rufen|rufnummer|fax|handy|nummer|anrufen|unter"
+    months = (
+        "Januar", "Februar", "März", "April", "Mai", "Juni", "Juli", "August", "September",
+        "Oktober", "November", "Dezember",
+    )  # fmt: skip
+    percent = Noun.of("Prozent")
+    scales = ("Tausend", "Million", "Millionen", "Milliarde", "Milliarden")
+    money_joiner = " und "
+    currencies = {
+        "€": Money(Noun.of("Euro"), Noun.of("Cent")),
+        "EUR": Money(Noun.of("Euro"), Noun.of("Cent")),
+        "$": Money(Noun.of("Dollar"), Noun.of("Cent")),
+        "USD": Money(Noun.of("US-Dollar"), Noun.of("Cent")),
+        "£": Money(Noun.of("Pfund", "n"), Noun.of("Penny/Pence")),
+        "CHF": Money(Noun.of("Franken"), Noun.of("Rappen")),
+        "¥": Money(Noun.of("Yen")),
+    }
+    units = nouns("""
+        kg = Kilogramm n
+        g = Gramm n
+        mg = Milligramm n
+        t = Tonne/Tonnen f
+        km = Kilometer m
+        m = Meter m
+        cm = Zentimeter m
+        mm = Millimeter m
+        km/h = Kilometer pro Stunde m
+        m/s = Meter pro Sekunde m
+        km² qkm = Quadratkilometer m
+        m² qm = Quadratmeter m
+        m³ = Kubikmeter m
+        l = Liter m
+        ml = Milliliter m
+        h Std. = Stunde/Stunden f
+        min Min. = Minute/Minuten f
+        s Sek. = Sekunde/Sekunden f
+        ms = Millisekunde/Millisekunden f
+        °C ℃ = Grad Celsius m
+        °F = Grad Fahrenheit m
+        ° = Grad m
+        W = Watt n
+        kW = Kilowatt n
+        kWh = Kilowattstunde/Kilowattstunden f
+        V = Volt n
+        Hz = Hertz n
+        MHz = Megahertz n
+        GHz = Gigahertz n
+        MB = Megabyte n
+        GB = Gigabyte n
+        TB = Terabyte n
+    """)
+    abbreviations = {
+        "z. B.": "zum Beispiel", "d. h.": "das heißt", "u. a.": "unter anderem",
+        "usw.": "und so weiter",
+        "bzw.": "beziehungsweise", "ca.": "circa", "Nr.": "Nummer", "Prof.": "Professor",
+        "Hr.": "Herr", "Fr.": "Frau", "etc.": "et cetera", "vgl.": "vergleiche",
+        "z. T.": "zum Teil",
+        "o. Ä.": "oder Ähnliches", "u. Ä.": "und Ähnliches", "i. d. R.": "in der Regel",
+        "Str.": "Straße",
+        "Mio.": "Millionen", "Mrd.": "Milliarden", "Tsd.": "Tausend", "S.#": "Seite",
+        "Abb.": "Abbildung",
+        "inkl.": "inklusive", "evtl.": "eventuell", "ggf.": "gegebenenfalls", "max.": "maximal",
+        "min.": "minimal", "v. Chr.": "vor Christus", "n. Chr.": "nach Christus",
+        "Jh.": "Jahrhundert",
+    }  # fmt: skip
+    fractions = {"½": "ein halb", "¼": "ein Viertel", "¾": "drei Viertel"}
+
+    def cardinal(self, number: int, gender: str = "") -> str:
+        """Eins where it counts nothing."""
+        rules = self.cardinals.get(gender, "numbering")
+        return spell("de", number, rules)
+
+    def number(self, text: str, gender: str = "") -> str:
+        """As in `LanguageRules`."""
+        return super().number(text, gender)
+
+    def words(self, number: WrittenNumber, gender: str = "") -> str:
+        """As in `LanguageRules`."""
+        return super().words(number, gender)
+
+    def whole(self, digits: str, gender: str = "") -> str:
+        """As in `LanguageRules`."""
+        return super().whole(digits, gender)
+
+    def fraction(self, digits: str) -> str:
+        """One by one."""
+        return self.digits(digits)
+
+    def year(self, number: int) -> str:
+        """Neunzehnhundertneunundneunzig."""
+        return spell("de", number, "numbering-year")
+
+    def day(self, number: int, before: str = "") -> str:
+        """An ordinal whose ending the word before it asks for."""
+        return self._declined(number, before)
+
+    def _declined(self, number: int, before: str) -> str:
+        found = _GERMAN_ARTICLE.search(before)
+        article = found[1].casefold() if found else ""
+        nominative = article in ("der", "die", "das", "jede", "diese")
+        return spell("de", number, "ordinal" if nominative or not article else "ordinal-n") + (
+            "r" if not article else ""
+        )
+
+    def read_ordinals(self, text: str) -> str:
+        """2. behind an article."""
+        text = _GERMAN_DECADE.sub(lambda m: f"{self.year(int(m[1]))}er", text)
+        return _GERMAN_ORDINAL.sub(lambda m: self._declined(int(m[1]), m.string[: m.start()]), text)
+
+    def read_times(self, text: str) -> str:
+        """14:30 Uhr, 14.30 Uhr, 9 Uhr."""
+        text = _CLOCKS.sub(lambda m: f"{self.cardinal(int(m[1]))} {self.to} {m[2]}", text)
+        text = _GERMAN_CLOCK.sub(self._clock, text)
+        return super().read_times(text)
+
+    def _clock(self, match: re.Match[str]) -> str:
+        hour, minute = int(match[1]), int(match[2] or 0)
+        if hour > 24 or minute > 59:
+            return match[0]
+        return self.time(hour, minute)
+
+    def time(
+        self, hour: int, minute: int, second: int | None = None, before: str = "", after: str = ""
+    ) -> str:
+        """Vierzehn Uhr dreißig."""
+        said = f"{spell('de', hour, 'cardinal-masculine')} Uhr"
+        said += f" {self.cardinal(minute)}" if minute or second is not None else ""
+        return said if second is None else f"{said} und {self.cardinal(second)} Sekunden"
+
+    def read_years(self, text: str) -> str:
+        """Four figures behind a word that a year follows, or that count nothing."""
+        text = _GERMAN_YEAR.sub(lambda m: m[1] + self.year(int(m[2])), text)
+        return _BARE_YEAR.sub(lambda m: self.year(int(m[0])), text)
+
+
+_GERMAN_ARTICLE = re.compile(
+    r"\b(der|die|das|jede|diese|den|dem|des|am|im|vom|zum|zur|beim|ab|bis|seit|jeden|jedem|"
+    r"diesen|diesem|dieser|unserem|seinem|ihrem|seinen|ihren|dessen|montag|dienstag|mittwoch|"
+    r"donnerstag|freitag|samstag|sonntag),?\s*$",
+    re.IGNORECASE,
+)
+_GERMAN_ORDINAL = re.compile(
+    r"(?i:(?<=der )|(?<=die )|(?<=das )|(?<=den )|(?<=dem )|(?<=des )|(?<=am )|(?<=im )|(?<=vom )|"
+    r"(?<=zum )|(?<=zur )|(?<=beim )|(?<=jede )|(?<=jeden )|(?<=jedem ))([0-9]{1,3})\.(?=\s\w)"
+)
+_GERMAN_DECADE = re.compile(r"(?<![\w.,])([0-9]{2,4})er(?!\w)")
+# With a unit behind them, and with thousands apart, four figures are a number.
+_BARE_YEAR = re.compile(r"(?<![\w.,-])1[1-9][0-9]{2}(?=[.!?;,)]*(?:\s*$|[.!?;,)]\s))")
+_CLOCKS = re.compile(
+    r"(?<![\w.,:])([0-9]{1,2})\s?[-–]\s?([0-9]{1,2}(?:[:.][0-9]{2})?\s(?:Uhr|uur)\b)"
+)
+_GERMAN_CLOCK = re.compile(r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\sUhr\b")
+_GERMAN_YEAR = re.compile(
+    r"(\b(?:jahr|jahre|jahren|jahres|seit|bis|von|ab|im|in|um|anno|nach|vor|und|sommer|winter|"
+    r"frühling|herbst|januar|februar|märz|april|mai|juni|juli|august|september|oktober|november|"
+    r"dezember)\s)(1[1-9][0-9]{2}|20[0-9]{2})(?![\w%°€$£]|[.,:/-]\d|\s?[€%°])",
+    re.IGNORECASE,
+)
+
+
+class DutchRules(LanguageRules):
+    """Dutch."""
+
+    code = "nl"
+    cardinals = {"m": "cardinal"}
+    point, minus, to = "komma", "min", "tot"
+    calling = "bel|tel|telefoon|telefoonnummer|nummer|mobiel"
+    months = (
+        "januari", "februari", "maart", "april", "mei", "juni", "juli", "augustus", "september",
+        "oktober", "november", "december",
+    )  # fmt: skip
+    percent = Noun.of("procent")
+    scales = ("duizend", "miljoen", "miljard")
+    money_joiner = " en "
+    currencies = {
+        "€": Money(Noun.of("euro"), Noun.of("cent")),
+        "EUR": Money(Noun.of("euro"), Noun.of("cent")),
+        "$": Money(Noun.of("dollar"), Noun.of("cent")),
+        "USD": Money(Noun.of("Amerikaanse dollar"), Noun.of("cent")),
+        "£": Money(Noun.of("pond"), Noun.of("penny/pence")),
+        "¥": Money(Noun.of("yen")),
+    }
+    units = nouns("""
+        kg = kilogram m
+        g = gram m
+        mg = milligram m
+        t = ton m
+        km = kilometer m
+        m = meter m
+        cm = centimeter m
+        mm = millimeter m
+        km/u km/h = kilometer per uur m
+        m/s = meter per seconde m
+        km² = vierkante kilometer m
+        m² = vierkante meter m
+        m³ = kubieke meter m
+        l = liter m
+        ml = milliliter m
+        u = uur m
+        min = minuut/minuten m
+        sec = seconde/seconden m
+        °C ℃ = graad celsius/graden celsius m
+        °F = graad fahrenheit/graden fahrenheit m
+        ° = graad/graden m
+        kW = kilowatt m
+        kWh = kilowattuur m
+        MB = megabyte m
+        GB = gigabyte m
+    """)
+    abbreviations = {
+        "bijv.": "bijvoorbeeld", "bv.": "bijvoorbeeld", "enz.": "enzovoort", "o.a.": "onder andere",
+        "d.w.z.": "dat wil zeggen", "m.b.t.": "met betrekking tot", "ca.": "circa", "nr.": "nummer",
+        "prof.": "professor", "i.p.v.": "in plaats van", "t.a.v.": "ter attentie van",
+        "a.u.b.": "alstublieft", "etc.": "et cetera", "mln.": "miljoen", "blz.": "bladzijde",
+        "drs.": "doctorandus", "ir.": "ingenieur", "mr.": "meester", "p.#": "pagina",
+    }  # fmt: skip
+    fractions = {"½": "een half", "¼": "een kwart", "¾": "drie kwart"}
+
+    def year(self, number: int) -> str:
+        """Negentienhonderdnegenennegentig, tweeduizendvierentwintig."""
+        if 1100 <= number <= 1999:
+            hundreds, rest = divmod(number, 100)
+            return f"{self.cardinal(hundreds)}honderd{self.cardinal(rest) if rest else ''}"
+        return self.cardinal(number)
+
+    def read_times(self, text: str) -> str:
+        """14.30 uur, 9:00."""
+        text = _CLOCKS.sub(lambda m: f"{self.cardinal(int(m[1]))} {self.to} {m[2]}", text)
+        return super().read_times(_DUTCH_CLOCK.sub(self._clock, text))
+
+    def _clock(self, match: re.Match[str]) -> str:
+        hour, minute = int(match[1]), int(match[2] or 0)
+        return match[0] if hour > 24 or minute > 59 else self.time(hour, minute)
+
+    def time(
+        self, hour: int, minute: int, second: int | None = None, before: str = "", after: str = ""
+    ) -> str:
+        """Veertien uur dertig."""
+        said = f"{self.cardinal(hour)} uur"
+        said += f" {self.cardinal(minute)}" if minute or second is not None else ""
+        return said if second is None else f"{said} en {self.cardinal(second)} seconden"
+
+    def read_ordinals(self, text: str) -> str:
+        """2e, 8ste, 3de."""
+        return _DUTCH_ORDINAL.sub(lambda m: self.ordinal(int(m[1])), text)
+
+    def read_years(self, text: str) -> str:
+        """Four figures behind a word that a year follows, or that count nothing."""
+        text = _DUTCH_YEAR.sub(lambda m: m[1] + self.year(int(m[2])), text)
+        return _BARE_YEAR.sub(lambda m: self.year(int(m[0])), text)
+
+
+_DUTCH_CLOCK = re.compile(r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\suur\b")
+_DUTCH_ORDINAL = re.compile(r"(?<![\w.,])([0-9]{1,6})(?:e|de|ste)\b")
+_DUTCH_YEAR = re.compile(
+    r"(\b(?:jaar|jaren|sinds|tot|van|vanaf|in|na|voor|rond|en|zomer|winter|lente|herfst|januari|"
+    r"februari|maart|april|mei|juni|juli|augustus|september|oktober|november|december)\s)"
+    r"(1[1-9][0-9]{2}|20[0-9]{2})(?![\w%°€$£]|[.,:/-]\d|\s?[€%°])",
+    re.IGNORECASE,
+)

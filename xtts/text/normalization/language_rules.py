@@ -1,0 +1,564 @@
+"""LanguageRules: what the readings of all languages share, as patterns and steps.
+
+A language is a subclass that fills in its words and overrides what it reads in another way. The
+steps run one after another over the text; what a step has read is words, so that no later one
+takes it for a number again. Every pattern is linear in the text: texts come from strangers.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from xtts.text.normalization.spelling import MOST_DIGITS, spell
+
+Step = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Noun:
+    """What is counted. The forms are those behind 1, 2 and 5 and behind a fraction; a language
+    without them repeats the plural. gender: m, f or n, with which the numeral agrees."""
+
+    one: str
+    few: str
+    many: str
+    part: str
+    gender: str = "m"
+
+    @staticmethod
+    def of(forms: str, gender: str = "m") -> "Noun":
+        """Of `one`, `one/many`, `one/few/many` or `one/few/many/part`."""
+        found = forms.split("/")
+        one, few = found[0], found[1] if len(found) > 1 else found[0]
+        many = found[2] if len(found) > 2 else few
+        return Noun(one, few, many, found[3] if len(found) > 3 else many, gender)
+
+
+@dataclass(frozen=True)
+class Money:
+    """A currency: its unit, and what a hundredth of it is called."""
+
+    unit: Noun
+    cent: Noun | None = None
+
+
+@dataclass(frozen=True)
+class WrittenNumber:
+    """A number as it was written. whole: its digits; fraction: those behind the separator; parts:
+    more than one where it is none (`1.2.3`)."""
+
+    whole: str
+    fraction: str = ""
+    parts: tuple[str, ...] = ()
+
+    @property
+    def value(self) -> int:
+        """Of the whole part."""
+        return int(self.whole)
+
+
+def nouns(table: str) -> dict[str, Noun]:
+    """Lines of `symbol symbol = one/many gender`."""
+    found = {}
+    for line in filter(None, map(str.strip, table.splitlines())):
+        symbols, _, forms = line.partition(" = ")
+        words, _, gender = forms.rpartition(" ")
+        for symbol in symbols.split():
+            found[symbol.replace("_", " ")] = Noun.of(words, gender)
+    return found
+
+
+class LanguageRules:
+    """The reading of one language. Stateless after it was made; safe in threads."""
+
+    code: ClassVar[str]
+    # Rule sets of CLDR for numerals by gender.
+    cardinals: ClassVar[Mapping[str, str]] = {}
+    ordinals: ClassVar[Mapping[str, str]] = {}
+    decimal: ClassVar[str] = ","
+    group: ClassVar[str] = "."
+    spaced_groups: ClassVar[bool] = True
+    # In scripts without spaces a number may follow a letter.
+    spaced: ClassVar[bool] = True
+    point: ClassVar[str] = ""
+    minus: ClassVar[str] = ""
+    plus: ClassVar[str] = "plus"
+    to: ClassVar[str] = ""
+    months: ClassVar[tuple[str, ...]] = ()
+    # Order of day and month in dates of figures.
+    month_first: ClassVar[bool] = False
+    # Words before a telephone number whose groups look like a number's.
+    calling: ClassVar[str] = "tel"
+    percent: ClassVar[Noun]
+    currencies: ClassVar[Mapping[str, Money]] = {}
+    units: ClassVar[Mapping[str, Noun]] = {}
+    abbreviations: ClassVar[Mapping[str, str]] = {}
+    # Words behind which 8.30 is a time.
+    clock_words: ClassVar[str] = ""
+    scales: ClassVar[tuple[str, ...]] = ()
+    # Such words that agree with what stands before them.
+    scale_nouns: ClassVar[Mapping[str, Noun]] = {}
+    # Between such a word and what is counted: millions *of* euros.
+    scale_joiner: ClassVar[str] = " "
+    money_joiner: ClassVar[str] = " "
+    fractions: ClassVar[Mapping[str, str]] = {}
+
+    def read(self, text: str) -> str:
+        """The text in words."""
+        text = _plain_digits(text)
+        for step in self.steps:
+            text = step(text)
+        return " ".join(text.split())
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """In which order a text is read: what has more marks first."""
+        return (
+            self.read_abbreviations, self.read_dates, self.read_phones, self.read_times,
+            self.read_money, self.read_percents, self.read_years, self.read_units,
+            self.read_ordinals, self.read_ranges, self.read_numbers,
+        )  # fmt: skip
+
+    # --- Numbers
+
+    def cardinal(self, number: int, gender: str = "m") -> str:
+        """A whole number in words."""
+        rules = self.cardinals.get(gender) or self.cardinals.get("m") or "numbering"
+        return spell(self.code, number, rules)
+
+    def ordinal(self, number: int, gender: str = "m") -> str:
+        """The first, the second, …"""
+        rules = self.ordinals.get(gender) or self.ordinals.get("m") or "ordinal"
+        return spell(self.code, number, rules)
+
+    def year(self, number: int) -> str:
+        """A year in words."""
+        return self.cardinal(number)
+
+    def digits(self, text: str) -> str:
+        """Its digits, one by one."""
+        return " ".join(self.digit(int(one)) for one in text if one.isdigit())
+
+    def digit(self, number: int) -> str:
+        """One digit of a telephone number."""
+        return spell(self.code, number, "numbering")
+
+    def number(self, text: str, gender: str = "m") -> str:
+        """A number as it is written, with separators and all, in words."""
+        return self.words(self.parse(text), gender)
+
+    def words(self, number: WrittenNumber, gender: str = "m") -> str:
+        """A parsed number in words."""
+        if number.parts:
+            return f" {self.point} ".join(self.whole(part) for part in number.parts)
+        if not number.fraction:
+            return self.whole(number.whole, gender)
+        return self.decimal_words(number)
+
+    def decimal_words(self, number: WrittenNumber) -> str:
+        """A number with a fraction in words."""
+        return f"{self.whole(number.whole)} {self.point} {self.fraction(number.fraction)}"
+
+    def fraction(self, digits: str) -> str:
+        """What stands behind the decimal separator: as a number when it has two digits."""
+        if len(digits) > 2 or digits.startswith("0"):
+            return self.digits(digits)
+        return self.cardinal(int(digits))
+
+    def whole(self, digits: str, gender: str = "m") -> str:
+        """Digits without separators: a number, or one by one (007, account numbers)."""
+        if len(digits) > MOST_DIGITS or (len(digits) > 1 and digits.startswith("0")):
+            return self.digits(digits)
+        return self.cardinal(int(digits), gender)
+
+    def parse(self, text: str) -> WrittenNumber:
+        """What a number as it is written means; only digits, spaces, points and commas."""
+        text = text.replace(" ", "")
+        marks = [character for character in text if character in ".,"]
+        if not marks:
+            return WrittenNumber(text)
+        if len(set(marks)) == 2 and marks.count(marks[-1]) == 1:
+            whole, _, fraction = text.rpartition(marks[-1])
+            return WrittenNumber(re.sub(r"\D", "", whole), fraction)
+        if len(set(marks)) == 1 and self._grouped(text, marks[0], len(marks)):
+            return WrittenNumber(re.sub(r"\D", "", text))
+        if len(marks) == 1:
+            whole, _, fraction = text.partition(marks[0])
+            return WrittenNumber(whole, fraction)
+        return WrittenNumber("0", parts=tuple(part for part in re.split("[.,]", text) if part))
+
+    def _grouped(self, text: str, mark: str, count: int) -> bool:
+        """Whether all of its marks separate thousands."""
+        pattern = rf"\d{{1,3}}(?:[{mark}]\d{{3}})+"
+        if mark == "," and re.fullmatch(r"\d{1,2}(?:,\d{2})+,\d{3}", text):  # 1,23,456 in India
+            return True
+        return bool(re.fullmatch(pattern, text)) and (mark == self.group or count > 1)
+
+    def form(self, number: WrittenNumber, noun: Noun) -> str:
+        """Which form of a noun stands behind a number."""
+        if number.fraction:
+            return noun.part
+        return noun.one if number.value == 1 else noun.few
+
+    def counted(self, amount: str, noun: Noun) -> str:
+        """An amount (`5`, `-5`, `5-7`) of something, in words."""
+        sign, first, second = self.amount(amount)
+        number = self.parse(second or first)
+        said = f"{self.words(number, noun.gender)} {self.form(number, noun)}"
+        if second:
+            said = f"{self.number(first, noun.gender)} {self.to} {said}"
+        return f"{sign} {said}".strip()
+
+    def amount(self, text: str) -> tuple[str, str, str]:
+        """Sign in words, number, and the end of a range."""
+        sign = {"-": self.minus, "+": self.plus}.get(text[0], "")
+        first, *rest = re.split(r"\s?[–—-]\s?", text.lstrip("-+"))
+        return sign, first, rest[0] if rest else ""
+
+    # --- Patterns
+
+    @cached_property
+    def written(self) -> str:
+        """A number: 1.234.567,89 and its like."""
+        plain = r"[0-9]+(?:[.,][0-9]+)*"
+        if not self.spaced_groups:
+            return plain
+        return rf"(?:[0-9]{{1,3}}(?: [0-9]{{3}})+(?![0-9])(?:[.,][0-9]+)?|{plain})"
+
+    @cached_property
+    def signed(self) -> str:
+        """An amount: a number with its sign, or a range."""
+        before = r"(?<![\w.,)%°-])" if self.spaced else r"(?<![0-9A-Za-z.,)%°-])"
+        sign = rf"(?:{before}[-+])?"
+        start = r"(?<![0-9])(?<![0-9][.,])"
+        return rf"{sign}{start}{self.written}(?:(?:-|\s?[–—]\s?){self.written})?"
+
+    @cached_property
+    def end(self) -> str:
+        """Behind a word: nothing of it goes on."""
+        return r"(?![\w])" if self.spaced else r"(?![0-9A-Za-z])"
+
+    # --- Steps
+
+    @cached_property
+    def read_abbreviations(self) -> Step:
+        """`e.g.` and its like, also where they end a sentence; and the signs of fractions."""
+        known = {name.rstrip("#"): words for name, words in self.abbreviations.items()}
+        if not known:
+            return self._read_fractions
+        names = sorted(self.abbreviations, key=len, reverse=True)
+        pattern = re.compile(rf"(?<![\w.])(?:{'|'.join(map(self._abbreviation, names))})")
+        folded = {_folded(name): words for name, words in known.items()}
+
+        def said(match: re.Match[str]) -> str:
+            words = folded[_folded(match[0])]
+            last = match[0].endswith(".") and match.end() == len(match.string)
+            return words + "." if last else words
+
+        return lambda text: self._read_fractions(pattern.sub(said, text))
+
+    def _abbreviation(self, name: str) -> str:
+        """As a pattern: its first letter may be a capital; `#` behind it stands for a number that
+        follows."""
+        plain = name.rstrip("#")
+        first = plain[0]
+        start = (
+            f"[{first}{first.upper()}]" if first.isalpha() and first.islower() else re.escape(first)
+        )
+        rest = re.escape(plain[1:]).replace(r"\ ", r"\s?")
+        return start + rest + (r"(?=\s?[0-9])" if name.endswith("#") else self.end)
+
+    def _read_fractions(self, text: str) -> str:
+        for sign, words in self.fractions.items():
+            text = text.replace(sign, f" {words} ")
+            text = re.sub(rf"(?<![\w./]){_FIGURES[sign]}(?![\w/]|[.,]\d)", words, text)
+        return re.sub(r"(?<=\w) \+ (?=\w)", f" {self.plus} ", text)
+
+    def read_dates(self, text: str) -> str:
+        """Dates of figures: 2024-03-05, 5.3.2024, 5/3/2024; then those with the month's name."""
+        text = _ISO_DATE.sub(lambda m: self._dated(m, m[1], m[2], m[3]), text)
+        text = _FIGURES_DATE.sub(self._ordered, text)
+        return self.read_named_dates(text)
+
+    def _ordered(self, match: re.Match[str]) -> str:
+        day, month = match[1], match[3]
+        swapped = self.month_first and match[2] == "/"
+        if int(day if swapped else month) > 12:
+            swapped = not swapped
+        if swapped:
+            day, month = month, day
+        return self._dated(match, match[4], month, day)
+
+    def _dated(self, match: re.Match[str], year: str, month: str, day: str) -> str:
+        if not (1 <= int(month) <= 12 and 1 <= int(day) <= 31):
+            return match[0]
+        before = match.string[: match.start()]
+        return self.date(int(day), int(month), int(year), before)
+
+    def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
+        """A date in words. before: the text that it follows, which may govern its case."""
+        said = f"{self.day(day, before)} {self.months[month - 1]}"
+        return said if year is None else f"{said} {self.year(year)}"
+
+    def day(self, number: int, before: str = "") -> str:
+        """The day of a month."""
+        return self.cardinal(number)
+
+    @cached_property
+    def read_named_dates(self) -> Step:
+        """Dates with the name of the month: 5 March 2024."""
+        known = {name.casefold(): place for place, name in enumerate(self.months, start=1)}
+        names = "|".join(re.escape(name) for name in sorted(self.months, key=len, reverse=True))
+        if not names:
+            return lambda text: text
+        pattern = re.compile(
+            rf"(?<![\w.,])([0-9]{{1,2}})(?:\.|º|°|er|st|nd|rd|th)?\s(?:de\s|of\s)?({names})(?!\w)"
+            r"(?:(?:\sde|\sdel|,)?\s([0-9]{4})(?![\w.,]?\d))?",
+            re.IGNORECASE,
+        )
+
+        def said(match: re.Match[str]) -> str:
+            if not 1 <= int(match[1]) <= 31:
+                return match[0]
+            year = int(match[3]) if match[3] else None
+            return self.date(int(match[1]), known[match[2].casefold()], year,
+                             match.string[: match.start()])  # fmt: skip
+
+        return lambda text: pattern.sub(said, text)
+
+    @cached_property
+    def read_phones(self) -> Step:
+        """Telephone numbers: by their form, or by a word before them."""
+        called = re.compile(
+            rf"((?<!\w)(?:{self.calling})\b[^\d\n+(]{{0,12}})({_GROUPS})(?![\d.,]\d)", re.IGNORECASE
+        )
+
+        def by_word(match: re.Match[str]) -> str:
+            many = sum(character.isdigit() for character in match[2]) >= 6
+            return match[1] + (self.phone(match[2]) if many else match[2])
+
+        def by_form(match: re.Match[str]) -> str:
+            many = sum(character.isdigit() for character in match[0]) >= 7
+            return self.phone(match[0]) if many else match[0]
+
+        return lambda text: _PHONE.sub(by_form, called.sub(by_word, text))
+
+    def phone(self, text: str) -> str:
+        """A telephone number, its groups apart."""
+        plus = f"{self.plus} " if text.startswith("+") else ""
+        return plus + ", ".join(self.digits(part) for part in re.findall(r"\d+", text))
+
+    def read_times(self, text: str) -> str:
+        """Times of day: 14:30, 14:30:05."""
+        if self.clock_words:
+            text = re.sub(
+                rf"(?<!\w)({self.clock_words})(\s[0-9]{{1,2}})\.([0-5][0-9])(?![\d.,]\d|\d)",
+                r"\1\2:\3",
+                text,
+            )
+        return _TIME.sub(self._timed, text)
+
+    def _timed(self, match: re.Match[str]) -> str:
+        hour, minute = int(match[1]), int(match[2])
+        second = int(match[3]) if match[3] else None
+        if hour > 24 or minute > 59 or (second or 0) > 59:
+            return match[0]
+        before, after = match.string[: match.start()], match.string[match.end() :]
+        return self.time(hour, minute, second, before, after)
+
+    def time(
+        self, hour: int, minute: int, second: int | None = None, before: str = "", after: str = ""
+    ) -> str:
+        """A time of day in words. before, after: the text around it."""
+        said = self.cardinal(hour)
+        if minute or second is not None:
+            said += f" {self.minutes(minute)}"
+        return said if second is None else f"{said} {self.cardinal(second)}"
+
+    def minutes(self, minute: int) -> str:
+        """The minutes of a time."""
+        return self.cardinal(minute)
+
+    @cached_property
+    def read_money(self) -> Step:
+        """Amounts of money, the sign before or behind them."""
+        known = {_folded(sign): money for sign, money in self.currencies.items()}
+        if not known:
+            return lambda text: text
+        signs = _alternatives(self.currencies)
+        scales = _alternatives((*self.scales, *self.scale_nouns))
+        scale = rf"(?:\s?({scales})(?![^\W\d_])(?:\s(?:de|di|d'))?)?" if scales else "()"
+        start = r"(?<!\w)" if self.spaced else r"(?<![0-9A-Za-z])"
+        before = re.compile(rf"{start}(-?)({signs})\s?({self.signed}){scale}", re.IGNORECASE)
+        behind = re.compile(rf"({self.signed}){scale}\s?({signs}){self.end}", re.IGNORECASE)
+
+        def said(sign: str, amount: str, scale_word: str | None) -> str:
+            money = known[_folded(sign)]
+            if noun := self.scale_nouns.get(scale_word or ""):
+                return f"{self.counted(amount, noun)} {money.unit.many}"
+            if scale_word:
+                return (
+                    f"{self._signed_words(amount)} {scale_word}{self.scale_joiner}{money.unit.many}"
+                )
+            return self.money(amount, money)
+
+        def first(match: re.Match[str]) -> str:
+            return said(match[2], match[1] + match[3], match[4])
+
+        def second(match: re.Match[str]) -> str:
+            return said(match[3], match[1], match[2])
+
+        return lambda text: behind.sub(second, before.sub(first, text))
+
+    def money(self, amount: str, money: Money) -> str:
+        """An amount of money in words, a fraction of two digits as cents."""
+        sign, first, second = self.amount(amount)
+        number = self.parse(first)
+        if second or money.cent is None or len(number.fraction) != 2:
+            return self.counted(amount, money.unit)
+        cents = WrittenNumber(str(int(number.fraction)))
+        whole = WrittenNumber(number.whole)
+        parts = []
+        if whole.value or not cents.value:
+            parts.append(f"{self.words(whole, money.unit.gender)} {self.form(whole, money.unit)}")
+        if cents.value:
+            parts.append(f"{self.words(cents, money.cent.gender)} {self.form(cents, money.cent)}")
+        return f"{sign} {self.money_joiner.join(parts)}".strip()
+
+    @cached_property
+    def read_percents(self) -> Step:
+        """14 %, also written %14."""
+        behind = re.compile(rf"({self.signed})\s?%")
+        before = re.compile(rf"(?<![\w%])%({self.written})")
+
+        def said(match: re.Match[str]) -> str:
+            return self.percentage(match[1])
+
+        return lambda text: before.sub(said, behind.sub(said, text))
+
+    def percentage(self, amount: str) -> str:
+        """An amount of per cent in words."""
+        return self.counted(amount, self.percent)
+
+    @cached_property
+    def read_units(self) -> Step:
+        """5 kg, 60 km/h, 20 °C."""
+        units = {**self.units, **self.scale_nouns}
+        if not units:
+            return lambda text: text
+        end = r"(?![\w'’²³/])" if self.spaced else r"(?![0-9A-Za-z²³/])"
+        pattern = re.compile(rf"({self.signed})\s?({_alternatives(units)}){end}")
+        return lambda text: pattern.sub(lambda m: self.counted(m[1], units[m[2]]), text)
+
+    def read_ordinals(self, text: str) -> str:
+        """2nd and its like."""
+        return text
+
+    def read_years(self, text: str) -> str:
+        """Years that are read otherwise than numbers."""
+        return text
+
+    @cached_property
+    def read_ranges(self) -> Step:
+        """5-7, 1914–1918."""
+        pattern = re.compile(
+            rf"(?<![\w.,-])({self.written})(?:-|\s?[–—]\s?)({self.written})(?![\w-])"
+            if self.spaced
+            else rf"(?<![0-9A-Za-z.,-])({self.written})(?:[-~]|\s?[–—]\s?)"
+            rf"({self.written})(?![0-9A-Za-z-])"
+        )
+
+        def said(match: re.Match[str]) -> str:
+            years = all(re.fullmatch("1[1-9][0-9]{2}|20[0-9]{2}", part) for part in match.groups())
+            read = (lambda part: self.year(int(part))) if years else self.number
+            return f"{read(match[1])} {self.to} {read(match[2])}"
+
+        return lambda text: pattern.sub(said, text)
+
+    @cached_property
+    def read_numbers(self) -> Step:
+        """Whatever number is left."""
+        pattern = re.compile(rf"({self.signed})")
+        slash = re.compile(r"(?<=[0-9])/(?=[0-9])")
+        return lambda text: pattern.sub(self._numbered, slash.sub(" ", text))
+
+    def _numbered(self, match: re.Match[str]) -> str:
+        gender = self.gender_before(match.string[match.end() :])
+        said = self._signed_words(match[0], gender)
+        if not self.spaced:
+            return said
+        # "5th" as another language writes it, "mp3": the word does not grow together with it.
+        before, after = match.string[: match.start()], match.string[match.end() :]
+        left = " " if before[-1:].isalnum() else ""
+        return left + said + (" " if after[:1].isalnum() else "")
+
+    def gender_before(self, after: str) -> str | None:
+        """Of the noun that follows a number, where the numeral agrees with it and its ending tells;
+        None where not."""
+        return None
+
+    def _signed_words(self, amount: str, gender: str | None = None) -> str:
+        sign, first, second = self.amount(amount)
+        agreed = (gender,) if gender is not None else ()
+        said = self.number(first, *agreed)
+        if second:
+            said = f"{said} {self.to} {self.number(second, *agreed)}"
+        return f"{sign} {said}".strip()
+
+    # --- What a caller asks for by name
+
+    def letters(self, text: str) -> str:
+        """Its characters, one by one."""
+        said = (self.digit(int(one)) if one in "0123456789" else self.letter(one) for one in text)
+        return ", ".join(filter(None, said))
+
+    def letter(self, character: str) -> str:
+        """The name of a letter; the letter itself where it says itself."""
+        return character if character.isalnum() else ""
+
+
+_ISO_DATE = re.compile(
+    r"(?<![\w.-])([12][0-9]{3})[-/]([0-9]{1,2})[-/]([0-9]{1,2})(?![\d-])", re.ASCII
+)
+_FIGURES_DATE = re.compile(
+    r"(?<![\w.,/-])([0-9]{1,2})(?:([/-])|(?:\.\s?))([0-9]{1,2})(?:[/-]|\.\s?)([12][0-9]{3})(?![\d/-])",
+    re.ASCII,
+)
+_FIGURES = {"½": "1/2", "¼": "1/4", "¾": "3/4"}
+_GROUPS = r"[+(]?[0-9]{1,8}\)?(?:[ ./-]\(?[0-9]{1,8}\)?){0,7}"
+# International, an area code in brackets, a leading zero, groups with dashes, two groups of five.
+_PHONE = re.compile(
+    r"(?<![\w.,+-])(?:"
+    r"\+[0-9]{1,3}(?:[ -]?\(?[0-9]{1,5}\)?){1,7}"
+    r"|(?:[0-9]{1,2}[ -]?)?\([0-9]{2,5}\)\s?[0-9]{2,5}(?:[ -][0-9]{2,5}){1,3}"
+    r"|0[0-9]{0,4}(?:[ -][0-9]{1,8}){1,5}"
+    r"|[0-9]{3}-[0-9]{4}|[0-9]{2,4}-[0-9]{3,4}-[0-9]{4}"
+    r"|[0-9]{5} [0-9]{5}"
+    r")(?![\d-])(?![.,]\d)",
+    re.ASCII,
+)
+_TIME = re.compile(r"(?<![\d:.,])([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(?![\d:])")
+
+
+def _plain_digits(text: str) -> str:
+    """The digits of every script as 0 to 9, and one minus."""
+    found = (
+        str(unicodedata.decimal(character))
+        if character > "\x7f" and character.isdecimal()
+        else character
+        for character in text
+    )
+    return "".join(found).replace("\u2212", "-").replace("\uff05", "%").replace("\uff0d", "-")
+
+
+def _folded(sign: str) -> str:
+    return re.sub(r"\s", "", sign).casefold()
+
+
+def _alternatives(signs: Iterable[str]) -> str:
+    """Longest first; one that begins with a letter does not begin inside a word."""
+    ordered = sorted(signs, key=len, reverse=True)
+    return "|".join(re.escape(sign) for sign in ordered)

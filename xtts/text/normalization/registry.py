@@ -1,0 +1,34 @@
+"""Which rules read which language."""
+
+from functools import cache
+from importlib import import_module
+
+from xtts.text.normalization.language_rules import LanguageRules
+
+# What a text's ids depend on, by name: `config.json`, checkpoints and caches carry it. A changed
+# rule that changes what is read gets another name here, and the old one keeps its module.
+COQUI, SOTAQUE_1 = "coqui", "sotaque-1"
+NORMALIZERS = (COQUI, SOTAQUE_1)
+NEWEST = SOTAQUE_1
+
+_CLASSES = {
+    "germanic": {"en": "EnglishRules", "de": "GermanRules", "nl": "DutchRules"},
+    "romance": {"es": "SpanishRules", "fr": "FrenchRules", "it": "ItalianRules",
+                "pt": "PortugueseRules"},
+    "slavic": {"pl": "PolishRules", "cs": "CzechRules", "ru": "RussianRules"},
+    "east_asian": {"zh": "ChineseRules", "ja": "JapaneseRules", "ko": "KoreanRules"},
+    "other_languages": {"tr": "TurkishRules", "hu": "HungarianRules", "ar": "ArabicRules",
+                        "hi": "HindiRules"},
+}  # fmt: skip
+LANGUAGES = tuple(language for classes in _CLASSES.values() for language in classes)
+
+
+@cache
+def rules_of(language: str) -> LanguageRules | None:
+    """The rules of a language (`pt`, `zh`), made once; None for one that has none."""
+    for module, classes in _CLASSES.items():
+        if language in classes:
+            found = getattr(import_module(f"xtts.text.normalization.{module}"), classes[language])
+            made: LanguageRules = found()
+            return made
+    return None

@@ -1,0 +1,35 @@
+"""Numbers in words by ICU's rules (package `unicode-rbnf`, the Unicode CLDR's rule sets).
+
+num2words, which Coqui's normaliser uses, has no Hindi and no Chinese, and no genders and cases for
+most of the others. What CLDR itself gets wrong is put right in the module of its language.
+"""
+
+from functools import cache, lru_cache
+from typing import Any
+
+# Longer ones are read digit by digit: a person would, and the rules end before 10**18.
+MOST_DIGITS = 15
+# Bounded: the numbers are the callers'.
+_KEPT = 4_096
+
+
+@lru_cache(_KEPT)
+def spell(language: str, number: int, rules: str) -> str:
+    """`number`, 0 or more, in words. rules: a rule set of CLDR, such as `cardinal-feminine`.
+
+    Falls back to its digits, one by one, where the rules have no words for it.
+    """
+    if len(str(number)) <= MOST_DIGITS:
+        found: str = (
+            _engine(language).format_number(number, ruleset_names=[f"spellout-{rules}"]).text
+        )
+        if not any(character.isdigit() for character in found):
+            return " ".join(found.split())
+    return " ".join(spell(language, int(digit), rules) for digit in str(number))
+
+
+@cache
+def _engine(language: str) -> Any:
+    from unicode_rbnf import RbnfEngine
+
+    return RbnfEngine.for_language(language)

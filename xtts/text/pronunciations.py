@@ -1,0 +1,159 @@
+"""Pronunciation lists: how words are said that a voice says wrongly.
+
+A list is a text file, `pronunciations.txt`: a word, `=`, and how it is said, a line each.
+
+    # What nobody guesses.
+    Nginx = engine x
+    Sotaque = /S OW T AA K IY/      phones of CMU, for a voice that reads phones
+    [pt]                            from here on, for Portuguese only
+    Nginx = êngine équis
+
+Words are found whole and in any case; a longer entry wins over a shorter one.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from xtts.text.errors import TextError, shown
+from xtts.text.phonemes import PHONES
+
+NAME = "pronunciations.txt"
+MOST_ENTRIES = 5_000
+_MOST_BYTES = 1 << 20
+_MOST_CHARACTERS = 80
+# Stand for phones until the words around them are phones too; no text has them (`clean_text`).
+_FIRST_MARK = 0xE000
+
+
+@dataclass(frozen=True)
+class Pronunciation:
+    """How one word is said. phones: in the alphabet of the model; else plain words."""
+
+    word: str
+    said: str
+    phones: str = ""
+
+
+@dataclass(frozen=True)
+class Pronunciations:
+    """The entries of some lists; of two for one word, the later list's. By language, `` is all."""
+
+    entries: dict[str, dict[str, Pronunciation]] = field(default_factory=dict)
+    _kept: "dict[str, _Compiled]" = field(default_factory=dict, compare=False, repr=False)
+
+    @staticmethod
+    def of(paths: Iterable[Path], *, with_phones: bool) -> "Pronunciations":
+        """Reads lists. with_phones: whether the model reads phones. Raises TextError."""
+        found = Pronunciations()
+        for path in paths:
+            _read(path, found.entries, with_phones)
+        return found
+
+    def replace(self, text: str, language: str) -> str:
+        """The text with its words as they are said; phones as marks, for `restore`."""
+        marked, pattern = self._compiled(language)
+        if pattern is None:
+            return text
+
+        def said(match: re.Match[str]) -> str:
+            known, mark = marked[match[0].casefold()]
+            return mark if known.phones else known.said
+
+        return pattern.sub(said, text)
+
+    def restore(self, phones: str, language: str) -> str:
+        """The marks of `replace` as the phones that they stand for."""
+        return self._unmarked(phones, language, lambda known: known.phones)
+
+    def name(self, words: str, language: str) -> str:
+        """The marks of `replace` as the words that they stand for, for a person."""
+        return self._unmarked(words, language, lambda known: known.word.lower())
+
+    def _unmarked(self, text: str, language: str, what: Callable[[Pronunciation], str]) -> str:
+        if not any(_FIRST_MARK <= ord(one) < _FIRST_MARK + MOST_ENTRIES for one in text):
+            return text
+        for known, mark in self._compiled(language)[0].values():
+            if known.phones:
+                text = text.replace(mark, what(known))
+        return text
+
+    def _compiled(self, language: str) -> "_Compiled":
+        if language not in self._kept:
+            merged = self.entries.get("", {}) | self.entries.get(language, {})
+            marked = {
+                word: (known, chr(_FIRST_MARK + place))
+                for place, (word, known) in enumerate(sorted(merged.items()))
+            }
+            self._kept[language] = marked, _pattern(marked)
+        return self._kept[language]
+
+
+_Compiled = tuple[dict[str, tuple[Pronunciation, str]], re.Pattern[str] | None]
+
+
+def _pattern(words: Iterable[str]) -> re.Pattern[str] | None:
+    ordered = sorted(words, key=len, reverse=True)
+    if not ordered:
+        return None
+    # In scripts without spaces a word may touch the next.
+    letter = "[A-Za-z0-9_\u00c0-\u24ff]"
+    return re.compile(rf"(?<!{letter})(?:{'|'.join(map(re.escape, ordered))})(?!{letter})", re.I)
+
+
+def _read(path: Path, entries: dict[str, dict[str, Pronunciation]], with_phones: bool) -> None:
+    try:
+        content = path.read_bytes()
+        if len(content) > _MOST_BYTES:
+            raise TextError(
+                f"{path} has {len(content):,} bytes; a list has at most {_MOST_BYTES:,}."
+            )
+        lines = content.decode("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TextError(f"The pronunciation list {path} cannot be read ({error}).") from error
+    language = ""
+    for number, line in enumerate(lines, start=1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        if section := re.fullmatch(r"\[([a-z]{2})(?:-[a-zA-Z]{2})?\]", line):
+            language = section[1]
+            continue
+        where = f"{path}, line {number}"
+        known = _entry(line, where, with_phones)
+        entries.setdefault(language, {})[known.word.casefold()] = known
+    if sum(map(len, entries.values())) > MOST_ENTRIES:
+        raise TextError(f"{path}: at most {MOST_ENTRIES:,} pronunciations are kept.")
+
+
+def _entry(line: str, where: str, with_phones: bool) -> Pronunciation:
+    word, equals, said = (part.strip() for part in line.partition("="))
+    if not equals or not word or not said:
+        raise TextError(f"{where}: {shown(line)} is no entry; write WORD = HOW IT IS SAID.")
+    if max(len(word), len(said)) > _MOST_CHARACTERS:
+        raise TextError(f"{where}: at most {_MOST_CHARACTERS} characters on each side of the =.")
+    if not any(map(str.isalnum, word)):
+        raise TextError(f"{where}: {shown(word)} has no letter and no digit.")
+    if not (said.startswith("/") and said.endswith("/") and len(said) > 2):
+        return Pronunciation(word, said)
+    if not with_phones:
+        raise TextError(
+            f"{where}: {said} is written in phones, and this voice reads letters. Write it in "
+            "plain words."
+        )
+    return Pronunciation(word, said, _phones(said[1:-1], where))
+
+
+def _phones(said: str, where: str) -> str:
+    """CMU's names, with or without stress, as the model's letters."""
+    found = []
+    for name in said.upper().split():
+        plain = "AX" if name == "AH0" else name.rstrip("012")
+        if plain not in PHONES:
+            raise TextError(
+                f"{where}: {shown(name)} is no phone of the CMU dictionary; they are "
+                f"{' '.join(PHONES)}."
+            )
+        found.append(PHONES[plain])
+    return "".join(found)
