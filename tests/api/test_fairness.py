@@ -83,7 +83,7 @@ def test_an_unchecked_key_is_nobodys_own_bucket(tmp_path: Path) -> None:
 
 
 def test_every_refusal_is_counted(tmp_path: Path) -> None:
-    with running(settings_in(tmp_path, api_requests_per_minute=2)) as service:
+    with running(settings_in(tmp_path, api_requests_per_minute=2, api_strict=True)) as service:
         service.wait_ready()
         service.say("")
         service.say("x", surprise=1)

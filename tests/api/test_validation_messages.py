@@ -1,5 +1,6 @@
 """What is refused is said in words that its writer understands."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from pydantic import ValidationError
 from api.errors import without_paths
 from api.schemas import SpeechRequest
 from api.validation_messages import sentence
-from tests.api.conftest import Running
+from tests.api.conftest import Running, running, settings_in
 
 JSON = {"content-type": "application/json"}
 
@@ -26,7 +27,6 @@ JSON = {"content-type": "application/json"}
         ({"input": "x", "seed": -1}, "seed is -1; at least 0 is allowed."),
         ({"input": "x", "seed": 1.5}, "seed must be a whole number, and is 1.5."),
         ({"input": "x", "temperature": "hot"}, "temperature must be a number, and is 'hot'."),
-        ({"input": "x", "pitch": 2}, "pitch is no field of this request. Leave it out."),
         ({"input": "x", "voice": 5}, 'voice must be a text, or {"id": "…"}; it is 5.'),
         ({"input": "x", "voice": ""}, "voice is empty; at least 1 character is needed."),
         (
@@ -34,13 +34,27 @@ JSON = {"content-type": "application/json"}
             "response_format is 'midi'; allowed are 'wav', 'pcm', 'flac', 'mp3' or 'opus'.",
         ),
         ({"input": "x", "language": "tlh"}, "language is 'tlh'; this voice speaks en, pt."),
-        ({"input": "x", "model": "gpt-9"}, "There is no model 'gpt-9'; /v1/models lists them."),
-        ({"input": "x", "voice": "me"}, "There is no voice of that id; /v1/voices lists them."),
+        (
+            {"input": "x", "voice": "me"},
+            "There is no voice of that id or name; /v1/voices lists them.",
+        ),
         (["x"], 'The body must be a JSON object, such as {"input": "Good morning."}.'),
     ],
 )
 def test_fields(service: Running, body: Any, words: str) -> None:
     assert service.client.post("/v1/audio/speech", json=body).json()["detail"] == words
+
+
+def test_fields_with_api_strict(tmp_path: Path) -> None:
+    told = {
+        "pitch is no field of this request. Leave it out.": {"input": "x", "pitch": 2},
+        "There is no model 'gpt-9'; /v1/models lists them.": {"input": "x", "model": "gpt-9"},
+    }
+    with running(settings_in(tmp_path, api_strict=True)) as service:
+        service.wait_ready()
+        for words, body in told.items():
+            answer = service.client.post("/v1/audio/speech", json=body)
+            assert answer.json()["detail"] == words
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -102,7 +103,7 @@ def test_the_config_says_every_size_and_keeps_the_rest(base, checkpoint, tmp_pat
     assert found["sotaque"] == config["sotaque"] | {"normalizer": "coqui"}
     assert found["model_args"]["decoder_input_dim"] == 64
     assert found["model_args"]["gpt_max_audio_tokens"] == 605
-    assert ModelConfig.read(to) == ModelConfig.read(base)
+    assert ModelConfig.read(to) == replace(ModelConfig.read(base), normalizer="coqui")
 
 
 def test_speakers_come_along_and_mel_statistics_go_into_the_weights(base, checkpoint, tmp_path):

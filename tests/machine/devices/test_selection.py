@@ -29,7 +29,7 @@ SECOND = GpuHealth(1, "RTX 4090", (8, 9), 24 << 30)
         ((), "auto", "cpu", "no GPU"),
         ((SOUND,), "auto", "cuda:0", "passed the check"),
         ((SOUND,), "cpu", "cpu", "DEVICE=cpu"),
-        ((BROKEN,), "auto", "cpu", "not to be trusted: no driver."),
+        ((BROKEN,), "auto", "cpu", "not trusted: no driver."),
         ((BROKEN, SECOND), "auto", "cuda:1", "RTX 4090"),
         ((GPUS["fft"], SECOND), "auto", "cuda:1", "RTX 4090 passed the check"),
         ((SOUND, SECOND), "cuda:1", "cuda:1", "RTX 4090"),

@@ -21,7 +21,7 @@ from train.sampling import placement, sampler
 from train.sampling.placement import SamplingPlan
 from train.sampling.sampler import Sampler
 from xtts.hub.run_folder import RunFolder
-from xtts.workers.file_synthesis import FileSpeaker
+from xtts.workers.file_synthesis import FileSpeaker, SpeakRequest
 from xtts.workers.file_worker import Worker
 
 QUICK = (sys.executable, "-m", "tests.xtts.workers.quick_worker")
@@ -189,14 +189,15 @@ def test_after_a_fault_the_next_sample_is_spoken(
     """In process the FFT fails once: the mel moves, the same epoch is heard, nothing else moves."""
     plans: list[SamplingPlan] = []
 
-    def in_process(base: Path) -> sampler.SpeaksHere:
+    def in_process(base: Path, **options: Any) -> sampler.SpeaksHere:
         def speak(request: Any, chosen: SamplingPlan) -> Any:
-            plans.append(chosen)
+            if isinstance(request, SpeakRequest):  # not what the evaluation asks for
+                plans.append(chosen)
             if chosen.mel_device != "cpu":
                 raise RuntimeError("cuFFT error: CUFFT_INVALID_SIZE")
             return real(request, SamplingPlan("in_process", "cpu", ""))
 
-        real = here(base)
+        real = here(base, **options)
         return speak
 
     here = sampler.in_process

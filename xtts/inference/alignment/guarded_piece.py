@@ -1,7 +1,7 @@
 """One piece of text under guard: its attempts, the sound that may leave, and what is told of it.
 
 Whole speech, streams, the batcher and ONNX Runtime go through here, so that all have one rule:
-what is not good is spoken again with the next seed, as long as none of its sound has left; the best
+what is not good is spoken again with another seed, as long as none of its sound has left; the best
 is kept, cut behind its last word where that is safe; and all of it is told.
 """
 
@@ -27,6 +27,9 @@ MOST_RETRIES = 2
 HELD_SECONDS = 0.5
 # Seeds are 64 bits in torch and in numpy.
 _SEEDS = 2**63
+# Far from the seeds that people count up: else "another take" could be what was just heard. Below
+# 2**32, of which torch's generator on a CPU uses no more.
+RETRY_SEED_STRIDE = 1_000_003
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ class Guard:
         heads: Those that follow the text; () where none does.
         spoken: Which positions of START, some ids and STOP are said
             (`xtts.text.tokenizer.Tokenizer.spoken`).
-        seed: The speech's own. An attempt has the one that many further on.
+        seed: The speech's own; each further attempt has one `RETRY_SEED_STRIDE` further on.
         retries: How often a piece may be spoken again.
         pieces: What became of each piece, as soon as it is known.
     """
@@ -133,7 +136,7 @@ class GuardedPiece:
     def next_seed(self) -> int:
         """Of the attempt that is next."""
         assert self._guard is not None
-        return (self._guard.seed + len(self._attempts)) % _SEEDS
+        return (self._guard.seed + RETRY_SEED_STRIDE * len(self._attempts)) % _SEEDS
 
     def push(self, chunk: Samples) -> Samples:
         """Takes a chunk of sound `[samples]`; returns what may leave now."""

@@ -5,7 +5,7 @@ import pytest
 
 from tests.xtts.inference.alignment.attention_rows import LAST, SPOKEN, rows, said, whole
 from xtts.inference.alignment.guard import CODE_SECONDS, Ending
-from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece
+from xtts.inference.alignment.guarded_piece import RETRY_SEED_STRIDE, Guard, GuardedPiece
 
 IDS = [7] * (len(SPOKEN) - 2)
 HELD = 12_000
@@ -66,12 +66,16 @@ def test_a_stream_is_cut_in_what_is_held_and_takes_nothing_back():
     assert (guard.pieces[0].cut_off, guard.pieces[0].faulty) == (False, True)
 
 
-def test_a_whole_answer_is_spoken_again_with_the_next_seeds():
+def test_a_whole_answer_is_spoken_again_with_other_seeds():
     guard = guard_of(seed=5)
     piece = GuardedPiece(guard, IDS, np, whole=True)
     assert len(piece.push(sound(10))) == 0
-    assert judged(piece, said(1, 2, 3, 5, 6)) and piece.next_seed == 6 and not guard.pieces
-    assert judged(piece, said(1, 2, 3)) and piece.next_seed == 7
+    assert (
+        judged(piece, said(1, 2, 3, 5, 6))
+        and piece.next_seed == 5 + RETRY_SEED_STRIDE
+        and not guard.pieces
+    )
+    assert judged(piece, said(1, 2, 3)) and piece.next_seed == 5 + 2 * RETRY_SEED_STRIDE
     assert not judged(piece, whole()) and not piece.spoken_anew
     (told,) = guard.pieces
     assert (told.attempts, told.ending, told.faulty) == (3, Ending.GOOD, False)

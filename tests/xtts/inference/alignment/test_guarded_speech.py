@@ -10,6 +10,7 @@ from torch import Tensor
 from xtts.inference import decoding
 from xtts.inference.alignment import head_measurement
 from xtts.inference.alignment.guard import Ending
+from xtts.inference.alignment.guarded_piece import RETRY_SEED_STRIDE
 from xtts.inference.alignment.words import timed_words
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_params import SynthesisParams
@@ -68,12 +69,12 @@ def test_where_nothing_is_wrong_the_guard_changes_no_bit(voice, plain) -> None:
     assert len(chunks[-1]) >= 0.45 * 24_000 and len(chunks) > 1
 
 
-def test_an_utterance_that_went_wrong_is_spoken_again_with_the_next_seed(voice, patch) -> None:
+def test_an_utterance_that_went_wrong_is_spoken_again_with_another_seed(voice, patch) -> None:
     patch(lambda number, logits: logits[STOP].fill_(1e4) if number == 12 else None)
     guard = voice.guard(ASK)
     again = voice.synthesize_guarded(ASK, guard)
     assert (guard.pieces[0].ending, guard.pieces[0].attempts) == (Ending.GOOD, 2)
-    next_seed = SynthesisParams(ASK.text, "en", seed=ASK.seed + 1)
+    next_seed = SynthesisParams(ASK.text, "en", seed=ASK.seed + RETRY_SEED_STRIDE)
     assert np.array_equal(again, voice.synthesize_guarded(next_seed, None))
 
 
@@ -124,13 +125,13 @@ def test_the_batcher_says_and_tells_the_same(voice, patch, plain) -> None:
     attempts = {name: piece.attempts for name, piece in pieces.items()}
     assert sorted(attempts.values()) == [1, 2]
     assert all(piece.ending is Ending.GOOD and piece.aligned for piece in pieces.values())
+    seeds = {
+        name: seed + RETRY_SEED_STRIDE * (attempts[name] - 1)
+        for name, seed in (("one", 1), ("two", 3))
+    }
     wanted = {
-        "one": voice.synthesize_guarded(
-            SynthesisParams(ASK.text, "en", seed=attempts["one"]), None
-        ),
-        "two": voice.synthesize_guarded(
-            SynthesisParams("Hello.", "en", seed=2 + attempts["two"]), None
-        ),
+        name: voice.synthesize_guarded(SynthesisParams(text, "en", seed=seeds[name]), None)
+        for name, text in (("one", ASK.text), ("two", "Hello."))
     }
     for name, found in sound.items():
         assert torch.allclose(torch.cat(found), torch.from_numpy(wanted[name]), atol=1e-4)
