@@ -483,8 +483,16 @@ def test_podman_compose_serves_what_was_trained(
     here = "http://127.0.0.1:8005"
     with ask(f"{here}/status", timeout=10) as answer:
         told = json.load(answer)
-    # The newest epoch of the run in the clone, found without its folder being named.
-    assert told["voice"].startswith("epoch 3 ("), told
+    # What the run's evaluation calls the best, found without its folder being named.
+    best = json.loads((users_clone / "train/output/checkpoints/best.json").read_text())
+    epoch, share = best["epoch"], best["share"]
+    names = {
+        "base": "base of ",
+        "epoch": f"epoch {epoch} (",
+        "blend": f"epoch {epoch} at {share:.0%} (",
+    }
+    assert told["voice"].startswith(names[best["kind"]]), told
+    assert told["voice_reason"].startswith("The best by the evaluation"), told
     body = json.dumps({"input": "Good morning.", "response_format": "wav"}).encode()
     wanted = urllib.request.Request(
         f"{here}/v1/audio/speech", body, {"Content-Type": "application/json"}
