@@ -492,7 +492,7 @@ def test_podman_compose_serves_what_was_trained(
         "blend": f"epoch {epoch} at {share:.0%} (",
     }
     assert told["voice"].startswith(names[best["kind"]]), told
-    assert told["voice_reason"].startswith("The best by the evaluation"), told
+    assert told["voice_reason"].startswith("By the run's evaluation. "), told
     body = json.dumps({"input": "Good morning.", "response_format": "wav"}).encode()
     wanted = urllib.request.Request(
         f"{here}/v1/audio/speech", body, {"Content-Type": "application/json"}

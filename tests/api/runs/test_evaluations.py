@@ -82,9 +82,13 @@ def test_an_epoch_that_was_trained_again_is_not_what_was_judged(
     write_epoch(output, 1, content=b"another epoch 1")
     follower = service.parts.follower
     service.wait_until(lambda: (served(service) or {}).get("epoch") == 2, 30)
-    names = [one["id"] for one in service.client.get("/v1/runs").json()["runs"][0]["evaluation"]
-             ["candidates"]]  # fmt: skip
-    assert names == ["base", "epoch_2"]
+
+    def names() -> list[str]:
+        run = service.client.get("/v1/runs").json()["runs"][0]
+        return [one["id"] for one in run["evaluation"]["candidates"]]
+
+    # What is served may turn before the list of the run is read anew.
+    service.wait_until(lambda: names() == ["base", "epoch_2"], 30)
     assert "not on disk" in follower.reason
 
 
