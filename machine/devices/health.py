@@ -50,6 +50,7 @@ OPERATIONS = (
     "attention_bf16",
     "sampling",
     "train_step",
+    "graph",
 )
 # What a training step asks for, whatever its precision; mels are cached, taken on the CPU.
 _FOR_BOTH = frozenset({"allocation", "resample", "convolution", "matrix_product", "attention_fp32"})

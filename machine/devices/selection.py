@@ -50,7 +50,7 @@ def look_at_machine(*, use_cache: bool = True) -> Environment:
     """Looks at the machine. With an NVIDIA device, asks the probe in a child process, unless it
     was asked before and that still holds. use_cache: False asks again."""
     in_container = _in_container()
-    devices = any(Path("/dev").glob("nvidia[0-9]*"))
+    devices = gpu_nodes()
     gpus: tuple[GpuHealth, ...] = ()
     if devices:
         gpus = probe(use_cache=use_cache)
@@ -62,6 +62,13 @@ def look_at_machine(*, use_cache: bool = True) -> Environment:
         gpus=gpus,
         gpu_hint=gpu_hint(Path("/proc/driver/nvidia/version").exists(), devices, in_container),
     )
+
+
+def gpu_nodes(root: Path = Path("/")) -> bool:
+    """Whether there is a file that a GPU is reached through: /dev/nvidia0, …, or /dev/dxg under
+    WSL2, where Windows has the driver; whether that GPU is NVIDIA's is for the probe to find. root:
+    another one in tests."""
+    return any((root / "dev").glob("nvidia[0-9]*")) or (root / "dev/dxg").exists()
 
 
 def gpu_hint(driver: bool, devices: bool, in_container: bool) -> str:

@@ -165,7 +165,8 @@ class StaticCaches:
 
     entries: [layers, slots, 2, heads, capacity, head_width]; lengths, speaking: [slots], on the
     device. Every slot attends over the first `span` positions, with what is not in use masked; an
-    empty slot writes its one position again and again. queries: of the layers that `watch` names,
+    empty slot writes its one position again and again; what is masked is settled by the first layer
+    for all of them. queries: of the layers that `watch` names,
     [slots, heads, head_width], overwritten by each step.
     """
 
@@ -180,6 +181,7 @@ class StaticCaches:
         self._counts = [0] * slots
         self._slots = torch.arange(slots, device=entries.device)
         self._places = torch.arange(self.capacity, device=entries.device)
+        self._mask: Tensor | None = None
 
     @staticmethod
     def empty(like: KeyValueCache) -> "StaticCaches":
@@ -208,13 +210,18 @@ class StaticCaches:
         # [slots, 2, heads, head_width], each at its own place.
         entries[self._slots, :, :, self.lengths] = packed[:, 1:, :, 0].to(entries.dtype)
         keys, values = entries[:, :, :, : self.span].unbind(1)
-        seen = (self._places[None, : self.span] <= self.lengths[:, None])[:, None, None]
+        if self._mask is None:
+            unseen = self._places[None, : self.span] > self.lengths[:, None]
+            # Added to the scores: attention would make the same of a bool, once a layer.
+            zeros = entries.new_zeros(unseen.shape)
+            self._mask = zeros.masked_fill_(unseen, -torch.inf)[:, None, None]
         queries = packed[:, 0].to(entries.dtype)
-        mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=seen)
+        mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=self._mask)
         return mixed.to(packed.dtype)
 
     def advance(self, time: int) -> None:
         self.lengths += time * self.speaking
+        self._mask = None
 
     def span_of(self, step: int) -> int:
         """The smallest multiple of `step` that holds the next position of every row."""

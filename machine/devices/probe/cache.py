@@ -138,7 +138,9 @@ def facts(environ: Mapping[str, str], root: Path = Path("/")) -> dict[str, Any]:
         "torch": [str(build), _text(build) if build else ""],
         "driver": _text(root / "proc/driver/nvidia/version"),
         "cards": [_text(path) for path in cards],
-        "devices": sorted(path.name for path in (root / "dev").glob("nvidia*")),
+        "devices": sorted(
+            path.name for kind in ("nvidia*", "dxg") for path in (root / "dev").glob(kind)
+        ),
         "environment": {name: environ.get(name) for name in _ASKED},
         "searched": {folder: stamp(folder) for folder in searched},
         "installed": stamp(str(root / "etc/ld.so.cache")),

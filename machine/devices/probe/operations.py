@@ -26,6 +26,7 @@ TOLERANCES: Mapping[str, float] = {
     "attention_bf16": 2e-2,
     "sampling": 1e-5,
     "train_step": 1e-4,
+    "graph": 1e-5,
 }
 AUDIO_IDS = 1026
 WIDTH = 1024
@@ -82,6 +83,7 @@ def operations() -> dict[str, dict[str, Part]]:
             "many draws": _many_draws,
         },
         "train_step": {"gradients and weights": _train_step, "overflow": _overflow},
+        "graph": {"replay": _graph},
     }
 
 
@@ -152,7 +154,18 @@ def _attention(kind: torch.dtype) -> dict[str, Part]:
         mask = (torch.arange(300) < 250).expand(32, 300).to(at.device)
         return F.scaled_dot_product_attention(q, k, k, attn_mask=mask).float()
 
-    return {"prefill": prefill, "next code": next_code, "perceiver": perceiver}
+    def backward(at: ProbePlace) -> Tensor:
+        """Of clips in a padded grid, as a training step has them."""
+        parts = [at.numbers(3, HEADS, 140, 64, seed=seed, kind=kind) for seed in range(4)]
+        q, k, v = (part.requires_grad_() for part in parts[:3])
+        # The padding's gradient is nothing, as where its rows are left out.
+        there = (torch.arange(140) < torch.tensor([[140], [77], [12]]))[:, None, :, None]
+        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        (seen * parts[3] * there.to(at.device)).sum().backward()
+        return torch.stack([part.grad.float() for part in (q, k, v) if part.grad is not None])
+
+    found: dict[str, Part] = {"prefill": prefill, "next code": next_code, "perceiver": perceiver}
+    return found | ({"backward": backward} if kind != torch.float32 else {})
 
 
 def _products(kind: torch.dtype) -> dict[str, Part]:
@@ -205,6 +218,28 @@ def _train_step(at: ProbePlace) -> Tensor:
         weight_decay=0.01, eps=1e-6, amsgrad=False, maximize=False,
     )  # fmt: skip
     return torch.cat([one.flatten() for one in (*gradients, *weights)])
+
+
+def _graph(at: ProbePlace) -> Tensor:
+    """A recorded product, replayed on other numbers than it was recorded with."""
+    weight, first, second = (at.numbers(4, WIDTH), at.numbers(16, 4), at.numbers(16, 4, seed=1))
+    if not at.device.startswith("cuda"):
+        return F.gelu(second @ weight)
+    with torch.cuda.device(at.device):
+        own, side = torch.cuda.current_stream(), torch.cuda.Stream()
+        side.wait_stream(own)
+        with torch.cuda.stream(side):
+            F.gelu(first @ weight)
+        own.wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+                found = F.gelu(first @ weight)
+        finally:
+            torch.cuda.set_stream(own)
+        first.copy_(second)
+        graph.replay()
+        return found.clone()
 
 
 def _overflow(at: ProbePlace) -> Tensor:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from machine.devices.health import (
     CLEAN_LIBRARY_PATH,
     CUDNN_OFF,
@@ -30,6 +32,8 @@ from machine.process import last_line, run_with_timeout
 
 COLD_SECONDS = 60.0
 WARM_SECONDS = 20.0
+# Eight GPUs of which each is checked four times, each until its time is up.
+LONGEST_WAIT_SECONDS = 700.0
 _FOREIGN = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
@@ -62,9 +66,13 @@ def probe(
     key = probe_cache.key_of(probe_cache.facts(child.environment))
     if use_cache and (found := probe_cache.read(cache, key, ProbeMoment.present())) is not None:
         return found
-    gpus = _checked(child, warm=probe_cache.known(cache, key))
-    moment = ProbeMoment.present()
-    probe_cache.write(cache, key, gpus, moment)
+    with _one_at_a_time(cache):
+        # Of the processes that torchrun starts on a node, one checks and the others read.
+        if use_cache and (found := probe_cache.read(cache, key, ProbeMoment.present())) is not None:
+            return found
+        gpus = _checked(child, warm=probe_cache.known(cache, key))
+        moment = ProbeMoment.present()
+        probe_cache.write(cache, key, gpus, moment)
     return probe_cache.with_surprises(cache, gpus, moment)
 
 
@@ -88,6 +96,22 @@ def cache_file() -> Path:
     with contextlib.suppress(RuntimeError):  # a user without a home
         folder = folder.expanduser()
     return folder / "sotaque" / "gpus.json"
+
+
+@contextlib.contextmanager
+def _one_at_a_time(cache: Path) -> Iterator[None]:
+    """Waits for another process's check. Where nothing can be locked, nobody is waited for."""
+    try:
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(cache.with_suffix(".lock"), timeout=LONGEST_WAIT_SECONDS)
+        lock.acquire()
+    except (OSError, Timeout, NotImplementedError):
+        yield
+        return
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _checked(child: ProbeChild, *, warm: bool) -> tuple[GpuHealth, ...]:

@@ -165,6 +165,6 @@ def _meant(
 def _evidence(gpu: GpuHealth) -> str:
     if not gpu.failed:
         return ""
-    told = [one.reason for one in gpu.operations if not one.ok]
-    told += [f"{name} is {path}" for name, path in gpu.libraries.items()]
-    return "; ".join(told)
+    evidence = [one.reason for one in gpu.operations if not one.ok]
+    evidence += [f"{name} is {path}" for name, path in gpu.libraries.items()]
+    return "; ".join(evidence)

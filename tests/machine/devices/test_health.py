@@ -43,6 +43,7 @@ def degraded(*bad: str, variants: tuple[ProbeVariant, ...] = ()) -> GpuHealth:
         ("attention_bf16", True, True),
         ("sampling", True, False),
         ("train_step", False, True),
+        ("graph", True, True),
     ],
 )
 def test_what_one_bad_operation_costs(bad: str, trains: bool, speaks: bool) -> None:

@@ -193,3 +193,18 @@ def test_fp16_on_a_cpu_is_refused() -> None:
     with pytest.raises(DeviceError, match=r"PRECISION=fp16 is for GPUs.*Set PRECISION=auto"):
         choose_precision(machine(bf16=True), "cpu", "fp16")
     assert choose_precision(machine(SOUND), "cuda:0", "fp16").value == "fp16"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "there"),
+    [((), False), (("nvidiactl",), False), (("nvidia0",), True), (("nvidia12",), True),
+     (("dxg",), True)],
+)  # fmt: skip
+def test_a_gpu_is_reached_through_a_file(
+    tmp_path: Path, nodes: tuple[str, ...], there: bool
+) -> None:
+    """Under WSL2 there is /dev/dxg and nothing else."""
+    (tmp_path / "dev").mkdir()
+    for name in nodes:
+        (tmp_path / "dev" / name).touch()
+    assert selection.gpu_nodes(tmp_path) is there

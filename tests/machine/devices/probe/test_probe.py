@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,15 +23,10 @@ from machine.devices.health import (
     OperationVerdict,
     Outcome,
 )
-from machine.devices.probe import (
-    cache as probe_cache,
-)
-from machine.devices.probe import (
-    child as probe_child,
-)
-from machine.devices.probe import (
-    operations as probe_operations,
-)
+from machine.devices.probe import cache as probe_cache
+from machine.devices.probe import child as probe_child
+from machine.devices.probe import operations as probe_operations
+from machine.devices.probe import runner
 from machine.devices.probe.cache import DAY_SECONDS, ProbeMoment
 from machine.devices.probe.runner import ProbeChild, probe, report_surprise, run
 from machine.devices.probe.verdict import ProbeEnding, gpu_of, of_ending
@@ -472,9 +468,10 @@ def test_the_key_holds_what_a_check_depends_on_and_no_card_by_name(tmp_path: Pat
     for name, text in files.items():
         (tmp_path / name).write_text(text.replace("/b", "/d") + " changed ")
         keys.add(key())
-    (tmp_path / "dev/nvidia1").touch()
-    keys.add(key())
-    assert len(keys) == 5 + len(files) - 1 + 1  # a device's node has no content that is read
+    for node in ("nvidia1", "dxg"):
+        (tmp_path / "dev" / node).touch()
+        keys.add(key())
+    assert len(keys) == 5 + len(files) - 1 + 2  # a device's node has no content that is read
 
 
 @pytest.mark.slow
@@ -489,3 +486,28 @@ def test_the_whole_check_on_the_cpu_with_a_wrong_library(tmp_path: Path) -> None
     assert gpu.outcome is Outcome.DEGRADED and gpu.failed == {"fft"}
     assert "CUFFT_INVALID_SIZE" in gpu.verdict and "env -u LD_LIBRARY_PATH" in gpu.verdict
     assert gpu.with_clean_libraries and gpu.trains() and gpu.speaks()
+
+
+def test_of_several_processes_one_checks_and_the_others_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As torchrun starts them: eight at once, each with eight GPUs to check."""
+    checks: list[int] = []
+
+    def checked(*_: object, **__: object) -> tuple[GpuHealth, ...]:
+        checks.append(1)
+        time.sleep(0.3)
+        return (GOOD,)
+
+    monkeypatch.setattr(runner, "_checked", checked)
+    with ThreadPoolExecutor(8) as ranks:
+        found = list(ranks.map(lambda _: runner.probe(cache=tmp_path / "gpus.json"), range(8)))
+    assert found == [(GOOD,)] * 8 and len(checks) == 1
+
+
+def test_where_nothing_can_be_locked_each_checks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(runner, "_checked", lambda *_, **__: (GOOD,))
+    assert runner.probe(cache=tmp_path / "file" / "gpus.json") == (GOOD,)

@@ -1,0 +1,163 @@
+"""`python -m benchmarks gpu`: all that is to be known of one GPU, within a time.
+
+Attention backends, the check's distances, graph against eager, training by batch and shape, Coqui
+in turns, speaking, the vocoder by width, a profile, the stall of saving, memory. Each part is a
+process of its own, so that one that ends or hangs costs itself; what it found is in --out as soon
+as it ends, and --resume goes on behind what is there. A part that lacks a package says "not run"
+and which. --rehearse does everything small on the CPU.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from machine.devices.current_gpu import make_current
+from machine.devices.selection import gpu_nodes
+from machine.errors import SotaqueError
+
+PART_SECONDS = 540.0
+SCHEMA = 1
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs what is left to run and prints the table; 1 where a part failed. Raises SotaqueError
+    without a GPU, but for --rehearse."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks gpu", description=__doc__)
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--minutes", type=float, default=60.0, help="no part begins after that")
+    parser.add_argument("--resume", action="store_true", help="goes on in --out")
+    parser.add_argument("--rehearse", action="store_true", help="every part, small, on the CPU")
+    parser.add_argument("--out", type=Path, default=Path("gpu.json"))
+    parser.add_argument("--folder", default="", help="where a base model is kept")
+    parser.add_argument("--only", default="", help="parts, separated by commas")
+    parser.add_argument("--part", help=argparse.SUPPRESS)
+    arguments = parser.parse_args(argv)
+    if arguments.rehearse:
+        arguments.device = "cpu"
+    elif not gpu_nodes():
+        raise SotaqueError(
+            "This benchmark measures an NVIDIA GPU, and there is none on this machine. --rehearse "
+            "runs every part small on the CPU."
+        )
+    if arguments.part:
+        print(json.dumps(one(arguments.part, arguments)))
+        return 0
+    found = measured(arguments)
+    print(table(found))
+    return 1 if any("failed" in figures for figures in found["parts"].values()) else 0
+
+
+def measured(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Every part that is not in --out yet, while there is time; --out is written after each."""
+    from benchmarks.gpu_parts import PARTS
+
+    began, out = time.monotonic(), arguments.out
+    found = _read(out) if arguments.resume else {}
+    found = {"schema": SCHEMA, "parts": {}, **found}
+    wanted = arguments.only.split(",") if arguments.only else PARTS
+    for name in ["machine", *(name for name in PARTS if name in wanted)]:
+        if "seconds" in found["parts"].get(name, {}):
+            continue
+        if time.monotonic() - began > 60 * arguments.minutes:
+            found["parts"][name] = {"not_run": f"{arguments.minutes:g} minutes were over"}
+            continue
+        print(f"{name} …", file=sys.stderr, flush=True)
+        alone = arguments.rehearse
+        found["parts"][name] = one(name, arguments) if alone else apart(name, arguments)
+        out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return found
+
+
+def apart(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """A part in a process of its own: what it printed last, or how it ended."""
+    command = [
+        sys.executable, "-m", "benchmarks", "gpu", "--part", name, "--device", arguments.device,
+        "--folder", arguments.folder,
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=PART_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"failed": f"it took more than {PART_SECONDS:g} s"}
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode == 0 and lines:
+        answer: dict[str, Any] = json.loads(lines[-1])
+        return answer
+    last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+    return {"failed": f"exit {done.returncode}; it said last: {last[:300]}"}
+
+
+def one(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """A part in this process: its figures and seconds, or why there are none."""
+    from benchmarks import gpu_parts
+
+    began = time.monotonic()
+    if name == "machine":
+        figures = machine(arguments.device)
+    else:
+        make_current(arguments.device)
+        at = gpu_parts.setup(arguments.device, arguments.folder, rehearse=arguments.rehearse)
+        try:
+            figures = gpu_parts.PARTS[name](at)
+        except ImportError as error:
+            return {"not_run": str(error)}
+        except Exception as error:  # of this part alone
+            words = (str(error).splitlines() or [""])[0][:300]
+            return {"failed": f"{type(error).__name__}: {words}"}
+    return {"figures": figures, "seconds": round(time.monotonic() - began, 1)}
+
+
+def machine(device: str) -> dict[str, Any]:
+    """What is measured."""
+    import torch
+
+    told: dict[str, Any] = {"torch": torch.__version__, "device": device}
+    if device.startswith("cuda"):
+        found = torch.cuda.get_device_properties(device)
+        told |= {
+            "name": found.name, "capability": [found.major, found.minor],
+            "gigabytes": round(found.total_memory / 1e9, 1),
+            "free_gigabytes": round(torch.cuda.mem_get_info(device)[0] / 1e9, 1),
+            "cudnn": torch.backends.cudnn.version(), "cuda": torch.version.cuda,
+        }  # fmt: skip
+    return told
+
+
+def table(found: dict[str, Any]) -> str:
+    """For docs/benchmarks.md: a row for each figure."""
+    told = found["parts"].get("machine", {}).get("figures", {})
+    head = ", ".join(f"{name} {value}" for name, value in told.items())
+    lines = [head, "", "| part | what | figures |", "|---|---|---|"]
+    for name, part in found["parts"].items():
+        if name == "machine":
+            continue
+        if "figures" not in part:
+            why = part.get("not_run") or part.get("failed", "")
+            lines.append(f"| {name} | {'not run' if 'not_run' in part else 'failed'} | {why} |")
+            continue
+        plain = {k: v for k, v in part["figures"].items() if not isinstance(v, dict)}
+        rows = {"": plain} if plain else {}
+        rows |= {k: v for k, v in part["figures"].items() if isinstance(v, dict) and k != "most"}
+        if name == "probe":  # only what its limit does not fit
+            rows = {k: v for k, v in rows.items() if v["fits"] in ("FAILS", "too tight")}
+            rows[""] = {"operations": len(part["figures"]), "of which below": len(rows)}
+        lines += [f"| {name} | {what} | {_figures(row)} |" for what, row in rows.items()]
+    return "\n".join(lines)
+
+
+def _figures(row: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in row.items() if value not in (None, ""))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) and found.get("schema") == SCHEMA else {}

@@ -1,0 +1,443 @@
+"""The parts of `benchmarks gpu`: each measures one thing on one device and returns plain values.
+
+Sizes: XTTS-v2's on a GPU, random weights; a rehearsal takes small ones. Times are of the device:
+events on a GPU, a clock on a CPU. Whatever is missing on a machine is imported inside a part, so
+that the others run.
+"""
+
+import functools
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from xtts.model.shapes import GPTShape
+
+if TYPE_CHECKING:
+    from train.dataset.batches import Batch
+    from train.learner import Learner
+    from xtts.model.gpt import GPT
+
+Figures = dict[str, Any]
+CODE_SECONDS = 1024 / 22_050
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Where and how large. rounds: of each measurement; folder: where a base model is written."""
+
+    device: str
+    shape: GPTShape
+    rounds: int
+    codes: int
+    clips: Sequence[int]
+    slots: Sequence[int]
+    folder: str
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device.startswith("cuda")
+
+    @property
+    def precision(self) -> str:
+        return "bf16" if self.on_gpu and torch.cuda.is_bf16_supported() else "fp32"
+
+
+def setup(device: str, folder: str, *, rehearse: bool) -> Setup:
+    """Full size, or what takes a CPU some seconds."""
+    if rehearse:
+        shape = GPTShape(text_ids=200, text_start=198, layers=2, width=64, heads=4)
+        return Setup(device, shape, 1, 6, (2,), (1, 2), folder)
+    shape = GPTShape(text_ids=6681, text_start=261)
+    return Setup(device, shape, 20, 150, (4, 16, 48), (1, 4, 16), folder)
+
+
+def attention(at: Setup) -> Figures:
+    """Every backend in both directions, milliseconds: the same shape again and again, and another
+    one each time, for which cuDNN makes a plan."""
+    kind = torch.bfloat16 if at.precision == "bf16" else torch.float32
+    heads, width = at.shape.heads, at.shape.width // at.shape.heads
+    found: Figures = {}
+    for name, attend in _backends(at).items():
+        rows: Figures = {}
+        for shapes in ("fixed", "changing"):
+            milliseconds = []
+            for turn in range(at.rounds + 1):
+                longest = 240 + (3 * turn if shapes == "changing" else 0)
+                parts = [
+                    torch.randn(4, longest, heads, width, device=at.device, dtype=kind)
+                    for _ in range(3)
+                ]
+                leaves = [part.requires_grad_() for part in parts]
+                try:
+                    took = timed(at, functools.partial(_both_ways, attend, leaves))
+                except (RuntimeError, NotImplementedError) as error:
+                    rows["not_run"] = str(error).splitlines()[0][:100]
+                    break
+                milliseconds += [took] if turn else []
+            if milliseconds:
+                rows[shapes] = round(statistics.median(milliseconds), 4)
+        found[name] = rows
+    return found
+
+
+def _both_ways(attend: Callable[..., Tensor], leaves: Sequence[Tensor]) -> None:
+    attend(*leaves).sum().backward()
+
+
+def _backends(at: Setup) -> dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]]:
+    """By name: `[clips, longest, heads, head_width]`, three times, to the same shape."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.nn.attention.varlen import varlen_attn
+
+    def by(kernel: SDPBackend) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+        def attend(*parts: Tensor) -> Tensor:
+            with sdpa_kernel(kernel):
+                queries, keys, values = (part.transpose(1, 2) for part in parts)
+                return F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+
+        return attend
+
+    def varlen(*parts: Tensor) -> Tensor:
+        clips, longest = parts[0].shape[:2]
+        starts = torch.arange(clips + 1, device=at.device, dtype=torch.int32) * longest
+        queries, keys, values = (part.flatten(0, 1) for part in parts)
+        found = varlen_attn(
+            queries, keys, values, starts, starts, longest, longest, window_size=(-1, 0)
+        )
+        assert isinstance(found, Tensor)
+        return found
+
+    kernels = {
+        "cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION,
+        "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH,
+    }  # fmt: skip
+    return {name: by(kernel) for name, kernel in kernels.items()} | {"varlen": varlen}
+
+
+def probe(at: Setup) -> Figures:
+    """Every operation of the check with other numbers each time: its distance beside its limit."""
+    from benchmarks import probe as probing
+
+    rows = probing.distances(at.device, at.rounds if not at.on_gpu else probing.TIMES)
+    return {
+        f"{row['operation']}, {row['part']}": {
+            "largest": row["largest"], "allowed": row["tolerance"], "fits": probing.advice(row),
+        }
+        for row in rows
+    }  # fmt: skip
+
+
+def graph(at: Setup) -> Figures:
+    """Milliseconds a code with and without a captured step, by rows; whether they say the same
+    likeliest codes."""
+    from xtts.inference.cuda_graphs import CudaGraphStep, graphed_step
+    from xtts.inference.decode_step import DecodeStep
+    from xtts.model.gpt import new_gpt
+
+    gpt, found = new_gpt(at.shape, seed=0).to(at.device).eval(), {}
+    for slots in at.slots:
+        # On a CPU the same path, with a capture that computes each time.
+        captured = graphed_step(gpt, slots) or CudaGraphStep(gpt, slots, _recomputed)
+        plain, caches = DecodeStep(gpt), CudaGraphStep(gpt, slots, _recomputed).caches
+        ways: dict[str, Callable[[Tensor, Tensor], Any]] = {
+            "graph": captured, "eager": functools.partial(_plain, plain, caches),
+        }  # fmt: skip
+        _enter_all(gpt, slots, (captured.caches, caches), at)
+        said, rows = list[list[list[int]]](), Figures()
+        for name, way in ways.items():
+            taken = torch.full((slots,), 5, device=at.device)
+            codes, milliseconds = [], []
+            for turn in range(1, at.codes + 1):
+                place, kept = torch.full_like(taken, turn), list[Tensor]()
+
+                def step(way: Any = way, taken: Any = taken, place: Any = place) -> None:
+                    with torch.inference_mode():
+                        kept.append(way(taken, place)[1].argmax(-1))  # noqa: B023
+
+                milliseconds.append(timed(at, step))
+                taken = kept[0]
+                codes.append(taken.tolist())
+            said.append(codes)
+            rows[name] = round(statistics.median(milliseconds), 4)
+        found[f"{slots} rows"] = {
+            **rows, "same": said[0] == said[1], "reason": captured.reason,
+            "rtf_a_stream": round(rows["graph"] / 1e3 / CODE_SECONDS, 4),
+        }  # fmt: skip
+        captured.release()
+    return found
+
+
+def _plain(step: Any, caches: Any, codes: Tensor, places: Tensor) -> Any:
+    return step(codes, places, caches)
+
+
+@torch.inference_mode()
+def _enter_all(gpt: "GPT", slots: int, caches: Sequence[Any], at: Setup) -> None:
+    """Thirty positions of noise in every row."""
+    filled = gpt.gpt.new_cache(1, 64)
+    gpt.prefill(torch.randn(1, 30, at.shape.width, device=at.device), filled)
+    for cache in caches:
+        for slot in range(slots):
+            cache.enter(slot, filled)
+
+
+def _recomputed(
+    compute: Callable[[], tuple[Tensor, Tensor]],
+) -> tuple[tuple[Tensor, Tensor], Callable[[], object]]:
+    found = compute()
+
+    def replay() -> None:
+        for there, new in zip(found, compute(), strict=True):
+            there.copy_(new)
+
+    return found, replay
+
+
+def training(at: Setup) -> Figures:
+    """Milliseconds a step of ours by clips in a batch, the same shapes and changing ones; MFU, peak
+    of the allocator."""
+    from train.metrics import flops
+
+    learner, found = _learner(at), {}
+    peak = flops.peak_flops(torch.cuda.get_device_name(at.device)) if at.on_gpu else None
+    for clips in at.clips:
+        for shapes in ("fixed", "changing"):
+            batches = [_batch(at, clips, turn if shapes == "changing" else 0) for turn in range(4)]
+            _reset_peak(at)
+            milliseconds = [
+                timed(at, lambda batch=batches[turn % 4]: _step(learner, batch))  # type: ignore[misc]
+                for turn in range(at.rounds + 4)
+            ][3:]
+            middle = statistics.median(milliseconds)
+            counted = flops.step_flops(batches[0].rows, at.shape)
+            found[f"{clips} clips, {shapes}"] = {
+                "milliseconds": round(middle, 3), "positions": batches[0].rows.length,
+                "mfu": round(counted / (middle / 1e3) / peak, 4) if peak else None,
+                "peak_gb": _peak_gb(at),
+            }  # fmt: skip
+    return found
+
+
+def against_coqui(at: Setup) -> Figures:
+    """A training step of the two in turns, on the same clips; Coqui's is its recipe as it stands.
+    Raises ImportError where there is no TTS."""
+    import tempfile
+    from pathlib import Path
+
+    import TTS  # noqa: F401  # asked for before anything is written
+
+    from benchmarks import bases, coqui_training, memory
+
+    with tempfile.TemporaryDirectory() as name:
+        base = bases.write(Path(at.folder or name) / "base", full=at.shape.width == 1024)
+        memory.dataset(Path(name) / "data")
+        theirs = coqui_training.CoquiTrainingRecipe(base, Path(name) / "data", 5e-6)
+        theirs.model.to(at.device)
+        learner, batch = _learner(at), _batch(at, 4, 0)
+        seen: dict[str, list[float]] = {"coqui": [], "ours": []}
+        for turn in range(min(at.rounds, 5) + 1):
+            loaded = theirs.load((0, 2, 4, 6))
+            moved = {k: v.to(at.device) if hasattr(v, "to") else v for k, v in loaded.items()}
+
+            def step(moved: dict[str, Any] = moved) -> None:
+                theirs.step(theirs.features(moved))
+
+            took = {
+                "coqui": timed(at, step),
+                "ours": timed(at, lambda: _step(learner, batch)),
+            }
+            for side, one in took.items():
+                seen[side] += [one] if turn else []
+    middle = {side: statistics.median(times) for side, times in seen.items()}
+    return {
+        **{f"{side}_milliseconds": round(one, 3) for side, one in middle.items()},
+        "times": round(middle["coqui"] / middle["ours"], 2),
+        "same_size": at.shape.width == 1024,
+    }
+
+
+def speaking(at: Setup) -> Figures:
+    """Codes a second with everything round a step: crowds of several sizes, the first cold."""
+    from xtts.inference.batched_decoding import DecodingSlots
+    from xtts.inference.decoding import DecodingState
+    from xtts.model.config import SamplingParams
+    from xtts.model.gpt import new_gpt
+    from xtts.model.shapes import NUM_LATENTS
+
+    gpt = new_gpt(at.shape, seed=0).to(at.device).eval().requires_grad_(False)
+    gpt.mel_head.bias[at.shape.audio_stop] = -1e4
+    text, found = torch.arange(2, 40, device=at.device), {}
+    latents = torch.zeros(1, NUM_LATENTS, at.shape.width, device=at.device)
+    for slots in at.slots:
+        began = time.perf_counter()
+        crowd, first = DecodingSlots(gpt, slots), 0.0
+        for slot in range(slots):
+            draw = torch.Generator(at.device).manual_seed(slot)
+            crowd.enter(latents, text, DecodingState(gpt, SamplingParams(), draw, at.codes))
+        started = time.perf_counter()
+        while crowd.step():
+            first = first or time.perf_counter() - began
+        seconds = time.perf_counter() - started
+        codes = slots * (at.codes - 1)
+        found[f"{slots} rows"] = {
+            "codes_a_second": round(codes / seconds, 1), "first_step_seconds": round(first, 4),
+            "rtf_of_all": round(seconds / (codes * CODE_SECONDS), 5),
+        }  # fmt: skip
+    return found
+
+
+def vocoder(at: Setup) -> Figures:
+    """Milliseconds by width: the first time, when plans are made, and after. Raises ImportError
+    where there is no TTS."""
+    from xtts.model.shapes import VocoderShape
+    from xtts.model.vocoder import Vocoder
+
+    made = Vocoder(at.shape.width, 512, VocoderShape()).to(at.device).eval()
+    speaker, found = torch.zeros(1, 512, 1, device=at.device), {}
+    for steps in (64, 96, 128, 192)[: 1 + 3 * at.on_gpu]:
+        sound = torch.zeros(1, at.shape.width, steps, device=at.device)
+
+        def speak(sound: Tensor = sound) -> Tensor:
+            with torch.inference_mode():
+                return made.sound(sound, speaker)
+
+        times = [timed(at, speak) for _ in range(at.rounds + 1)]
+        found[f"{steps} steps"] = {
+            "first": round(times[0], 3), "after": round(statistics.median(times[1:]), 3),
+        }  # fmt: skip
+    return found
+
+
+def saving(at: Setup) -> Figures:
+    """How long a step waits while an epoch is copied for the writer, in seconds."""
+    from train.checkpointing.async_writer import on_cpu
+
+    learner = _learner(at)
+    _step(learner, _batch(at, at.clips[0], 0))
+    _wait(at)
+    began = time.perf_counter()
+    kept = on_cpu({"model": learner.model_state(), "trainer": learner.trainer_state()})
+    return {"stall_seconds": round(time.perf_counter() - began, 3), "tensors": len(kept["model"])}
+
+
+def memory(at: Setup) -> Figures:
+    """The allocator's peak of each way of training, in GB, on the longest clip."""
+    from benchmarks import cards
+
+    found = {}
+    for mode in cards.MODES if at.on_gpu else cards.MODES[:1]:
+        one = cards.measure(cards.FULL if at.on_gpu else cards.SMALL, mode, at.precision)
+        found[mode.settings] = {"peak_gb": round(one.peak_bytes / 1e9, 3)}
+    return found
+
+
+def profile(at: Setup) -> Figures:
+    """The operations that a training step spends most of the device's time in, and its idle
+    share."""
+    from torch.profiler import ProfilerActivity
+
+    learner, batch = _learner(at), _batch(at, at.clips[0], 0)
+    for _ in range(2):
+        _step(learner, batch)
+    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if at.on_gpu else [])]
+    began = time.perf_counter()
+    with torch.profiler.profile(activities=kinds) as seen:
+        _step(learner, batch)
+        _wait(at)
+    seconds = time.perf_counter() - began
+    cost = "self_device_time_total" if at.on_gpu else "self_cpu_time_total"
+    rows = sorted(seen.key_averages(), key=lambda one: -getattr(one, cost))
+    busy = sum(getattr(one, cost) for one in rows) / 1e6
+    return {
+        "milliseconds_under_the_profiler": round(1e3 * seconds, 2),
+        "idle_share": round(max(0.0, 1 - busy / seconds), 3),
+        "most": {
+            one.key: {"milliseconds": round(getattr(one, cost) / 1e3, 3), "calls": one.count}
+            for one in rows[:30]
+        },
+    }
+
+
+def timed(at: Setup, work: Callable[[], object]) -> float:
+    """Milliseconds on the device."""
+    if not at.on_gpu:
+        began = time.perf_counter()
+        work()
+        return 1e3 * (time.perf_counter() - began)
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    work()
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end))
+
+
+def _learner(at: Setup) -> "Learner":
+    from train.learner import Learner, OptimizationConfig
+    from xtts.model.gpt import new_gpt
+
+    gpt = _with_dropout(new_gpt(at.shape, seed=0))
+    recipe = OptimizationConfig(
+        learning_rate=5e-6, warmup_steps=1, weight_decay=0.01, gradient_clip=1.0,
+        text_loss_weight=0.01, audio_loss_weight=1.0, precision=at.precision, seed=0,
+    )  # fmt: skip
+    return Learner(gpt, recipe, at.device)
+
+
+def _with_dropout(gpt: "GPT") -> "GPT":
+    for module in gpt.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.1
+    return gpt
+
+
+def _batch(at: Setup, clips: int, turn: int) -> "Batch":
+    """So many clips of 2 to 9 s, of noise; turn: another one, other lengths."""
+    from train.dataset.batches import Batch
+    from xtts.model.packed_batch import pack
+
+    draw = torch.Generator().manual_seed(0)
+    codes = [45 + (37 * clip + 11 * turn) % 140 for clip in range(clips)]
+    texts = [many // 3 for many in codes]
+    rows = pack(
+        [torch.randint(2, at.shape.text_start, (many,), generator=draw) for many in texts],
+        [torch.randint(0, at.shape.audio_start, (many,), generator=draw) for many in codes],
+        [torch.randn(80, 300 + 5 * (clip + turn) % 200, generator=draw) for clip in range(clips)],
+        at.shape, stop_input=False, padded=False,
+    )  # fmt: skip
+    found = Batch(rows, tuple(range(clips)), sum(codes) * CODE_SECONDS)
+    return replace(found, rows=rows.to(at.device))
+
+
+def _step(learner: "Learner", batch: "Batch") -> None:
+    from train.trainer import train_step
+
+    train_step(learner, batch, deferred=learner.can_defer)
+
+
+def _wait(at: Setup) -> None:
+    if at.on_gpu:
+        torch.cuda.synchronize(at.device)
+
+
+def _reset_peak(at: Setup) -> None:
+    if at.on_gpu:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(at.device)
+
+
+def _peak_gb(at: Setup) -> float | None:
+    return round(torch.cuda.max_memory_allocated(at.device) / 1e9, 3) if at.on_gpu else None
+
+
+PARTS: dict[str, Callable[[Setup], Figures]] = {
+    "attention": attention, "probe": probe, "graph": graph, "training": training,
+    "against_coqui": against_coqui, "speaking": speaking, "vocoder": vocoder, "profile": profile,
+    "saving": saving, "memory": memory,
+}  # fmt: skip

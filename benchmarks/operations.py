@@ -1,0 +1,229 @@
+"""`python -m benchmarks operations`: what a training step and a code would ask of a GPU.
+
+How many operations, counted without a GPU, and how often the host would wait for it.
+
+The code that a GPU runs is forced on a CPU (padded attention, torch's own dropout, a step whose
+numbers are read later, keys and values at fixed addresses), and every operation that torch
+dispatches is counted, views and empty tensors apart. Dispatched operations stand for kernels: a
+fused optimizer counts once and is some twenty launches at full size, attention counts once and may
+be three. Each count is a line in the number of layers, since all are alike; it is taken at 2 and 4
+layers of small width and drawn on to 30, XTTS-v2's.
+"""
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from train.dataset.batches import Batch
+from train.learner import Learner, OptimizationConfig
+from train.trainer import train_step
+from xtts.inference import cuda_graphs, decoding
+from xtts.inference.batched_decoding import DecodingSlots
+from xtts.inference.decode_step import DecodeStep
+from xtts.inference.decoding import DecodingState
+from xtts.model import varlen
+from xtts.model.config import SamplingParams
+from xtts.model.gpt import GPT, new_gpt
+from xtts.model.packed_batch import pack
+from xtts.model.shapes import NUM_LATENTS, GPTShape
+from xtts.model.transformer import Dropout
+
+LAYERS = 30
+_COUNTED_AT = (2, 4)
+CODES = 8
+# Make no kernel: they name memory, or take it.
+_FREE = ("empty", "detach", "alias", "lift", "_unsafe_view", "_reshape_alias", "set_", "resize_")
+# What asks the device for a value, as Python spells it.
+_WAITS = frozenset({"item", "tolist", "cpu", "numpy", "nonzero", "__bool__", "__int__", "__float__",
+                    "__index__", "is_nonzero", "unique", "masked_select"})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Operations of one step, host waits of one step, and the operations that are most often."""
+
+    operations: float
+    waits: float
+    most: dict[str, float]
+
+
+class OperationCounter(TorchDispatchMode):
+    """`with` counts what is dispatched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: Counter[str] = Counter()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        # Without gradients linear and attention arrive whole; with them, in their parts.
+        with self:
+            if (parts := func.decompose(*args, **(kwargs or {}))) is not NotImplemented:
+                return parts
+        name = str(func.overloadpacket.__name__)
+        if not func.is_view and not name.startswith(_FREE):
+            self.names[name] += 1
+        return func(*args, **(kwargs or {}))
+
+
+class WaitCounter(TorchFunctionMode):
+    """`with` counts where the host waits for a value of the device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: Counter[str] = Counter()
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        name = getattr(func, "__name__", "")
+        # A device that is named by a value may be the tensor's own.
+        to_cpu = name == "to" and any(isinstance(one, str) and one == "cpu" for one in args[1:])
+        if name in _WAITS or to_cpu:
+            self.names[name] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def main(argv: Sequence[str]) -> int:
+    """Prints the counts, or JSON."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks operations", description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    found = measured()
+    if parser.parse_args(argv).json:
+        print(json.dumps({name: asdict(one) for name, one in found.items()}, indent=1))
+        return 0
+    for name, one in found.items():
+        most = ", ".join(f"{often:g} {operation}" for operation, often in one.most.items())
+        print(f"{name:32} {one.operations:6.0f} operations {one.waits:4g} waits  ({most})")
+    return 0
+
+
+def measured() -> dict[str, Counts]:
+    """Every count at XTTS-v2's depth."""
+    return {
+        "training step, full": at_full_depth(training_step),
+        "a code, one row, in the graph": at_full_depth(lambda layers: code_in_graph(layers, 1)),
+        "a code, 16 rows, in the graph": at_full_depth(lambda layers: code_in_graph(layers, 16)),
+        "a code, one row, beside it": at_full_depth(lambda layers: code_beside(layers, 1)),
+        "a code, 16 rows, beside it": at_full_depth(lambda layers: code_beside(layers, 16)),
+    }
+
+
+def at_full_depth(counted: Callable[[int], tuple[Counter[str], float]]) -> Counts:
+    """The line through two depths, at 30 layers."""
+    (few, waits), (more, more_waits) = (counted(layers) for layers in _COUNTED_AT)
+    steps = (LAYERS - _COUNTED_AT[0]) / (_COUNTED_AT[1] - _COUNTED_AT[0])
+    full = {name: few[name] + steps * (more[name] - few[name]) for name in few | more}
+    often = sorted(full.items(), key=lambda one: -one[1])
+    return Counts(sum(full.values()), waits + steps * (more_waits - waits), dict(often[:6]))
+
+
+def small(layers: int) -> GPT:
+    """XTTS-v2's layout, narrow."""
+    shape = GPTShape(text_ids=300, text_start=261, layers=layers, width=64, heads=4)
+    return new_gpt(shape, seed=0)
+
+
+@contextmanager
+def as_on_a_gpu() -> Iterator[None]:
+    """The branches that ask for a CPU take the other one."""
+    plain = torch.nn.Dropout.forward
+    with ExitStack() as changed:
+        changed.enter_context(mock.patch.object(varlen, "attends_per_clip", lambda _: False))
+        changed.enter_context(mock.patch.object(Dropout, "forward", plain))
+        changed.enter_context(mock.patch.object(decoding, "waits_for_nothing", lambda _: False))
+        yield
+
+
+def training_step(layers: int) -> tuple[Counter[str], float]:
+    """The second step in bf16 on four clips, packed: the first makes the optimizer's states."""
+    gpt = small(layers)
+    for module in gpt.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.1
+    recipe = OptimizationConfig(
+        learning_rate=5e-6, warmup_steps=1, weight_decay=0.01, gradient_clip=1.0,
+        text_loss_weight=0.01, audio_loss_weight=1.0, precision="bf16", seed=0,
+    )  # fmt: skip
+    learner, batch = Learner(gpt, recipe), four_clips(gpt.shape)
+    with as_on_a_gpu():
+        train_step(learner, batch, deferred=True)
+        return counts_of(lambda: train_step(learner, batch, deferred=True))
+
+
+def four_clips(shape: GPTShape) -> Batch:
+    """Clips of 3 to 7 s, of noise."""
+    draw = torch.Generator().manual_seed(0)
+    sizes = ((30, 65, 260), (45, 90, 300), (60, 120, 350), (70, 150, 400))
+    texts, codes, mels = zip(*sizes)
+    rows = pack(
+        [torch.randint(2, shape.text_start, (many,), generator=draw) for many in texts],
+        [torch.randint(0, shape.audio_start, (many,), generator=draw) for many in codes],
+        [torch.randn(80, many, generator=draw) for many in mels],
+        shape, stop_input=False, padded=False,
+    )  # fmt: skip
+    return Batch(rows, tuple(range(len(sizes))), 20.0)
+
+
+@torch.inference_mode()
+def code_in_graph(layers: int, slots: int) -> tuple[Counter[str], float]:
+    """What a captured step holds; one launch replays it."""
+    gpt = small(layers).eval()
+    steps = cuda_graphs.CudaGraphStep(gpt, slots, _recorded)
+    codes, places = torch.zeros(slots, dtype=torch.long), torch.ones(slots, dtype=torch.long)
+    plain = DecodeStep(gpt)
+    return counts_of(lambda: plain(codes, places, steps.caches))
+
+
+@torch.inference_mode()
+def code_beside(layers: int, slots: int) -> tuple[Counter[str], float]:
+    """What a code costs beside its replay: tokens in, sampling, the stop code; of so many rows that
+    all speak. The waits are those of one step of all rows."""
+    gpt = small(layers).eval()
+    gpt.mel_head.bias[gpt.shape.audio_stop] = -1e4
+    rules = SamplingParams(temperature=0.75, top_k=50, top_p=0.85, repetition_penalty=5.0)
+    steps = cuda_graphs.CudaGraphStep(gpt, slots, _replayed)
+    with mock.patch.object(cuda_graphs, "graphed_step", lambda *_, **__: steps.borrow()):
+        crowd = DecodingSlots(gpt, slots)
+        for slot in range(slots):
+            utterance = DecodingState(gpt, rules, torch.Generator().manual_seed(slot))
+            crowd.enter(torch.zeros(1, NUM_LATENTS, 64), torch.arange(2, 20), utterance)
+        crowd.step()
+        with as_on_a_gpu():
+            names, waits = counts_of(lambda: [crowd.step() for _ in range(CODES)])
+    return Counter({name: often / CODES for name, often in names.items()}), waits / CODES
+
+
+def counts_of(work: Callable[[], object]) -> tuple[Counter[str], float]:
+    """Operations by name, and waits, of some work."""
+    with WaitCounter() as waits, OperationCounter() as operations:
+        work()
+    return operations.names, float(sum(waits.names.values()))
+
+
+def _recorded(
+    compute: Callable[[], tuple[Tensor, Tensor]],
+) -> tuple[tuple[Tensor, Tensor], Callable[[], object]]:
+    return compute(), lambda: None
+
+
+def _replayed(
+    compute: Callable[[], tuple[Tensor, Tensor]],
+) -> tuple[tuple[Tensor, Tensor], Callable[[], object]]:
+    """A replay that costs what a launch costs: nothing that is dispatched."""
+    return compute(), lambda: None
+
+
+if __name__ == "__main__":
+    raise SystemExit(main([]))

@@ -1,0 +1,85 @@
+"""The hour with a GPU: what is known after each part, what is left out, and a rehearsal of all."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import gpu, gpu_parts
+from benchmarks.gpu_parts import PARTS, Setup
+
+
+def run(out: Path, *more: str) -> dict[str, Any]:
+    gpu.main(["--rehearse", "--out", str(out), *more])
+    found: dict[str, Any] = json.loads(out.read_text())
+    return found["parts"]
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Three parts: one that is well, one that lacks a package, one that fails; who ran."""
+    ran: list[str] = []
+
+    def well(at: Setup) -> dict[str, Any]:
+        ran.append("well")
+        return {"4 clips": {"milliseconds": 3.5, "mfu": None}, "times": 12.0}
+
+    def lacking(at: Setup) -> dict[str, Any]:
+        ran.append("lacking")
+        raise ModuleNotFoundError("No module named 'TTS'")
+
+    def failing(at: Setup) -> dict[str, Any]:
+        ran.append("failing")
+        raise RuntimeError("CUDA error: an illegal memory access\nmore")
+
+    monkeypatch.setattr(gpu_parts, "PARTS", {"well": well, "lacking": lacking, "failing": failing})
+    return ran
+
+
+def test_a_part_that_cannot_run_says_why_and_the_others_run(
+    fakes: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = run(tmp_path / "gpu.json")
+    assert parts["well"]["figures"]["times"] == 12.0
+    assert parts["lacking"] == {"not_run": "No module named 'TTS'"}
+    assert parts["failing"] == {"failed": "RuntimeError: CUDA error: an illegal memory access"}
+    told = capsys.readouterr().out
+    assert "| well | 4 clips | milliseconds 3.5 |" in told and "| well |  | times 12.0 |" in told
+    assert "| lacking | not run | No module named 'TTS' |" in told
+    assert gpu.main(["--rehearse", "--out", str(tmp_path / "again.json")]) == 1
+
+
+def test_it_goes_on_behind_what_is_there(fakes: list[str], tmp_path: Path) -> None:
+    run(tmp_path / "gpu.json", "--only", "well")
+    assert fakes == ["well"]
+    run(tmp_path / "gpu.json", "--resume")
+    # What has no figures yet is tried again.
+    assert fakes == ["well", "lacking", "failing"]
+    run(tmp_path / "gpu.json", "--resume")
+    assert fakes == ["well", *["lacking", "failing"] * 2]
+
+
+def test_when_the_time_is_over_no_part_begins(fakes: list[str], tmp_path: Path) -> None:
+    (tmp_path / "gpu.json").write_text('{"schema": 1, "parts": {"machine": {"seconds": 1}}}')
+    gpu.main(["--rehearse", "--resume", "--minutes", "-1", "--out", str(tmp_path / "gpu.json")])
+    assert fakes == []
+
+
+def test_without_a_gpu_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "gpu_nodes", lambda: False)
+    with pytest.raises(Exception, match="--rehearse"):
+        gpu.main([])
+
+
+def test_a_graph_says_what_the_plain_step_says() -> None:
+    """The part that compares the two, on the CPU."""
+    found = gpu_parts.graph(gpu_parts.setup("cpu", "", rehearse=True))
+    assert all(row["same"] and not row["reason"] for row in found.values())
+
+
+@pytest.mark.slow
+def test_every_part_is_rehearsed(tmp_path: Path) -> None:
+    parts = run(tmp_path / "gpu.json")
+    assert set(parts) == {"machine", *PARTS}
+    assert all("figures" in part for part in parts.values()), parts

@@ -1,0 +1,59 @@
+"""Bounds for what a GPU is asked for: nobody adds a launch or a wait unseen.
+
+Dispatched operations stand for kernels (`benchmarks.operations`). A bound is what was counted and a
+little; who lowers a count lowers its bound.
+"""
+
+import pytest
+import torch
+
+from benchmarks import operations
+from benchmarks.operations import Counts
+
+
+@pytest.fixture(scope="module")
+def counted() -> dict[str, Counts]:
+    return operations.measured()
+
+
+@pytest.mark.parametrize(
+    ("what", "most", "waits"),
+    [
+        # 3,125 before queries, keys and values went into their grid together.
+        ("training step, full", 2850, 0),
+        # 458 before the mask was made once for all layers.
+        ("a code, one row, in the graph", 345, 0),
+        ("a code, 16 rows, in the graph", 345, 0),
+        # 35 and 470 before rows were sampled together, with 2 and 32 waits.
+        ("a code, one row, beside it", 42, 1),
+        ("a code, 16 rows, beside it", 75, 1),
+    ],
+)
+def test_no_more_than_was_counted(
+    counted: dict[str, Counts], what: str, most: int, waits: int
+) -> None:
+    assert 0.9 * most <= counted[what].operations <= most
+    assert counted[what].waits == waits
+
+
+def test_waits_are_seen_however_they_are_spelt() -> None:
+    one = torch.ones(3)
+    with operations.WaitCounter() as waits:
+        one.sum().item()
+        bool(one.all())
+        one.tolist()
+        one.cpu()
+        one.to("cpu")
+        one.nonzero()
+    assert sum(waits.names.values()) == 6
+
+
+def test_views_are_no_operations() -> None:
+    one = torch.ones(4, 6)
+    with operations.OperationCounter() as counter:
+        one.view(6, 4).t()[1:].unsqueeze(0).expand(2, -1, -1)
+        torch.empty(3)
+    assert not counter.names
+    with operations.OperationCounter() as counter, torch.inference_mode():
+        torch.nn.functional.linear(one, torch.ones(2, 6), torch.ones(2))
+    assert dict(counter.names) == {"ones": 2, "addmm": 1}

@@ -1,0 +1,1 @@
+"""What only a GPU shows: `make test-gpu`."""

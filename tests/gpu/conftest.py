@@ -1,0 +1,16 @@
+"""For tests that need a GPU: where there is none they are skipped, and say so."""
+
+import pytest
+import torch
+
+from machine.devices.current_gpu import make_current
+from machine.devices.selection import gpu_nodes
+
+
+@pytest.fixture(autouse=True)
+def device() -> str:
+    """The first GPU, made current."""
+    if not gpu_nodes() or not torch.cuda.is_available():
+        pytest.skip("This needs an NVIDIA GPU, and this machine has none that torch can use.")
+    make_current("cuda:0")
+    return "cuda:0"

@@ -1,0 +1,118 @@
+"""The caches hold the same: a row alone, among others, and in slots that never move."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from xtts.model.kv_cache import KeyValueCache, QueryLog, SlotCaches, StaticCaches
+
+LAYERS, HEADS, CAPACITY, WIDTH = 2, 2, 8, 4
+
+
+def a_cache(rows: int = 1) -> KeyValueCache:
+    return KeyValueCache.empty(LAYERS, rows, HEADS, CAPACITY, WIDTH, torch.zeros(0))
+
+
+def parts(rows: int, time: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    made = torch.Generator().manual_seed(seed)
+    q, k, v = (torch.randn(rows, HEADS, time, WIDTH, generator=made) for _ in range(3))
+    return q, k, v
+
+
+def read(cache: KeyValueCache, time: int, seed: int) -> Tensor:
+    """All layers are given the same; what the last of them says."""
+    for layer in range(LAYERS):
+        found = cache.attend(layer, *parts(cache.entries.shape[1], time, seed))
+    cache.advance(time)
+    return found
+
+
+def test_a_position_sees_itself_and_all_before_it() -> None:
+    cache = a_cache()
+    read(cache, 3, seed=1)
+    found = read(cache, 1, seed=2)
+    (_, k1, v1), (q, k2, v2) = parts(1, 3, 1), parts(1, 1, 2)
+    wanted = F.scaled_dot_product_attention(q, torch.cat((k1, k2), 2), torch.cat((v1, v2), 2))
+    assert torch.allclose(found, wanted, atol=1e-6) and cache.length == 4
+
+
+def test_several_positions_behind_others_are_refused() -> None:
+    cache = a_cache()
+    read(cache, 3, seed=1)
+    with pytest.raises(ValueError, match="2 positions at once behind 3 cached ones"):
+        read(cache, 2, seed=2)
+
+
+def test_a_cache_of_16_bits_answers_in_the_type_that_it_is_asked_in() -> None:
+    cache = KeyValueCache(a_cache().entries.bfloat16())
+    for layer in range(LAYERS):
+        cache.attend(layer, *parts(1, 3, 1))
+    cache.advance(3)
+    assert cache.attend(0, *parts(1, 1, 2)).dtype == torch.float32
+
+
+def test_rows_that_attend_by_themselves_do_not_touch_each_other() -> None:
+    caches: list[KeyValueCache | None] = [a_cache(), None, a_cache()]
+    for time, row in ((2, 0), (5, 2)):
+        cache = caches[row]
+        assert cache is not None
+        read(cache, time, seed=row)
+    alone = [a_cache(), a_cache()]
+    read(alone[0], 2, seed=0)
+    read(alone[1], 5, seed=2)
+    q, k, v = parts(3, 1, 9)
+    found = SlotCaches(caches).attend(0, q, k, v)
+    assert not found[1].any()
+    for row, cache in ((0, alone[0]), (2, alone[1])):
+        own = slice(row, row + 1)
+        assert torch.equal(found[own], cache.attend(0, q[own], k[own], v[own]))
+
+
+def test_slots_that_never_move_say_what_rows_say() -> None:
+    filled = [a_cache(), a_cache()]
+    static = StaticCaches.empty(a_cache(3))
+    for slot, time in ((0, 2), (2, 5)):
+        cache = filled[slot // 2]
+        read(cache, time, seed=slot)
+        static.enter(slot, cache)
+    assert static.lengths.tolist() == [2, 0, 5] and static.span_of(4) == 8
+    for step in range(2):
+        q, k, v = parts(3, 1, 20 + step)
+        for layer in range(LAYERS):
+            found = static.attend(layer, q, k, v)
+            for slot, cache in ((0, filled[0]), (2, filled[1])):
+                own = slice(slot, slot + 1)
+                wanted = cache.attend(layer, q[own], k[own], v[own])
+                assert torch.allclose(found[own], wanted, atol=1e-6)
+        static.advance(1)
+        static.counted()
+        for cache in filled:
+            cache.advance(1)
+    assert static.lengths.tolist() == [4, 0, 7]  # an empty slot stays where it is
+
+
+def test_a_slot_that_is_left_counts_no_more() -> None:
+    static = StaticCaches.empty(a_cache(2))
+    for slot, time in ((0, 6), (1, 2)):
+        cache = a_cache()
+        read(cache, time, seed=slot)
+        static.enter(slot, cache)
+    assert static.span_of(4) == 8
+    static.leave(0)
+    assert static.span_of(4) == 4
+    static.advance(1)
+    assert static.lengths.tolist() == [0, 3]
+
+
+def test_a_log_keeps_what_its_layers_asked_and_no_more() -> None:
+    cache = a_cache()
+    cache.log = QueryLog([1])
+    read(cache, 3, seed=1)
+    read(cache, 1, seed=2)
+    cache.log.read_text(cache, 1, 3)
+    queries, keys = cache.log.of(1)
+    assert cache.log.layers == (1,) and cache.log.count == 2
+    assert torch.equal(queries[0], parts(1, 3, 1)[0][0, :, -1])
+    assert torch.equal(queries[1], parts(1, 1, 2)[0][0, :, 0])
+    assert torch.equal(keys, parts(1, 3, 1)[1][0, :, 1:3])
