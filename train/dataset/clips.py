@@ -11,14 +11,12 @@ from typing import Protocol
 
 from machine.storage.file_cache import FileCache
 from machine.storage.hash_cache import stamp_of
-from train.dataset.entries import TranscriptEntry
+from train.dataset.entries import LONGEST_SECONDS, TranscriptEntry
 from xtts.audio import AudioError, declared_bytes, facts
 from xtts.audio import read as read_audio
 from xtts.text.errors import TextError
 
 SHORTEST_SECONDS = 0.5
-# Coqui's max_wav_length: 255,995 samples.
-LONGEST_SECONDS = 11.6
 # -60 dB below full scale: nothing that anybody recorded on purpose.
 SILENT_PEAK = 1e-3
 # Float files may exceed 1.0 a little; a file in units of 16-bit integers peaks at thousands.

@@ -13,7 +13,6 @@ from importlib.metadata import version
 
 from machine.storage.file_cache import FileCache
 from train.dataset.clips import (
-    LONGEST_SECONDS,
     SOUNDS_VERSION,
     Clip,
     ClipTokenizer,
@@ -22,7 +21,7 @@ from train.dataset.clips import (
     check_clip,
     decode_clip,
 )
-from train.dataset.entries import DatasetError, TranscriptEntry
+from train.dataset.entries import LONGEST_SECONDS, DatasetError, TranscriptEntry
 from train.dataset.metadata import read_entries
 from train.dataset.progress import with_progress
 from train.settings import TrainSettings
@@ -57,6 +56,21 @@ class Dataset:
     def minutes(self, indices: Iterable[int]) -> float:
         """Length of these clips together."""
         return sum(self.clips[index].seconds for index in indices) / 60
+
+    def without(self, rejected: Sequence[RejectedClip]) -> "Dataset":
+        """The same split, with these clips among the refused. Raises DatasetError when nothing is
+        left to learn from."""
+        names = {one.name for one in rejected}
+        train, validation = (
+            [self.clips[index] for index in side if self.clips[index].name not in names]
+            for side in (self.train, self.validation)
+        )
+        if not train:
+            raise DatasetError(
+                f"All {len(self.train)} clips to learn from are suspect. Hear some of them, or "
+                "train on them with SUSPECT_CLIPS=keep."
+            )
+        return _laid_out(train, validation, (*self.refused, *rejected))
 
     def report(self) -> str:
         """The table of refused clips and the totals, for a person."""
@@ -142,6 +156,12 @@ def split(
     held_out = told or _by_content(clips)
     train = [clip for clip in clips if clip.name not in held_out][:max_train_samples]
     validation = [clip for clip in clips if clip.name in held_out]
+    return _laid_out(train, validation, refused)
+
+
+def _laid_out(
+    train: Sequence[Clip], validation: Sequence[Clip], refused: tuple[RejectedClip, ...]
+) -> Dataset:
     if not train:
         raise DatasetError("Every usable clip is a validation clip; add clips to learn from.")
     count = len(train)

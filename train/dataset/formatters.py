@@ -54,8 +54,8 @@ def _formatter(name: str) -> Any:
     own = inspect.isfunction(found) and found.__module__ == formatters.__name__
     if not own or name.startswith(("_", "register_")):
         raise DatasetError(
-            f"DATASET_FORMAT={name} is unknown. It is auto, ljspeech, coqui, or a formatter of TTS "
-            "such as vctk, mailabs, common_voice."
+            f"DATASET_FORMAT={name} is unknown. It is auto, ljspeech, coqui, columns, pairs, or a "
+            "formatter of TTS such as vctk, mailabs, common_voice."
         )
     return found
 

@@ -1,22 +1,40 @@
-"""Reads transcript files: LJSpeech metadata.csv, Coqui's train and eval CSV.
+"""Reads transcript files: LJSpeech metadata.csv, Coqui's train and eval CSV; finds other layouts.
 
-    ljspeech   metadata.csv            id|text[|normalised]            clips in wavs/
+    ljspeech   metadata.csv            id|text[|normalised or speaker] clips in wavs/
     coqui      metadata.csv, or        path|text[|speaker[|language]]  with or without a header line
                metadata_train.csv and metadata_val.csv
+    columns    metadata.csv or .tsv    columns that are named          `train.dataset.columns`
+    pairs      a.wav and a.txt         no transcript file              `…text_beside_sound`
     NAME       any formatter of `TTS.tts.datasets.formatters`, by its name
 
 A fault of form refuses the whole file, with the line and what was seen: a row that is misread would
 teach wrong words in silence. Faults of a single clip are judged later, by `train.dataset.dataset`.
 """
 
-import io
-import itertools
-import unicodedata
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path, PurePosixPath
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
-from train.dataset.entries import DEFAULT_SPEAKER, EXTENSIONS, DatasetError, TranscriptEntry, unsafe
+from train.dataset.columns import columns_of, read_columns
+from train.dataset.entries import (
+    DEFAULT_SPEAKER,
+    EXTENSIONS,
+    LONGEST_SECONDS,
+    DatasetError,
+    TranscriptEntry,
+    find_recording,
+    relative_name,
+    unsafe,
+)
+from train.dataset.text_beside_sound import cut_line, read_pairs
+from train.dataset.third_column import third_column
+from train.dataset.transcript_lines import delimiter_of, fields, lines
+from xtts.foreign_sound import FOREIGN_EXTENSIONS
 
+log = logging.getLogger("train")
+
+_TABLES = ("metadata.csv", "metadata.tsv")
 _HEADER = ("audio_file", "text", "speaker_name", "language")
 _MOST_FAULTS_SHOWN = 10
 
@@ -28,14 +46,16 @@ def read_entries(folder: Path, form: str, language: str) -> list[TranscriptEntry
     folder, and names that occur twice.
     """
     if not folder.is_dir():
-        raise DatasetError(
-            f"DATASET_DIR={folder} is no folder. Name the folder that holds metadata.csv and wavs/."
-        )
+        raise DatasetError(_no_folder(folder, language))
     form = _form(folder) if form == "auto" else form
     if form == "ljspeech":
         entries = _ljspeech(folder, language)
     elif form == "coqui":
         entries = _coqui(folder, language)
+    elif form == "columns":
+        entries = read_columns(_table(folder) or folder / _TABLES[0], language)
+    elif form == "pairs":
+        entries = read_pairs(folder, language, LONGEST_SECONDS)
     else:
         from train.dataset.formatters import read_by_formatter
 
@@ -46,38 +66,72 @@ def read_entries(folder: Path, form: str, language: str) -> list[TranscriptEntry
     return entries
 
 
+def _no_folder(path: Path, language: str) -> str:
+    if path.is_file() and path.suffix.lower() in (*EXTENSIONS, *FOREIGN_EXTENSIONS):
+        line = cut_line([path], path.with_suffix(""), language)
+        return f"DATASET_DIR={path} is a recording. Cut it into clips first: {line}"
+    return f"DATASET_DIR={path} is no folder. Name the folder that holds metadata.csv and wavs/."
+
+
+def _table(folder: Path) -> Path | None:
+    return next((folder / name for name in _TABLES if (folder / name).is_file()), None)
+
+
 def _form(folder: Path) -> str:
-    """What `auto` finds: two files are Coqui's; one is read by its first row."""
+    """What `auto` finds: two files are Coqui's; one is read by its first row; none are pairs."""
     if (folder / "metadata_train.csv").is_file():
         return "coqui"
-    path = folder / "metadata.csv"
-    if not path.is_file():
-        raise DatasetError(
-            f"{folder} has neither metadata.csv nor metadata_train.csv. Write metadata.csv with a "
-            "row `id|text` for each clip wavs/id.wav, or name another DATASET_FORMAT."
-        )
-    first = next((line for _, line in _lines(path)), "")
-    cell = first.split("|")[0]
-    return "coqui" if cell == _HEADER[0] or cell.lower().endswith(EXTENSIONS) else "ljspeech"
+    path = _table(folder)
+    if path is None:
+        return "pairs"
+    first = next((line for _, line in lines(path)), "")
+    delimiter = delimiter_of(first)
+    cells = fields(first, delimiter)
+    if delimiter != "|" or path.suffix == ".tsv":
+        return "columns"
+    if cells[0] == _HEADER[0] or cells[0].lower().endswith(EXTENSIONS):
+        return "coqui"
+    return "columns" if columns_of(cells) else "ljspeech"
 
 
 def _ljspeech(folder: Path, language: str) -> list[TranscriptEntry]:
-    def entry(cells: list[str]) -> TranscriptEntry:
-        identity, text = cells[0], cells[-1] or cells[1]
-        path = _found((folder / "wavs",), identity)
-        return TranscriptEntry(identity, path, text, DEFAULT_SPEAKER, language)
+    path = folder / "metadata.csv"
+    thirds: list[str] = []
 
-    return _rows(folder / "metadata.csv", (2, 3), "id|text or id|text|normalised text", entry)
+    def entry(cells: list[str]) -> TranscriptEntry:
+        identity, text, third = [*cells, ""][:3]
+        thirds.append(third)
+        recording = find_recording((folder / "wavs",), identity)
+        return TranscriptEntry(identity, recording, text, DEFAULT_SPEAKER, language)
+
+    entries = _rows(path, (2, 3), "id|text or id|text|normalised text", entry)
+    kind = third_column([(one.text, third) for one, third in zip(entries, thirds, strict=True)])
+    if kind is None:
+        text, third = next((e.text, t) for e, t in zip(entries, thirds, strict=True) if t)
+        raise DatasetError(
+            f"{path}: the third column is neither the text in other words nor a speaker: "
+            f"{_short(third)!r} beside {_short(text)!r}. Remove it, or write a header line that "
+            "names the columns, such as id|text|duration."
+        )
+    if kind == "speaker":
+        log.info("%s: the third column is read as the speaker, not as a text.", path)
+        return [
+            replace(one, speaker=third or DEFAULT_SPEAKER)
+            for one, third in zip(entries, thirds, strict=True)
+        ]
+    return [
+        replace(one, text=third or one.text) for one, third in zip(entries, thirds, strict=True)
+    ]
 
 
 def _coqui(folder: Path, language: str) -> list[TranscriptEntry]:
     def entry_of(validation: bool | None) -> Callable[[list[str]], TranscriptEntry]:
         def entry(cells: list[str]) -> TranscriptEntry:
             name, text, speaker, spoken, *_ = [*cells, "", ""]
+            recording = find_recording((folder, folder / "wavs"), name)
             return TranscriptEntry(
-                name, _found((folder, folder / "wavs"), name), text, speaker or DEFAULT_SPEAKER,
-                spoken or language, validation,
-            )  # fmt: skip
+                name, recording, text, speaker or DEFAULT_SPEAKER, spoken or language, validation
+            )
 
         return entry
 
@@ -96,8 +150,9 @@ def _rows(
 ) -> list[TranscriptEntry]:
     faults: list[str] = []
     entries: list[TranscriptEntry] = []
-    for row, (number, line) in enumerate(_lines(path)):
-        cells = [cell.strip() for cell in line.split("|")]
+    for row, (number, line) in enumerate(lines(path)):
+        cells = fields(line, "|")
+        cells[0] = relative_name(cells[0], path.parent)
         if row == 0 and cells[0] == _HEADER[0]:
             if tuple(cells) != _HEADER[: len(cells)]:
                 faults.append(f"line {number} has the columns {_short(line)!r}")
@@ -114,42 +169,6 @@ def _rows(
             f"{path}: {shown}{f'; and {more} more' if more > 0 else ''}. A row is {allowed}."
         )
     return entries
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """(number from 1, line) of a text file; a byte-order mark and empty lines are skipped."""
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise DatasetError(f"{path} does not exist; write a row for each clip into it.") from None
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise DatasetError(
-            f"{path}, line {line}: byte {error.object[error.start]:#x} is no UTF-8. "
-            "Save the file as UTF-8."
-        ) from error
-    # Not splitlines: it also breaks at characters that may stand inside a text, such as U+2028.
-    for position, row in enumerate(io.StringIO(text, newline=None), start=1):
-        if row.strip():
-            yield position, row.rstrip("\n")
-
-
-def _found(folders: Sequence[Path], name: str) -> Path:
-    """The recording called `name`: as it stands, or with the first extension that is there.
-
-    Also as Windows writes paths, and with its accents composed or not: an archive made on a Mac
-    has them apart.
-    """
-    known = PurePosixPath(name).suffix.lower() in EXTENSIONS
-    endings = ("",) if known else (*EXTENSIONS, "")
-    plain = name.replace("\\", "/")
-    composed, apart = (unicodedata.normalize(form, plain) for form in ("NFC", "NFD"))
-    spellings = dict.fromkeys((name, plain, composed, apart))
-    for folder, spelling, ending in itertools.product(folders, spellings, endings):
-        path: Path = folder / f"{spelling}{ending}"
-        if path.is_file():
-            return path
-    return folders[0] / f"{name}{'' if known else EXTENSIONS[0]}"
 
 
 def _refuse_twins(entries: list[TranscriptEntry], folder: Path) -> None:

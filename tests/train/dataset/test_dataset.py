@@ -284,3 +284,15 @@ def test_texts_are_read_anew_by_another_tokenizer(tmp_path: Path):
     assert read_with(Fixed("a", [1, 2]), folder, tmp_path / "cache").clips[0].tokens == (1, 2)
     assert read_with(Fixed("a", [3]), folder, tmp_path / "cache").clips[0].tokens == (1, 2)
     assert read_with(Fixed("b", [3]), folder, tmp_path / "cache").clips[0].tokens == (3,)
+
+
+def test_clips_that_are_taken_out_are_told_and_the_split_stays(read: Read, tmp_path: Path):
+    data = read(make_dataset(tmp_path / "data", clips=9))
+    learned, held_out = data.clips[0], data.clips[data.validation[0]]
+    left = data.without([clips.RejectedClip(learned.name, "a tone", "SUSPECT_CLIPS=keep")])
+    assert len(left.train) == len(data.train) - 1
+    assert [left.clips[i] for i in left.validation] == [held_out]
+    assert [one.name for one in left.refused] == [learned.name]
+    every = [clips.RejectedClip(one.name, "a tone", "SUSPECT_CLIPS=keep") for one in data.clips]
+    with pytest.raises(DatasetError, match="All 8 clips to learn from are suspect"):
+        data.without(every)

@@ -127,7 +127,23 @@ def test_another_encoding_is_refused_with_its_line(tmp_path: Path):
     message = refusal(written(tmp_path, b"a|One.\nb|Ol\xe1.\n"))
     assert "line 2" in message
     assert "0xe1" in message
-    assert "UTF-8" in refusal(written(tmp_path, "a|One.\n".encode("utf-16")))
+    message = refusal(written(tmp_path, "a|One.\n".encode("utf-16") + b"\0"))
+    assert "is no UTF-16. Save the file as UTF-8." in message
+
+
+def test_utf_16_is_read_by_its_mark(tmp_path: Path):
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
+        text = ("\ufeff" if encoding != "utf-16" else "") + "a|Olá.\r\nb|Two.\r\n"
+        found = rows(written(tmp_path, text.encode(encoding)))
+        assert [row[:2] for row in found] == [("a", "Olá."), ("b", "Two.")]
+
+
+def test_absolute_paths_inside_the_folder_and_quoted_fields(tmp_path: Path):
+    text = f'{tmp_path}/wavs/a.wav|"One | ""two""."\n"wavs/b.wav"|"Stop," he said.\n'
+    assert [row[:2] for row in rows(written(tmp_path, text))] == [
+        ("wavs/a.wav", 'One | "two".'),
+        ("wavs/b.wav", '"Stop," he said.'),
+    ]
 
 
 def test_recordings_are_found_as_people_name_them(tmp_path: Path):

@@ -1,0 +1,121 @@
+"""Clips with one known fault each, made from good clips: what `train check` once let pass (R6)."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+FOUR_SENTENCES = 4
+
+
+@dataclass(frozen=True)
+class GoodClip:
+    samples: np.ndarray
+    rate: int
+    text: str
+
+
+@dataclass(frozen=True)
+class PlantedClip:
+    """kinds: findings of which any is the right reason."""
+
+    name: str
+    samples: np.ndarray
+    rate: int
+    text: str
+    kinds: tuple[str, ...]
+
+
+def read_good(folder: Path) -> list[GoodClip]:
+    """The clips of a dataset in LJSpeech's layout."""
+    found = []
+    for row in (folder / "metadata.csv").read_text(encoding="utf-8").splitlines():
+        name, text = row.split("|")
+        (path,) = (folder / "wavs").glob(f"{name}.*")
+        samples, rate = soundfile.read(path, dtype="float32")
+        found.append(GoodClip(samples, rate, text))
+    return found
+
+
+def plant(good: Sequence[GoodClip]) -> list[PlantedClip]:
+    """Two of each of nine faults. good: 22 clips that are not in the dataset, and behind them two
+    that are, of which copies are made."""
+    made: list[PlantedClip] = []
+    noise = np.random.default_rng(7)
+    for turn in (0, 1):
+        own = iter(good[turn * 10 :])
+        four = [next(own) for _ in range(FOUR_SENTENCES)]
+        together = np.concatenate([one.samples for one in four])[: int(11.5 * four[0].rate)]
+        made.append(PlantedClip(f"yes-{turn}", together, four[0].rate, "Yes.", ("rate", "words")))
+        one, other = next(own), next(own)
+        made.append(PlantedClip(f"words-{turn}", one.samples, one.rate, other.text, ("words",)))
+        time = np.arange(3 * one.rate) / one.rate
+        tone = (0.3 * np.sin(2 * np.pi * (440, 1000)[turn] * time)).astype(np.float32)
+        made.append(PlantedClip(f"tone-{turn}", tone, one.rate, other.text, ("tone",)))
+        hiss = (0.1 * noise.standard_normal(3 * one.rate)).astype(np.float32)
+        made.append(PlantedClip(f"noise-{turn}", hiss, one.rate, other.text, ("noise",)))
+        loud = np.clip(other.samples * (6, 12)[turn], -0.98, 0.98)
+        made.append(PlantedClip(f"clipping-{turn}", loud, other.rate, other.text, ("clipping",)))
+        one = next(own)
+        around = np.pad(one.samples, 3 * one.rate)
+        around = around + (0, 1e-3)[turn] * noise.standard_normal(len(around))
+        made.append(PlantedClip(f"silence-{turn}", around, one.rate, one.text, ("silence",)))
+        one = next(own)
+        made.append(PlantedClip(f"cut-{turn}", _cut(one, turn), one.rate, one.text, ("cut",)))
+        one = next(own)
+        made.append(PlantedClip(f"band-{turn}", *_at_8_khz(one, turn), one.text, ("band",)))
+        one = good[-1 - turn]
+        copy, rate = _copied(one, turn)
+        made.append(PlantedClip(f"copy-{turn}", copy, rate, one.text, ("copy",)))
+    return made
+
+
+def write(folder: Path, clips: Sequence[PlantedClip]) -> None:
+    """Adds the clips to a dataset in LJSpeech's layout."""
+    with (folder / "metadata.csv").open("a", encoding="utf-8") as rows:
+        for clip in clips:
+            path = folder / "wavs" / f"{clip.name}.wav"
+            soundfile.write(path, clip.samples, clip.rate, subtype="PCM_16")
+            rows.write(f"{clip.name}|{clip.text}\n")
+
+
+def _cut(clip: GoodClip, turn: int) -> np.ndarray:
+    """Broken off in its loudest 50 ms of the last third; or begun in those of the first."""
+    third, step = len(clip.samples) // 3, clip.rate // 20
+    start = 2 * third if turn == 0 else 0
+    power = [
+        float(np.square(clip.samples[at : at + step]).mean())
+        for at in range(start, start + third, step)
+    ]
+    loudest = start + step * int(np.argmax(power)) + step // 2
+    return clip.samples[:loudest] if turn == 0 else clip.samples[loudest:]
+
+
+def _at_8_khz(clip: GoodClip, turn: int) -> tuple[np.ndarray, int]:
+    """A file of 8 kHz; or one that was, at the rate of the others."""
+    import torch
+
+    from xtts.audio import resample
+
+    low = resample(torch.from_numpy(clip.samples), clip.rate, 8000)
+    if turn == 0:
+        return low.numpy(), 8000
+    return resample(low, 8000, clip.rate).numpy(), clip.rate
+
+
+def _copied(clip: GoodClip, turn: int) -> tuple[np.ndarray, int]:
+    """Quieter with silence before it; or by way of Vorbis at another rate."""
+    if turn == 0:
+        return np.concatenate((np.zeros(clip.rate // 4, np.float32), 0.5 * clip.samples)), clip.rate
+    import torch
+
+    from xtts.audio import resample
+
+    samples = resample(torch.from_numpy(clip.samples), clip.rate, 24_000).numpy()
+    file = io.BytesIO()
+    soundfile.write(file, samples, 24_000, format="OGG", subtype="VORBIS")
+    file.seek(0)
+    return soundfile.read(file, dtype="float32")

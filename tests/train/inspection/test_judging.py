@@ -1,0 +1,86 @@
+"""Findings from figures: what is usual is told from the clips themselves."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from train.inspection.judging import Measurements, find_suspects
+from train.inspection.likelihood import Likelihood
+from train.inspection.sound import SoundFacts
+
+GOOD = SoundFacts(
+    3.0, 22_050, -12.0, 45.0, 25.0, 1e-4, 8000.0, 0.2, 0.2, -45.0, -45.0, 0.0, 0.01, 0.7
+)
+
+
+def usual(count: int = 40) -> list[Measurements]:
+    random = np.random.default_rng(5)
+    return [
+        Measurements(
+            f"good-{n}", round(40 * random.uniform(0.9, 1.1)),
+            replace(GOOD, level_db=-12 + random.uniform(-1, 1)),
+            Likelihood(3 + random.uniform(-0.3, 0.3), 1.5 + random.uniform(-0.5, 0.5)),
+        )
+        for n in range(count)
+    ]  # fmt: skip
+
+
+def test_good_clips_are_not_suspect():
+    assert find_suspects(usual()) == []
+    assert find_suspects([]) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind", "seen"),
+    [
+        ({"dynamics_db": 1.0, "tone": 0.99}, "tone", "It is a tone"),
+        ({"dynamics_db": 2.0, "flatness": 0.5}, "noise", "It is noise"),
+        ({"dynamics_db": 2.0}, "steady", "as loud all the time"),
+        ({"noise_db": 9.0}, "snr", "only 9 dB below the voice"),
+        ({"clipped": 0.03}, "clipping", "3.0% of its samples are clipped"),
+        ({"heard_hz": 3900.0}, "band", "above 3.9 kHz"),
+        ({"seconds": 6.0, "lead_seconds": 3.2}, "silence", "3.2 s before the speech and 0.2 s"),
+        ({"end_db": -3.0}, "cut", "It ends in the middle of sound"),
+        ({"start_db": -3.0}, "cut", "It begins in the middle of sound"),
+        ({"offset": -0.1}, "offset", "-0.100 of full scale"),
+        ({"level_db": -50.0}, "level", "very quiet"),
+        ({"level_db": -30.0}, "level", "18 dB quieter than most clips"),
+    ],
+)
+def test_a_fault_of_the_sound_is_one_finding(changed: dict[str, float], kind: str, seen: str):
+    bad = replace(usual()[0], name="bad", sound=replace(GOOD, **changed))
+    (suspect,) = find_suspects([*usual(), bad])
+    assert suspect.name == "bad"
+    assert [one.kind for one in suspect.findings] == [kind]
+    assert seen in suspect.reasons
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind", "seen"),
+    [
+        ({"letters": 3}, "rate", "too little for the sound: 1.2 characters a second, 15"),
+        ({"letters": 120}, "rate", "too much for the sound"),
+        ({"likelihood": Likelihood(3.0, -0.1)}, "words", "no better than another clip's"),
+        ({"likelihood": Likelihood(9.0, 1.5)}, "likelihood", "finds it unlikely: 9.0 nats"),
+        ({"copy_of": "good-3"}, "copy", "the same sound as good-3"),
+        ({"other_voice": "It sounds like somebody else."}, "voice", "somebody else"),
+    ],
+)
+def test_sound_and_text_together(changed: dict[str, object], kind: str, seen: str):
+    bad = replace(usual()[0], name="bad", **changed)  # type: ignore[arg-type]
+    (suspect,) = find_suspects([*usual(), bad])
+    assert [one.kind for one in suspect.findings] == [kind]
+    assert seen in suspect.reasons
+
+
+def test_a_base_that_knows_nothing_of_the_language_does_not_judge_words():
+    blind = [replace(one, likelihood=Likelihood(7.0, 0.01)) for one in usual()]
+    deaf = replace(blind[0], name="bad", likelihood=Likelihood(7.0, -0.1))
+    assert find_suspects([*blind, deaf]) == []
+
+
+def test_the_worst_comes_first():
+    one = replace(usual()[0], name="one", sound=replace(GOOD, heard_hz=3900.0))
+    worse = replace(one, name="worse", letters=3)
+    assert [s.name for s in find_suspects([*usual(), one, worse])] == ["worse", "one"]

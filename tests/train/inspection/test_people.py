@@ -1,0 +1,28 @@
+"""One person, a few clips of somebody else, and two people, as clouds of embeddings."""
+
+import numpy as np
+import pytest
+
+from train.inspection.people import group_voices
+
+
+def cloud(count: int, person: int, spread: float = 0.4) -> list[np.ndarray]:
+    centre = np.random.default_rng(person).standard_normal(128)
+    noise = np.random.default_rng(100 + person).standard_normal((count, 128))
+    return list(centre + spread * noise)
+
+
+def test_one_person_is_one():
+    found = group_voices(cloud(60, 1))
+    assert not found.two_people and found.others == ()
+    assert min(found.likeness) > 0.7
+
+
+@pytest.mark.parametrize("strangers", [1, 3, 20, 29])
+def test_somebody_else_is_found_few_or_many(strangers: int):
+    found = group_voices([*cloud(60, 1), *cloud(strangers, 2)])
+    assert found.others == tuple(range(60, 60 + strangers))
+
+
+def test_too_few_clips_are_not_judged():
+    assert group_voices([*cloud(4, 1), *cloud(3, 2)]).others == ()

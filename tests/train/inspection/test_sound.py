@@ -1,0 +1,68 @@
+"""What is measured of a clip, on sounds of which it is known."""
+
+import numpy as np
+import pytest
+
+from tests.datasets import a_sound
+from train.inspection.sound import SoundFacts, measure
+
+RATE = 22_050
+
+
+def words(seed: int = 0) -> np.ndarray:
+    """Four bursts of a voiced sound with pauses between, and silence around."""
+    pause = np.zeros(RATE // 5, np.float32)
+    parts = [part for n in range(4) for part in (pause, a_sound(0.3, RATE, seed=seed + n))]
+    return np.concatenate([*parts, pause])
+
+
+def facts(samples: np.ndarray, rate: int = RATE) -> SoundFacts:
+    return measure(samples.astype(np.float32), rate)
+
+
+def test_silence_around_is_measured():
+    found = facts(np.pad(words(), (RATE, 2 * RATE)))
+    assert found.lead_seconds == pytest.approx(1.2, abs=0.04)
+    assert found.tail_seconds == pytest.approx(2.2, abs=0.04)
+    assert found.spoken_seconds == pytest.approx(1.8, abs=0.06)
+
+
+def test_noise_below_the_voice_is_measured():
+    noise = np.random.default_rng(0).standard_normal(len(words()))
+    clean, noisy = facts(words() + 1e-4 * noise), facts(words() + 1e-2 * noise)
+    assert clean.noise_db - noisy.noise_db == pytest.approx(40, abs=3)
+
+
+def test_clipping_offset_and_level():
+    assert facts(words()).clipped < 1e-3
+    loud = facts(np.clip(8 * words(), -0.9, 0.9))
+    assert loud.clipped > 0.01
+    assert facts(words() + 0.05).offset - facts(words()).offset == pytest.approx(0.05, abs=1e-4)
+    assert facts(words()).level_db - facts(words() / 10).level_db == pytest.approx(20, abs=0.1)
+
+
+def test_the_highest_frequency_is_heard():
+    time = np.arange(RATE) / RATE
+    for hertz in (3_000, 9_000):
+        assert facts(np.sin(2 * np.pi * hertz * time)).heard_hz == pytest.approx(hertz, rel=0.05)
+
+
+def test_a_tone_and_noise_are_told_from_each_other():
+    time = np.arange(2 * RATE) / RATE
+    tone = facts(0.3 * np.sin(2 * np.pi * 440 * time))
+    noise = facts(0.1 * np.random.default_rng(0).standard_normal(2 * RATE))
+    assert tone.dynamics_db < 1 and tone.tone > 0.99 and tone.flatness < 0.01
+    assert noise.dynamics_db < 3 and noise.tone < 0.1 and noise.flatness > 0.4
+    assert facts(words()).dynamics_db > 10
+
+
+def test_an_edge_in_the_middle_of_sound():
+    whole = words()
+    cut = facts(whole[: int(0.35 * RATE)])
+    assert cut.end_db > -10 and cut.start_db < -60
+    assert facts(whole[int(0.35 * RATE) :]).start_db > -10
+
+
+def test_very_short_and_silent_sounds_are_measured_too():
+    assert np.isfinite(list(vars(facts(words()[:50])).values())).all()
+    assert np.isfinite(list(vars(facts(np.zeros(RATE))).values())).all()

@@ -1,0 +1,139 @@
+"""`train check` and SUSPECT_CLIPS, as a person calls them, on faults that were planted."""
+
+import csv
+import logging
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.datasets import make_dataset
+from tests.train.inspection.planted import plant, read_good, write
+from tests.train.inspection.test_outside_models import saved
+from train import __main__ as program
+from train.data import make_demo
+from train.settings import load
+from train.setup import build_context
+
+SHARED_SENTENCES = Path(__file__).parents[3] / "benchmarks" / "choosing.txt"
+# Of 18; figures in docs/benchmarks.md, "Suspect clips".
+FEWEST_NAMED = 16
+MOST_FALSE_ALARMS = 3
+
+
+@pytest.fixture
+def check(base_folder: Path, tmp_path: Path, monkeypatch, caplog, capsys):
+    """Runs it in an empty folder; returns (exit code, everything said)."""
+    monkeypatch.chdir(tmp_path)
+    caplog.set_level(logging.INFO)
+    monkeypatch.setenv("BASE_MODEL", str(base_folder))
+    monkeypatch.setenv("DEVICE", "cpu")
+    monkeypatch.setenv("CACHE_DIR", "cache")
+    monkeypatch.setenv("DATASET_DIR", "data")
+
+    def run(*words: str, **settings: str) -> tuple[int, str]:
+        caplog.clear()
+        for name, value in settings.items():
+            monkeypatch.setenv(name, value)
+        code = program.main(["check", *words])
+        return code, caplog.text + capsys.readouterr().err
+
+    return run
+
+
+def spoiled(folder: Path) -> Path:
+    """Sixteen clips with pauses in them, one of which is clipped, and a tone."""
+    make_dataset(folder, clips=17)
+    for number in range(17):
+        path = folder / "wavs" / f"clip-{number}.wav"
+        samples, rate = soundfile.read(path, dtype="float32")
+        pause = np.zeros(rate // 5, np.float32)
+        parts = [part for half in np.array_split(samples, 3) for part in (pause, half)]
+        samples = np.concatenate([*parts, pause])
+        if number == 3:
+            samples = np.clip(8 * samples, -0.9, 0.9)
+        if number == 5:
+            samples = 0.3 * np.sin(2 * np.pi * 440 * np.arange(len(samples)) / rate)
+        soundfile.write(path, samples, rate, subtype="PCM_16")
+    return folder
+
+
+def test_suspect_clips_are_told_and_kept_or_left_out(check, tmp_path: Path):
+    folder = spoiled(tmp_path / "data")
+    before = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    code, said = check()
+    assert code == 0
+    assert re.search(r"clip-5 +\d+\.\d  It is a tone", said)
+    assert re.search(r"clip-3 +\d+\.\d  .*samples are clipped", said)
+    assert "SUSPECT_CLIPS=leave_out trains without them" in said
+    with (tmp_path / "cache" / "inspection.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 17 and {row["clip"] for row in rows[:2]} == {"clip-3", "clip-5"}
+    assert all(row["nats_a_code"] for row in rows)
+
+    kept, _ = load((), None, None)
+    assert "clip-5" in {clip.name for clip in build_context(kept).data.clips}
+    left, _ = load(("--suspect-clips", "leave_out"), None, None)
+    data = build_context(left).data
+    assert not {"clip-3", "clip-5"} & {clip.name for clip in data.clips}
+    assert "a tone" in next(one.seen for one in data.refused if one.name == "clip-5")
+    after = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert after == before
+
+
+def test_a_second_look_computes_nothing_and_says_the_same(check, tmp_path: Path, monkeypatch):
+    spoiled(tmp_path / "data")
+    (first,) = re.findall(r"clip-5 .*", check()[1])
+    for name in ("measure", "likelihood", "load_speaker_encoder"):
+        monkeypatch.delattr(f"train.inspection.measuring.{name}")
+    assert re.findall(r"clip-5 .*", check()[1]) == [first]
+
+
+def test_without_likelihood_no_features_are_computed(check, tmp_path: Path):
+    spoiled(tmp_path / "data")
+    code, said = check("--no-likelihood")
+    assert code == 0 and "clip-5" in said
+    assert not list((tmp_path / "cache").glob("features-*"))
+
+
+def test_models_of_ones_own_are_asked(check, tmp_path: Path):
+    spoiled(tmp_path / "data")
+    speaker = saved(tmp_path / "ecapa.onnx", ["batch", "frames", 80], 192)
+    spoof = saved(tmp_path / "aasist.onnx", [1, 64_600], 2)
+    code, _ = check("--no-likelihood", SPEAKER_MODEL=str(speaker), SPOOF_MODEL=str(spoof))
+    assert code == 0
+    with (tmp_path / "cache" / "inspection.csv").open(newline="") as file:
+        scores = {row["spoof_score"] for row in csv.DictReader(file)}
+    assert len(scores) > 10 and "" not in scores
+    code, said = check(SPEAKER_MODEL=str(tmp_path / "absent.onnx"))
+    assert code == 2 and "is no file" in said
+
+
+@pytest.mark.slow
+@pytest.mark.system  # flite speaks the sentences in which the faults are planted
+def test_two_of_each_fault_are_named_and_good_clips_are_not(check, tmp_path: Path):
+    """Limits were chosen on slt; these are awb's clips, whom the base never heard."""
+    folder, fresh = tmp_path / "data", tmp_path / "fresh"
+    for place in (folder, fresh):
+        (place / "wavs").mkdir(parents=True)
+    for path in (make_demo.DEMO / "wavs").iterdir():
+        (folder / "wavs" / path.name).symlink_to(path)
+    (folder / "metadata.csv").write_bytes((make_demo.DEMO / "metadata.csv").read_bytes())
+    texts = [line.strip() for line in SHARED_SENTENCES.read_text().splitlines() if line.strip()]
+    for number, text in enumerate(texts[:22]):
+        path = fresh / "wavs" / f"f{number:02}.wav"
+        subprocess.run(["flite", "-voice", "awb", "-t", text, "-o", str(path)], check=True)
+    rows = [f"f{number:02}|{text}\n" for number, text in enumerate(texts[:22])]
+    (fresh / "metadata.csv").write_text("".join(rows), encoding="utf-8")
+    planted = plant([*read_good(fresh), *read_good(make_demo.DEMO)[-2:]])
+    write(folder, planted)
+    assert check(BASE_MODEL="demo")[0] == 0
+    with (tmp_path / "cache" / "inspection.csv").open(newline="") as file:
+        kinds = {row["clip"]: row["kinds"].split() for row in csv.DictReader(file)}
+    named = [one.name for one in planted if set(one.kinds) & set(kinds[one.name])]
+    alarms = [name for name, found in kinds.items() if name.startswith("demo-") and found]
+    assert len(named) >= FEWEST_NAMED, (named, kinds)
+    assert len(alarms) <= MOST_FALSE_ALARMS, alarms

@@ -1,0 +1,167 @@
+"""Speaker and spoof models that a person names: ONNX files such as ECAPA-TDNN and AASIST.
+
+What a model takes is told from the shape of its one input: samples at 16 kHz, `[batch, samples]` or
+`[batch, 1, samples]`, or 80 log-mel bands, `[batch, frames, 80]` or `[batch, 80, frames]` (Kaldi's
+filterbanks, each band's mean taken off, as WeSpeaker's are). Others are refused by their shape.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from machine.errors import SotaqueError
+from machine.onnxruntime import sessions
+from xtts.audio import MEL_BANDS, SPEAKER_RATE
+
+# A shorter vector tells hardly anybody from anybody: rather a class or a score.
+_FEWEST_DIMENSIONS = 16
+# Kaldi's unit is the 16-bit integer.
+_FULL_SCALE = 32_768.0
+_FRAME_MS, _HOP_MS = 25.0, 10.0
+_FEWEST_FRAMES = 10
+
+Kind = Literal["samples", "one_channel", "frames_bands", "bands_frames"]
+
+
+class OutsideModelError(SotaqueError):
+    """An ONNX file that takes or gives something else; the sentence names its shape."""
+
+
+@dataclass(frozen=True)
+class ModelInput:
+    """kind: the order of its dimensions; length: samples or frames, where it takes only so many."""
+
+    name: str
+    kind: Kind
+    length: int | None
+
+
+def input_of(setting: str, path: Path, inputs: Sequence[tuple[str, Sequence[Any]]]) -> ModelInput:
+    """What a model takes, by (name, shape) of its inputs; free dimensions are no numbers. Pure.
+
+    Raises:
+        OutsideModelError: Other inputs than those that are known.
+    """
+    shapes = "; ".join(f"{name} {_shown(shape)}" for name, shape in inputs)
+    refusal = OutsideModelError(
+        f"{setting}={path} takes {shapes or 'nothing'}. Accepted is one input: samples at 16 kHz, "
+        "[batch, samples] or [batch, 1, samples], or 80 log-mel bands, [batch, frames, 80] or "
+        "[batch, 80, frames]."
+    )
+    if len(inputs) != 1:
+        raise refusal
+    name, shape = inputs[0]
+    sizes = [size if isinstance(size, int) and size > 0 else None for size in shape]
+    if not sizes or sizes[0] not in (None, 1):
+        raise refusal
+    if len(sizes) == 2 and (sizes[1] is None or sizes[1] >= SPEAKER_RATE // 2):
+        return ModelInput(name, "samples", sizes[1])
+    if len(sizes) == 3 and sizes[1] == 1 and (sizes[2] is None or sizes[2] >= SPEAKER_RATE // 2):
+        return ModelInput(name, "one_channel", sizes[2])
+    if len(sizes) == 3 and sizes[2] == MEL_BANDS:
+        return ModelInput(name, "frames_bands", sizes[1])
+    if len(sizes) == 3 and sizes[1] == MEL_BANDS:
+        return ModelInput(name, "bands_frames", sizes[2])
+    raise refusal
+
+
+class OutsideModel:
+    """An opened ONNX file.
+
+    Args:
+        setting: The setting that names it, for sentences.
+        path: The file.
+        threads: Of ONNX Runtime.
+
+    Raises:
+        OutsideModelError: No file, or of another shape.
+        RuntimeMissing: ONNX Runtime is not installed.
+        ModelRefused: ONNX Runtime cannot open it.
+    """
+
+    def __init__(self, setting: str, path: Path, threads: int = 1) -> None:
+        if not path.is_file():
+            raise OutsideModelError(f"{setting}={path} is no file. Name an ONNX model.")
+        options = sessions.OnnxSessionOptions(threads=threads)
+        self.session: Any = sessions.open_session(path, "cpu", options).session
+        self.input = input_of(
+            setting, path, [(one.name, one.shape) for one in self.session.get_inputs()]
+        )
+        self._named = f"{setting}={path}"
+
+    def embedding(self, waveform: torch.Tensor) -> np.ndarray:
+        """`[width]` of `[samples]` at 16 kHz: the first output. Raises OutsideModelError."""
+        found = self._run(waveform)[0].reshape(-1)
+        if len(found) < _FEWEST_DIMENSIONS or not np.isfinite(found).all():
+            raise OutsideModelError(
+                f"{self._named} gives {len(found)} numbers, of which "
+                f"{int(np.isfinite(found).sum())} are finite. A speaker model gives an embedding "
+                f"of {_FEWEST_DIMENSIONS} or more."
+            )
+        return found
+
+    def spoof_score(self, waveform: torch.Tensor) -> float:
+        """By how much a model finds `[samples]` at 16 kHz recorded rather than made: logit 1 less
+        logit 0, AASIST's order, of the output that holds two numbers; or the output that holds one.
+
+        Raises:
+            OutsideModelError: It has no such output.
+        """
+        outputs = [one.reshape(-1) for one in self._run(waveform)]
+        for width in (2, 1):
+            for one in outputs:
+                if len(one) == width and np.isfinite(one).all():
+                    return float(one[-1] - one[0]) if width == 2 else float(one[0])
+        raise OutsideModelError(
+            f"{self._named} gives {', '.join(str(len(one)) for one in outputs)} numbers. A spoof "
+            "model gives two logits, made and recorded, or one score."
+        )
+
+    def _run(self, waveform: torch.Tensor) -> list[np.ndarray]:
+        given = _prepared(waveform, self.input)
+        try:
+            return [np.asarray(one) for one in self.session.run(None, {self.input.name: given})]
+        except Exception as error:  # its own kinds derive from Exception alone
+            told = " ".join(str(error).split())[:300]
+            raise OutsideModelError(
+                f"{self._named} fails on {_shown(given.shape)} ({self.input.kind}): {told}"
+            ) from error
+
+
+def _prepared(waveform: torch.Tensor, wanted: ModelInput) -> np.ndarray:
+    """What the model is given, `[samples]` at 16 kHz made into its shape; repeated or cut to a
+    fixed length, as AASIST's own evaluation does."""
+    if wanted.kind in ("samples", "one_channel"):
+        samples = _fitted(waveform.numpy(), wanted.length)[None]
+        return samples if wanted.kind == "samples" else samples[:, None]
+    bands = _fitted(log_mel_bands(waveform), wanted.length)[None]
+    return bands if wanted.kind == "frames_bands" else np.ascontiguousarray(bands.swapaxes(1, 2))
+
+
+def log_mel_bands(waveform: torch.Tensor) -> np.ndarray:
+    """`[samples]` at 16 kHz -> `[frames, 80]`, each band around its mean."""
+    from torchaudio.compliance.kaldi import fbank
+
+    fewest = int(SPEAKER_RATE * (_FRAME_MS + _HOP_MS * _FEWEST_FRAMES) / 1000)
+    if len(waveform) < fewest:
+        waveform = torch.nn.functional.pad(waveform, (0, fewest - len(waveform)))
+    found: torch.Tensor = fbank(
+        waveform[None] * _FULL_SCALE, num_mel_bins=MEL_BANDS, frame_length=_FRAME_MS,
+        frame_shift=_HOP_MS, sample_frequency=SPEAKER_RATE, window_type="hamming", dither=0.0,
+    )  # fmt: skip
+    return (found - found.mean(0)).numpy()
+
+
+def _fitted(rows: np.ndarray, length: int | None) -> np.ndarray:
+    if length is None or len(rows) == length:
+        return rows
+    times = -(-length // max(1, len(rows)))
+    return np.concatenate([rows] * times)[:length]
+
+
+def _shown(shape: Sequence[Any]) -> str:
+    return "[" + ", ".join(str(size) for size in shape) + "]"

@@ -1,0 +1,127 @@
+"""Measures the sound of one clip: level, noise, clipping, bandwidth, silence around. Pure.
+
+Levels are in dB; of a frame, of its root mean square over 20 ms, a frame each 10 ms.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+_FRAME_SECONDS = 0.02
+_HOP_SECONDS = 0.01
+_FLOOR_DB = -100.0
+# Below the loud frames (95th percentile) by more than this, nobody speaks.
+_SPEECH_RANGE_DB = 30.0
+# So many active frames in a row are more than a click.
+_FRAMES_IN_A_ROW = 4
+_EDGE_SECONDS = 0.03
+_FFT_SECONDS = 0.032
+# A band counts as heard where its loud frames are within this of the loudest band's.
+_HEARD_RANGE_DB = 60.0
+_FLATNESS_HZ = (200.0, 7_000.0)
+# Of the peak: what is nearer to it was cut off at it, when it is much.
+_CLIPPED_SHARE_OF_PEAK = 0.985
+
+
+@dataclass(frozen=True)
+class SoundFacts:
+    """What was measured of one recording.
+
+    level_db: loud frames, against full scale; noise_db: quiet frames below them (larger is
+    cleaner); clipped: share of samples at the peak; heard_hz: the highest frequency with sound;
+    lead_seconds, tail_seconds: before and behind what is spoken; start_db, end_db: the first and
+    last 30 ms, below the loud frames; flatness: 0 a tone to 1 noise; tone: share of a frame's
+    energy in one narrow band.
+    """
+
+    seconds: float
+    rate: int
+    level_db: float
+    noise_db: float
+    dynamics_db: float
+    clipped: float
+    heard_hz: float
+    lead_seconds: float
+    tail_seconds: float
+    start_db: float
+    end_db: float
+    offset: float
+    flatness: float
+    tone: float
+
+    @property
+    def spoken_seconds(self) -> float:
+        """Without the silence around."""
+        return max(0.0, self.seconds - self.lead_seconds - self.tail_seconds)
+
+
+def measure(samples: np.ndarray, rate: int) -> SoundFacts:
+    """Measures `[samples]` float32 at its own rate in Hz."""
+    offset = float(samples.mean())
+    centred = samples.astype(np.float32) - np.float32(offset)
+    levels = _frame_levels(centred, rate)
+    loud, lowest = (float(np.percentile(levels, share)) for share in (95, 5))
+    first, last = _spoken(levels > loud - _SPEECH_RANGE_DB)
+    edge = max(1, round(_EDGE_SECONDS * rate))
+    active = levels[first:last]
+    heard, flatness, tone = _spectrum(centred, rate, first, last)
+    peak = float(np.abs(samples).max())
+    return SoundFacts(
+        seconds=len(samples) / rate,
+        rate=rate,
+        level_db=loud,
+        noise_db=loud - lowest,
+        dynamics_db=float(np.percentile(active, 95) - np.percentile(active, 10)),
+        clipped=float(np.mean(np.abs(samples) >= _CLIPPED_SHARE_OF_PEAK * peak)) if peak else 0.0,
+        heard_hz=heard,
+        lead_seconds=first * _HOP_SECONDS,
+        tail_seconds=(len(levels) - last) * _HOP_SECONDS,
+        start_db=_decibels(centred[:edge]) - loud,
+        end_db=_decibels(centred[-edge:]) - loud,
+        offset=offset,
+        flatness=flatness,
+        tone=tone,
+    )
+
+
+def framed(samples: np.ndarray, length: int, hop: int) -> np.ndarray:
+    """Frames `[1 + (samples - length) // hop, length]`, a view; what is shorter is padded."""
+    if len(samples) < length:
+        samples = np.pad(samples, (0, length - len(samples)))
+    return np.lib.stride_tricks.sliding_window_view(samples, length)[::hop]
+
+
+def _frame_levels(samples: np.ndarray, rate: int) -> np.ndarray:
+    frames = framed(samples, round(_FRAME_SECONDS * rate), round(_HOP_SECONDS * rate))
+    # Around each frame's own mean: the offset of a whole clip would fill its silences.
+    power = frames.var(axis=1)
+    return np.maximum(10 * np.log10(power + 1e-20), _FLOOR_DB)
+
+
+def _decibels(samples: np.ndarray) -> float:
+    return max(_FLOOR_DB, 10 * float(np.log10(samples.var() + 1e-20)))
+
+
+def _spoken(active: np.ndarray) -> tuple[int, int]:
+    """(first frame, behind the last) of what lies between the silences; everything if nothing."""
+    kernel = np.ones(_FRAMES_IN_A_ROW)
+    runs = np.convolve(active, kernel, "valid") >= _FRAMES_IN_A_ROW
+    (places,) = np.nonzero(runs)
+    if not len(places):
+        return 0, len(active)
+    return int(places[0]), int(places[-1]) + _FRAMES_IN_A_ROW
+
+
+def _spectrum(samples: np.ndarray, rate: int, first: int, last: int) -> tuple[float, float, float]:
+    """(highest frequency with sound in Hz, flatness, tone) of the frames that are spoken."""
+    length, hop = round(_FFT_SECONDS * rate), round(_HOP_SECONDS * rate)
+    frames = framed(samples[first * hop : last * hop + length], length, hop)
+    power = np.square(np.abs(np.fft.rfft(frames * np.hanning(length).astype(np.float32)))) + 1e-16
+    bands = 10 * np.log10(np.percentile(power, 95, axis=0))
+    heard = float(np.nonzero(bands > bands.max() - _HEARD_RANGE_DB)[0][-1]) / _FFT_SECONDS
+    low, high = (round(hz * _FFT_SECONDS) for hz in _FLATNESS_HZ)
+    middle = power[:, low : min(high, power.shape[1])]
+    flatness = np.exp(np.log(middle).mean(1)) / middle.mean(1)
+    sums = np.cumsum(np.pad(power, ((0, 0), (1, 0))), axis=1)
+    narrow = (sums[:, 5:] - sums[:, :-5]).max(1) / sums[:, -1]
+    return heard, float(np.median(flatness)), float(np.median(narrow))
