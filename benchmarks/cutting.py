@@ -1,0 +1,179 @@
+"""`python -m benchmarks cutting`: how much of a recording `python -m train cut` keeps, where it
+cuts, what its transcripts say, what it costs.
+
+A recording a voice, of sentences that no limit of `cut` was chosen on (the reporting set), with
+pauses, breaths, noise, music and another person between them; flite tells when each phone sounds.
+The cut runs as a child, as a person calls it.
+"""
+
+import argparse
+import csv
+import json
+import os
+import random
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import soundfile
+
+from benchmarks import texts
+from benchmarks.cutting_recordings import UNSAID, KnownRecording, make
+from demo_voice.teachers.flite import RATE
+from machine.errors import SotaqueError
+from train.cutting.alignment.manuscript import said_words
+
+# Nearer to a phone's edge than this is at its edge: what flite prints is rounded.
+_EDGE_SECONDS = 0.005
+_POLL_SECONDS = 0.02
+
+
+class CutFailed(SotaqueError):
+    """`python -m train cut` ended with an error, which it printed."""
+
+
+@dataclass(frozen=True)
+class CutQuality:
+    """What came of one recording.
+
+    Attributes:
+        kept: Share of the speaker's phones, by time, that are in a clip.
+        cuts_in_words: Starts and ends of clips inside a phone of the speaker; cuts: all of them.
+        character_errors: Of the transcripts against what is said in the clips, per character.
+        named: Sentences that nobody says, of those in the text; named_wrongly: others.
+        cpu_seconds, peak_bytes: Of the process that cuts.
+    """
+
+    voice: str
+    seconds: float
+    clips: int
+    kept: float
+    cuts: int
+    cuts_in_words: int
+    character_errors: float
+    named: int
+    named_wrongly: int
+    cpu_seconds: float
+    peak_bytes: int
+
+
+def main(argv: Sequence[str]) -> int:
+    """Prints a line a voice, or JSON."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks cutting", description=__doc__)
+    parser.add_argument("--voices", default="awb,slt,kal16", help="of flite's")
+    parser.add_argument("--other", default="rms", help="the other person")
+    parser.add_argument("--sentences", type=int, default=60, help="the first so many of the set")
+    parser.add_argument("--times", type=int, default=1, help="sentences over and over, for memory")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--recording", type=Path, help="folder that keeps recordings and cuts")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args(argv)
+    # The set goes from the shortest to the longest, which nobody's text does.
+    lines = texts.sentences("reporting")
+    said = random.Random(arguments.seed).sample(lines, len(lines))
+    said = said[: arguments.sentences] * arguments.times
+    with tempfile.TemporaryDirectory() as name:
+        folder = arguments.recording or Path(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        found = list[CutQuality]()
+        for voice in arguments.voices.split(","):
+            known = make(said, voice, arguments.other, arguments.seed)
+            found.append(measure(known, voice, folder))
+            if not arguments.json:
+                print(_told(found[-1]), flush=True)
+    if arguments.json:
+        print(json.dumps([asdict(one) for one in found]))
+    return 0
+
+
+def measure(known: KnownRecording, voice: str, folder: Path) -> CutQuality:
+    """Writes the recording, cuts it and compares. Raises CutFailed."""
+    recording, text, to = (folder / f"{voice}{end}" for end in (".wav", ".txt", ""))
+    soundfile.write(recording, known.samples, RATE, subtype="PCM_16")
+    text.write_text(known.text, encoding="utf-8")
+    usage, peak = _cut(recording, text, to)
+    with (to / "account.csv").open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["reason"] == "in a clip"]
+    clips = [(float(row["start"]), float(row["end"]), row["text"]) for row in rows]
+    told = json.loads((to / "cut.json").read_text(encoding="utf-8"))["unheard_sentences"]
+    edges = [edge for start, end, _ in clips for edge in (start, end)]
+    return CutQuality(
+        voice=voice, seconds=len(known.samples) / RATE, clips=len(clips),
+        kept=kept(known.phones, [(start, end) for start, end, _ in clips]),
+        cuts=len(edges), cuts_in_words=sum(in_a_phone(edge, known.phones) for edge in edges),
+        character_errors=character_errors(known, clips),
+        named=sum(line in UNSAID for line in told),
+        named_wrongly=sum(line not in UNSAID for line in told),
+        cpu_seconds=usage.ru_utime + usage.ru_stime, peak_bytes=peak,
+    )  # fmt: skip
+
+
+def kept(phones: Sequence[tuple[float, float]], clips: Sequence[tuple[float, float]]) -> float:
+    """Share of the phones' time that is inside clips; all in seconds."""
+    inside, place = 0.0, 0
+    for start, end in phones:
+        while place < len(clips) and clips[place][1] <= start:
+            place += 1
+        for first, last in clips[place : place + 2]:
+            inside += max(min(end, last) - max(start, first), 0.0)
+    return inside / sum(end - start for start, end in phones)
+
+
+def in_a_phone(moment: float, phones: Sequence[tuple[float, float]]) -> bool:
+    """Whether that second is inside a phone, and not at its edge."""
+    return any(start + _EDGE_SECONDS < moment < end - _EDGE_SECONDS for start, end in phones)
+
+
+def character_errors(known: KnownRecording, clips: Sequence[tuple[float, float, str]]) -> float:
+    """Insertions, deletions and substitutions per character that the speaker says in the clips,
+    numbers in words; a word belongs to the clip that its middle is in."""
+    import jiwer
+
+    truth, written = list[str](), list[str]()
+    for start, end, text in clips:
+        said = [one.text for one in known.words if start <= (one.start + one.end) / 2 < end]
+        truth.append(" ".join(said) or "-")
+        written.append(" ".join(said_words(text, "en")))
+    return float(jiwer.cer(truth, written)) if truth else 1.0
+
+
+def _cut(recording: Path, text: Path, to: Path) -> tuple[resource.struct_rusage, int]:
+    """Cuts in a child on one thread; what it used, and its peak in bytes. Raises CutFailed."""
+    command = ["env", "OMP_NUM_THREADS=1", sys.executable, "-m", "train", "cut", str(recording)]
+    child = subprocess.Popen([*command, "--text", str(text), "--to", str(to)], stdout=2)
+    # Our own stdout is for the table; only wait4 tells what this one child used.
+    # Its `ru_maxrss` would be at least our own peak, which a child inherits.
+    peak, ended = 0, 0
+    while not ended:
+        peak = max(peak, _peak_bytes(child.pid))
+        time.sleep(_POLL_SECONDS)
+        ended, status, usage = os.wait4(child.pid, os.WNOHANG)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise CutFailed(
+            f"Cutting {recording} ended with {child.returncode}; its message stands above."
+        )
+    return usage, peak
+
+
+def _peak_bytes(process: int) -> int:
+    """The most memory that a running process has held; 0 when it has just ended."""
+    status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return int(found[1]) * 1024 if found else 0
+
+
+def _told(one: CutQuality) -> str:
+    return (
+        f"{one.voice}: {one.seconds:.0f} s, {one.clips} clips; {one.kept:.1%} of the speech kept, "
+        f"{one.cuts_in_words} of {one.cuts} cuts inside a word, "
+        f"{one.character_errors:.2%} character errors, {one.named} of {len(UNSAID)} unsaid "
+        f"sentences named and {one.named_wrongly} others; {one.cpu_seconds:.1f} s of CPU time "
+        f"({one.cpu_seconds / one.seconds:.3f} of the length), peak {one.peak_bytes / 1e6:.0f} MB"
+    )

@@ -1,0 +1,297 @@
+"""`python -m train cut` as a person calls it."""
+
+import csv
+import hashlib
+import importlib
+import importlib.util
+import itertools
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.train.cutting.recordings import demo_texts, join_demo
+from train.__main__ import main
+from train.dataset.metadata import read_entries
+
+pytest.importorskip("pocketsphinx", reason="it has wheels for Python 3.11 and 3.13")
+NUMBERS = [1, 2, 3, 5, 7, 8, 9, 11]
+WRONG = "Seventeen monkeys escaped from the laboratory on Sunday."
+
+
+class Ground(NamedTuple):
+    recording: Path
+    text: Path
+    spans: list[tuple[float, float]]
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    """A recording of eight sentences, its text with a ninth in it, and its cut."""
+    top = tmp_path_factory.mktemp("cut")
+    recording, text = top / "tape one.wav", top / "text.txt"
+    spans = join_demo(recording, NUMBERS)
+    sentences = [demo_texts()[number - 1] for number in NUMBERS]
+    sentences.insert(4, WRONG)
+    text.write_text(" ".join(sentences), encoding="utf-8")
+    assert main(["cut", str(recording), "--to", str(top / "out"), "--text", str(text)]) == 0
+    yield Ground(recording, text, spans, top / "out")
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def plain(text: str) -> str:
+    return " ".join(re.findall(r"[a-z']+", text.lower()))
+
+
+def test_the_clips_say_the_sentences_that_are_spoken(ground: Ground) -> None:
+    entries = read_entries(ground.folder, "auto", "en")
+    said = " ".join(entry.text for entry in entries)
+    assert plain(said) == plain(" ".join(demo_texts()[number - 1] for number in NUMBERS))
+    for entry in entries:
+        info = soundfile.info(str(entry.path))
+        assert (info.samplerate, info.channels, info.subtype) == (16_000, 1, "PCM_16")
+        assert 1 <= info.duration <= 11
+
+
+def test_what_is_written_and_not_spoken_is_named(ground: Ground) -> None:
+    told = json.loads((ground.folder / "cut.json").read_text())
+    assert told["unheard_sentences"] == [WRONG]
+    assert WRONG in (ground.folder / "report.html").read_text()
+
+
+def test_the_account_has_every_second_once(ground: Ground) -> None:
+    with (ground.folder / "account.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    seconds = soundfile.info(str(ground.recording)).duration
+    assert float(rows[0]["start"]) == 0
+    assert float(rows[-1]["end"]) == pytest.approx(seconds, abs=1e-5)
+    assert all(one["end"] == other["start"] for one, other in itertools.pairwise(rows))
+    told = json.loads((ground.folder / "cut.json").read_text())["recordings"][0]
+    assert sum(told["seconds_by_reason"].values()) == pytest.approx(seconds, abs=1e-4)
+
+
+def test_cuts_are_in_the_pauses(ground: Ground) -> None:
+    with (ground.folder / "account.csv").open(newline="") as file:
+        clips = [row for row in csv.DictReader(file) if row["reason"] == "in a clip"]
+    assert len(clips) >= 4
+    for row in clips:
+        for cut in (float(row["start"]), float(row["end"])):
+            # The demo's clips have a tenth of a second of quiet at both ends.
+            assert not any(start + 0.12 < cut < end - 0.12 for start, end in ground.spans)
+
+
+def test_a_second_call_does_nothing(ground: Ground) -> None:
+    before = hashes(ground.folder)
+    (ground.folder / "metadata.csv").open("a").write("corrected|by hand\n")
+    again = ["cut", str(ground.recording), "--to", str(ground.folder), "--text", str(ground.text)]
+    try:
+        assert main(again) == 0
+        assert "by hand" in (ground.folder / "metadata.csv").read_text()
+    finally:
+        lines = (ground.folder / "metadata.csv").read_text().splitlines(keepends=True)
+        (ground.folder / "metadata.csv").write_text("".join(lines[:-1]))
+    assert hashes(ground.folder) == before
+
+
+def test_a_folder_with_something_else_is_left_alone(
+    ground: Ground, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    assert main(["cut", str(ground.recording), "--to", str(tmp_path)]) == 2
+    assert "is not empty (mine.txt)" in capsys.readouterr().err
+    assert main(["cut", str(ground.recording), "--to", str(ground.folder)]) == 2
+    assert "another text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Er ging langsam durch den dunklen Wald und fand dort keinen einzigen Menschen mehr.",
+        pytest.param("Colourless green ideas sleep furiously today. " * 8, marks=pytest.mark.slow),
+    ],
+    ids=["german", "another"],
+)
+def test_the_text_of_another_recording_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    join_demo(tmp_path / "tape.wav", NUMBERS[:3])
+    (tmp_path / "other.txt").write_text(text)
+    asked = ["cut", str(tmp_path / "tape.wav"), "--to", str(tmp_path / "out")]
+    assert main([*asked, "--text", str(tmp_path / "other.txt")]) == 2
+    told = capsys.readouterr().err
+    assert "The text is not that of" in told or "other.txt the text of it" in told
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_a_text_the_transcripts_are_empty(
+    ground: Ground, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO"):
+        assert main(["cut", str(ground.recording), "--to", str(tmp_path / "out")]) == 0
+    rows = (tmp_path / "out/metadata.csv").read_text().splitlines()
+    assert len(rows) >= 4
+    assert all(row.endswith("|") for row in rows)
+    assert "no transcripts yet" in caplog.text
+
+
+def test_subtitles_of_any_language_are_cut_at_the_pauses(ground: Ground, tmp_path: Path) -> None:
+    def clock(seconds: float) -> str:
+        return f"00:00:{seconds:06.3f}".replace(".", ",")
+
+    cues = [
+        f"{number}\n{clock(start + 0.2)} --> {clock(end + 0.15)}\nFrase número {number}.\n"
+        for number, (start, end) in enumerate(ground.spans, start=1)
+    ]
+    cues.append("99\n00:10:00,000 --> 00:10:02,000\nDepois do fim.\n")
+    (tmp_path / "a.srt").write_text("\n".join(cues), encoding="utf-8")
+    asked = ["cut", str(ground.recording), "--to", str(tmp_path / "out"), "--language", "pt"]
+    assert main([*asked, "--text", str(tmp_path / "a.srt")]) == 0
+    told = json.loads((tmp_path / "out/cut.json").read_text())
+    assert told["unheard_sentences"] == ["Depois do fim."]
+    entries = read_entries(tmp_path / "out", "auto", "pt")
+    assert [entry.text for entry in entries] == [
+        f"Frase número {number}." for number in range(1, len(ground.spans) + 1)
+    ]
+    with (tmp_path / "out/account.csv").open(newline="") as file:
+        clips = [row for row in csv.DictReader(file) if row["reason"] == "in a clip"]
+    for row, (start, end) in zip(clips, ground.spans):
+        assert float(row["start"]) == pytest.approx(start + 0.1, abs=0.2)
+        assert float(row["end"]) == pytest.approx(end, abs=0.3)
+
+
+def test_english_subtitles_are_followed_by_their_words_and_not_their_times(
+    ground: Ground, tmp_path: Path
+) -> None:
+    cues = [
+        f"{number}\n00:{number:02d}:00,000 --> 00:{number:02d}:01,000\n{demo_texts()[number - 1]}\n"
+        for number in NUMBERS
+    ]
+    (tmp_path / "late.srt").write_text("\n".join(cues), encoding="utf-8")
+    asked = ["cut", str(ground.recording), "--to", str(tmp_path / "out")]
+    assert main([*asked, "--text", str(tmp_path / "late.srt")]) == 0
+    said = " ".join(entry.text for entry in read_entries(tmp_path / "out", "auto", "en"))
+    assert plain(said) == plain(" ".join(demo_texts()[number - 1] for number in NUMBERS))
+
+
+def test_without_pocketsphinx_the_times_of_english_subtitles_are_taken(
+    ground: Ground, tmp_path: Path, caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        "train.cutting.command.importlib.util.find_spec",
+        lambda name: None if name == "pocketsphinx" else real(name),
+    )
+    monkeypatch.setitem(sys.modules, "pocketsphinx", None)
+    rows = [f"{start:.3f}\t{end:.3f}\tThis is what it says." for start, end in ground.spans]
+    (tmp_path / "a.lab").write_text("\n".join(rows), encoding="utf-8")
+    asked = ["cut", str(ground.recording), "--to", str(tmp_path / "out")]
+    with caplog.at_level("INFO"):
+        assert main([*asked, "--text", str(tmp_path / "a.lab")]) == 0
+    assert "by its times alone" in caplog.text
+    entries = read_entries(tmp_path / "out", "auto", "en")
+    assert len(entries) >= len(ground.spans) / 2
+    assert sum(entry.text.count("says") for entry in entries) == len(ground.spans)
+
+
+def test_another_language_needs_times(
+    ground: Ground, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["cut", str(ground.recording), "--to", str(tmp_path / "out"), "--language", "de"]
+    assert main([*asked, "--text", str(ground.text)]) == 2
+    assert "has no times" in capsys.readouterr().err
+
+
+def test_bad_recordings_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def told(path: Path) -> str:
+        assert main(["cut", str(path), "--to", str(tmp_path / "out")]) == 2
+        assert not (tmp_path / "out").exists()
+        return capsys.readouterr().err
+
+    (tmp_path / "empty.wav").touch()
+    assert "is empty (0 bytes)" in told(tmp_path / "empty.wav")
+    assert "does not exist" in told(tmp_path / "none.wav")
+    (tmp_path / "page.mp3").write_bytes(b"<html>" * 100)
+    assert "cannot be decoded" in told(tmp_path / "page.mp3")
+    soundfile.write(tmp_path / "still.wav", np.zeros(48_000), 16_000)
+    assert "No clip could be cut" in told(tmp_path / "still.wav")
+    whole = (tmp_path / "still.wav").read_bytes()
+    (tmp_path / "growing.wav").write_bytes(whole[: len(whole) // 2])
+    assert "still being written" in told(tmp_path / "growing.wav")
+    assert main(["cut", "--to", str(tmp_path / "out")]) == 2
+    assert "cut needs recordings" in capsys.readouterr().err
+
+
+def test_a_film_without_av_answers_with_the_line_that_converts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = importlib.import_module
+
+    def without_av(name: str) -> object:
+        if name == "av":
+            raise ImportError(name)
+        return real(name)
+
+    monkeypatch.setattr("train.cutting.sound.importlib.import_module", without_av)
+    (tmp_path / "film.mkv").write_bytes(b"x" * 100)
+    assert main(["cut", str(tmp_path / "film.mkv"), "--to", str(tmp_path / "out")]) == 2
+    assert "ffmpeg -i film.mkv -vn -ac 1 film.wav" in capsys.readouterr().err
+
+
+def test_a_recording_that_changes_meanwhile_is_told(
+    ground: Ground, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    from train.cutting import cutter
+
+    path = tmp_path / "tape.wav"
+    path.write_bytes(ground.recording.read_bytes())
+    listen = cutter.listen
+
+    def grown(*args: object) -> object:
+        found = listen(*args)  # type: ignore[arg-type]
+        path.open("ab").write(b"more")
+        return found
+
+    monkeypatch.setattr(cutter, "listen", grown)
+    assert main(["cut", str(path), "--to", str(tmp_path / "out")]) == 2
+    assert "changed while it was read" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_silero_the_level_is_taken_and_told(
+    ground: Ground, tmp_path: Path, caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        "train.cutting.speech.importlib.util.find_spec",
+        lambda name: None if name == "silero_vad" else real(name),
+    )
+    asked = [
+        "cut",
+        str(ground.recording),
+        "--to",
+        str(tmp_path / "out"),
+        "--text",
+        str(ground.text),
+    ]
+    with caplog.at_level("INFO"):
+        assert main(asked) == 0
+    assert "by the level alone, because package silero-vad is not installed" in caplog.text
+    said = " ".join(entry.text for entry in read_entries(tmp_path / "out", "auto", "en"))
+    assert plain(said) == plain(" ".join(demo_texts()[number - 1] for number in NUMBERS))

@@ -1,0 +1,135 @@
+"""Cuts at pauses only, and every moment in one row of the account."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from train.cutting.accounting import IN_A_CLIP, NOISE, SILENCE, account
+from train.cutting.alignment.placing import PlacedUnit
+from train.cutting.pauses import SoundProfile, pause_between
+from train.cutting.planning import (
+    CLIPPED,
+    LONGEST_SECONDS,
+    SHORTEST_SECONDS,
+    TOO_LONG,
+    TOO_SHORT,
+    UNSURE,
+    plan,
+)
+
+RATE = 22_050
+
+
+def profile_of(seconds: float, spoken: list[tuple[float, float]]) -> SoundProfile:
+    """-20 dB where somebody speaks, else -70 dB."""
+    level = np.full(round(seconds * 100), -70.0, np.float32)
+    speech = np.zeros(round(seconds / 0.032) + 1, np.float32)
+    for start, end in spoken:
+        level[round(start * 100) : round(end * 100)] = -20.0
+        speech[int(start / 0.032) : int(end / 0.032) + 1] = 1.0
+    return SoundProfile(level, speech, np.zeros(len(level), bool))
+
+
+def units_of(
+    words: list[tuple[float, float]], ends: dict[int, int] | None = None
+) -> list[PlacedUnit]:
+    """One breath."""
+    last = len(words) - 1
+    return [
+        PlacedUnit(
+            f"w{place}", start, end, (ends or {}).get(place, 2 if place == last else 0),
+            place < last, words[place - 1][1] if place else 0.0,
+            words[place + 1][0] if place < last else 99.0,
+        )
+        for place, (start, end) in enumerate(words)
+    ]  # fmt: skip
+
+
+def test_a_pause_is_quiet_between_two_words() -> None:
+    profile = profile_of(4, [(0.5, 1.5), (2.0, 3.0)])
+    pause = pause_between(profile, 1.45, 2.05)
+    assert pause is not None
+    assert (pause.start, pause.end) == pytest.approx((1.5, 2.0), abs=0.011)
+    assert pause.clip_end() == pytest.approx(1.65, abs=0.011)
+    assert pause_between(profile, 0.9, 0.95) is None
+
+
+def test_words_that_run_together_are_not_cut() -> None:
+    words = [(0.5 + 0.5 * place, 1.0 + 0.5 * place) for place in range(30)]  # 15 s on end
+    clips, left = plan(units_of(words), profile_of(16, [(0.5, 15.5)]))
+    assert clips == []
+    assert [one.reason for one in left] == [TOO_LONG]
+
+
+def test_a_long_breath_is_cut_at_its_pauses_and_rather_at_sentences() -> None:
+    words = [(0.5 + place, 1.25 + place) for place in range(40)]
+    units = units_of(words, {9: 2, 19: 2, 29: 2})
+    clips, left = plan(units, profile_of(42, words))
+    assert left == []
+    assert [clip.text for clip in clips] == [
+        " ".join(f"w{place}" for place in range(first, first + 10)) for first in (0, 10, 20, 30)
+    ]
+    for clip in clips:
+        assert SHORTEST_SECONDS <= (clip.last - clip.first) / 100 <= LONGEST_SECONDS
+
+
+def test_short_sentences_of_one_breath_are_joined() -> None:
+    words = [(0.5, 0.9), (1.3, 1.7), (2.1, 2.5)]
+    clips, _ = plan(units_of(words, {0: 2, 1: 2}), profile_of(4, words))
+    assert [clip.text for clip in clips] == ["w0 w1 w2"]
+
+
+def test_a_paragraph_ends_a_clip() -> None:
+    words = [(0.5, 1.6), (2.1, 3.1)]
+    clips, _ = plan(units_of(words, {0: 2}), profile_of(4, words))
+    assert [clip.text for clip in clips] == ["w0 w1"]
+    clips, _ = plan(units_of(words, {0: 3, 1: 3}), profile_of(4, words))
+    assert [clip.text for clip in clips] == ["w0 w1"], "one of a second each would be too short"
+    words = [(0.5, 2.6), (3.1, 5.6)]
+    clips, _ = plan(units_of(words, {0: 3, 1: 3}), profile_of(7, words))
+    assert [clip.text for clip in clips] == ["w0", "w1"]
+
+
+def test_a_word_on_its_own_is_given_more_quiet_and_a_syllable_is_left_out() -> None:
+    clips, left = plan(units_of([(1.0, 1.5)]), profile_of(3, [(1.0, 1.5)]))
+    assert (clips[0].last - clips[0].first) / 100 == pytest.approx(1.1, abs=0.02)
+    clips, left = plan(units_of([(1.0, 1.3)]), profile_of(3, [(1.0, 1.3)]))
+    assert (clips, [one.reason for one in left]) == ([], [TOO_SHORT])
+
+
+def test_words_that_run_into_something_unsure_are_left_out() -> None:
+    units = [PlacedUnit("one", 0.5, 2.0, 0, False, 0.0, 2.0)]
+    clips, left = plan(units, profile_of(5, [(0.5, 4.0)]))
+    assert (clips, [one.reason for one in left]) == ([], [UNSURE])
+
+
+def test_a_clip_at_full_scale_is_left_out() -> None:
+    profile = profile_of(4, [(0.5, 3.0)])
+    profile.clipped[100:150] = True
+    clips, left = plan(units_of([(0.5, 3.0)]), profile)
+    assert (clips, [one.reason for one in left]) == ([], [CLIPPED])
+
+
+@pytest.mark.parametrize("rate", [8000, 16000, 22050, 44100])
+def test_the_account_is_the_whole_recording(rate: int) -> None:
+    spoken = [(1.0, 3.0), (5.0, 5.3), (7.0, 9.5)]
+    profile = profile_of(12, spoken)
+    profile.level_db[1000:1150] = -30.0  # what nobody says
+    clips, left = plan(units_of([spoken[0]]) + units_of([spoken[1]]), profile)
+    frames = 12 * rate - 3
+    rows = account(clips, left, profile, rate, frames)
+    assert rows[0].first == 0
+    assert rows[-1].last == frames
+    assert all(one.last == other.first for one, other in itertools.pairwise(rows))
+    reasons = [row.reason for row in rows if row.reason != SILENCE]
+    assert reasons == [IN_A_CLIP, TOO_SHORT, UNSURE, NOISE]
+
+
+@pytest.mark.parametrize(("ends", "clips"), [(2, 0), (3, 2)], ids=["sentence", "paragraph"])
+def test_short_quiet_is_a_pause_at_the_end_of_a_paragraph_only(ends: int, clips: int) -> None:
+    words = [(0.5 + place, 1.5 + place) for place in range(8)]  # 8 s on end
+    words += [(8.58 + place, 9.58 + place) for place in range(8)]
+    found, left = plan(units_of(words, {7: ends}), profile_of(18, [(0.5, 8.5), (8.58, 16.58)]))
+    assert len(found) == clips
+    assert [one.reason for one in left] == ([] if clips else [TOO_LONG])

@@ -1,0 +1,193 @@
+"""What of the manuscript is surely heard, and where: from matches to units with times.
+
+Doubtful sentences, of which some words were heard and others not, are aligned on their own and
+judged word by word. What stays doubtful is in no clip.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from train.cutting.alignment.following import WordMatch
+from train.cutting.alignment.manuscript import Manuscript
+from train.cutting.alignment.recogniser import HeardWord
+
+# Nats a frame below a free phone loop; chosen on benchmarks/choosing.txt (docs/benchmarks.md).
+LEAST_CERTAINTY = -1.4
+_LEAST_HEARD_SHARE = 0.5
+# A match on its own is chance: short words are found everywhere.
+_FEWEST_IN_A_ROW = 3
+# Longer silence between two words is not one breath.
+_LONGEST_GAP_SECONDS = 0.8
+_LONGEST_DOUBT_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class PlacedUnit:
+    """Text that is surely said from `start` to `end`, in seconds.
+
+    Attributes:
+        ends: As in `TextUnit`.
+        with_next: Whether the next unit follows in the text and in the same breath.
+        before, after: Where the neighbouring speech ends and begins, whatever it says.
+        reach: How far, in seconds, `start` and `end` may be off.
+    """
+
+    text: str
+    start: float
+    end: float
+    ends: int
+    with_next: bool
+    before: float
+    after: float
+    reach: float = 0.12
+
+
+@dataclass(frozen=True)
+class DoubtfulSentence:
+    """Words `first` to `last` of the manuscript, somewhere between `start` and `end` seconds."""
+
+    first: int
+    last: int
+    start: float
+    end: float
+
+
+def trusted(matches: Sequence[WordMatch], heard: Sequence[HeardWord],
+            text: Manuscript) -> dict[int, int]:  # fmt: skip
+    """Number of a word -> place in `heard`: matches in a row, or that are whole sentences."""
+    found = dict[int, int]()
+    for row in _rows(matches):
+        sentences: dict[int, int] = {}
+        for one in row:
+            number = text.units[text.unit_of[one.word]].sentence
+            sentences[number] = sentences.get(number, 0) + 1
+        for one in row:
+            number = text.units[text.unit_of[one.word]].sentence
+            whole = sentences[number] == len(_sentence_words(text, number))
+            if len(row) >= _FEWEST_IN_A_ROW or whole:
+                found[one.word] = one.heard
+    return found
+
+
+def doubts(text: Manuscript, places: Mapping[int, int], heard: Sequence[HeardWord],
+           seconds: float) -> list[DoubtfulSentence]:  # fmt: skip
+    """Sentences that were heard in part, or with other words between theirs."""
+    found = list[DoubtfulSentence]()
+    for number in sorted({text.units[text.unit_of[word]].sentence for word in places}):
+        words = _sentence_words(text, number)
+        known = [word for word in words if word in places]
+        inside = places[known[-1]] - places[known[0]] + 1
+        if len(known) == len(words) == inside or len(known) < _LEAST_HEARD_SHARE * len(words):
+            continue
+        earlier, later = places.get(words[0] - 1), places.get(words[-1] + 1)
+        first, last = heard[places[known[0]]], heard[places[known[-1]]]
+        # Half a second a word that is missing, at most up to its neighbours.
+        start = max(first.start - 0.3 - 0.5 * (known[0] - words[0]), 0.0)
+        end = min(last.end + 0.3 + 0.5 * (words[-1] - known[-1]), seconds)
+        if earlier is not None:
+            start = max(start, heard[earlier].end - 0.02)
+        if later is not None:
+            end = min(end, heard[later].start + 0.02)
+        if 0.2 < end - start < _LONGEST_DOUBT_SECONDS:
+            found.append(DoubtfulSentence(words[0], words[-1], start, end))
+    return found
+
+
+def place_units(text: Manuscript, places: Mapping[int, int], heard: Sequence[HeardWord],
+                checked: Mapping[int, HeardWord]) -> list[PlacedUnit]:  # fmt: skip
+    """The units that are sure, in the order of time.
+
+    Args:
+        checked: Words of doubtful sentences, by number, with their certainty; they replace what
+            was heard there.
+    """
+    sentences = {text.units[text.unit_of[word]].sentence for word in checked}
+    times: dict[int, HeardWord] = {}
+    for word, place in places.items():
+        if text.units[text.unit_of[word]].sentence not in sentences:
+            times[word] = heard[place]
+    for word, one in checked.items():
+        if _is_sure(word, one, places, heard):
+            times[word] = one
+    matched_places = {places[word] for word in times if word in places}
+    strangers = _strangers(heard, matched_places, checked, text, sentences, places)
+    sure = [
+        number
+        for number, unit in enumerate(text.units)
+        if all(word in times for word in range(unit.first_word, unit.last_word + 1))
+    ]
+    sure.sort(key=lambda number: times[text.units[number].first_word].start)
+    return list(_placed(text, sure, times, strangers))
+
+
+def _placed(text: Manuscript, sure: Sequence[int], times: Mapping[int, HeardWord],
+            strangers: Sequence[HeardWord]) -> Iterator[PlacedUnit]:  # fmt: skip
+    ends = [times[text.units[number].last_word].end for number in sure]
+    starts = [times[text.units[number].first_word].start for number in sure]
+    stranger = 0
+    between: list[list[HeardWord]] = [[] for _ in range(len(sure) + 1)]
+    for place in range(len(sure) + 1):
+        limit = starts[place] if place < len(sure) else float("inf")
+        while stranger < len(strangers) and strangers[stranger].start < limit:
+            between[place].append(strangers[stranger])
+            stranger += 1
+    for place, number in enumerate(sure):
+        unit = text.units[number]
+        others_before, others_after = between[place], between[place + 1]
+        before = max((one.end for one in others_before), default=ends[place - 1] if place else 0.0)
+        next_start = starts[place + 1] if place + 1 < len(sure) else float("inf")
+        after = min((one.start for one in others_after), default=next_start)
+        follows = place + 1 < len(sure) and sure[place + 1] == number + 1 and not others_after
+        gap = starts[place + 1] - ends[place] if follows else 0.0
+        yield PlacedUnit(
+            unit.text, starts[place], ends[place], unit.ends,
+            follows and gap <= _LONGEST_GAP_SECONDS, min(before, starts[place]),
+            max(after, ends[place]),
+        )  # fmt: skip
+
+
+def _is_sure(word: int, one: HeardWord, places: Mapping[int, int],
+             heard: Sequence[HeardWord]) -> bool:  # fmt: skip
+    """What was heard as it is written needs no second proof, where it is aligned with the same
+    sound: a word may be heard again in what another person says."""
+    if (one.certainty or 0.0) >= LEAST_CERTAINTY:
+        return True
+    known = heard[places[word]] if word in places else None
+    return known is not None and one.start < known.end and known.start < one.end
+
+
+def _strangers(heard: Sequence[HeardWord], used: set[int], checked: Mapping[int, HeardWord],
+               text: Manuscript, sentences: set[int],
+               places: Mapping[int, int]) -> list[HeardWord]:  # fmt: skip
+    """Heard words that are in no sure place, and words that were checked and are not sure."""
+    spans = []
+    for number in sentences:
+        words = [checked[word] for word in _sentence_words(text, number) if word in checked]
+        spans.append((words[0].start, words[-1].end))
+    spans.sort()
+    found = [one for word, one in checked.items() if not _is_sure(word, one, places, heard)]
+    place = 0
+    for number, one in enumerate(heard):
+        while place < len(spans) and spans[place][1] <= one.start:
+            place += 1
+        inside = place < len(spans) and spans[place][0] < (one.start + one.end) / 2
+        if number not in used and not inside:
+            found.append(one)
+    return sorted(found, key=lambda one: one.start)
+
+
+def _rows(matches: Sequence[WordMatch]) -> Iterator[list[WordMatch]]:
+    """Matches that follow each other in the text and in what was heard, with one slip between."""
+    row = list[WordMatch]()
+    for one in matches:
+        if row and (one.word - row[-1].word > 2 or one.heard - row[-1].heard > 2):
+            yield row
+            row = []
+        row.append(one)
+    if row:
+        yield row
+
+
+def _sentence_words(text: Manuscript, number: int) -> range:
+    """The numbers of a sentence's words."""
+    return text.words_of_sentence[number]

@@ -1,0 +1,196 @@
+"""From recordings and a text to planned clips: the steps in their order, without writing any."""
+
+import contextlib
+import functools
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from train.cutting.accounting import AccountRow, account
+from train.cutting.alignment.manuscript import Manuscript
+from train.cutting.alignment.placing import (
+    LEAST_CERTAINTY,
+    DoubtfulSentence,
+    PlacedUnit,
+    doubts,
+    place_units,
+    trusted,
+)
+from train.cutting.alignment.recogniser import HeardWord
+from train.cutting.errors import CuttingError
+from train.cutting.journal import HeardJournal
+from train.cutting.listening import TextListener, listen
+from train.cutting.pauses import SoundProfile
+from train.cutting.planning import LeftOut, PlannedClip, plan
+from train.cutting.sound import LISTENING_RATE, SourceRecording, check_unchanged, stretches
+from train.cutting.speech import SpeechDetector, speech_spans
+from xtts.audio import resample
+
+# In the fingerprint: another number where the same input is cut otherwise.
+CUTTING_VERSION = 2
+_LEAST_SHARE = 0.2
+_FEWEST_WORDS = 5
+# Times of subtitles are that far off.
+_CUE_REACH_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class CutRecording:
+    """A recording with its clips and the account of all of it."""
+
+    recording: SourceRecording
+    profile: SoundProfile
+    clips: list[PlannedClip]
+    left: list[LeftOut]
+    rows: list[AccountRow]
+
+
+@dataclass(frozen=True)
+class CutResult:
+    """All recordings. unheard: numbers of the sentences of which no clip says a word."""
+
+    recordings: list[CutRecording]
+    unheard: list[int]
+
+
+def fingerprint_of(recordings: Sequence[SourceRecording], text: Manuscript | None, language: str,
+                   detector: SpeechDetector) -> str:  # fmt: skip
+    """What the clips depend on: same fingerprint, same bytes."""
+    parts = [str(CUTTING_VERSION), language, detector.told]
+    for one in recordings:
+        with one.path.open("rb") as file:
+            parts.append(f"{one.name} {hashlib.file_digest(file, 'sha256').hexdigest()}")
+    if text is not None:
+        parts += [f"{cue.start} {cue.end} {cue.text}" for cue in text.cues]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def cut_by_words(recordings: Sequence[SourceRecording], text: Manuscript,
+                 detectors: Sequence[SpeechDetector], work: Path,
+                 fingerprint: str) -> CutResult:  # fmt: skip
+    """Aligns an English text word by word. Raises CuttingError, also for a foreign text."""
+    with contextlib.closing(HeardJournal(work / "heard.jsonl", fingerprint)) as journal:
+        listener = TextListener(text, journal)
+        profiles, bounds = list[SoundProfile](), [0]
+        for recording, detector in zip(recordings, detectors):
+            hear = functools.partial(listener.hear, recording)
+            profiles.append(listen(recording, detector, hear))
+            check_unchanged(recording)
+            bounds.append(len(listener.heard))
+        listener.follower.finish()
+        places = trusted(listener.follower.matches, listener.heard, text)
+        _refuse_other_text(len(places), len(listener.heard), len(text.words), recordings)
+        done, sure, num_placed = list[CutRecording](), set[int](), 0
+        for number, (recording, profile) in enumerate(zip(recordings, profiles)):
+            first, last = bounds[number], bounds[number + 1]
+            own = {word: heard - first for word, heard in places.items() if first <= heard < last}
+            heard = listener.heard[first:last]
+            doubtful = doubts(text, own, heard, recording.seconds)
+            checked = _checked(recording, doubtful, listener, text)
+            units = place_units(text, own, heard, checked)
+            num_placed += sum(len(unit.text.split()) for unit in units)
+            done.append(_cut_one(recording, profile, units))
+            sure |= own.keys() | {
+                word for word, one in checked.items() if (one.certainty or 0.0) >= LEAST_CERTAINTY
+            }
+    # A model of a short text hears its phrases in anything; they do not stand the second look.
+    _refuse_other_text(num_placed, len(listener.heard), len(text.words), recordings)
+    return CutResult(done, _unheard(text, sure))
+
+
+def cut_by_cues(recordings: Sequence[SourceRecording], text: Manuscript,
+                detectors: Sequence[SpeechDetector]) -> CutResult:  # fmt: skip
+    """Cuts at the pauses nearest to the times of a text, in any language."""
+    recording, profile = recordings[0], listen(recordings[0], detectors[0], None)
+    check_unchanged(recording)
+    spans = speech_spans(profile.speech)
+    units, unheard = list[PlacedUnit](), list[int]()
+    cues = text.cues
+    for number, cue in enumerate(cues):
+        assert cue.start is not None and cue.end is not None
+        spoken = sum(max(min(end, cue.end) - max(start, cue.start), 0.0) for start, end in spans)
+        if spoken < 0.3 * (cue.end - cue.start) or cue.start >= recording.seconds:
+            unheard.append(number)
+            continue
+        next_start = cues[number + 1].start if number + 1 < len(cues) else None
+        with_next = next_start is not None and next_start - cue.end <= 0.3
+        before = units[-1].end if units else 0.0
+        after = next_start if next_start is not None else recording.seconds
+        units.append(
+            PlacedUnit(text.sentences[number], cue.start, min(cue.end, recording.seconds), 2,
+                       with_next, min(before, cue.start), max(after, cue.end), _CUE_REACH_SECONDS)
+        )  # fmt: skip
+    return CutResult([_cut_one(recording, profile, units)], unheard)
+
+
+def cut_by_speech(
+    recordings: Sequence[SourceRecording], detectors: Sequence[SpeechDetector]
+) -> CutResult:
+    """Cuts where nobody speaks; the clips have no text."""
+    done = []
+    for recording, detector in zip(recordings, detectors):
+        profile = listen(recording, detector, None)
+        check_unchanged(recording)
+        spans = speech_spans(profile.speech)
+        units = [
+            PlacedUnit("", start + 0.1, end - 0.1, 2,
+                       place + 1 < len(spans) and spans[place + 1][0] - end < 0.6,
+                       spans[place - 1][1] if place else 0.0,
+                       spans[place + 1][0] if place + 1 < len(spans) else recording.seconds, 0.3)
+            for place, (start, end) in enumerate(spans)
+        ]  # fmt: skip
+        done.append(_cut_one(recording, profile, units))
+    return CutResult(done, [])
+
+
+def _cut_one(
+    recording: SourceRecording, profile: SoundProfile, units: Sequence[PlacedUnit]
+) -> CutRecording:
+    clips, left = plan(units, profile)
+    rows = account(clips, left, profile, recording.rate, recording.frames)
+    return CutRecording(recording, profile, clips, left, rows)
+
+
+def _checked(recording: SourceRecording, doubtful: Sequence[DoubtfulSentence],
+             listener: TextListener, text: Manuscript) -> dict[int, HeardWord]:  # fmt: skip
+    found = dict[int, HeardWord]()
+    rate = recording.rate
+    doubtful = sorted(doubtful, key=lambda one: one.end)
+    spans = [
+        (int(one.start * rate), min(int(one.end * rate), recording.frames)) for one in doubtful
+    ]
+    for place, samples in stretches(recording, spans):
+        one = doubtful[place]
+        heard = resample(torch.from_numpy(samples), rate, LISTENING_RATE).numpy()
+        words = list(text.words[one.first : one.last + 1])
+        key = f"{recording.name}|words {one.first} to {one.last}|{one.start:.3f}"
+        aligned = listener.check(key, heard, words, one.start)
+        found |= dict(zip(range(one.first, one.last + 1), aligned))
+    return found
+
+
+def _unheard(text: Manuscript, sure: set[int]) -> list[int]:
+    """Sentences of which less than half of the words were heard."""
+    return [
+        number
+        for number, words in enumerate(text.words_of_sentence)
+        if 2 * sum(word in sure for word in words) < len(words)
+    ]
+
+
+def _refuse_other_text(
+    found: int, heard: int, written: int, recordings: Sequence[SourceRecording]
+) -> None:
+    if heard < _FEWEST_WORDS and written >= _FEWEST_WORDS:
+        raise CuttingError(
+            f"{recordings[0].path} holds next to no English speech ({heard} words heard)."
+        )
+    if found < _LEAST_SHARE * min(heard, written):
+        raise CuttingError(
+            f"The text is not that of {recordings[0].path}: {found} of its {written:,} words were "
+            f"found among {heard:,} heard ones. Is it another recording's, or in another "
+            "language? Nothing was written."
+        )

@@ -1,0 +1,7 @@
+"""CuttingError: why recordings cannot be cut, with what to do about it."""
+
+from machine.errors import SotaqueError
+
+
+class CuttingError(SotaqueError):
+    """Recordings, a text or a folder that cannot be used; nothing was written."""

@@ -1,0 +1,145 @@
+"""One pass over a recording: its levels, where speech is, and what is heard of the text.
+
+The sound is held for at most two blocks; what stays is a few bytes for each 10 ms.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from train.cutting.alignment.following import EXPECTED_AFTER, EXPECTED_BEFORE, TextFollower
+from train.cutting.alignment.manuscript import Manuscript
+from train.cutting.alignment.recogniser import HeardWord, TextRecogniser
+from train.cutting.journal import HeardJournal
+from train.cutting.pauses import SoundProfile
+from train.cutting.sound import SourceRecording, listening_blocks
+from train.cutting.speech import LEVEL_FRAME, VAD_FRAME, VAD_SECONDS, SpeechDetector, levels
+
+_LONGEST_CHUNK, _SHORTEST_CHUNK = int(20 / VAD_SECONDS), int(6 / VAD_SECONDS)
+_SPEECH, _PAUSE = 0.5, 0.35
+_MARGIN_FRAMES = 6
+# The expectation moves on with the reader in steps: a model takes a tenth of a second to build.
+_EXPECTATION_STEP = 600
+_FULL_SCALE = 0.999
+
+
+@dataclass(frozen=True)
+class SpokenChunk:
+    """At most 20 s of sound at 16 kHz, cut where nobody speaks; start in seconds."""
+
+    start: float
+    samples: np.ndarray
+
+
+class TextListener:
+    """Hears chunk after chunk with the text that is expected next.
+
+    Args:
+        journal: What was heard before this process was started.
+    """
+
+    def __init__(self, text: Manuscript, journal: HeardJournal) -> None:
+        self._text = text
+        self._journal = journal
+        self._recogniser = TextRecogniser()
+        self.follower = TextFollower(text.words)
+        self.heard = list[HeardWord]()
+        self._wanted = (0, min(EXPECTED_AFTER, len(text.words)))
+        self._built: tuple[int, int] | None = None
+
+    def hear(self, recording: SourceRecording, chunk: SpokenChunk) -> None:
+        """Hears one chunk, unless the journal knows it."""
+        key = f"{recording.name}|{chunk.start:.3f}|{len(chunk.samples)}"
+        words = self._journal.get(key)
+        if words is None:
+            if self._built != self._wanted:
+                self._recogniser.expect(self._text.words[slice(*self._wanted)])
+                self._built = self._wanted
+            words = self._recogniser.hear(chunk.samples, chunk.start)
+            self._journal.put(key, words)
+        self.heard += words
+        self.follower.add(words)
+        self._wanted = self._expectation()
+
+    def check(
+        self, key: str, samples: np.ndarray, words: list[str], start: float
+    ) -> list[HeardWord]:
+        """Words that should be in [samples] at 16 kHz, with their certainty."""
+        known = self._journal.get(key)
+        if known is None:
+            known = self._recogniser.align(samples, words, start)
+            self._journal.put(key, known)
+        return known
+
+    def _expectation(self) -> tuple[int, int]:
+        if self.follower.lost:
+            return 0, len(self._text.words)
+        place = self.follower.position // _EXPECTATION_STEP * _EXPECTATION_STEP
+        end = min(place + EXPECTED_AFTER + _EXPECTATION_STEP, len(self._text.words))
+        return max(min(place, end - EXPECTED_AFTER) - EXPECTED_BEFORE, 0), end
+
+
+def listen(
+    recording: SourceRecording, detector: SpeechDetector,
+    hear: Callable[[SpokenChunk], None] | None,
+) -> SoundProfile:  # fmt: skip
+    """Measures a recording once through; `hear` is called with each chunk that has speech."""
+    measured = list[np.ndarray]()
+    speech, clipped = list[np.ndarray](), list[np.ndarray]()
+
+    def heard_blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for block in listening_blocks(recording):
+            measured.append(levels(block))
+            clipped.append(_clipped(block))
+            speech.append(detector.listen(block))
+            yield block, speech[-1]
+
+    for chunk in chunks(heard_blocks()):
+        if hear is not None:
+            hear(chunk)
+    return SoundProfile(np.concatenate(measured), np.concatenate(speech), np.concatenate(clipped))
+
+
+def chunks(blocks: Iterator[tuple[np.ndarray, np.ndarray]]) -> Iterator[SpokenChunk]:
+    """Blocks with their probabilities of speech -> chunks with speech in them."""
+    samples, speech, first = np.zeros(0, np.float32), np.zeros(0, np.float32), 0
+    for block, probabilities in blocks:
+        samples = np.concatenate((samples, block))
+        speech = np.concatenate((speech, probabilities))
+        while len(speech) > _LONGEST_CHUNK:
+            cut = _chunk_end(speech[:_LONGEST_CHUNK])
+            yield from _spoken(samples[: cut * VAD_FRAME], speech[:cut], first)
+            samples, speech, first = samples[cut * VAD_FRAME :], speech[cut:], first + cut
+    yield from _spoken(samples, speech, first)
+
+
+def _chunk_end(speech: np.ndarray) -> int:
+    """The middle of the longest pause behind the first 6 s, else where speech is least likely."""
+    best, begun = (0, 0), -1
+    for place in range(_SHORTEST_CHUNK, len(speech) + 1):
+        pausing = place < len(speech) and speech[place] < _PAUSE
+        if pausing and begun < 0:
+            begun = place
+        elif not pausing and begun >= 0:
+            best = max(best, (place - begun, (place + begun) // 2))
+            begun = -1
+    return best[1] or _SHORTEST_CHUNK + int(speech[_SHORTEST_CHUNK:].argmin())
+
+
+def _spoken(samples: np.ndarray, speech: np.ndarray, first: int) -> Iterator[SpokenChunk]:
+    places = np.flatnonzero(speech >= _SPEECH)
+    if len(places):
+        begin = max(int(places[0]) - _MARGIN_FRAMES, 0)
+        end = min(int(places[-1]) + 1 + _MARGIN_FRAMES, len(speech))
+        start = (first + begin) * VAD_SECONDS
+        yield SpokenChunk(start, samples[begin * VAD_FRAME : end * VAD_FRAME])
+
+
+def _clipped(block: np.ndarray) -> np.ndarray:
+    """For each 10 ms, whether two samples on end are at full scale. Resampling rounds the tops of
+    what was clipped: so as heard at 16 kHz it is a lower bound."""
+    full = np.abs(block) >= _FULL_SCALE
+    twice = np.zeros(-(-len(block) // LEVEL_FRAME) * LEVEL_FRAME, bool)
+    twice[1 : len(block)] = full[1:] & full[:-1]
+    return np.asarray(twice.reshape(-1, LEVEL_FRAME).any(axis=1))
