@@ -5,11 +5,15 @@ of rows never changes, so an utterance is the same, bit for bit, in a full house
 one; `tests/xtts/inference/test_batched_decoding.py` holds it.
 """
 
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor
 
 from machine.errors import SotaqueError
-from xtts.inference import cuda_graphs
+from xtts.inference import cuda_graphs, decoding
 from xtts.inference.decode_step import DecodeStep
 from xtts.inference.decoding import DecodingError, DecodingResult, DecodingState, prefill
 from xtts.model.gpt import GPT
@@ -34,6 +38,8 @@ class DecodingSlots:
         self.utterances: list[DecodingState | None] = [None] * count
         self._step = DecodeStep(gpt)
         self._graphed = cuda_graphs.graphed_step(gpt, count, layers=layers)
+        if self._graphed is not None:
+            weakref.finalize(self, self._graphed.release)
         alike = self._graphed is None and count > _ROWS_ALIKE
         self._num_rows = -(-count // _ROWS_ALIKE) * _ROWS_ALIKE if alike else count
         self._caches = SlotCaches([None] * self._num_rows)
@@ -70,6 +76,11 @@ class DecodingSlots:
         self.utterances[slot] = utterance
         return slot
 
+    def prepare(self) -> None:
+        """Captures now what would else be captured at the first code."""
+        if self._graphed is not None:
+            self._graphed.record()
+
     @torch.inference_mode()
     def step(self) -> list[int]:
         """One more code for every slot that speaks; returns those slots.
@@ -79,28 +90,61 @@ class DecodingSlots:
         speaking = self.speaking
         if not speaking:
             return []
-        codes = torch.zeros(self._num_rows, dtype=torch.long, device=self._device)
-        positions = torch.zeros_like(codes)
+        codes, positions = self._inputs(speaking)
         rows = list(self._caches.rows)
-        for slot, utterance in enumerate(self.utterances):
-            if slot in speaking and utterance is not None:
-                codes[slot], positions[slot] = utterance.code[0], utterance.position
-            else:
+        for slot in range(len(self.utterances)):
+            if slot not in speaking:
                 self._caches.rows[slot] = None
         try:
             latents, logits = self._computed(codes, positions)
         finally:
             self._caches.rows[:] = rows
-        for slot in speaking:
-            utterance = self.utterances[slot]
-            assert utterance is not None
-            if self._graphed is not None:
-                self._graphed.caches.tell(slot, utterance.queries)
-            try:
-                utterance.take(latents[slot], logits[slot])
-            except DecodingError as error:
-                utterance.error = error
+        self._take(speaking, latents, logits)
         return speaking
+
+    def _inputs(self, speaking: list[int]) -> tuple[Tensor, Tensor]:
+        """The last codes of all rows and their positions; 0 in rows where nobody speaks."""
+        nobody = torch.zeros(1, dtype=torch.long, device=self._device)
+        codes, positions = [nobody] * self._num_rows, [0] * self._num_rows
+        for slot in speaking:
+            utterance = self._at(slot)
+            codes[slot], positions[slot] = utterance.code, utterance.position
+        return torch.cat(codes), torch.tensor(positions).to(self._device, non_blocking=True)
+
+    def _take(self, speaking: list[int], latents: Tensor, logits: Tensor) -> None:
+        """Has each utterance choose; what they chose is looked at once for all of them, since to
+        look is to wait for a GPU."""
+        if self._graphed is not None:
+            for slot in speaking:
+                self._graphed.caches.tell(slot, self._at(slot).queries)
+        if decoding.waits_for_nothing(logits):
+            for slot in speaking:
+                with self._of_one(slot):
+                    self._at(slot).take(latents[slot], logits[slot])
+            return
+        those = [self._at(slot) for slot in speaking]
+        codes = decoding.sample_rows(
+            torch.stack([logits[slot] for slot in speaking]),
+            torch.stack([one.seen for one in those]),
+            [one.decoding for one in those],
+            [one.generator for one in those],
+        )
+        for row, (slot, code) in enumerate(zip(speaking, codes.tolist(), strict=True)):
+            self._at(slot).chose(latents[slot], codes[row : row + 1])
+            with self._of_one(slot):
+                self._at(slot).settle(code)
+
+    @contextmanager
+    def _of_one(self, slot: int) -> Iterator[None]:
+        try:
+            yield
+        except DecodingError as error:
+            self._at(slot).error = error
+
+    def _at(self, slot: int) -> DecodingState:
+        utterance = self.utterances[slot]
+        assert utterance is not None
+        return utterance
 
     def leave(self, slot: int) -> DecodingResult:
         """Frees a slot, done or not, and its memory; returns what was said."""

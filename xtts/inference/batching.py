@@ -26,7 +26,8 @@ from xtts.model.loading import Model
 class StepOutput:
     """What a step brought for one speech: chunks of sound; done with the last of them, or `error`
     in their place. paused: a piece has ended, others wait for `go_on`; cut_pieces: how many so far
-    ran to the code limit without a stop code; pieces: what became of each, with the last output."""
+    ran to the code limit without a stop code; pieces: what became of each so far, when one has
+    ended."""
 
     name: str
     chunks: tuple[Tensor, ...] = ()
@@ -53,6 +54,15 @@ class ContinuousBatcher:
         self._guard = guard
         self._slots = DecodingSlots(model.gpt, count, tuple(sorted(layers)))
         self._speeches: dict[str, SynthesisRequest] = {}
+
+    @property
+    def count(self) -> int:
+        """How many may speak at once."""
+        return len(self._slots.utterances)
+
+    def prepare(self) -> None:
+        """Does now what the first request would else wait for."""
+        self._slots.prepare()
 
     @property
     def busy(self) -> bool:
@@ -120,5 +130,6 @@ class ContinuousBatcher:
             del self._speeches[name]
         return StepOutput(
             name, chunks, speech.done, speech.codes, paused=speech.paused,
-            cut_pieces=speech.cut_pieces, pieces=speech.pieces if speech.done else (),
+            cut_pieces=speech.cut_pieces,
+            pieces=speech.pieces if speech.done or speech.paused else (),
         )  # fmt: skip

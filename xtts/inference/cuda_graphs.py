@@ -2,11 +2,14 @@
 
 A graph computes on the addresses that it saw. So codes, positions and all that attention remembers
 stay where they are (`xtts.model.kv_cache.StaticCaches`), and one graph is kept for each span of
-positions that is attended to. Where capturing fails, the same step runs without, and the reason is
-told. NOT RUN ON A GPU YET: what is tested is that the step is fit to be captured
-(docs/benchmarks.md).
+positions that is attended to. The first replay of each is compared with the same step without a
+graph: what was captured on another GPU than it computes on replays nothing, and says the same for
+ever. Where capturing fails, or the two differ, the same step runs without, and the reason is told.
+NOT RUN ON A GPU YET: what is tested is that the step is fit to be captured, and that what is said
+to the device is in order (docs/gpu.md).
 """
 
+import functools
 import logging
 from collections.abc import Callable, Iterable
 from weakref import WeakKeyDictionary
@@ -17,12 +20,14 @@ from torch import Tensor
 from xtts.inference.decode_step import DecodeStep
 from xtts.model.gpt import GPT
 from xtts.model.kv_cache import KeyValueCache, StaticCaches
-from xtts.model.shapes import NUM_LATENTS
+from xtts.model.slot_count import positions
 
 log = logging.getLogger(__name__)
 
 # Positions more at a time: attention reads a span whole, in use or not.
 SPAN = 256
+# Of the largest value, by how much a replay may be off: the same kernels, one chosen otherwise.
+REPLAY_OFF = 1e-2
 
 Compute = Callable[[], tuple[Tensor, Tensor]]
 # Runs a function once while the device records it; returns its results and what replays it.
@@ -30,17 +35,18 @@ Capture = Callable[[Compute], tuple[tuple[Tensor, Tensor], Callable[[], object]]
 
 
 class CudaGraphStep:
-    """The steps of `slots` rows; used by one thread. layers: whose queries are kept in
-    `caches.queries`; reason: why there are no graphs, if so."""
+    """The steps of `slots` rows; used by one thread, by one utterance or crowd at a time.
+
+    layers: whose queries are kept in `caches.queries`; reason: why there are no graphs, if so;
+    in_use: whether somebody's keys and values are in its cache.
+    """
 
     @torch.inference_mode()
     def __init__(self, gpt: GPT, slots: int, capture: Capture, layers: Iterable[int] = ()) -> None:
-        shape = gpt.shape
-        # Warming up counts a few positions more.
-        most = NUM_LATENTS + shape.text_positions + shape.audio_positions + 4
-        self.caches = StaticCaches.empty(gpt.gpt.new_cache(slots, most))
+        self.caches = StaticCaches.empty(gpt.gpt.new_cache(slots, positions(gpt.shape)))
         self.caches.watch(layers)
         self.reason = ""
+        self.in_use = False
         self._step = DecodeStep(gpt)
         self._capture = capture
         self._codes = torch.zeros(slots, dtype=torch.long, device=gpt.mel_head.weight.device)
@@ -56,6 +62,25 @@ class CudaGraphStep:
     def leave(self, slot: int) -> None:
         """The row is computed from here on, and thrown away."""
         self.caches.leave(slot)
+
+    def release(self) -> None:
+        """Whoever borrowed it is done. Starts nothing on the device: a garbage collector may call
+        this in the middle of a capture."""
+        self.in_use = False
+
+    @torch.inference_mode()
+    def borrow(self) -> "CudaGraphStep":
+        """Empties every slot for whoever borrows it."""
+        self.in_use = True
+        for slot in range(len(self._codes)):
+            self.caches.leave(slot)
+        return self
+
+    @torch.inference_mode()
+    def record(self) -> None:
+        """Captures now what all slots will replay, so that nobody who speaks waits for it. Only
+        while no slot is in use."""
+        self(torch.zeros_like(self._codes), torch.zeros_like(self._codes))
 
     @torch.inference_mode()
     def __call__(self, codes: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -75,46 +100,83 @@ class CudaGraphStep:
 
     def _replayed(self, span: int) -> tuple[Tensor, Tensor]:
         if span not in self._graphs:
-            lengths = self.caches.lengths.clone()
-            try:
-                self._graphs[span] = self._capture(self._compute)
-            except (RuntimeError, torch.AcceleratorError) as error:
-                self.reason = str(error).splitlines()[0] or type(error).__name__
-                log.warning("Speaking without CUDA graphs, more slowly: %s", self.reason)
-            # Warming up and recording counted as well; what they wrote is written again.
-            self.caches.lengths.copy_(lengths)
-            if self.reason:
-                return self._compute()
+            return self._first(span)
         found, replay = self._graphs[span]
         replay()
         return found
 
+    def _first(self, span: int) -> tuple[Tensor, Tensor]:
+        """Captures, and compares the first replay with the step as it is."""
+        lengths = self.caches.lengths.clone()
+        plain = tuple(one.clone() for one in self._compute())
+        # Each run counts; what it wrote is written again.
+        self.caches.lengths.copy_(lengths)
+        try:
+            found, replay = self._capture(self._compute)
+        except (RuntimeError, torch.AcceleratorError) as error:
+            self.reason = str(error).splitlines()[0] or type(error).__name__
+        else:
+            self.caches.lengths.copy_(lengths)
+            replay()
+            self.reason = _difference(found, plain)
+        if self.reason:
+            log.warning("Speaking without CUDA graphs, more slowly: %s", self.reason)
+            self.caches.lengths.copy_(lengths)
+            return self._compute()
+        self._graphs[span] = found, replay
+        return found
 
-def cuda_graph(compute: Compute) -> tuple[tuple[Tensor, Tensor], Callable[[], object]]:
-    """Records `compute`; warmed up on a stream of its own before, as torch asks."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(2):
-            compute()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        found = compute()
+
+def _difference(found: Iterable[Tensor], plain: Iterable[Tensor]) -> str:
+    """ "" where a replay says what the step without a graph said, else by how much it does not."""
+    for ours, wanted in zip(found, plain, strict=True):
+        off = float((ours - wanted).abs().max() / wanted.abs().max().clamp(min=1e-6))
+        # What is not finite either way is for `xtts.inference.decoding.sample` to tell.
+        if off > REPLAY_OFF:
+            return f"the captured step is off by {off:.1e} of the plain one's largest value"
+    return ""
+
+
+def cuda_graph(
+    compute: Compute, device: torch.device
+) -> tuple[tuple[Tensor, Tensor], Callable[[], object]]:
+    """Records `compute` on `device`; warmed up on a stream of its own before, as torch asks.
+
+    Another thread may open a voice meanwhile: its allocations are none of this capture's
+    (`thread_local`). A capture that fails leaves torch 2.11 on the capture's stream; this thread is
+    put back on its own.
+    """
+    with torch.cuda.device(device):
+        own, side = torch.cuda.current_stream(), torch.cuda.Stream()
+        side.wait_stream(own)
+        with torch.cuda.stream(side):
+            for _ in range(2):
+                compute()
+        own.wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            # A stream of this GPU: torch's own for captures is of the one that captured first.
+            with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+                found = compute()
+        finally:
+            torch.cuda.set_stream(own)
     return found, graph.replay
 
 
-_kept: WeakKeyDictionary[GPT, dict[tuple[int, tuple[int, ...]], CudaGraphStep]] = (
+_kept: WeakKeyDictionary[GPT, dict[tuple[int, tuple[int, ...]], list[CudaGraphStep]]] = (
     WeakKeyDictionary()
 )
 
 
 def graphed_step(gpt: GPT, slots: int = 1, layers: tuple[int, ...] = ()) -> CudaGraphStep | None:
-    """The graphs of so many rows and of the queries of these layers, kept as long as `gpt`; None
-    on a CPU, which has none."""
-    if gpt.mel_head.weight.device.type != "cuda":
+    """Graphs of so many rows, and of the queries of these layers, that nobody else uses until
+    `release`; kept as long as `gpt`. None on a CPU, which has none."""
+    device = gpt.mel_head.weight.device
+    if device.type != "cuda":
         return None
-    kept, key = _kept.setdefault(gpt, {}), (slots, layers)
-    if key not in kept:
-        kept[key] = CudaGraphStep(gpt, slots, cuda_graph, layers)
-    return kept[key]
+    kept = _kept.setdefault(gpt, {}).setdefault((slots, layers), [])
+    free = next((step for step in kept if not step.in_use), None)
+    if free is None:
+        free = CudaGraphStep(gpt, slots, functools.partial(cuda_graph, device=device), layers)
+        kept.append(free)
+    return free.borrow()

@@ -22,6 +22,13 @@ from xtts.model.gpt import GPT
 from xtts.model.kv_cache import KeyValueCache, QueryLog
 from xtts.model.shapes import NUM_LATENTS, PLACEHOLDER_ID
 
+# In the place of a code, where the logits that it would be drawn from are not finite.
+NO_CODE = -1
+NOT_FINITE = (
+    "The model's output is not a number (NaN or infinite): its weights are damaged, or this device "
+    "computes wrongly. Try an earlier epoch, or DEVICE=cpu."
+)
+
 
 class DecodingError(NotFinite):
     """The model's output is not finite."""
@@ -84,10 +91,21 @@ class DecodingState:
         """
         self.latents.append(latent)
         self.code = sample(logits, self.seen, self.decoding, self.generator)
-        self.stopped = int(self.code) == self.stop_code
+        self.settle(int(self.code))
+
+    def chose(self, latent: Tensor, code: Tensor) -> None:
+        """The first half of `take`, where somebody else has chosen `[1]`."""
+        self.latents.append(latent)
+        self.code = code
+
+    def settle(self, code: int) -> None:
+        """The second half: what was chosen, on the host. Raises DecodingError."""
+        if code == NO_CODE:
+            raise DecodingError(NOT_FINITE)
+        self.stopped = code == self.stop_code
         if not self.stopped:
             self.codes.append(self.code)
-            self.seen[self.code] = True
+            self.seen[code] = True
 
     def decoded(self) -> DecodingResult:
         """Everything said so far."""
@@ -138,17 +156,22 @@ def iterate_codes(
     graphed = cuda_graphs.graphed_step(gpt, layers=utterance.queries.layers)
     place = torch.zeros_like(utterance.code)
     step = DecodeStep(gpt)
-    if graphed is not None:
-        graphed.enter(0, cache)
-    while not utterance.done:
-        place.fill_(utterance.position)
-        if graphed is None:
-            latent, logits = step(utterance.code, place, cache)
-        else:
-            latent, logits = (found.clone() for found in graphed(utterance.code, place))
-            graphed.caches.tell(0, utterance.queries)
-        utterance.take(latent[0], logits[0])
-        yield utterance
+    try:
+        if graphed is not None:
+            graphed.enter(0, cache)
+        while not utterance.done:
+            place.fill_(utterance.position)
+            if graphed is None:
+                latent, logits = step(utterance.code, place, cache)
+            else:
+                latent, logits = (found.clone() for found in graphed(utterance.code, place))
+                graphed.caches.tell(0, utterance.queries)
+            utterance.take(latent[0], logits[0])
+            yield utterance
+    finally:
+        # Also where nobody asks for the rest: until then no other utterance has this cache.
+        if graphed is not None:
+            graphed.release()
 
 
 def decode(
@@ -174,12 +197,69 @@ def decode(
 def sample(
     logits: Tensor, seen: Tensor, decoding: SamplingParams, generator: torch.Generator
 ) -> Tensor:
-    """The next code `[1]` from logits `[audio_ids]`; `seen` [audio_ids] marks what was said."""
-    if not bool(torch.isfinite(logits).all()):
-        raise DecodingError(
-            "The model's output is not a number (NaN or infinite): its weights are damaged, or "
-            "this device computes wrongly. Try an earlier epoch, or DEVICE=cpu."
-        )
+    """The next code `[1]` from logits `[audio_ids]`; `seen` [audio_ids] marks what was said.
+
+    Raises DecodingError where they are not finite; on a GPU, which would be waited for, the code is
+    `NO_CODE` then.
+    """
+    if waits_for_nothing(logits):
+        if not bool(torch.isfinite(logits).all()):
+            raise DecodingError(NOT_FINITE)
+        return _drawn(logits, seen, decoding, generator)
+    finite = torch.isfinite(logits).all()
+    # Drawing from NaN would be a device-side assert, which kills the context.
+    code = _drawn(logits.nan_to_num(0.0, 0.0, 0.0), seen, decoding, generator)
+    return torch.where(finite, code, NO_CODE)
+
+
+def sample_rows(
+    logits: Tensor,
+    seen: Tensor,
+    rules: Sequence[SamplingParams],
+    generators: Sequence[torch.Generator],
+) -> Tensor:
+    """`sample` of several utterances at once, as a GPU does it: codes `[rows]` from logits and
+    `seen` `[rows, audio_ids]`.
+
+    A launch serves all rows, but for the draw, whose generator is the utterance's own: what it says
+    does not depend on who else is there.
+    """
+    ids, finite = logits.shape[-1], torch.isfinite(logits).all(-1)
+    tops = [one.top_k if 0 < one.top_k < ids else ids for one in rules]
+    figures = [
+        [one.repetition_penalty for one in rules], [max(one.temperature, 1e-5) for one in rules],
+        [1 - one.top_p if one.top_p < 1.0 else -1.0 for one in rules], tops,
+    ]  # fmt: skip
+    found = torch.tensor(figures).to(logits.device, non_blocking=True)[:, :, None]
+    penalties, temperatures, limits, counts = found.unbind()
+    logits = logits.nan_to_num(0.0, 0.0, 0.0).float()
+    lowered = torch.where(logits < 0, logits * penalties, logits / penalties)
+    penalised = torch.where(seen, lowered, logits)
+    scaled = penalised / temperatures
+    if min(tops) < ids:
+        least = scaled.topk(max(tops)).values.gather(-1, counts.long() - 1)
+        scaled = scaled.masked_fill(scaled < least, -torch.inf)
+    ordered, order = scaled.sort(descending=False)
+    out = ordered.softmax(-1).cumsum(-1) <= limits
+    out[:, -1] = False
+    scaled = scaled.masked_fill(torch.zeros_like(out).scatter(-1, order, out), -torch.inf)
+    chances = scaled.softmax(-1)
+    drawn = [torch.multinomial(row, 1, generator=own) for row, own in zip(chances, generators)]
+    codes = torch.cat(drawn)
+    if any(one.greedy for one in rules):
+        greedy = torch.tensor([one.greedy for one in rules]).to(codes.device, non_blocking=True)
+        codes = torch.where(greedy, penalised.argmax(-1), codes)
+    return torch.where(finite, codes, NO_CODE)
+
+
+def waits_for_nothing(like: Tensor) -> bool:
+    """Whether a value can be looked at for nothing: on a CPU."""
+    return like.device.type == "cpu"
+
+
+def _drawn(
+    logits: Tensor, seen: Tensor, decoding: SamplingParams, generator: torch.Generator
+) -> Tensor:
     logits = repetition_penalty(logits.float(), seen, decoding.repetition_penalty)
     if decoding.greedy:
         return logits.argmax(-1, keepdim=True)

@@ -166,8 +166,9 @@ class LoadedVoice(ABC):
         """As `stream`, with a guard of the caller's."""
 
     @abstractmethod
-    def crowd(self, count: int) -> Any:
-        """A continuous batcher for `count` requests at once."""
+    def crowd(self, count: int, *, beside_another: bool = False) -> Any:
+        """A continuous batcher for `count` requests at once, or for as many as the device has
+        memory for. beside_another: another voice is open on that device already."""
 
     @abstractmethod
     def nobody(self) -> Any:

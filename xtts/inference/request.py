@@ -117,27 +117,30 @@ class SynthesisRequest:
     def _ended(self, slots: DecodingSlots) -> list[Tensor]:
         self.codes += len(self._utterance.codes)
         self.leave(slots)
+        found = self._last_sound()
         if judge_utterance(self._guarded, self._utterance):
             seed = self._guarded.next_seed
             self._attempt(slots, torch.Generator(self.model.device).manual_seed(seed))
             return []
         stopped = self._utterance.stopped
-        found = []
         if self._guarded.spoken_anew:
             stopped = self._guarded.best.stopped
             self._guarded.forget_sound()
             self._new_sound()
-            found = self._sound(self._guarded.best.kept)
+            found = [*self._sound(self._guarded.best.kept), *self._last_sound()]
         self.cut_pieces += not stopped and not self._guarded.cut_off
-        rest = self._tempo.rest()
-        if len(rest):
-            self._vocoder.add(rest)
-        found += [self._pushed(chunk) for chunk in self._vocoder.rest()]
         if (held := self._guarded.end()) is not None:
             found.append(held if self._fade is None else self._fade.push(held))
         if self._fade is not None:
             found.append(self._fade.end())
         return [*found, silence(self._piece.after)]
+
+    def _last_sound(self) -> list[Tensor]:
+        """What is left of the sound of an utterance that is over."""
+        rest = self._tempo.rest()
+        if len(rest):
+            self._vocoder.add(rest)
+        return [self._pushed(chunk) for chunk in self._vocoder.rest()]
 
     def _pushed(self, chunk: Tensor) -> Tensor:
         chunk = self._guarded.push(check_finite(chunk))

@@ -4,7 +4,8 @@ Epoch samples, the worker and the API all speak through here, so that what is he
 is what will be served.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -67,11 +68,8 @@ def synthesize_pieces(
     generator = torch.Generator(model.device).manual_seed(seed)
     for piece in pieces:
         guarded = GuardedPiece(guard, piece.ids, torch, whole=True, speed=speed)
-        latents = _decoded(model, voice, guarded, piece, rules, generator, max_codes)
-        vocoder = _vocoder(model, voice)
-        for some in change_speed(iter(latents), speed, torch):
-            vocoder.add(some)
-        waveform = check_finite(torch.cat(list(vocoder.rest())))
+        say = partial(_vocoded, model, voice, speed)
+        waveform = _spoken(model, voice, guarded, piece, rules, generator, max_codes, say)
         waveform = fade_edges(waveform, torch) if faded or guarded.cut_off else waveform
         yield torch.cat((silence(piece.before), waveform, silence(piece.after)))
 
@@ -130,7 +128,7 @@ def judge_utterance(guarded: GuardedPiece, utterance: DecodingState) -> bool:
     )
 
 
-def _decoded(
+def _spoken(
     model: Model,
     voice: Voice,
     guarded: GuardedPiece,
@@ -138,18 +136,31 @@ def _decoded(
     rules: SamplingParams,
     generator: torch.Generator,
     max_codes: int | None,
-) -> Sequence[Tensor]:
-    """The latents `[width]` of a piece, spoken again where it did not end as it should."""
+    say: Callable[[Sequence[Tensor]], Tensor],
+) -> Tensor:
+    """The waveform of a piece, spoken again where it did not end as it should. say: the sound of
+    latents."""
     while True:
         utterance = DecodingState(model.gpt, rules, generator, max_codes, guarded.heads)
         for _ in iterate_codes(model.gpt, voice.latents, _ids(model, piece), utterance):
             pass
+        waveform = say(utterance.latents)
+        guarded.hear(waveform)
         if not judge_utterance(guarded, utterance):
             break
         # The next piece goes on with the first attempt's generator: it is what it would be if this
         # one had been good.
         generator = torch.Generator(model.device).manual_seed(guarded.next_seed)
-    return guarded.best.kept if guarded.judged else utterance.latents
+    if guarded.spoken_anew or guarded.cut_off:
+        return say(guarded.best.kept)
+    return waveform
+
+
+def _vocoded(model: Model, voice: Voice, speed: float, latents: Sequence[Tensor]) -> Tensor:
+    vocoder = _vocoder(model, voice)
+    for some in change_speed(iter(latents), speed, torch):
+        vocoder.add(some)
+    return check_finite(torch.cat(list(vocoder.rest())))
 
 
 def _ids(model: Model, piece: Piece) -> Tensor:

@@ -1,5 +1,6 @@
 """A voice that PyTorch computes: a model folder, or a checkpoint and the folder of its base."""
 
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,10 @@ from xtts.inference.voice import Voice
 from xtts.model import loading, low_memory
 from xtts.model.config import ModelConfig
 from xtts.model.loading import Model
+from xtts.model.slot_count import slots_on
 from xtts.text.tokenizer import Tokenizer
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,10 +64,16 @@ class LoadedTorchVoice(LoadedVoice):
         )  # fmt: skip
         return (chunk.numpy() for chunk in chunks)
 
-    def crowd(self, count: int) -> ContinuousBatcher:
+    def crowd(self, count: int, *, beside_another: bool = False) -> ContinuousBatcher:
         """As in `LoadedVoice`."""
         heads = self.heads if self.guarded else ()
-        return ContinuousBatcher(self.model, count, self.guard, {layer for layer, _ in heads})
+        fitting = slots_on(self.model.gpt, count, beside_another=beside_another)
+        if fitting < count:
+            log.warning(
+                "%d requests at once instead of %d: the GPU's free memory has room for no more.",
+                fitting, count,
+            )  # fmt: skip
+        return ContinuousBatcher(self.model, fitting, self.guard, {layer for layer, _ in heads})
 
     def nobody(self) -> Voice:
         """As in `LoadedVoice`."""

@@ -1,17 +1,20 @@
 """What a CUDA graph replays, without a GPU: the same numbers at addresses that stay, and nothing
 that waits for the device."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from xtts.inference import cuda_graphs
+from xtts.inference import cuda_graphs, decoding
 from xtts.inference.batched_decoding import DecodingSlots
 from xtts.inference.cuda_graphs import CudaGraphStep
-from xtts.inference.decoding import DecodingState, decode, prefill
+from xtts.inference.decoding import DecodingState, decode, iterate_codes, prefill
 from xtts.model.config import SamplingParams
 from xtts.model.gpt import GPT, new_gpt
 from xtts.model.kv_cache import KeyValueCache
@@ -143,6 +146,38 @@ def test_the_loop_says_the_same_codes_with_graphs(
         assert torch.allclose(found.latents, wanted.latents, atol=1e-5)
 
 
+def test_the_queries_of_every_slot_lie_in_fixed_buffers(
+    gpt: GPT, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the guard asks for, of two at once: where they looked is the same with graphs."""
+    heads = ((0, 1), (2, 3))
+
+    def looked() -> list[np.ndarray]:
+        slots = DecodingSlots(gpt, 2, (0, 2))
+        said = [
+            DecodingState(gpt, RULES, torch.Generator().manual_seed(number), None, heads)
+            for number in (1, 4)
+        ]
+        for number, state in zip((1, 4), said, strict=True):
+            slots.enter(*asked(number), state)
+        while slots.step():
+            pass
+        found = [state.attention() for state in said]
+        return [rows for rows in found if rows is not None]
+
+    plain = looked()
+    with torch.inference_mode():
+        steps = CudaGraphStep(gpt, 2, FakeGraph(), (0, 2))
+    monkeypatch.setattr(cuda_graphs, "graphed_step", lambda *_, **__: steps)
+    places = {layer: queries.data_ptr() for layer, queries in steps.caches.queries.items()}
+    graphed = looked()
+    assert len(plain) == len(graphed) == 2
+    for rows, wanted in zip(graphed, plain, strict=True):
+        assert len(wanted) > 5 and np.allclose(rows, wanted, atol=1e-5)
+    assert places == {layer: q.data_ptr() for layer, q in steps.caches.queries.items()}
+    assert set(places) == {0, 2}
+
+
 def test_a_cpu_never_sees_a_graph(gpt: GPT) -> None:
     assert cuda_graphs.graphed_step(gpt) is None
 
@@ -159,6 +194,174 @@ def test_slots_speak_through_graphs(gpt: GPT, monkeypatch: pytest.MonkeyPatch) -
     plain = [said(number) for number in (1, 4)]
     with torch.inference_mode():
         steps = CudaGraphStep(gpt, 2, FakeGraph())
-    monkeypatch.setattr(cuda_graphs, "graphed_step", lambda *_, **__: steps)
+    monkeypatch.setattr(cuda_graphs, "graphed_step", lambda *_, **__: steps.borrow())
     assert [said(number) for number in (1, 4)] == plain
     assert steps.caches.lengths.tolist() == [0, 0]
+
+
+@torch.inference_mode()
+def test_a_replay_that_says_something_else_is_not_believed(
+    gpt: GPT, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where the stream that was captured is another GPU's: nothing is replayed, and what the
+    capture left in the results stays there."""
+
+    def empty(compute: Callable[[], tuple[Tensor, Tensor]]):
+        return tuple(torch.zeros_like(one) for one in compute()), lambda: None
+
+    steps, cache = CudaGraphStep(gpt, 1, empty), read(gpt, 1)
+    steps.enter(0, cache)
+    for position in (1, 2):
+        found, _ = steps(torch.tensor([7]), torch.tensor([position]))
+        wanted, _ = gpt.prefill(gpt.audio_input(torch.tensor([7]), position), cache)
+        assert torch.allclose(found, wanted, atol=1e-5)
+    assert "is off by" in steps.reason and caplog.text.count("without CUDA graphs") == 1
+
+
+def test_two_streams_of_one_model_do_not_write_into_one_cache(
+    gpt: GPT, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notebook that takes a chunk of one sentence, then one of another."""
+    kept: list[CudaGraphStep] = []
+
+    def borrowed(_gpt: GPT, **_: object) -> CudaGraphStep:
+        free = next((one for one in kept if not one.in_use), None)
+        if free is None:
+            kept.append(free := CudaGraphStep(gpt, 1, FakeGraph()))
+        return free.borrow()
+
+    alone = [decode(gpt, *asked(n), RULES, torch.Generator().manual_seed(n)) for n in (1, 4)]
+    monkeypatch.setattr(cuda_graphs, "graphed_step", borrowed)
+    said = [DecodingState(gpt, RULES, torch.Generator().manual_seed(n)) for n in (1, 4)]
+    streams = [iterate_codes(gpt, *asked(n), one) for n, one in zip((1, 4), said)]
+    while any(not one.done for one in said):
+        for stream in streams:
+            next(stream, None)
+    assert all(list(stream) == [] for stream in streams)
+    for found, wanted in zip(said, alone, strict=True):
+        assert torch.equal(found.decoded().codes, wanted.codes)
+    assert len(kept) == 2
+    # One that nobody asks for the rest of gives its cache back as well.
+    left = iterate_codes(gpt, *asked(1), DecodingState(gpt, RULES, torch.Generator()))
+    next(left)
+    next(left)
+    assert sum(one.in_use for one in kept) == 1
+    left.close()
+    assert not any(one.in_use for one in kept) and len(kept) == 2
+
+
+class FakeCuda:
+    """What `cuda_graph` says to torch.cuda, in order; a stream is its number."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+        self.said: list[str] = []
+        self.on, self.streams, self.fails = "own", 0, fails
+        fakes = {
+            "device": self.device, "Stream": self.new_stream, "stream": self.inside,
+            "current_stream": lambda: SimpleNamespace(
+                name=self.on, wait_stream=lambda other: self.said.append(f"wait {other.name}")
+            ),
+            "set_stream": self.set_stream, "CUDAGraph": lambda: SimpleNamespace(replay=None),
+            "graph": self.graph,
+        }  # fmt: skip
+        for name, fake in fakes.items():
+            monkeypatch.setattr(torch.cuda, name, fake)
+
+    @contextmanager
+    def device(self, device: torch.device) -> Iterator[None]:
+        self.said.append(f"on {device}")
+        yield
+        self.said.append("off")
+
+    def new_stream(self) -> SimpleNamespace:
+        self.streams += 1
+        return SimpleNamespace(name=f"side {self.streams}", wait_stream=lambda _: None)
+
+    @contextmanager
+    def inside(self, stream: SimpleNamespace) -> Iterator[None]:
+        before, self.on = self.on, stream.name
+        yield
+        self.on = before
+
+    def set_stream(self, stream: SimpleNamespace) -> None:
+        self.on = stream.name
+
+    @contextmanager
+    def graph(
+        self, _graph: object, stream: SimpleNamespace, capture_error_mode: str
+    ) -> Iterator[None]:
+        """As torch 2.11: where ending the capture fails, the stream is not left."""
+        self.said.append(f"capture {capture_error_mode} on {stream.name}")
+        before, self.on = self.on, stream.name
+        yield
+        if self.fails:
+            raise RuntimeError("CUDA error: operation failed due to a previous error")
+        self.on = before
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_capture_is_of_its_own_gpu_and_leaves_its_thread_on_its_stream(
+    monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    fake, ran = FakeCuda(monkeypatch, fails), list[str]()
+    nothing = torch.zeros(1), torch.zeros(1)
+
+    def compute() -> tuple[Tensor, Tensor]:
+        ran.append(fake.on)
+        return nothing
+
+    with pytest.raises(RuntimeError, match="previous error") if fails else nullcontext():
+        cuda_graphs.cuda_graph(compute, torch.device("cuda:1"))
+    assert fake.said[0] == "on cuda:1"
+    assert "capture thread_local on side 1" in fake.said
+    assert ran == ["side 1"] * 3 and fake.on == "own"
+
+
+def test_slots_of_a_gpu_say_the_same_and_wait_once_a_step(
+    gpt: GPT, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chosen for all rows at once; an utterance that is not finite ends alone."""
+
+    def said(count: int) -> list[list[int]]:
+        slots, found = DecodingSlots(gpt, count), dict[int, list[int]]()
+        numbers = {
+            slots.enter(*asked(n), DecodingState(gpt, RULES, torch.Generator().manual_seed(n))): n
+            for n in range(1, count + 1)
+        }
+        while slots.step():
+            pass
+        for slot, number in numbers.items():
+            found[number] = slots.leave(slot).codes.tolist()
+        return [found[number] for number in sorted(found)]
+
+    plain = [said(1)[0], said(3)]
+    monkeypatch.setattr(decoding, "waits_for_nothing", lambda _: False)
+    waits: list[int] = []
+    tolist = torch.Tensor.tolist
+    monkeypatch.setattr(torch.Tensor, "tolist", lambda one: (waits.append(1), tolist(one))[1])
+    rows = decoding.sample_rows
+    steps: list[int] = []
+    monkeypatch.setattr(decoding, "sample_rows", lambda *all_: (steps.append(1), rows(*all_))[1])
+    assert [said(1)[0], said(3)] == plain
+    # The last look at an utterance's codes, by `said`, is one each.
+    assert len(waits) == len(steps) + 4
+
+
+def test_an_utterance_that_is_not_finite_ends_alone_on_a_gpu_too(
+    gpt: GPT, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoding, "waits_for_nothing", lambda _: False)
+    slots = DecodingSlots(gpt, 2)
+    pair = [DecodingState(gpt, RULES, torch.Generator().manual_seed(n)) for n in (1, 2)]
+    for number, utterance in enumerate(pair):
+        slots.enter(*asked(number + 1), utterance)
+    sampled = decoding.sample_rows
+
+    def poisoned(logits: Tensor, *others: object) -> Tensor:
+        logits[0] = torch.nan
+        return sampled(logits, *others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(decoding, "sample_rows", poisoned)
+    slots.step()
+    assert pair[0].error is not None and pair[0].done
+    assert pair[1].error is None and len(pair[1].codes) == 2

@@ -147,3 +147,37 @@ def test_both_may_draw_the_same_codes_with_the_same_chances(params: SamplingPara
         ours, theirs = sampling.top_k_top_p(ours, params), decoding.top_k_top_p(theirs, params)
         assert np.array_equal(np.isfinite(ours), np.isfinite(theirs.numpy()))
         assert np.abs(sampling.softmax(ours) - theirs.softmax(-1).numpy()).max() < 1e-6
+
+
+def test_rows_together_draw_what_each_draws_alone() -> None:
+    """As a GPU does it: one launch for all rows, each with its own rules and its own generator."""
+    draw = torch.Generator().manual_seed(3)
+    rules = [*RULES, SamplingParams(greedy=True)]
+    logits = 4 * torch.randn(len(rules), 1026, generator=draw)
+    seen = torch.rand(len(rules), 1026, generator=draw) < 0.05
+    for turn in range(20):
+        alone = [
+            decoding.sample(row, said, rule, torch.Generator().manual_seed(turn))
+            for row, said, rule in zip(logits, seen, rules, strict=True)
+        ]
+        together = decoding.sample_rows(
+            logits, seen, rules, [torch.Generator().manual_seed(turn) for _ in rules]
+        )
+        assert together.equal(torch.cat(alone))
+        logits = logits.roll(7, -1)
+
+
+def test_a_row_that_is_not_finite_has_no_code_and_costs_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A GPU is not waited for; drawing from NaN there would kill the context."""
+    logits, seen = torch.randn(3, 66), torch.zeros(3, 66, dtype=torch.bool)
+    logits[1, 5] = torch.nan
+    generators = [torch.Generator().manual_seed(0) for _ in range(3)]
+    first, bad, last = decoding.sample_rows(logits, seen, [RULES[0]] * 3, generators).tolist()
+    assert bad == decoding.NO_CODE and min(first, last) >= 0
+    monkeypatch.setattr(decoding, "waits_for_nothing", lambda _: False)
+    for row, infinite in ((logits[1], torch.nan), (logits[0], torch.inf)):
+        row[0] = infinite
+        code = decoding.sample(row, seen[0], RULES[0], torch.Generator())
+        assert code.tolist() == [decoding.NO_CODE]

@@ -24,7 +24,9 @@ CODE_SECONDS = SAMPLES_PER_CODE / CODE_RATE
 # In codes of 46 ms; docs/guard.md has what they were chosen on. The most behind the last word:
 # closing silence takes 5 to 13.
 MOST_CLOSING = 16
-# A stop sooner than this behind the last token cut its sound.
+# Of these so many may be loud, where the sound is known: last sounds are drawn out.
+MOST_LOUD_CLOSING = 10
+# A stop sooner than this behind the last token cut its sound, where the sound is not known.
 FEWEST_CLOSING = 4
 # The longest stay on one token, and how many times as long as the usual one: a phone takes 2 codes,
 # a word that is one token 6.
@@ -36,7 +38,7 @@ FEWEST_SKIPPED = 4
 # Attention that is nowhere: its mean over a few codes below this, for as long as that.
 LOST_NEARNESS, LOST_WINDOW, FEWEST_LOST = 0.35, 5, 6
 # Codes that come again one by one, at least so many, of which so many differ.
-FEWEST_REPEATED, FEWEST_DIFFERENT = 12, 6
+FEWEST_REPEATED, FEWEST_DIFFERENT = 6, 5
 # Without attention: codes a token, from the fastest to the slowest speech, and what every
 # utterance has besides.
 FASTEST, SLOWEST, BESIDES = 0.7, 6.0, 16
@@ -86,8 +88,14 @@ class EndingVerdict:
         return self.good, self.keep is not None, self.covered
 
 
-def judge(codes: Sequence[int] | Array, *, stopped: bool, alignment: Alignment | None,
-          tokens: int) -> EndingVerdict:  # fmt: skip
+def judge(
+    codes: Sequence[int] | Array,
+    *,
+    stopped: bool,
+    alignment: Alignment | None,
+    tokens: int,
+    loud: Array | None = None,
+) -> EndingVerdict:
     """How an utterance ended.
 
     Args:
@@ -95,15 +103,23 @@ def judge(codes: Sequence[int] | Array, *, stopped: bool, alignment: Alignment |
         stopped: Whether it said STOP itself; else it ran to its most codes.
         alignment: Its path; None where no head of the model follows the text.
         tokens: How many tokens of the text are said.
+        loud: `[codes]` or longer: whether each code's sound is loud
+            (`xtts.inference.alignment.loudness`); None where the sound is not known.
     """
     said = np.asarray(codes)
     if alignment is None or alignment.last_spoken < 0:
         return _by_length(said, stopped=stopped, tokens=tokens)
-    return _by_path(said, alignment, stopped=stopped)
+    # The vocoder clicks where its input ends, in the last code.
+    known = None if loud is None or len(said) < 2 else np.asarray(loud)[: len(said) - 1]
+    return _by_path(said, alignment, known, stopped=stopped)
 
 
-def _by_path(codes: Array, path: Alignment, *, stopped: bool) -> EndingVerdict:
+def _by_path(
+    codes: Array, path: Alignment, loud: Array | None, *, stopped: bool
+) -> EndingVerdict:  # fmt: skip
     end = path.end
+    if end is None and stopped and _faded_out(path, loud):
+        end = len(path.wandering)
     # What comes behind the end is judged apart: attention has nothing to follow there.
     told = len(path.wandering) if end is None else end
     covered = _covered(path, told)
@@ -119,7 +135,7 @@ def _by_path(codes: Array, path: Alignment, *, stopped: bool) -> EndingVerdict:
         return EndingVerdict(
             Ending.REPEATED, f"the sound {_at(repeated)} came before", covered, behind
         )
-    if closing > MOST_CLOSING or not stopped:
+    if _goes_on(closing, end, loud) or not stopped:
         back = _back(path, end)
         kind = Ending.CONTINUED if back is None else Ending.REPEATED
         reason = f"{closing * CODE_SECONDS:.1f} s of sound behind the last word"
@@ -131,9 +147,21 @@ def _by_path(codes: Array, path: Alignment, *, stopped: bool) -> EndingVerdict:
     if (lost := _lost(path, end, len(path.wandering))) is not None:
         reason = f"sound that is not of the text {_at(lost)}, behind the last word"
         return EndingVerdict(Ending.CONTINUED, reason, covered, keep)
-    if closing < FEWEST_CLOSING:
+    if closing < FEWEST_CLOSING if loud is None else bool(loud[-1]):
         return EndingVerdict(Ending.UNFINISHED, "it stopped within the last sound", covered)
     return EndingVerdict(Ending.GOOD, covered=covered)
+
+
+def _faded_out(path: Alignment, loud: Array | None) -> bool:
+    """Whether the last token was reached, and its sound was over: attention may stay there."""
+    return loud is not None and not loud[-1] and int(path.wandering.max()) == path.last_spoken
+
+
+def _goes_on(closing: int, end: int, loud: Array | None) -> bool:
+    """Whether there is more sound behind the last token than a last sound takes."""
+    if loud is None:
+        return closing > MOST_CLOSING
+    return int(loud[end:].sum()) > MOST_LOUD_CLOSING
 
 
 def _inside(path: Alignment, told: int) -> tuple[Ending, str] | None:

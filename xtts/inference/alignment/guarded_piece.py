@@ -14,6 +14,7 @@ import numpy as np
 
 from xtts.inference.alignment.guard import CODE_SECONDS, Ending, EndingVerdict, judge
 from xtts.inference.alignment.heads import Head
+from xtts.inference.alignment.loudness import LoudnessLog, without_silence
 from xtts.inference.alignment.path import Alignment, align
 from xtts.inference.fading import fade_out
 from xtts.model.shapes import VOCODER_RATE
@@ -34,13 +35,13 @@ RETRY_SEED_STRIDE = 1_000_003
 
 @dataclass(frozen=True)
 class Attempt:
-    """An utterance and its verdict. latents: `[n]` of `[width]`."""
+    """An utterance and its verdict. latents: `[n]` of `[width]`; times: as in `SpokenPiece`."""
 
     codes: Sequence[int]
     latents: Sequence[Latents]
     stopped: bool
     verdict: EndingVerdict
-    alignment: Alignment | None
+    times: "np.ndarray[Any, Any] | None"
 
     @property
     def kept(self) -> Sequence[Latents]:
@@ -62,7 +63,8 @@ class SpokenPiece:
         codes: How many were kept.
         seconds: How long its sound is.
         times: `[positions, 2]`: when each position of START, the ids and STOP is spoken, in seconds
-            from the beginning of the piece at speed 1; None without attention.
+            from the beginning of the piece at speed 1; None without attention. Words are
+            without the silence around them.
     """
 
     ids: Sequence[int]
@@ -125,6 +127,7 @@ class GuardedPiece:
         self._attempts: list[Attempt] = []
         self._held: list[Samples] = []
         self._given = 0
+        self._loudness = LoudnessLog()
         self._told: SpokenPiece | None = None
 
     @property
@@ -142,6 +145,7 @@ class GuardedPiece:
         """Takes a chunk of sound `[samples]`; returns what may leave now."""
         if self._guard is None:
             return chunk
+        self._loudness.push(chunk)
         if self._first and not self._given and not self._whole:
             self._given += len(chunk)
             return chunk
@@ -158,16 +162,21 @@ class GuardedPiece:
         self, codes: Sequence[int], latents: Sequence[Latents], *, stopped: bool,
         attention: "np.ndarray[Any, Any] | None",
     ) -> bool:  # fmt: skip
-        """Judges an utterance that is over; whether it is to be spoken again."""
+        """Judges an utterance that is over, and whose sound was pushed or heard; whether it is to
+        be spoken again."""
         if self._guard is None:
             return False
         said = np.asarray(self._guard.spoken(self.ids), bool)
         path = None if attention is None else align(attention, said)
-        verdict = judge(codes, stopped=stopped, alignment=path, tokens=int(said.sum()))
-        self._attempts.append(Attempt(codes, latents, stopped, verdict, path))
+        loud = self._loudness.loud_codes(len(latents), self._speed)
+        verdict = judge(
+            codes, stopped=stopped, alignment=path, tokens=int(said.sum()), loud=loud
+        )  # fmt: skip
+        times = None if path is None else self._times(path)
+        self._attempts.append(Attempt(codes, latents, stopped, verdict, times))
         again = not verdict.good and len(self._attempts) <= self._guard.retries
         if again and self._whole:
-            self._held = []
+            self.forget_sound()
             return True
         self._told = self._summary()
         self._guard.pieces.append(self._told)
@@ -197,6 +206,12 @@ class GuardedPiece:
     def forget_sound(self) -> None:
         """Before the best attempt is pushed once more."""
         self._held = []
+        self._loudness.clear()
+
+    def hear(self, waveform: Samples) -> None:
+        """Takes sound `[samples]` that is not to be held, before it is judged."""
+        if self._guard is not None:
+            self._loudness.push(waveform)
 
     def end(self) -> Samples | None:
         """The sound that waited for the verdict, cut where it is to be; None where none did."""
@@ -212,15 +227,19 @@ class GuardedPiece:
             return held
         return fade_out(held[: max(0, samples)], self._arrays)
 
+    def _times(self, path: Alignment) -> "np.ndarray[Any, Any]":
+        """Of each position, where words begin and end with their sound."""
+        loud = self._loudness.loud()
+        return without_silence(path.times() * CODE_SECONDS, path.spoken, loud, self._speed)
+
     def _summary(self) -> SpokenPiece:
         best = self.best
         keep = best.verdict.keep
         end = (len(best.codes) if keep is None else keep) * CODE_SECONDS * VOCODER_RATE
         cut_off = keep is not None and self._given <= end / self._speed
-        times = None if best.alignment is None else best.alignment.times() * CODE_SECONDS
         latents = best.kept if cut_off else best.latents
         return SpokenPiece(
             self.ids, best.verdict.ending, best.verdict.reason, len(self._attempts), cut_off,
             best.verdict.aligned, min(len(latents), len(best.codes)),
-            len(latents) * CODE_SECONDS / self._speed, times,
+            len(latents) * CODE_SECONDS / self._speed, best.times,
         )  # fmt: skip

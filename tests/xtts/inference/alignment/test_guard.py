@@ -12,10 +12,10 @@ FIRST_HALF, SECOND_HALF = said(1, 2, 3, 5, 6), said(7, 9, 10, 11, 12)
 TAIL = [LAST + 1] * 7
 
 
-def verdict(places, *, stopped=True, sharp=0.9, codes=None):
+def verdict(places, *, stopped=True, sharp=0.9, codes=None, loud=None):
     said_codes = np.arange(len(places) - stopped) if codes is None else codes
     path = align(rows(places, sharp), SPOKEN)
-    return judge(said_codes, stopped=stopped, alignment=path, tokens=TOKENS)
+    return judge(said_codes, stopped=stopped, alignment=path, tokens=TOKENS, loud=loud)
 
 
 @pytest.mark.parametrize("sharp", [0.95, 0.7, 0.5])
@@ -54,10 +54,34 @@ def test_sound_behind_the_last_word_may_be_cut_off_and_a_missing_end_may_not():
     assert verdict(whole()).rank > babbling.rank
 
 
+def loudness(count, quiet):
+    return np.arange(count) < count - quiet
+
+
+@pytest.mark.parametrize(
+    ("closing", "quiet", "ending"),
+    [(2, 2, Ending.GOOD), (7, 0, Ending.UNFINISHED), (7, 4, Ending.GOOD), (20, 16, Ending.GOOD),
+     (16, 2, Ending.CONTINUED)],
+)  # fmt: skip
+def test_where_the_sound_is_known_it_tells_whether_the_last_word_was_over(closing, quiet, ending):
+    places = whole(closing)
+    # The vocoder's click is in the last code, and STOP has no sound.
+    loud = np.append(loudness(len(places) - 2, quiet), [True, False])
+    assert verdict(places, loud=loud).ending is ending
+
+
+def test_attention_that_stays_on_the_last_token_is_good_where_its_sound_was_over():
+    places = [*FIRST_HALF, *SECOND_HALF]
+    assert verdict(places, loud=loudness(len(places), 4)).good
+    assert verdict(places, loud=loudness(len(places), 0)).ending is Ending.UNFINISHED
+    assert verdict(FIRST_HALF, loud=loudness(len(FIRST_HALF), 4)).ending is Ending.UNFINISHED
+
+
 def test_codes_that_come_again_one_by_one_are_a_repetition():
     codes = np.random.default_rng(0).integers(0, 1000, 40)
     assert repeats_at(codes) is None
     assert repeats_at([*codes[:30], *codes[10:30], *codes[30:]]) == 30
+    assert repeats_at([*codes[:30], *codes[24:30], *codes[30:]]) == 30  # a short word
     assert repeats_at([*codes[:20], *[7] * 40, *codes[20:]]) is None  # a held sound, or silence
     assert repeats_at(np.zeros(0, int)) is None
     found = verdict(whole(), codes=np.resize(codes[:13], len(whole()) - 1))

@@ -6,6 +6,7 @@ import pytest
 from tests.xtts.inference.alignment.attention_rows import LAST, SPOKEN, rows, said, whole
 from xtts.inference.alignment.guard import CODE_SECONDS, Ending
 from xtts.inference.alignment.guarded_piece import RETRY_SEED_STRIDE, Guard, GuardedPiece
+from xtts.inference.alignment.path import align
 
 IDS = [7] * (len(SPOKEN) - 2)
 HELD = 12_000
@@ -22,8 +23,11 @@ def judged(piece, places, *, stopped=True):
     return piece.judge(codes, latents, stopped=stopped, attention=rows(places))
 
 
-def sound(codes):
-    return np.arange(round(codes * CODE_SECONDS * 24_000), dtype=np.float32) + 1
+def sound(codes, quiet=5):
+    """As loud all along, but for the last codes."""
+    found = np.arange(round(codes * CODE_SECONDS * 24_000), dtype=np.float32) + 1e5
+    found[round((codes - quiet) * CODE_SECONDS * 24_000) :] *= 1e-6
+    return found
 
 
 def test_without_a_guard_everything_passes():
@@ -110,3 +114,30 @@ def test_without_heads_length_tells_and_says_so():
     piece = GuardedPiece(guard, IDS, np, whole=True)
     assert not piece.judge(range(30), [np.zeros(1)] * 31, stopped=True, attention=None)
     assert not guard.pieces[0].aligned and guard.pieces[0].times is None
+
+
+@pytest.mark.parametrize("mode", ["whole", "streamed", "heard"])
+def test_words_begin_with_their_sound_however_it_comes(mode):
+    given = sound(len(whole()))
+    given[:5_000] = 0.0
+    guard = guard_of()
+    piece = GuardedPiece(guard, IDS, np, whole=mode != "streamed")
+    if mode == "heard":
+        piece.hear(given)
+    else:
+        for part in np.array_split(given, 7):
+            piece.push(part)
+    assert not judged(piece, whole())
+    times, by_attention = guard.pieces[0].times, align(rows(whole()), SPOKEN).times() * CODE_SECONDS
+    assert by_attention[1, 0] == 0.0 and times[1, 0] == pytest.approx(0.2)
+    assert np.array_equal(times[5:], by_attention[5:])
+
+
+def test_each_attempt_is_judged_by_its_own_sound():
+    guard = guard_of()
+    piece = GuardedPiece(guard, IDS, np, whole=True)
+    piece.push(sound(len(whole()), quiet=0))
+    assert judged(piece, whole())  # it stopped while it was loud
+    piece.push(sound(len(whole())))
+    assert not judged(piece, whole())
+    assert (guard.pieces[0].ending, guard.pieces[0].attempts) == (Ending.GOOD, 2)

@@ -12,7 +12,8 @@ LEAST_SECONDS = 0.5
 
 def median_pitch(waveform: Tensor, rate: int) -> float | None:
     """F0 in Hz of a recording `[samples]`, by torchaudio's cross-correlation; None for less than
-    half a second, or for silence."""
+    half a second, or for silence. A tone above 250 Hz that never moves, as no voice speaks, may be
+    taken for its half or third."""
     if len(waveform) < LEAST_SECONDS * rate:
         return None
     from torchaudio.functional import detect_pitch_frequency

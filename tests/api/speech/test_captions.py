@@ -1,0 +1,109 @@
+"""Word times over HTTP: Kokoro's captioned speech, and OpenAI's requests that ask for words."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from tests.api.conftest import Running
+
+TEXT = "one two three"
+# The fake child takes 20 ms for each character.
+WORDS = [
+    {"word": "one", "start_time": 0.0, "end_time": 0.06},
+    {"word": "two", "start_time": 0.08, "end_time": 0.14},
+    {"word": "three", "start_time": 0.16, "end_time": 0.26},
+]
+
+
+def lines_of(service: Running, **body: Any) -> list[dict[str, Any]]:
+    answer = service.client.post("/dev/captioned_speech", json={"input": TEXT, **body})
+    assert answer.status_code == 200, answer.text
+    streamed = body.get("stream", True)
+    kind = "application/x-ndjson" if streamed else "application/json"
+    assert answer.headers["content-type"] == kind
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def sound(lines: list[dict[str, Any]]) -> bytes:
+    return b"".join(base64.b64decode(line["audio"]) for line in lines)
+
+
+def rounded(words: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [word | {at: round(word[at], 3) for at in ("start_time", "end_time")} for word in words]
+
+
+def test_captioned_speech_streams_lines_of_sound_and_words(service: Running) -> None:
+    lines = lines_of(service, response_format="pcm")
+    assert len(lines) > 2
+    assert all({"audio", "audio_format", "timestamps"} <= set(line) for line in lines)
+    assert {line["audio_format"] for line in lines} == {"audio/pcm"}
+    assert rounded([word for line in lines for word in line["timestamps"]]) == WORDS
+    assert sound(lines) == service.say(TEXT, response_format="pcm").content
+    assert lines[-1]["pieces"][0]["ending"] == "good" and lines[-1]["cut_pieces"] == 0
+    assert all("pieces" not in line for line in lines[:-1])
+
+
+def test_captioned_speech_whole_is_one_object_with_headers_of_the_guard(service: Running) -> None:
+    body = {"input": "!broken x", "stream": False, "response_format": "wav"}
+    answer = service.client.post("/dev/captioned_speech", json=body)
+    told = answer.json()
+    assert base64.b64decode(told["audio"]) == service.say("!broken x").content
+    assert [word["word"] for word in told["timestamps"]] == ["!broken", "x"]
+    assert told["audio_format"] == "audio/wav"
+    assert told["pieces"][0]["ending"] == "unfinished"
+    assert answer.headers["x-faulty-pieces"] == "unfinished"
+
+
+@pytest.mark.parametrize("form", ["mp3", "opus", "flac", "wav"])
+def test_the_sound_of_the_lines_is_the_format_s_own_stream(service: Running, form: str) -> None:
+    lines = lines_of(service, response_format=form)
+    streamed = service.say(TEXT, response_format=form, stream=True)
+    assert {line["audio_format"] for line in lines} == {streamed.headers["content-type"]}
+    # An Ogg stream has a serial number of its own.
+    same = len if form == "opus" else bytes
+    assert same(sound(lines)) == same(streamed.content)
+
+
+def test_a_voice_that_cannot_tell_says_null_and_speaks_all_the_same(service: Running) -> None:
+    lines = lines_of(service, input="!untimed words", response_format="pcm")
+    assert lines[-1]["timestamps"] is None and sound(lines)
+    assert all(not line["timestamps"] for line in lines)
+    whole = lines_of(service, input="!untimed words", stream=False)
+    assert whole[0]["timestamps"] is None and whole[0]["audio"]
+    unwanted = lines_of(service, return_timestamps=False, stream=False)
+    assert unwanted[0]["timestamps"] is None
+
+
+def test_openai_s_request_names_words_when_it_asks_for_them(service: Running) -> None:
+    told = service.say(TEXT, timestamp_granularities=["word"]).json()
+    assert rounded(told["timestamps"]) == WORDS
+    assert base64.b64decode(told["audio"]) == service.say(TEXT).content
+    plain = service.say(TEXT, timestamp_granularities=[])
+    assert plain.headers["content-type"] == "audio/wav"
+    assert service.say(TEXT, timestamp_granularities=["phone"]).status_code == 422
+
+
+def events_of(service: Running, **body: Any) -> list[dict[str, Any]]:
+    answer = service.say(TEXT, stream_format="sse", response_format="pcm", **body)
+    return [json.loads(line[6:]) for line in answer.text.splitlines() if line]
+
+
+def test_openai_s_events_carry_words_when_they_are_asked_for(service: Running) -> None:
+    events = events_of(service, timestamp_granularities=["word"])
+    words = [word for one in events if one["type"] == "speech.audio.words" for word in one["words"]]
+    assert rounded(words) == WORDS
+    assert events[-1]["type"] == "speech.audio.done" and events[-1]["timed"] is True
+    assert events[-1]["pieces"][0]["ending"] == "good"
+    kinds = {one["type"] for one in events_of(service)}
+    assert kinds == {"speech.audio.delta", "speech.audio.done"}
+
+
+def test_words_of_a_long_text_come_as_its_pieces_end(service: Running) -> None:
+    lines = lines_of(service, input="word " * 120, response_format="pcm")
+    told = [at for at, line in enumerate(lines) if line["timestamps"]]
+    assert len(told) == 3 and told[0] < len(lines) / 2
+    words = [word for line in lines for word in line["timestamps"]]
+    assert len(words) == 120
+    assert [word["start_time"] for word in words] == sorted(word["start_time"] for word in words)

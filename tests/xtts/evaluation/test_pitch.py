@@ -1,0 +1,31 @@
+"""The median pitch of tones whose pitch is known."""
+
+import pytest
+import torch
+
+from xtts.evaluation.pitch import median_pitch
+
+RATE = 24_000
+
+
+def tone(hertz: float, seconds: float = 1.0) -> torch.Tensor:
+    """Ten harmonics, each weaker than the one before, moving a little as a voice does."""
+    times = torch.arange(int(RATE * seconds)) / RATE
+    moving = hertz * (1 + 0.04 * torch.sin(2 * torch.pi * 3 * times))
+    phase = 2 * torch.pi * torch.cumsum(moving, 0) / RATE
+    return sum((torch.sin(phase * n) / n for n in range(1, 11)), times * 0)
+
+
+@pytest.mark.parametrize("hertz", [90.0, 120.0, 210.0, 300.0, 350.0])
+def test_the_pitch_of_a_tone(hertz: float) -> None:
+    assert median_pitch(0.1 * tone(hertz), RATE) == pytest.approx(hertz, rel=0.06)
+
+
+def test_what_is_quiet_has_no_say() -> None:
+    sound = torch.cat((0.1 * tone(120), 0.001 * tone(300, 2.0)))
+    assert median_pitch(sound, RATE) == pytest.approx(120, rel=0.06)
+
+
+def test_silence_and_a_moment_have_none() -> None:
+    assert median_pitch(torch.zeros(RATE), RATE) is None
+    assert median_pitch(0.1 * tone(120, 0.3), RATE) is None

@@ -1,0 +1,50 @@
+"""Likelihoods of spoken codes under several texts, against the GPT asked one position at a time."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from xtts.evaluation.word_evidence import log_likelihoods
+from xtts.model.gpt import GPT, new_gpt
+from xtts.model.shapes import NUM_LATENTS, GPTShape
+
+SHAPE = GPTShape(
+    text_ids=40, text_start=39, layers=2, width=32, heads=2, audio_ids=66, audio_start=64,
+    audio_stop=65, max_text_tokens=20, max_audio_tokens=30,
+)  # fmt: skip
+TEXTS = ([3, 4, 5, 6, 7, 8, 9], [3], [11, 12, 13])
+CODES = torch.tensor([5, 60, 7, 7, 33])
+
+
+@pytest.fixture(scope="module")
+def gpt() -> GPT:
+    """Random weights, larger than at a start, so that texts make a difference."""
+    found = new_gpt(SHAPE, 3).eval()
+    with torch.no_grad():
+        for weight in found.parameters():
+            weight.mul_(4)
+    return found
+
+
+def one_by_one(gpt: GPT, latents: torch.Tensor, text: list[int], stopped: bool) -> float:
+    """Each code from all that is before it, without padding and without other texts beside it."""
+    row = gpt.prefix(latents, torch.tensor(text))
+    total = 0.0
+    wanted = [*CODES.tolist(), *([SHAPE.audio_stop] if stopped else [])]
+    for position, (before, code) in enumerate(
+        zip([SHAPE.audio_start, *CODES.tolist()], wanted, strict=False)
+    ):
+        row = torch.cat((row, gpt.audio_input(torch.tensor([before]), position)), dim=1)
+        logits = gpt.mel_head(gpt.final_norm(gpt.gpt(row))[0, -1])
+        total += float(F.log_softmax(logits.float(), -1)[code])
+    return total
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+@torch.inference_mode()
+def test_texts_of_other_lengths_beside_it_change_nothing(gpt: GPT, stopped: bool) -> None:
+    latents = torch.randn(1, NUM_LATENTS, SHAPE.width, generator=torch.Generator().manual_seed(1))
+    together = log_likelihoods(gpt, latents, TEXTS, CODES, stopped=stopped)
+    alone = [one_by_one(gpt, latents, text, stopped) for text in TEXTS]
+    assert [float(one) for one in together] == pytest.approx(alone, rel=1e-4)
+    assert len({round(one, 2) for one in alone}) == len(TEXTS)

@@ -1,0 +1,110 @@
+"""The same codes have the same verdict and the same times, whatever computes: torch, eight at once,
+ONNX Runtime in float32 and int8."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+
+from xtts.hub.base_models import DEMO
+from xtts.inference import decoding
+from xtts.inference.alignment.guard import CODE_SECONDS, Ending
+from xtts.inference.alignment.guarded_piece import SpokenPiece
+from xtts.inference.loaded_voice import LoadedVoice
+from xtts.inference.synthesis_params import SynthesisParams
+from xtts.onnx.export import exporter
+from xtts.onnx.speech import request as onnx_request
+from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
+
+pytestmark = pytest.mark.slow
+TEXT = "We walked along the river."
+STOP = 1025
+
+
+class ForcedCodes:
+    """Stands for the drawing of codes: each generator draws the next of the same codes."""
+
+    def __init__(self) -> None:
+        self.codes: Sequence[int] = ()
+        self._drawn: dict[int, tuple[object, int]] = {}
+
+    def next(self, generator: object) -> int:
+        _, count = self._drawn.get(id(generator), (generator, 0))
+        self._drawn[id(generator)] = generator, count + 1
+        return self.codes[count] if count < len(self.codes) else STOP
+
+
+@pytest.fixture
+def force(monkeypatch: pytest.MonkeyPatch) -> ForcedCodes:
+    forced = ForcedCodes()
+    monkeypatch.setattr(
+        decoding, "sample", lambda _, __, ___, generator: torch.tensor([forced.next(generator)])
+    )
+    monkeypatch.setattr(
+        onnx_request, "sample", lambda _, __, ___, random: forced.next(random)
+    )  # fmt: skip
+    return forced
+
+
+@pytest.fixture(scope="module")
+def torchs() -> LoadedVoice:
+    return load_voice(VoiceSpec("demo"), ComputeConfig(precision="fp32"))
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LoadedVoice]:
+    folder = tmp_path_factory.mktemp("onnx") / "demo"
+    exporter.export(exporter.source_of_folder(DEMO), folder, ["fp32", "int8"])
+    return {
+        kind: load_voice(VoiceSpec(str(folder)), ComputeConfig(precision=kind, backend="onnx"))
+        for kind in ("fp32", "int8")
+    }
+
+
+@pytest.fixture(scope="module")
+def good(torchs: LoadedVoice) -> list[int]:
+    """What the voice says by itself."""
+    voice = torchs
+    (piece,) = voice.model.tokenizer.split(TEXT, "en")
+    generator = torch.Generator().manual_seed(1)
+    state = decoding.DecodingState(voice.model.gpt, voice.model.config.decoding, generator)
+    ids = torch.tensor(piece.ids)
+    for _ in decoding.iterate_codes(voice.model.gpt, voice.own.latents, ids, state):
+        pass
+    return torch.cat(state.codes).tolist()
+
+
+def streamed(voice: LoadedVoice) -> SpokenPiece:
+    ask = SynthesisParams(TEXT, "en", seed=1)
+    guard = voice.guard(ask)
+    for _ in voice.stream_guarded(ask, guard):
+        pass
+    (piece,) = guard.pieces
+    return piece
+
+
+def eight_at_once(voice: LoadedVoice) -> list[SpokenPiece]:
+    crowd = voice.crowd(8)
+    for number in range(8):
+        crowd.enter(str(number), voice.own, SynthesisParams(TEXT, "en", seed=number))
+    found = []
+    while crowd.busy:
+        found += [said.pieces[0] for said in crowd.step() if said.done]
+    return found
+
+
+def test_every_backend_says_the_same_of_the_same_codes(
+    torchs: LoadedVoice, exported: dict[str, LoadedVoice], good: list[int], force: ForcedCodes
+) -> None:
+    assert set(exported["fp32"].heads) == set(torchs.heads)
+    faulty = (good[: len(good) // 2], [*good[:-5], *good[len(good) // 2 : -5], *good[-5:]])
+    for codes in (good, *faulty):
+        force.codes = codes
+        wanted = streamed(torchs)
+        assert wanted.aligned and (wanted.ending is Ending.GOOD) == (codes is good)
+        others = [*eight_at_once(torchs), *(streamed(voice) for voice in exported.values())]
+        assert len(others) == 10
+        for found in others:
+            assert (found.ending, found.aligned) == (wanted.ending, True)
+            assert np.abs(found.times - wanted.times).max() <= CODE_SECONDS + 1e-6

@@ -1,0 +1,115 @@
+"""Words as they are written find their place among the ids of what is read."""
+
+import random
+import string
+
+import pytest
+
+from tests.models import tiny_base
+from xtts.text.errors import TextError
+from xtts.text.tokenizer import Piece, Tokenizer
+from xtts.text.written_words import placed, written_words
+from xtts.workers.voice_registry import VoiceSpec, tokenizer_of
+
+
+@pytest.fixture(scope="module")
+def phones() -> Tokenizer:
+    """The embedded voice's: its ids are phones."""
+    return tokenizer_of(VoiceSpec("demo")).open()
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    """Its ids are letters, as XTTS-v2's."""
+    folder = tiny_base(
+        tmp_path_factory.mktemp("letters") / "voice", characters=string.ascii_lowercase + ".,'!?-"
+    )
+    return tokenizer_of(VoiceSpec(str(folder))).open()
+
+
+def said(tokenizer: Tokenizer, pieces: list[Piece]) -> list[tuple[str, str]]:
+    """(word as written, the tokens that say it), of all pieces."""
+    found = list[tuple[str, str]]()
+    for piece in pieces:
+        for word in piece.words:
+            tokens = "".join(map(tokenizer.token, piece.ids[word.first - 1 : word.last]))
+            if word.text:
+                found.append((word.text, tokens))
+            else:
+                found[-1] = (found[-1][0], f"{found[-1][1]}[SPACE]{tokens}")
+    return [(word, tokens.replace("[SPACE]", " ")) for word, tokens in found]
+
+
+@pytest.mark.parametrize(("text", "short", "words"), [
+    ("Hello, (big) world!", "en", ["Hello", "big", "world"]),
+    ("He paid $5.50 & left — 25 %.", "en", ["He", "paid", "$5.50", "&", "left", "25", "%"]),
+    ("The U.S. won… today 😀", "en", ["The", "U.S.", "won", "today"]),
+    ("«Oui», dit-elle. ¿Sí?", "fr", ["Oui", "dit-elle", "Sí"]),
+    ("你好，world 3。", "zh", ["你", "好", "world", "3"]),
+    ("さくら、咲く。", "ja", ["さくら", "咲く"]),
+])  # fmt: skip
+def test_words_as_they_are_written(text: str, short: str, words: list[str]) -> None:
+    assert written_words(text, short) == words
+
+
+def test_numbers_and_abbreviations_keep_their_own_sound(phones: Tokenizer) -> None:
+    pieces = phones.split("Dr. Smith paid $5.50 for 3 of the U.S. maps (left, right).", "en")
+    found = said(phones, pieces)
+    assert found == [
+        ("Dr", "dAktR"), ("Smith", "smIT"), ("paid", "ped"), ("$5.50", "fYv dAlRz @nd fIfti sEnts"),
+        ("for", "fOr"), ("3", "Tri"), ("of", "Vv"), ("the", "D@"), ("U.S.", "ju.Es"),
+        ("maps", "m&ps"), ("left", "lEft"), ("right", "rYt"),
+    ]  # fmt: skip
+
+
+def test_letters_are_read_as_phones_are(letters: Tokenizer) -> None:
+    found = said(letters, letters.split("Dr. No's dog paid $5, twice.", "en"))
+    assert found == [
+        ("Dr", "doctor"), ("No's", "no's"), ("dog", "dog"), ("paid", "paid"),
+        ("$5", "five dollars"), ("twice", "twice"),
+    ]  # fmt: skip
+
+
+def test_a_word_that_is_read_across_two_pieces_is_one_word(phones: Tokenizer) -> None:
+    pieces = phones.split("Call 12345678901234567890123 now", "en")
+    assert len(pieces) > 1 and any(word.text == "" for word in pieces[1].words)
+    found = said(phones, pieces)
+    assert [word for word, _ in found] == ["Call", "12345678901234567890123", "now"]
+    assert len(found[1][1].split()) == 23
+
+
+def test_tags_are_no_words_and_aliases_are(phones: Tokenizer) -> None:
+    text = 'Go <sub alias="World Wide Web">WWW</sub> [pause:1s] <break/> on'
+    words = [word.text for piece in phones.split(text, "en") for word in piece.words]
+    assert words == ["Go", "World", "Wide", "Web", "on"]
+
+
+def test_every_word_has_a_place_and_places_never_go_back(phones: Tokenizer) -> None:
+    draw = random.Random(1)
+    parts = ["Dr.", "$5", "1,234", "3/4/2021", "10:30", "&", "U.S.", "25", "%", "hello", "it's",
+             "—", "(well)", "😀", "e-mail", "2nd", "co.", "1 000", "x2", "No."]  # fmt: skip
+    spoken = 0
+    for _ in range(150):
+        text = " ".join(draw.choices(parts, k=draw.randint(1, 14)))
+        try:
+            pieces = phones.split(text, "en")
+        except TextError:
+            continue
+        spoken += 1
+        told = [word.text for piece in pieces for word in piece.words if word.text]
+        assert told == written_words(text, "en"), text
+        for piece in pieces:
+            edge = 0
+            for word in piece.words:
+                assert edge < word.first or word.last < word.first, text
+                assert word.last <= len(piece.ids), text
+                edge = max(edge, word.last)
+    assert spoken > 120
+
+
+def test_more_words_than_are_read_share_the_sound() -> None:
+    spans = [("mille", 0, [2, 3, 4, 5])]
+    found = placed(["1", "000"], spans, lambda _: 0)
+    assert [word for _, word, _, _ in found] == ["1", "000"]
+    assert found[0][2] == 2 and found[-1][3] == 5 and found[0][3] < found[1][2]
+    assert placed([], spans, len) == [] and placed(["x"], [], len) == []

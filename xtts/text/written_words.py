@@ -1,0 +1,177 @@
+"""The words of a text as it is written, and where each is among the ids of what is read of it.
+
+"$5" is read as two words, and "Dr." as another one. Words that are read as they are written hold
+the rest in place; what stands between two of those is shared out. Pure.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from difflib import SequenceMatcher
+from unicodedata import category
+
+# A word that is read.
+WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+# Around a word, and no part of it. What is read aloud (%, &, currencies) is one.
+_EDGES = ".,;:!?…·¡¿\"'()[]{}<>«»“”„‘’‚‹›*_~|\\/-–—،؛؟。，、！？：；（）「」『』《》"
+_BETWEEN = re.compile(r"[\s…—。，、！？：；]+")
+_INITIALS = re.compile(r"(?:[^\W\d_]\.){2,}$")
+_SAID_SIGNS = frozenset("%&@#°§")
+_HAN_LETTERS = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_HAN = re.compile(f"[{_HAN_LETTERS}]|[^{_HAN_LETTERS}]+")
+# They stand within a word.
+_APOSTROPHES = ("'", "\u2019")
+# One of each digit's words, roughly: what shares out where nothing else tells.
+_DIGIT_WEIGHT = 4
+
+# A word at its piece: (number of the piece, word, its first and its last position); "" goes on with
+# the word before; last is first - 1 where nothing is said of it.
+Placed = tuple[int, str, int, int]
+# A word as it is read: (word, number of its piece, the positions of it that are said). Positions
+# are those of START, the ids and STOP.
+Said = tuple[str, int, Sequence[int]]
+
+
+def written_words(text: str, short: str) -> list[str]:
+    """The words of a text, without the punctuation around them; of Chinese, each character.
+
+    Args:
+        text: Without markup.
+        short: The language, by ISO 639-1.
+    """
+    found = []
+    for part in _BETWEEN.split(text):
+        word = part.strip(_EDGES)
+        if not any(map(_said, word)):
+            continue
+        at = part.index(word)
+        if _INITIALS.search(part[at : at + len(word) + 1]):
+            word = part[at : at + len(word) + 1]
+        found += [one for one in _HAN.findall(word) if any(map(_said, one))] if short == "zh" else [
+            word
+        ]  # fmt: skip
+    return found
+
+
+def said_spans(
+    read: str, ids: Sequence[Sequence[int]], tokens: Mapping[int, str], silent: Collection[int]
+) -> list[Said]:
+    """The words among the ids of some pieces: what stands between blanks and signs.
+
+    Args:
+        read: What the pieces say, in letters also where the ids are phones.
+        ids: Of each piece.
+        tokens: Of each id.
+        silent: The ids that are not said.
+    """
+    found = list[Said]()
+    for piece, its_ids in enumerate(ids):
+        begun = list[int]()
+        for position, id_ in enumerate([*its_ids, None], start=1):
+            if id_ is not None and id_ not in silent:
+                begun.append(position)
+            elif begun and (id_ is None or tokens[id_] not in _APOSTROPHES):
+                found.append(("".join(tokens[its_ids[one - 1]] for one in begun), piece, begun))
+                begun = []
+    words = WORD.findall(read.replace("\u2019", "'"))
+    if len(words) != len(found):
+        return found
+    return [(word, piece, at) for word, (_, piece, at) in zip(words, found, strict=True)]
+
+
+def placed(
+    written: Sequence[str], spans: Sequence[Said], count: Callable[[str], int]
+) -> list[Placed]:
+    """Where each written word is, in their order.
+
+    Args:
+        written: The words as they are written.
+        spans: The words as they are read.
+        count: How many words a written one is read as, where it stands alone; 0 where that cannot
+            be told.
+    """
+    if not spans or not written:
+        return []
+    positions = [(piece, place) for _, piece, places in spans for place in places]
+    # Behind which of the positions each span begins.
+    begins = [0]
+    for _, _, places in spans:
+        begins.append(begins[-1] + len(places))
+    ends = _shared_out(written, [word for word, _, _ in spans], begins, count)
+    found, start = list[Placed](), 0
+    for word, end in zip(written, ends, strict=True):
+        found += _at_pieces(word, positions, start, end)
+        start = end
+    return found
+
+
+def _shared_out(
+    written: Sequence[str], read: Sequence[str], begins: Sequence[int], count: Callable[[str], int]
+) -> list[int]:
+    """Of each written word the position behind its last one. Every position is somebody's: what is
+    read and not written belongs to the word before."""
+    ends = list[int]()
+    matcher = SequenceMatcher(None, list(map(_key, written)), list(map(_key, read)), autojunk=False)
+    for kind, first, last, begin, end in matcher.get_opcodes():
+        if kind == "insert":
+            if ends:
+                ends[-1] = begins[end]
+        elif kind == "equal":
+            ends += begins[begin + 1 : end + 1]
+        else:
+            ends += _parts(written[first:last], begins[begin : end + 1], count)
+    ends[-1] = begins[-1]
+    return ends
+
+
+def _parts(words: Sequence[str], begins: Sequence[int], count: Callable[[str], int]) -> list[int]:
+    """As `_shared_out`, of words that share the spans between `begins`."""
+    spans = len(begins) - 1
+    if len(words) == 1:
+        return [begins[-1]]
+    counts = [count(word) for word in words]
+    if sum(counts) == spans:
+        return [begins[sum(counts[: number + 1])] for number in range(len(words))]
+    weights = [_weight(word) for word in words]
+    if spans >= len(words):
+        return [begins[one] for one in _cuts(weights, spans, 1)]
+    return [begins[0] + one for one in _cuts(weights, begins[-1] - begins[0], 0)]
+
+
+def _cuts(weights: Sequence[int], total: int, least: int) -> list[int]:
+    """`total` things shared by weight, each of `least` at least: where each share ends."""
+    free, whole = total - least * len(weights), sum(weights)
+    return [
+        least * (number + 1) + round(free * sum(weights[: number + 1]) / whole)
+        for number in range(len(weights))
+    ]
+
+
+def _at_pieces(
+    word: str, positions: Sequence[tuple[int, int]], start: int, end: int
+) -> list[Placed]:
+    if start >= end:
+        # Nothing is said of it: between the one before and the next.
+        piece, place = positions[min(start, len(positions) - 1)]
+        first = place if start < len(positions) else place + 1
+        return [(piece, word, first, first - 1)]
+    found = list[Placed]()
+    for piece, place in positions[start:end]:
+        if found and found[-1][0] == piece:
+            found[-1] = (*found[-1][:3], place)
+        else:
+            found.append((piece, "" if found else word, place, place))
+    return found
+
+
+def _said(character: str) -> bool:
+    return category(character) in ("Sc", "Sm") or category(character)[0] in "LN" or (
+        character in _SAID_SIGNS
+    )  # fmt: skip
+
+
+def _key(word: str) -> str:
+    return "".join(character for character in word.casefold() if character.isalnum()) or word
+
+
+def _weight(word: str) -> int:
+    return sum(_DIGIT_WEIGHT if one.isdigit() else 1 for one in word) or 1
