@@ -36,6 +36,7 @@ from xtts.hub.evaluation_file import (
 )
 from xtts.hub.run_folder import RunFolder, Verified
 from xtts.workers.file_evaluation import (
+    SLOTS,
     EvaluateRequest,
     ListenRequest,
     SentenceTask,
@@ -49,6 +50,8 @@ TIME_SHARE = 0.15
 LEAST_SECONDS = 6.0
 # One sentence in so many is also heard: the vocoder costs more than all else together.
 SOUNDED_EVERY = 3
+# In any case so many: of eight, three would be heard, too few for any mean of voices.
+FEWEST_SENTENCES = 2 * SLOTS
 OTHER_VOICES = sentences.FOLDER / "voices"
 MOST_FAILURES = 3
 FEWEST_VALIDATION_CLIPS = 5
@@ -177,7 +180,7 @@ class Evaluator:
             log.warning("Evaluating ends for this run. Training goes on.")
 
     def _judge(self, epoch: Verified, epoch_seconds: float) -> None:
-        known = self._known() or self._judge_base(epoch_seconds)
+        known = self._known() or self._judge_base(epoch, epoch_seconds)
         loss = epoch.manifest.losses.get("validation_audio_loss")
         self._add(known, "epoch", epoch, 1.0, loss)
 
@@ -202,13 +205,21 @@ class Evaluator:
                 return found
         return None
 
-    def _judge_base(self, epoch_seconds: float) -> Evaluation:
+    def _judge_base(self, epoch: Verified, epoch_seconds: float) -> Evaluation:
+        """The base reads the sentences as the run does: an old run may have kept Coqui's
+        normaliser."""
         budget = None if self._unlimited else max(LEAST_SECONDS, TIME_SHARE * epoch_seconds)
-        facts, seconds = self._speak("base", None, 1.0, len(self.plan.sentences), budget)
+        facts, seconds = self._speak(
+            "base", epoch.checkpoint, 0.0, len(self.plan.sentences), budget
+        )
         person, usual = self._known_person(), judges.base_evidence(facts)
         base = self._candidate("base", 0, 0.0, "", facts, usual, None, seconds)
-        why = "" if budget is None else f" (all that fit into {budget:.0f} s)"
-        log.info("Evaluation: %d sentences%s.", len(facts), why)
+        why = (
+            ""
+            if budget is None
+            else f"; {budget:.0f} s are meant for it, and {FEWEST_SENTENCES} are the fewest"
+        )
+        log.info("Evaluation: %d sentences in %.0f s%s.", len(facts), seconds, why)
         return Evaluation(
             made_at=_now(),
             language=self.plan.reference.language,
@@ -279,7 +290,7 @@ class Evaluator:
     # Speaking and measuring
 
     def _speak(
-        self, name: str, weights: Path | None, share: float, count: int, budget: float | None
+        self, name: str, weights: Path, share: float, count: int, budget: float | None
     ) -> tuple[list[SpokenFacts], float]:
         person = self._known_person()
         folder = self.run.samples / "evaluation" / name
@@ -293,7 +304,15 @@ class Evaluator:
         )  # fmt: skip
         started = time.perf_counter()
         found = self.sampler.evaluate(
-            EvaluateRequest(tasks, self.plan.reference.path, weights, share, person.rate, budget)
+            EvaluateRequest(
+                tasks,
+                self.plan.reference.path,
+                weights,
+                share,
+                person.rate,
+                budget,
+                at_least=FEWEST_SENTENCES,
+            )
         )
         return found.sentences, time.perf_counter() - started
 

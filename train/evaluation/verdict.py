@@ -5,10 +5,12 @@ In this order; docs/evaluation.md tells it to users:
     1. finished   whoever has clearly more sentences astray than the one with the fewest is out
     2. rate       whoever speaks clearly further from the person's rate than the base is out
     3. words      whoever says fewer words than the base is out
-    4. voice      of those left, the nearest to the person; where several cannot be told apart, the
-                  one with more words
+    4. voice      of the epochs and blends left, the nearest to the person; of several that cannot
+                  be told apart the one with more words, and of those the smallest share
     5. the base   stays the best unless that one is measurably better than it
 
+The base takes no part in 4: `words` is by its own ear, so that it would win each tie. Of a smaller
+share a recogniser understands more (measured: docs/benchmarks.md), which `words` does not tell.
 Validation loss decides nothing where there is a voice to judge: it falls while speech gets worse.
 """
 
@@ -23,6 +25,8 @@ from xtts.hub.evaluation_file import Candidate, MeanInterval, Verdict
 FEWEST_ASTRAY, ASTRAY_SHARE = 2, 0.1
 # Percent: what is further off than this, and so much further than the base, is out.
 MOST_DRIFT, DRIFT_BEYOND_BASE = 10.0, 5.0
+# Percent: so much nearer to the person's rate is a gain over the base.
+NEARER_RATE = 2.0
 # A voice may move towards the person's pitch; so far off, it is named.
 PITCH_WORTH_TELLING = 20.0
 # Three words in a hundred; fewer lost are "no worse" unless the interval says otherwise.
@@ -49,7 +53,8 @@ def decide(
     own = next(one for one in told if one.kind == "base")
     if not left:
         return told, _base_is_best(own, told, "no candidate, nor the base itself, can be relied on")
-    best = _nearest(left)
+    learned = [one for one in left if one.kind != "base"]
+    best = _nearest(learned) if learned else own
     if best.kind != "base" and _better(best, own):
         return told, Verdict(
             best.kind, best.epoch, best.share, _why(best, own), "", False, best.checkpoint_sha256
@@ -157,7 +162,13 @@ def _nearest(left: Sequence[Candidate]) -> Candidate:
         for one in heard
         if one is first or ((gap := against(one, first, VOICE)) is not None and gap.holds_zero)
     ]
-    return max(close, key=lambda one: (_mean(one, WORDS), one.judges[VOICE].mean))
+    most = max(close, key=lambda one: (_mean(one, WORDS), one.judges[VOICE].mean))
+    alike = [
+        one
+        for one in close
+        if one is most or ((gap := against(one, most, WORDS)) is not None and gap.holds_zero)
+    ]
+    return min(alike, key=lambda one: (one.share, -_mean(one, WORDS), -one.judges[VOICE].mean))
 
 
 def _better(best: Candidate, base: Candidate) -> bool:
@@ -167,7 +178,18 @@ def _better(best: Candidate, base: Candidate) -> bool:
     voice, words = (against(best, base, judge) for judge in (VOICE, WORDS))
     if voice is None:  # nothing to hear a gain by: validation decided, and the words are no worse
         return not best.indistinguishable_from_base
-    return voice.low > 0 or (words is not None and words.low > 0 and voice.high >= 0)
+    more_words = words is not None and words.low > 0
+    return voice.low > 0 or (voice.high >= 0 and (more_words or _nearer_rate(best, base)))
+
+
+def _nearer_rate(best: Candidate, base: Candidate) -> bool:
+    """Whether the rate is another than the base's, and clearly nearer to the person's."""
+    own, usual, gap = (
+        best.judges.get(RATE_DRIFT), base.judges.get(RATE_DRIFT), against(best, base, RATE_DRIFT)
+    )  # fmt: skip
+    if own is None or usual is None or gap is None or gap.holds_zero:
+        return False
+    return abs(usual.mean) - abs(own.mean) >= NEARER_RATE
 
 
 def _mean(one: Candidate, judge: str) -> float:
@@ -175,16 +197,25 @@ def _mean(one: Candidate, judge: str) -> float:
 
 
 def _why(best: Candidate, base: Candidate) -> str:
-    parts = [f"{best.name} is the best"]
-    if VOICE in best.judges and VOICE in base.judges:
-        own, usual = best.judges[VOICE].mean, base.judges[VOICE].mean
-        parts.append(f"nearest to the person (voice {own:.2f}, the base {usual:.2f})")
-    else:
-        parts.append("with the lowest validation loss of those that speak as well as the base")
+    parts = [f"{best.name} is the best", _why_the_voice(best, base)]
     if WORDS in best.judges and WORDS in base.judges:
         own, usual = best.judges[WORDS].mean, base.judges[WORDS].mean
         parts.append(f"with {own:.0%} of the words (the base {usual:.0%})")
     return f"{parts[0].capitalize()}: {', '.join(parts[1:])}."
+
+
+def _why_the_voice(best: Candidate, base: Candidate) -> str:
+    voice = against(best, base, VOICE)
+    if voice is None:
+        return "with the lowest validation loss of those that speak as well as the base"
+    told = f"voice {best.judges[VOICE].mean:.2f}, the base {base.judges[VOICE].mean:.2f}"
+    if voice.holds_zero and _nearer_rate(best, base):
+        own, usual = best.judges[RATE_DRIFT].mean, base.judges[RATE_DRIFT].mean
+        return (
+            f"not measurably further from the person than the base ({told}), and nearer to "
+            f"their rate ({own:+.0f} %, the base {usual:+.0f} %)"
+        )
+    return f"nearest to the person ({told})"
 
 
 def _base_is_best(base: Candidate, told: Sequence[Candidate], because: str = "") -> Verdict:

@@ -46,6 +46,12 @@ class TensorBoardWriter:
         self._asked(writer.add_image, f"{name}_spectrogram", spectrogram(waveform), step)
         self._asked(writer.flush)
 
+    def image(self, name: str, picture: Tensor, step: int) -> None:
+        """`[3, height, width]` from 0 to 1. Raises OSError."""
+        if writer := self._ready(step):
+            self._asked(writer.add_image, name, picture, step)
+            self._asked(writer.flush)
+
     def text(self, name: str, markdown: str, step: int) -> None:
         """Something to read, under TensorBoard's Text. Raises OSError."""
         if writer := self._ready(step):

@@ -4,6 +4,7 @@ The useful part: recomputed blocks and padding do not count, so that the share o
 a step reaches (MFU, Chowdhery et al. 2022, https://arxiv.org/abs/2204.02311) compares over modes.
 """
 
+import re
 import time
 
 import torch
@@ -18,32 +19,49 @@ LATENTS = 32
 
 # Dense bf16 products a second, as the makers tell them.
 PEAKS = {
-    "H200": 989e12, "H100": 989e12, "H800": 989e12, "A100": 312e12, "A800": 312e12, "L40": 181e12,
-    "L4": 121e12, "A10": 125e12, "RTX 4090": 165e12, "RTX 3090": 71e12, "RTX A6000": 155e12,
+    "B200": 2250e12, "GH200": 989e12, "H200": 989e12, "H100": 989e12, "H100 PCIe": 756e12,
+    "H100 NVL": 835e12, "H800": 989e12, "H20": 148e12, "A100": 312e12, "A800": 312e12,
+    "A40": 150e12, "A30": 165e12, "A10": 125e12, "A10G": 70e12, "L40": 181e12, "L40S": 362e12,
+    "L4": 121e12, "RTX 6000 Ada": 364e12, "RTX A6000": 155e12, "RTX 5090": 209e12,
+    "RTX 4090": 165e12, "RTX 4080": 97e12, "RTX 4070": 58e12, "RTX 4060": 30e12,
+    "RTX 3090": 71e12, "RTX 3090 Ti": 80e12, "RTX 3080": 60e12, "RTX 3070": 41e12,
+    "RTX 3060": 25e12,
 }  # fmt: skip
+# Slower than what has the name without it, each by a clock and power limit of its own.
+_SLOWER = ("Laptop", "Max-Q", "Mobile")
 
 
-def step_flops(rows: PackedBatch, shape: GPTShape) -> float:
-    """Of one step on these rows; a multiplication and an addition are two."""
+def step_flops(rows: PackedBatch, shape: GPTShape, learns: float = 1.0) -> float:
+    """Of one step on these rows; a multiplication and an addition are two.
+
+    learns: the share of the weights that learn (LORA_RANK, FREEZE). Those that do not have no
+    gradient of their own: of the three products of a weight one is left out.
+    """
     width = shape.width
     clips = rows.segments.lengths if rows.segments else (rows.length,) * rows.rows
     frames = rows.frames.lengths if rows.frames else (rows.conditioning.shape[2],) * rows.rows
     products = sum(clips) * shape.layers * 12 * width**2
-    # Causal: half of the square; scores and their weighted sum.
-    products += sum(length**2 for length in clips) * shape.layers * width
     products += len(rows.text_targets) * width * shape.text_ids
     products += len(rows.audio_targets) * width * shape.audio_ids
     products += sum(frames) * ENCODER_BLOCKS * 4 * width**2
-    products += sum(length**2 for length in frames) * ENCODER_BLOCKS * 2 * width
     products += sum(frames) * PERCEIVER_LAYERS * 2 * PERCEIVER_WIDTH * width
     products += len(frames) * LATENTS * PERCEIVER_LAYERS * (8 * width**2 + 2 * width)
-    return 6.0 * products
+    # Causal: half of the square; scores and their weighted sum.
+    attention = sum(length**2 for length in clips) * shape.layers * width
+    attention += sum(length**2 for length in frames) * ENCODER_BLOCKS * 2 * width
+    return 2.0 * (2 + learns) * products + 6.0 * attention
 
 
 def peak_flops(device_name: str) -> float | None:
-    """Of a GPU, by its name; None where it is not known."""
-    known = sorted(PEAKS, key=len, reverse=True)
-    return next((PEAKS[name] for name in known if name in device_name), None)
+    """Of a GPU, by its name; None where it is not known. Whole words count: an L40S is no L40, an
+    RTX A1000 no A100; of several names that fit the longest does."""
+    if any(word in device_name for word in _SLOWER):
+        return None
+    variants = {f"{name}{more}" for name in PEAKS for more in (" SUPER", " Ti")} - PEAKS.keys()
+    for name in sorted({*PEAKS, *variants}, key=len, reverse=True):
+        if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", device_name, re.IGNORECASE):
+            return PEAKS.get(name)
+    return None
 
 
 def reached_flops(kind: torch.dtype, size: int = 1024, tries: int = 3) -> float:

@@ -18,6 +18,7 @@ import torch
 from train.dataset.batches import Batch
 from train.evaluation import report
 from train.learner import StepResult, Validation
+from train.metrics.evaluation_picture import picture
 from train.metrics.event_files import TensorBoardWriter
 from train.metrics.metrics_file import MetricsFile
 from train.metrics.system_usage import MachineMetrics
@@ -91,6 +92,12 @@ class Logs:
             "padding_share": 1 - batch.rows.used / (batch.rows.rows * batch.rows.length),
             "tflops": flops / step_seconds / 1e12,
             "memory_bytes": memory_bytes(),
+            "progress": {
+                "epochs": self.num_epochs,
+                "epoch_step": number,
+                "epoch_steps": self.steps_per_epoch,
+                "seconds_left": round(self._seconds_left(epoch, number, step), 1),
+            },
         }
         if self._peak_flops:
             record["mfu"] = flops / step_seconds / self._peak_flops
@@ -110,7 +117,8 @@ class Logs:
                 "epoch %d/%d  step %d/%d  audio loss %.3f  text loss %.3f  rate %.1e  "
                 "%.1f audio-s/s  left %s", epoch, self.num_epochs, number, self.steps_per_epoch,
                 result.audio_loss, result.text_loss, result.learning_rate,
-                record["audio_seconds_per_second"], self._left(epoch, number, step),
+                record["audio_seconds_per_second"],
+                _clock(record["progress"]["seconds_left"]),
             )  # fmt: skip
 
     def epoch(self, epoch: int, step: int, validation: Validation | None) -> None:
@@ -126,7 +134,7 @@ class Logs:
 
     def evaluation(self, evaluation: Evaluation, candidate: Candidate) -> None:
         """A candidate that was judged: its line, its curves over the epochs, and the table of all
-        as text. Blends have a share, and no place on a curve."""
+        as text and as a picture. Blends have a share, and no place on a curve."""
         log.info(report.line(evaluation, candidate))
         base = evaluation.candidates[0]
         with self._forgiving("The curves"):
@@ -135,6 +143,7 @@ class Logs:
             if candidate.kind == "epoch":
                 self._curves.numbers("evaluation", figures_of(candidate), candidate.epoch)
             self._curves.text("evaluation/table", report.markdown(evaluation), candidate.epoch)
+            self._curves.image("evaluation/figure", picture(evaluation), candidate.epoch)
 
     def sample(self, epoch: int, told: SampleSidecar) -> None:
         """A sample with its reference, as audio and as pictures; `epoch` is their step."""
@@ -171,11 +180,15 @@ class Logs:
                 log.warning("%s cannot be written (%s). Training goes on.", what, error)
             self._told.add(what)
 
-    def _left(self, epoch: int, number: int, step: int) -> str:
+    def _seconds_left(self, epoch: int, number: int, step: int) -> float:
         done = step - self._first_step
         left = (self.num_epochs - epoch + 1) * self.steps_per_epoch - number
-        seconds = (time.monotonic() - self._started) / done * left
-        return f"{int(seconds // 3600)}:{int(seconds // 60 % 60):02}:{int(seconds % 60):02}"
+        return (time.monotonic() - self._started) / done * left
+
+
+def _clock(seconds: float) -> str:
+    """Hours, minutes and seconds: 1:02:03."""
+    return f"{int(seconds // 3600)}:{int(seconds // 60 % 60):02}:{int(seconds % 60):02}"
 
 
 def figures_of(candidate: Candidate) -> dict[str, float]:

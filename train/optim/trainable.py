@@ -57,6 +57,12 @@ class TrainableWeights:
         """What has gradients."""
         return [parameter for parameter in self.gpt.parameters() if parameter.requires_grad]
 
+    @property
+    def share(self) -> float:
+        """The share of all numbers that learns."""
+        every = sum(parameter.numel() for parameter in self.gpt.parameters())
+        return sum(weight.numel() for weight in self.learning) / every
+
     def moved(self, step: int) -> None:
         """Behind optimizer step `step` (from 1)."""
         if self.averages:

@@ -41,7 +41,8 @@ class SampleFiles:
 
 @dataclass(frozen=True)
 class SampleSidecar:
-    """`epoch_N_output.json`: what was spoken, by which weights, where and why there."""
+    """`epoch_N_output.json`: what was spoken, by which weights, where and why there; words: when
+    each is spoken, under Kokoro-FastAPI's names; None where that is not known."""
 
     epoch: int
     checkpoint_sha256: str
@@ -56,6 +57,14 @@ class SampleSidecar:
     ending: str | None = None
     ending_reason: str = ""
     attempts: int = 1
+    words: list[dict[str, Any]] | None = None
+
+
+def named_words(words: Sequence[tuple[str, float, float]] | None) -> list[dict[str, Any]] | None:
+    """(word, start, end) as a sidecar has them."""
+    if words is None:
+        return None
+    return [{"word": word, "start_time": start, "end_time": end} for word, start, end in words]
 
 
 def of_epoch(run: RunFolder, epoch: int) -> SampleFiles:

@@ -31,6 +31,7 @@ from train.sampling.sample_files import (
     SampleFiles,
     SampleReference,
     SampleSidecar,
+    named_words,
     of_best,
     of_epoch,
     sample_of,
@@ -228,6 +229,7 @@ class Sampler:
             seconds=round(found.seconds, 3), audio_seconds=round(found.audio_seconds, 3),
             similarity=None if found.similarity is None else round(found.similarity, 4),
             ending=found.ending, ending_reason=found.ending_reason, attempts=found.attempts,
+            words=named_words(found.words),
         ), None  # fmt: skip
 
     def _measured(self, request: EvaluateRequest | ListenRequest) -> Answer:
@@ -354,9 +356,11 @@ def in_process(base: Path, *, guard: bool = True) -> SpeaksHere:
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             if where not in loaded:
                 loaded.clear()
+                # Training wants the room between samples, and other weights come anyway.
                 loaded[where] = FileSpeaker(
-                    base, chosen.device, mel_device=chosen.mel_device, guard=guard
-                )
+                    base, chosen.device, mel_device=chosen.mel_device, guard=guard,
+                    keep_weights=False,
+                )  # fmt: skip
             found: SpokenFile = getattr(loaded[where], verb_of(request))(request)
             return found
 

@@ -63,7 +63,8 @@ class EvaluateRequest:
         sentences: In the order in which they are spoken.
         reference: Who speaks.
         weights: A checkpoint; None is the base's own.
-        share: Of the checkpoint's weights; the rest is the base's.
+        share: Of the checkpoint's weights; the rest is the base's. 0 is the base, which then reads
+            the texts as the checkpoint's run does.
         rate: What ends a sentence that does not end.
         budget_seconds: No group of sentences that would end later is begun; None speaks all.
         at_least: So many are spoken in any case.
@@ -77,6 +78,11 @@ class EvaluateRequest:
     budget_seconds: float | None = None
     at_least: int = SLOTS
 
+    @property
+    def of_base(self) -> bool:
+        """Whether the base's own weights speak."""
+        return self.weights is None or self.share == 0
+
 
 @dataclass(frozen=True)
 class SpokenFacts:
@@ -89,7 +95,7 @@ class SpokenFacts:
         seconds: Length of the sound.
         embedding: Of the speaker, `[512]`; empty where there is no sound, or too little.
         pitch_hz: Median F0, or None.
-        words: Evidence for each word in nats a token (`xtts.inference.word_evidence`).
+        words: Evidence for each word in nats a token (`xtts.evaluation.word_evidence`).
     """
 
     codes: int
@@ -175,7 +181,7 @@ def speak_all(
             break
         utterances = _decoded(model, whose, request.rate, group)
         for utterance in utterances:
-            words = evidence(model, whose.latents, utterance) if request.weights is None else []
+            words = evidence(model, whose.latents, utterance) if request.of_base else []
             facts.append(replace(_measured(model, whose, utterance), words=words))
         spoken += utterances
     return facts, spoken
@@ -211,7 +217,7 @@ def _measured(model: "Model", whose: "Voice", utterance: "DecodedSentence") -> S
 
 def evidence(model: "Model", latents: "Tensor", utterance: "DecodedSentence") -> list[float]:
     """`SpokenFacts.words` by the model that is loaded now; none for what did not end."""
-    from xtts.inference.word_evidence import word_evidence
+    from xtts.evaluation.word_evidence import word_evidence
 
     return [
         round(nats, 3)
@@ -294,8 +300,8 @@ def _keep(path: Path, waveform: "Tensor") -> None:
 
 def _heard(model: "Model", waveform: "Tensor") -> tuple[list[float], float | None]:
     from xtts import audio
+    from xtts.evaluation.pitch import median_pitch
     from xtts.inference import voice
-    from xtts.inference.pitch import median_pitch
 
     if len(waveform) < voice.MIN_CHUNK_SECONDS * audio.VOCODER_RATE:
         return [], None

@@ -1,33 +1,14 @@
 """A run's evaluation over HTTP: candidates with their figures, and the sentences that they said."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.api.conftest import Running, running, settings_in
-from tests.api.judged_run import CANDIDATES, PATIENT, judged_service, row, served
+from tests.api.judged_run import CANDIDATES, PATIENT, row, served
 from tests.api.run_folders import candidate, write_epoch, write_evaluated
 from xtts.hub.run_folder import RunFolder
-
-
-@pytest.fixture
-def output(tmp_path: Path) -> Path:
-    return tmp_path / "output"
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Running]:
-    with judged_service(tmp_path) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """One for all tests that only ask."""
-    with judged_service(tmp_path_factory.mktemp("still")) as found:
-        yield found
 
 
 def test_rows_have_the_base_first_and_what_each_figure_is(still: Running) -> None:

@@ -13,8 +13,9 @@ from tests.train.evaluation.spoken import PERSON, facts
 from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.clips import Clip
 from train.evaluation.blending import conclude
-from train.evaluation.evaluator import EvaluationPlan, Evaluator
+from train.evaluation.evaluator import LEAST_SECONDS, EvaluationPlan, Evaluator
 from train.evaluation.sentences import EvaluationSentence
+from train.evaluation.statistics import FEWEST
 from train.sampling.placement import SamplingPlan
 from train.sampling.sample_files import SampleReference
 from train.sampling.sampler import MeasuringFailed
@@ -38,6 +39,7 @@ class Speaking:
         self.asked: list[tuple[int, float]] = []
         self.best: list[BestWeights] = []
         self.fault: Exception | None = None
+        self.requests: list[EvaluateRequest] = []
 
     def submit(self, work: Any) -> None:
         work()
@@ -51,7 +53,9 @@ class Speaking:
     def evaluate(self, request: EvaluateRequest) -> SpokenSet:
         if self.fault is not None:
             raise self.fault
-        epoch = int(request.weights.stem.split("_")[-1]) if request.weights else 0
+        assert request.weights is not None
+        epoch = 0 if request.of_base else int(request.weights.stem.split("_")[-1])
+        self.requests.append(request)
         self.asked.append((epoch, request.share if epoch else 0.0))
         sound: dict[str, Any] = self.sounds.get(self.asked[-1], {"voice": 0.4})
         count = len(request.sentences)
@@ -130,6 +134,13 @@ def test_each_epoch_is_judged_against_the_base_and_the_verdict_is_kept(ground: G
     assert best is not None and best.weights == ground.run.checkpoint_path(1)
     ground.save(3)
     assert ground.run.epochs() == [1, 3]
+
+
+def test_however_little_time_there_is_enough_is_heard_to_judge_a_voice(ground: Ground) -> None:
+    ground.evaluator.judge(ground.save(1), 0.1)
+    asked = ground.speaking.requests[0]
+    assert asked.budget_seconds == pytest.approx(LEAST_SECONDS)
+    assert sum(task.sounded for task in asked.sentences[: asked.at_least]) >= FEWEST
 
 
 def test_a_blend_is_written_once_and_says_what_it_is(ground: Ground) -> None:

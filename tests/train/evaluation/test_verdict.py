@@ -82,6 +82,33 @@ def test_of_voices_that_cannot_be_told_apart_the_one_with_more_words() -> None:
     assert verdict.epoch == 2
 
 
+def test_of_those_that_nothing_tells_apart_the_smallest_share() -> None:
+    epoch = candidate(facts(13, voice=0.7), epoch=2)
+    blends = [candidate(facts(13, voice=0.7), "blend", 2, share) for share in (0.7, 0.3)]
+    _, verdict = verdict_of(base(), epoch, *blends)
+    assert (verdict.kind, verdict.share) == ("blend", 0.3)
+
+
+@pytest.mark.parametrize(
+    ("rate", "kind"), [(0.98, "blend"), (0.93, "base"), (1.08, "base")],
+    ids=["the person's", "the base's", "as far off on the other side"],
+)  # fmt: skip
+def test_the_persons_rate_is_a_gain_where_the_voice_is_no_further(rate: float, kind: str) -> None:
+    slow = base(3, rate=0.92)
+    _, verdict = verdict_of(
+        slow, candidate(facts(14, voice=0.4, rate=rate, lost=0.01), "blend", 1, 0.3)
+    )
+    assert verdict.kind == kind
+    assert ("nearer to their rate" in verdict.reason) is (kind == "blend")
+
+
+def test_the_base_does_not_win_a_tie_by_hearing_its_own_words() -> None:
+    """It says 100 % by nature; the one beside it is clearly nearer, with one word less."""
+    nearer = candidate(facts(15, voice=0.47, lost=0.01), "blend", 1, 0.3)
+    _, verdict = verdict_of(base(3), nearer)
+    assert (verdict.kind, verdict.share) == ("blend", 0.3)
+
+
 def test_a_pruned_epoch_is_told_of_and_not_chosen() -> None:
     told, verdict = decide([base(), good(1, 1), good(2, 2, voice=0.9)], pruned={2})
     assert verdict is not None and verdict.epoch == 1 and len(told) == 3

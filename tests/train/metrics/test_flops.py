@@ -34,6 +34,35 @@ def test_xtts_v2_is_mostly_its_transformer():
 
 def test_peaks_are_found_by_name():
     assert peak_flops("NVIDIA H200") == 989e12
-    assert peak_flops("NVIDIA L40S") == 181e12
+    assert peak_flops("NVIDIA L40S") == 362e12 and peak_flops("NVIDIA L40") == 181e12
     assert peak_flops("NVIDIA L4") == 121e12
     assert peak_flops("Some CPU") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "peak"),
+    [
+        ("NVIDIA GeForce RTX 3060", 25e12),
+        ("NVIDIA A10G", 70e12),
+        ("NVIDIA A100-SXM4-80GB", 312e12),
+        ("NVIDIA RTX A1000", None),
+        ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA H100 PCIe", 756e12),
+        ("NVIDIA GeForce RTX 3090 Ti", 80e12),
+        ("NVIDIA GeForce RTX 4070 Ti SUPER", None),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+        ("NVIDIA GeForce RTX 4080 SUPER", None),
+    ],
+)
+def test_a_name_within_a_name_is_another_gpu(name: str, peak: float | None):
+    assert peak_flops(name) == peak
+
+
+def test_frozen_weights_have_no_gradient_of_their_own():
+    """LoRA trains 2 % of the numbers: two products of three, not three."""
+    shape = GPTShape(text_ids=6681, text_start=261)
+    rows = pack([torch.arange(2, 60)], [torch.arange(130)], [torch.randn(80, 390)], shape,
+                stop_input=False, padded=False)  # fmt: skip
+    whole, frozen = step_flops(rows, shape), step_flops(rows, shape, 0.0)
+    assert 0.66 < frozen / whole < 0.70
+    assert frozen < step_flops(rows, shape, 0.02) < 1.02 * frozen

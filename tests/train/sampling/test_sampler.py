@@ -87,6 +87,7 @@ def test_a_sample_is_two_wavs_and_a_sidecar_as_promised(
     assert list(told) == [
         "epoch", "checkpoint_sha256", "text", "device", "mode", "reason", "seconds",
         "audio_seconds", "sample_rate", "similarity", "ending", "ending_reason", "attempts",
+        "words",
     ]  # fmt: skip
     assert (told["epoch"], told["checkpoint_sha256"], told["text"]) == (10, "abc", "hello")
     assert (told["mode"], told["device"]) == ("cpu_subprocess", "cpu")

@@ -12,12 +12,7 @@ from train.checkpointing.checkpoints import Checkpoints
 from xtts.hub.run_folder import RunFolder
 from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors
-from xtts.workers.file_evaluation import (
-    EvaluateRequest,
-    ListenRequest,
-    SentenceTask,
-    SpeakingRate,
-)
+from xtts.workers.file_evaluation import EvaluateRequest, ListenRequest, SentenceTask, SpeakingRate
 from xtts.workers.file_synthesis import FileSpeaker
 
 TEXTS = ("hello", "one two three", "a day in may", "good night", "so it is", "no", "yes", "we go",
@@ -63,6 +58,21 @@ def test_relabelled_base_weights_are_the_base_to_the_bit(
     assert speaker.evaluate(replace(tuned, share=0.0)).sentences == base.sentences
     half = speaker.evaluate(replace(tuned, share=0.5)).sentences
     assert half not in (base.sentences, speaker.evaluate(tuned).sentences)
+
+
+def test_the_base_reads_as_the_run_that_it_is_compared_with(
+    speaker: FileSpeaker, request_of_base: EvaluateRequest, tmp_path: Path, base_folder: Path
+) -> None:
+    """A run from before there was a normaliser of ours keeps Coqui's; its base has to as well."""
+    old = checkpoint(tmp_path / "old", base_folder, shift=0.02)  # its provenance names none
+    asked = replace(
+        request_of_base, sentences=(SentenceTask("It is 1/2 past 3 on the 4th.", "en", 1),)
+    )
+    own = speaker.evaluate(asked).sentences[0]
+    base = speaker.evaluate(replace(asked, weights=old, share=0.0)).sentences[0]
+    tuned = speaker.evaluate(replace(asked, weights=old)).sentences[0]
+    assert base.text_tokens == tuned.text_tokens != own.text_tokens
+    assert base.words or not base.finished
 
 
 def test_a_sentence_without_an_end_is_ended_and_told(

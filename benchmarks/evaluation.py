@@ -1,0 +1,323 @@
+"""`python -m benchmarks evaluation`: whether the evaluation of a run is right, by a judge that has
+no part in it.
+
+Fine-tunes the embedded voice on the demo dataset with default settings once for each seed, as
+`make train` does; whatever was judged there (base, epochs, blends) speaks the reporting set, which
+the evaluation never sees, and a recogniser (pocketsphinx) counts word errors. Told are how far the
+chosen one is behind the one with the fewest errors, and how the evaluation's `words` ranks
+checkpoints. Every result is kept as a line of JSON as soon as it is there: `--resume` goes on.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from benchmarks import judges, texts
+from machine.errors import SotaqueError
+from train.evaluation.judges import WORDS as WORDS_JUDGE
+from train.evaluation.verdict import decide
+from xtts import audio
+from xtts.hub.base_models import DEMO
+from xtts.hub.evaluation_file import Candidate, Evaluation
+from xtts.hub.run_folder import RunFolder
+from xtts.workers import file_evaluation
+from xtts.workers.file_evaluation import EvaluateRequest, SentenceTask, SpeakingRate
+from xtts.workers.file_synthesis import FileSpeaker
+
+DATASET = Path("train/data/demo")
+# Shorter texts are a lottery for the recogniser; longer ones would take most of the time.
+WORDS = range(4, 13)
+# Spoken with this seed by everybody.
+SEED = 0
+# The chosen one's word errors may be so much above the fewest, in words of a hundred.
+WITHIN = 2.0
+RESAMPLES = 2000
+
+
+class EvaluationBenchmarkError(SotaqueError):
+    """A run that did not come to its end, or results that are there already."""
+
+
+@dataclass(frozen=True)
+class HeardCandidate:
+    """What the recogniser made of one candidate of one run.
+
+    Attributes:
+        seed: Of the run.
+        kind, epoch, share, checkpoint_sha256: As in evaluation.json.
+        set: Of sentences.
+        errors, words: Of each sentence: word errors, and words that it has.
+        unfinished: Sentences that did not end by themselves.
+    """
+
+    seed: int
+    kind: str
+    epoch: int
+    share: float
+    checkpoint_sha256: str
+    set: str
+    errors: list[int]
+    words: list[int]
+    unfinished: int
+
+    @property
+    def key(self) -> tuple[int, str, int, float, str, str]:
+        """What makes it this one and no other."""
+        return self.seed, self.kind, self.epoch, self.share, self.checkpoint_sha256, self.set
+
+    @property
+    def percent(self) -> float:
+        """Word errors of a hundred words."""
+        return 100 * sum(self.errors) / sum(self.words)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Prints the tables, or JSON."""
+    arguments = _parser().parse_args(argv)
+    work: Path = arguments.work
+    results = work / "heard.jsonl"
+    if results.exists() and not arguments.resume:
+        raise EvaluationBenchmarkError(
+            f"{results} holds results already; --resume goes on with them, or name another --work."
+        )
+    work.mkdir(parents=True, exist_ok=True)
+    runs = {}
+    for seed in arguments.seeds:
+        runs[seed] = evaluated(work, seed)
+        for heard in missing(runs[seed], seed, arguments.set, known(results)):
+            told = listened(
+                work / f"seed_{seed}", runs[seed], heard, arguments,
+                0 if heard.kind == "base" else seed,
+            )  # fmt: skip
+            with results.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(told)) + "\n")
+    found = figures(runs, [one for one in known(results) if one.set == arguments.set])
+    print(json.dumps(found, indent=1) if arguments.json else report(found))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks evaluation", description=__doc__)
+    parser.add_argument("--seeds", type=_seeds, default=[*range(1, 11)], help="such as 1-10 or 3,5")
+    parser.add_argument("--set", choices=texts.FILES, default="reporting", help="which sentences")
+    parser.add_argument("--work", type=Path, default=Path("build/evaluation"), help="runs, results")
+    parser.add_argument("--resume", action="store_true", help="go on with what is in --work")
+    parser.add_argument("--threads", type=int, default=1, help="of listening, not of the runs")
+    parser.add_argument("--json", action="store_true")
+    return parser
+
+
+def _seeds(text: str) -> list[int]:
+    first, _, last = text.partition("-")
+    return [*range(int(first), int(last) + 1)] if last else [int(one) for one in text.split(",")]
+
+
+# ---- runs and what is heard of them ----
+
+
+def evaluated(work: Path, seed: int) -> Evaluation:
+    """The evaluation of a seed's run, which is made or ended where it is not whole; the verdict is
+    by today's rule, so that another rule need not speak everything again.
+
+    Raises EvaluationBenchmarkError.
+    """
+    folder, log = work / f"seed_{seed}", work / f"seed_{seed}.log"
+    done = work / f"seed_{seed}.done"
+    if not done.exists():
+        asked = {
+            "--seed": seed, "--output-dir": folder, "--keep-checkpoints": "all",
+            "--cache-dir": work / "cache", "--runs-dir": work / "runs", "--tensorboard": "off",
+            "--dataset-dir": DATASET,
+        }  # fmt: skip
+        options = [str(word) for option in asked.items() for word in option]
+        with log.open("a", encoding="utf-8") as file:
+            ended = subprocess.run(
+                [sys.executable, "-m", "train", *options], stdout=file, stderr=file, check=False
+            )
+        if ended.returncode:
+            raise EvaluationBenchmarkError(f"The run ended with {ended.returncode}; see {log}.")
+        done.touch()
+    found = RunFolder(folder).evaluation()
+    if found is None or found.verdict is None:
+        raise EvaluationBenchmarkError(f"{folder} has no verdict; see {log}.")
+    told, verdict = decide(found.candidates)
+    return replace(found, candidates=told, verdict=verdict)
+
+
+def missing(
+    run: Evaluation, seed: int, name: str, there: Iterable[HeardCandidate]
+) -> list[Candidate]:
+    """Candidates that were not listened to yet; blends first, of which most verdicts are. The base
+    is the same whatever the seed of a run."""
+    keys = {one.key for one in there}
+    found = [
+        one
+        for one in run.candidates
+        if (0 if one.kind == "base" else seed, one.kind, one.epoch, one.share,
+            one.checkpoint_sha256, name) not in keys
+    ]  # fmt: skip
+    return sorted(found, key=lambda one: one.kind != "blend")
+
+
+def listened(
+    folder: Path, run: Evaluation, one: Candidate, arguments: argparse.Namespace, seed: int
+) -> HeardCandidate:
+    """Has a candidate speak the set as the worker of samples speaks, and the recogniser listen."""
+    lines = sentences(arguments.set)
+    reference = next(DATASET.rglob(run.person["reference"]))
+    rate = SpeakingRate(run.person["codes_per_token"], run.person["codes_per_sentence"])
+    weights = None if one.kind == "base" else RunFolder(folder).checkpoint_path(one.epoch)
+    speaker = FileSpeaker(DEMO, "cpu", arguments.threads)
+    with tempfile.TemporaryDirectory() as name:
+        wavs = [Path(name) / f"{number}.wav" for number in range(len(lines))]
+        tasks = tuple(
+            SentenceTask(text, "en", SEED + number, sounded=True, out=wav)
+            for number, (text, wav) in enumerate(zip(lines, wavs, strict=True))
+        )
+        # The evaluation's own judge of words is not asked again: half of the time would be its.
+        with mock.patch.object(file_evaluation, "evidence", lambda *_: []):
+            said = speaker.evaluate(EvaluateRequest(tasks, reference, weights, one.share, rate))
+        heard = [judges.words_heard(audio.read(wav, audio.SPEAKER_RATE)) for wav in wavs]
+    counted = [judges.counted_errors(*pair) for pair in zip(lines, heard, strict=True)]
+    return HeardCandidate(
+        seed, one.kind, one.epoch, one.share, one.checkpoint_sha256, arguments.set,
+        [errors for errors, _ in counted], [words for _, words in counted],
+        sum(not spoken.finished for spoken in said.sentences),
+    )  # fmt: skip
+
+
+def sentences(name: str) -> list[str]:
+    """Of a set, those of 4 to 12 words."""
+    return [text for text in texts.sentences(name) if texts.num_words(text) in WORDS]
+
+
+def known(results: Path) -> list[HeardCandidate]:
+    """What was listened to; a last line that was cut off is left out."""
+    if not results.exists():
+        return []
+    lines = results.read_text(encoding="utf-8").split("\n")[:-1]
+    return [HeardCandidate(**json.loads(line)) for line in lines]
+
+
+# ---- figures ----
+
+
+def figures(runs: Mapping[int, Evaluation], heard: Sequence[HeardCandidate]) -> dict[str, Any]:
+    """How far each verdict is behind the candidate with the fewest word errors, and how `words`
+    ranks the checkpoints of all runs."""
+    rows = [verdict_row(seed, run, heard) for seed, run in runs.items()]
+    pairs = [
+        (seed, one, found)
+        for seed, run in runs.items()
+        for one in run.candidates
+        if one.kind != "base" and judges_words(one) and (found := _of(heard, seed, one))
+    ]
+    epochs = [pair for pair in pairs if pair[1].kind == "epoch"]
+    return {
+        "sentences": len(heard[0].words) if heard else 0,
+        "words": sum(heard[0].words) if heard else 0,
+        "seeds": rows,
+        "within": sum(row["behind"] <= WITHIN for row in rows),
+        "epochs": _agreement(epochs),
+        "epochs and blends": _agreement(pairs),
+    }
+
+
+def verdict_row(seed: int, run: Evaluation, heard: Sequence[HeardCandidate]) -> dict[str, Any]:
+    """One run: word errors in percent of every candidate, of the chosen and of the best one."""
+    errors = {
+        one.name: round(found.percent, 1)
+        for one in run.candidates
+        if (found := _of(heard, seed, one))
+    }
+    chosen = run.best
+    assert chosen is not None
+    best = min(errors, key=lambda name: errors[name])
+    return {
+        "seed": seed,
+        "spoken": len(run.candidates[0].sentences),
+        "errors": errors,
+        "chosen": chosen.name,
+        "best": best,
+        "behind": round(errors[chosen.name] - errors[best], 1),
+        "behind_base": round(errors[chosen.name] - errors["base"], 1),
+    }
+
+
+def judges_words(one: Candidate) -> bool:
+    """Whether `words` were judged of it: not where nearly all sentences went astray."""
+    return WORDS_JUDGE in one.judges
+
+
+def _of(heard: Sequence[HeardCandidate], seed: int, one: Candidate) -> HeardCandidate | None:
+    wanted = (0 if one.kind == "base" else seed, one.kind, one.epoch, one.share)
+    return next(
+        (found for found in heard
+         if (found.seed, found.kind, found.epoch, found.share) == wanted
+         and found.checkpoint_sha256 == one.checkpoint_sha256),
+        None,
+    )  # fmt: skip
+
+
+def _agreement(pairs: Sequence[tuple[int, Candidate, HeardCandidate]]) -> dict[str, Any]:
+    """Spearman's rank correlation of words left out and word errors. Two intervals: checkpoints
+    drawn again, and whole runs drawn again, since checkpoints of a run are alike."""
+    runs = np.array([seed for seed, _, _ in pairs])
+    left_out = np.array([1 - one.judges[WORDS_JUDGE].mean for _, one, _ in pairs])
+    errors = np.array([found.percent for *_, found in pairs])
+    draw = np.random.default_rng(0)
+    single = [draw.integers(0, len(pairs), len(pairs)) for _ in range(RESAMPLES)]
+    by_run = [np.flatnonzero(runs == seed) for seed in np.unique(runs)]
+    whole = [
+        np.concatenate([by_run[number] for number in draw.integers(0, len(by_run), len(by_run))])
+        for _ in range(RESAMPLES)
+    ]
+    return {
+        "checkpoints": len(pairs),
+        "spearman": round(spearman(left_out, errors), 3),
+        "interval": _interval([spearman(left_out[drawn], errors[drawn]) for drawn in single]),
+        "interval_over_runs": _interval([spearman(left_out[d], errors[d]) for d in whole]),
+    }
+
+
+def spearman(one: np.ndarray, other: np.ndarray) -> float:
+    """Correlation of ranks, ties at their mean rank; 0 where one side is constant."""
+    from scipy.stats import rankdata
+
+    ranks = rankdata(one), rankdata(other)
+    if min(np.ptp(rank) for rank in ranks) == 0:
+        return 0.0
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+def _interval(values: Sequence[float]) -> list[float]:
+    return [round(float(end), 3) for end in np.percentile(values, [2.5, 97.5])]
+
+
+def report(found: Mapping[str, Any]) -> str:
+    """The tables as they stand in docs/benchmarks.md."""
+    names = list(dict.fromkeys(name for row in found["seeds"] for name in row["errors"]))
+    lines = [
+        f"{found['sentences']} sentences, {found['words']} words",
+        "| seed | sentences spoken | " + " | ".join(names) + " | chosen | behind the best |",
+        "|---" * (len(names) + 4) + "|",
+    ]
+    for row in found["seeds"]:
+        errors = [str(row["errors"].get(name, "")) for name in names]
+        lines.append(
+            f"| {row['seed']} | {row['spoken']} | " + " | ".join(errors)
+            + f" | {row['chosen']} | {row['behind']} ({row['best']}) |"
+        )  # fmt: skip
+    lines.append(f"within {WITHIN} points: {found['within']} of {len(found['seeds'])}")
+    for name in ("epochs", "epochs and blends"):
+        lines.append(f"{name}: {found[name]}")
+    return "\n".join(lines)

@@ -1,0 +1,191 @@
+"""Real bad weights beside real epochs of the demo: never the best, each named for what is wrong.
+
+Two runs of the demo dataset are made, one of it with all clips 20 % faster; beside the first one's
+epochs, and a mean of the last one and the base as a good one, the bad ones are saved, and
+`python -m train evaluate` judges everything. Three seeds of seven cases.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import soundfile
+import torch
+from torch import Tensor
+
+from train.checkpointing.checkpoints import Checkpoints
+from train.evaluation.verdict import decide
+from xtts.hub.base_models import DEMO
+from xtts.hub.evaluation_file import Candidate, Evaluation
+from xtts.hub.run_folder import RunFolder, read_checkpoint
+from xtts.model.gpt import PREFIX
+from xtts.model.loading import blend, read_tensors
+
+DATASET = Path("train/data/demo")
+EPOCHS, SEEDS = 2, (1, 2, 3)
+FASTER = 1.2
+# Saved under this number, with this share of the last epoch.
+GOOD, GOOD_SHARE = 3, 0.3
+# Of a tensor's own spread.
+NOISES = (0.1, 0.2, 0.4)
+State = dict[str, Tensor]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
+
+
+@dataclass(frozen=True)
+class BadEpoch:
+    """epoch: the number that it is saved under; named: any of these stands in its remarks."""
+
+    epoch: int
+    make: Callable[["Ground", int], State]
+    named: tuple[str, ...]
+    loss: float = 3.5
+
+
+@dataclass(frozen=True)
+class Ground:
+    """The demo's run, that of the faster clips, and the base's own weights."""
+
+    folder: Path
+    run: RunFolder
+    fast: RunFolder
+    base: State
+
+    def noisy(self, seed: int, size: float) -> State:
+        """The first epoch's weights, all of them disturbed."""
+        draw = torch.Generator().manual_seed(seed)
+        return {
+            name: tensor
+            + size * tensor.std(correction=0) * torch.randn(tensor.shape, generator=draw)
+            for name, tensor in _state(self.run, 1).items()
+        }
+
+    def endless(self) -> State:
+        """The last epoch's weights, which never say STOP."""
+        state = dict(_state(self.run, EPOCHS))
+        bias = state[f"{PREFIX}mel_head.bias"].clone()
+        bias[-1] = -1e4
+        return {**state, f"{PREFIX}mel_head.bias": bias}
+
+
+ASTRAY = ("leaves out words", "do not end", "are cut", "babble", "further from the person's voice")
+CASES: Mapping[str, BadEpoch] = {
+    "small noise": BadEpoch(11, lambda ground, seed: ground.noisy(seed, NOISES[0]), ASTRAY),
+    "noise": BadEpoch(12, lambda ground, seed: ground.noisy(seed, NOISES[1]), ASTRAY),
+    "large noise": BadEpoch(13, lambda ground, seed: ground.noisy(seed, NOISES[2]), ASTRAY),
+    "a loss that is not true": BadEpoch(
+        14, lambda ground, seed: ground.noisy(seed + 50, NOISES[1]),
+        ("By validation loss alone it would have been the best.",), loss=0.01,
+    ),
+    "faster": BadEpoch(
+        15, lambda ground, _: _state(ground.fast, EPOCHS), ("% faster than the person",)
+    ),
+    "never stops": BadEpoch(16, lambda ground, _: ground.endless(), ("do not end",)),
+    "the base relabelled": BadEpoch(
+        17, lambda ground, _: ground.base, ("It cannot be told from the base.",)
+    ),
+}  # fmt: skip
+
+
+def _state(run: RunFolder, epoch: int) -> State:
+    return dict(read_checkpoint(run.checkpoint_path(epoch)).model)
+
+
+def _train(folder: Path, output: Path, *words: str, **settings: str) -> None:
+    environ = {
+        **os.environ, "OUTPUT_DIR": str(output), "CACHE_DIR": str(folder / "cache"),
+        "RUNS_DIR": str(folder / "runs"), "TENSORBOARD": "off", "KEEP_CHECKPOINTS": "all",
+        **settings,
+    }  # fmt: skip
+    ended = subprocess.run(
+        [sys.executable, "-m", "train", *words],
+        env=environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, f"{ended.stdout[-2000:]}\n{ended.stderr[-2000:]}"
+
+
+def _faster_clips(folder: Path) -> Path:
+    """The demo dataset with as high a voice, and less time."""
+    from librosa.effects import time_stretch
+
+    (folder / "wavs").mkdir(parents=True)
+    (folder / "metadata.csv").write_bytes((DATASET / "metadata.csv").read_bytes())
+    for path in (DATASET / "wavs").glob("*.flac"):
+        samples, rate = soundfile.read(path, dtype="float32")
+        fast = time_stretch(samples, rate=FASTER, n_fft=1024)
+        soundfile.write(folder / "wavs" / path.name, fast, rate)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    folder = tmp_path_factory.mktemp("bad")
+    shared = {"NUM_EPOCHS": str(EPOCHS), "SAMPLE_DEVICE": "off"}
+    _train(folder, folder / "good", **shared)
+    _train(folder, folder / "fast", DATASET_DIR=str(_faster_clips(folder / "data")), **shared)
+    tensors = read_tensors(DEMO / "model.pth").items()
+    base = {name: tensor for name, tensor in tensors if name.startswith(PREFIX)}
+    yield Ground(folder, RunFolder(folder / "good"), RunFolder(folder / "fast"), base)
+
+
+@pytest.fixture(scope="module", params=SEEDS)
+def judged(ground: Ground, request: pytest.FixtureRequest) -> Evaluation:
+    """The demo's epochs, and all bad ones beside them."""
+    seed: int = request.param
+    run = RunFolder(ground.folder / f"seed-{seed}")
+    checkpoints = Checkpoints(run, None)
+    for epoch in range(1, EPOCHS + 1):
+        loss = ground.run.verified(epoch).manifest.losses  # type: ignore[union-attr]
+        _save(checkpoints, ground, epoch, _state(ground.run, epoch), dict(loss))
+    mean = blend(ground.base, _state(ground.run, EPOCHS), GOOD_SHARE)
+    _save(checkpoints, ground, GOOD, mean, {"validation_audio_loss": 3.5})
+    for case in CASES.values():
+        state = case.make(ground, seed)
+        _save(checkpoints, ground, case.epoch, state, {"validation_audio_loss": case.loss})
+    _train(ground.folder, run.folder, "evaluate", SEED=str(seed), BLEND="off")
+    found = run.evaluation()
+    assert found is not None and len(found.candidates) == 2 + EPOCHS + len(CASES)
+    return found
+
+
+def _save(
+    checkpoints: Checkpoints, ground: Ground, epoch: int, state: State,
+    losses: dict[str, float | None],
+) -> None:  # fmt: skip
+    provenance = read_checkpoint(ground.run.checkpoint_path(1)).provenance
+    checkpoints.save_epoch(epoch, epoch, state, None, losses, provenance)
+
+
+def _told(found: Evaluation) -> str:
+    return "\n".join(
+        f"{one.name}: {one.astray} astray, "
+        + ", ".join(f"{name} {figure.mean:.2f}" for name, figure in one.judges.items())
+        + f" {one.ruled_out} {one.remarks}"
+        for one in found.candidates
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_bad_one_is_not_chosen_and_is_named_for_what_is_wrong(
+    judged: Evaluation, name: str
+) -> None:
+    case = CASES[name]
+    others = {other.epoch for other in CASES.values()} - {case.epoch}
+    told, verdict = decide([one for one in judged.candidates if one.epoch not in others])
+    assert verdict is not None and verdict.epoch != case.epoch, _told(judged)
+    bad: Candidate = next(one for one in told if one.epoch == case.epoch)
+    remarks = " ".join(bad.remarks)
+    assert any(words in remarks for words in case.named), f"{remarks}\n{_told(judged)}"
+    relabelled = name == "the base relabelled"
+    assert bad.indistinguishable_from_base is relabelled
+    assert relabelled or bad.ruled_out is not None, _told(judged)
+
+
+def test_none_of_all_is_chosen(judged: Evaluation) -> None:
+    assert judged.verdict is not None
+    assert judged.verdict.epoch not in {case.epoch for case in CASES.values()}, _told(judged)

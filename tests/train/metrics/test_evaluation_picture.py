@@ -1,0 +1,66 @@
+"""The picture shows what the figures say: where each interval ends, and which one is best."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from tests.train.evaluation.spoken import base, candidate, facts, verdict_of
+from tests.train.metrics.test_logs import curves, logs
+from train.evaluation.judges import VOICE, WORDS
+from train.metrics import evaluation_picture as drawn
+from xtts.hub.evaluation_file import Evaluation
+
+
+def evaluation(*, with_voice: bool = True) -> Evaluation:
+    told, verdict = verdict_of(
+        base(), candidate(facts(1, voice=0.8), epoch=1), candidate(facts(2, lost=0.3), epoch=2)
+    )
+    candidates = list(told.values())
+    if not with_voice:
+        candidates = [replace(one, judges={WORDS: one.judges[WORDS]}) for one in candidates]
+    return Evaluation("", "en", {}, "set", {}, {}, {}, candidates, verdict)
+
+
+def pixels(image: Tensor, colour: tuple[int, int, int]) -> Tensor:
+    """`[count, 2]`: rows and columns of a colour."""
+    wanted = torch.tensor(colour)[:, None, None]
+    return ((image * 255).round() == wanted).all(0).nonzero()
+
+
+def test_the_interval_of_the_best_one_stands_where_its_figures_are() -> None:
+    found = evaluation()
+    image = drawn.picture(found)
+    assert image.shape == (3, 2 * drawn.PANEL_HEIGHT, drawn.WIDTH)
+    assert found.verdict is not None and found.verdict.epoch == 1
+    voices = [one.judges[VOICE] for one in found.candidates]
+    low, high = min(one.low for one in voices), max(one.high for one in voices)
+    green = pixels(image, drawn.BEST)
+    below = green[green[:, 0] >= drawn.PANEL_HEIGHT, 0]
+    best = voices[1]
+    rows = [drawn.row(end, low, high, drawn.PANEL_HEIGHT) for end in (best.high, best.low)]
+    assert abs(int(below.min()) - rows[0]) <= 2 and abs(int(below.max()) - rows[1]) <= 2
+    # The second of three columns.
+    third = (drawn.WIDTH - drawn.LEFT) / 3
+    assert abs(float(green[:, 1].float().mean()) - (drawn.LEFT + 1.5 * third)) < 2
+
+
+def test_what_is_ruled_out_is_red_and_further_to_the_right() -> None:
+    image = drawn.picture(evaluation())
+    red, green = pixels(image, drawn.OUT), pixels(image, drawn.BEST)
+    assert len(red) and int(red[:, 1].min()) > int(green[:, 1].max())
+
+
+def test_what_was_not_judged_has_no_panel() -> None:
+    assert drawn.picture(evaluation(with_voice=False)).shape[1] == drawn.PANEL_HEIGHT
+
+
+def test_tensorboard_has_it_beside_the_curves(tmp_path: Path) -> None:
+    found = evaluation()
+    with logs(tmp_path) as told:
+        told.evaluation(found, found.candidates[1])
+    shown = curves(tmp_path)
+    (image,) = shown.Images("evaluation/figure")
+    assert (image.width, image.height) == (drawn.WIDTH, 2 * drawn.PANEL_HEIGHT)
+    assert "evaluation/voice" in shown.Tags()["scalars"]
