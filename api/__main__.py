@@ -39,12 +39,17 @@ def serve(
     from api.http.listening_socket import listening
 
     sockets = listening(settings.api_host, settings.api_port)
+    wyoming = []
+    if settings.wyoming_port is not None:
+        wyoming = listening(settings.api_host, settings.wyoming_port, "WYOMING_PORT")
     # Behind it: they take a second or more, and a taken port is reported at once.
     from api.app import build
     from api.http.server import server_of
 
-    server = server_of(build(settings, how, limits))
+    server = server_of(build(settings, how, limits), wyoming=wyoming)
     log.info("Listens on http://%s:%d", settings.api_host, settings.api_port)
+    if wyoming:
+        log.info("Speaks Wyoming on tcp://%s:%d", settings.api_host, settings.wyoming_port)
     set_apart()
     try:
         server.run(sockets=sockets)

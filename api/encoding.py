@@ -1,11 +1,13 @@
-"""Audio formats of an answer: PCM16 at 24 kHz to wav, flac, mp3, opus, streamed or whole.
+"""Audio formats of an answer: PCM16 at 24 kHz to wav, flac, mp3, opus, aac, streamed or whole.
 
-libsndfile encodes all of them (its wheel brings LAME, Opus and FLAC), so no FFmpeg is needed.
+libsndfile encodes all but the last (its wheel brings LAME, Opus and FLAC); that is `api.aac`.
 """
 
 import io
 import struct
-from typing import Any
+from typing import IO, Any, cast
+
+from api.aac import FORMATS, AacFile, is_installed
 
 RATE = 24_000
 MEDIA_TYPES = {
@@ -14,11 +16,18 @@ MEDIA_TYPES = {
     "flac": "audio/flac",
     "mp3": "audio/mpeg",
     "opus": "audio/ogg",
+    "aac": "audio/aac",
+    "m4a": "audio/mp4",
 }
 # Their headers say how long the whole is: sent as a whole, unless a stream is asked for.
-SENT_WHOLE = frozenset({"wav", "flac"})
+SENT_WHOLE = frozenset({"wav", "flac", "m4a"})
 _SOUNDFILE = {"flac": ("FLAC", "PCM_16"), "mp3": ("MP3", None), "opus": ("OGG", "OPUS")}
 _UNKNOWN = 0xFFFF_FFFF
+
+
+def offered() -> list[str]:
+    """The formats that can be made here; aac and m4a where FFmpeg's encoder is installed."""
+    return [form for form in MEDIA_TYPES if form not in FORMATS or is_installed()]
 
 
 class Encoder:
@@ -38,7 +47,7 @@ class Encoder:
             head = b"" if self._begun else wav_header(None)
             self._begun = True
             return head + pcm
-        self._open().buffer_write(pcm, dtype="int16")
+        self._write(pcm)
         return self._settled()
 
     def end(self) -> bytes:
@@ -50,6 +59,12 @@ class Encoder:
         self._open().close()
         return self._settled()
 
+    def _write(self, pcm: bytes) -> None:
+        if self.form in FORMATS:
+            self._open().add(pcm)
+        else:
+            self._open().buffer_write(pcm, dtype="int16")
+
     def _settled(self) -> bytes:
         found = self._sink.take()
         if self.form == "mp3" and found and not self._begun:
@@ -58,7 +73,9 @@ class Encoder:
         return found
 
     def _open(self) -> Any:
-        if self._file is None:
+        if self._file is None and self.form in FORMATS:
+            self._file = AacFile(cast(IO[bytes], self._sink), self.form, RATE, streamed=True)
+        elif self._file is None:
             import soundfile
 
             kind, subtype = _SOUNDFILE[self.form]
@@ -72,9 +89,14 @@ def whole(form: str, pcm: bytes) -> bytes:
         return wav_header(len(pcm)) + pcm
     if form == "pcm":
         return pcm
+    out = io.BytesIO()
+    if form in FORMATS:
+        encoded = AacFile(out, form, RATE, streamed=False)
+        encoded.add(pcm)
+        encoded.close()
+        return out.getvalue()
     import soundfile
 
-    out = io.BytesIO()
     kind, subtype = _SOUNDFILE[form]
     with soundfile.SoundFile(out, "w", RATE, 1, subtype, format=kind) as file:
         file.buffer_write(pcm, dtype="int16")

@@ -25,8 +25,17 @@ class Served(BaseModel):
     candidate: str
 
 
+class WordTimestamp(BaseModel):
+    """A word as it is written, in seconds from the beginning of the speech."""
+
+    word: str
+    start_time: float
+    end_time: float
+
+
 class Sample(BaseModel):
-    """What an epoch said, and where both wavs are."""
+    """What an epoch said, and where both wavs are. ending: how it ended (docs/guard.md); words:
+    when each is spoken; null where that is not known."""
 
     output: str | None
     reference: str | None
@@ -37,6 +46,8 @@ class Sample(BaseModel):
     seconds: float | None
     audio_seconds: float | None
     similarity: float | None
+    ending: str | None
+    words: list[WordTimestamp] | None
 
 
 class EpochRow(BaseModel):
@@ -189,14 +200,29 @@ class Promoted(BaseModel):
     served: Served | None
 
 
+class VoiceQuality(BaseModel):
+    """What was measured of a recording: in dB, 0 is full scale; clipped_share 0 to 1; remarks: what
+    is wrong, and what to do."""
+
+    word: Literal["good", "usable", "poor"]
+    remarks: list[str]
+    speech_seconds: float
+    snr_db: float
+    level_db: float
+    clipped_share: float
+
+
 class VoiceRow(BaseModel):
-    """A voice that can be asked for."""
+    """A voice that can be asked for. quality: null where it was not measured; preview: where its
+    recording is heard."""
 
     id: str
     name: str
     created: str
     duration_seconds: float | None
     origin: Literal["served", "upload"]
+    quality: VoiceQuality | None
+    preview: str | None
 
 
 class VoiceList(BaseModel):
@@ -249,6 +275,27 @@ class AudioVoiceList(BaseModel):
     voices: list[AudioVoiceRow] | list[str]
 
 
+class SpokenPieceRow(BaseModel):
+    """How a piece of the text ended (docs/guard.md)."""
+
+    ending: str
+    reason: str
+    attempts: int
+    cut_off: bool
+    aligned: bool
+
+
+class CaptionedSpeech(BaseModel):
+    """Sound in base64 and when its words are spoken; null where that cannot be told. pieces,
+    cut_pieces: what became of the text; of lines, in the last one."""
+
+    audio: str
+    audio_format: str
+    timestamps: list[WordTimestamp] | None
+    pieces: list[SpokenPieceRow] | None = None
+    cut_pieces: int | None = None
+
+
 class Queue(BaseModel):
     """How busy it is."""
 
@@ -273,6 +320,7 @@ class Status(BaseModel):
     licence: str
     version: str
     languages: list[str]
+    formats: list[str]
     precision: str
     restarts: int
     uptime_seconds: float

@@ -5,17 +5,17 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from api import aac
+
 MOST_CHARACTERS = 4096
+MOST_NAME = 100
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 OWN_MODEL = "sotaque"
-Format = Literal["wav", "pcm", "flac", "mp3", "opus"]
+Format = Literal["wav", "pcm", "flac", "mp3", "opus", "aac", "m4a"]
 Text = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
 VoiceText = Annotated[str, Field(min_length=1, max_length=128)]
 # `Brazilian Portuguese` is the longest that a client sends.
 LanguageText = Annotated[str, Field(max_length=32)]
-_CANNOT = {
-    "response_format": "wav, pcm, flac, mp3 and opus are made here; aac would need FFmpeg",
-}
 
 
 class VoiceName(BaseModel):
@@ -86,6 +86,14 @@ class SpeechRequest(BaseModel):
     seed: Annotated[
         int, Field(ge=0, le=2**63 - 1, description="The same seed says the same, bit for bit.")
     ] = 0
+    timestamp_granularities: Annotated[
+        list[Literal["word"]] | None,
+        Field(max_length=4, description='["word"]: the answer says when each word is spoken: JSON '
+              "with the sound in base64, or events of type speech.audio.words with sse."),
+    ] = None  # fmt: skip
+    return_timestamps: Annotated[
+        bool | None, Field(description='Kokoro\'s word for `timestamp_granularities: ["word"]`.')
+    ] = None
     instructions: Annotated[
         str | None, Field(description="Taken and not used: XTTS speaks as its reference does.")
     ] = None
@@ -101,8 +109,8 @@ class SpeechRequest(BaseModel):
     @field_validator("response_format", mode="before")
     @classmethod
     def _known_formats(cls, value: Any) -> Any:
-        if value == "aac":
-            raise PydanticCustomError("unsupported", _CANNOT["response_format"])
+        if value in aac.FORMATS and not aac.is_installed():
+            raise PydanticCustomError("unsupported", "{told}", {"told": aac.MISSING})
         return value
 
     @field_validator("speed", "temperature", mode="before")
@@ -119,3 +127,20 @@ class SpeechRequest(BaseModel):
     def unused(self) -> list[str]:
         """The fields of this request that change nothing."""
         return [*(self.model_extra or ()), *(["instructions"] if self.instructions else [])]
+
+
+class CaptionedSpeechRequest(SpeechRequest):
+    """Kokoro-FastAPI's request for sound with the times of its words."""
+
+    stream: Annotated[
+        bool | None, Field(description="true: lines of JSON as sound is made; false: one object.")
+    ] = True
+    return_timestamps: Annotated[bool | None, Field(description="false: `timestamps` is null.")] = (
+        True
+    )
+
+
+class RenameRequest(BaseModel):
+    """A voice's new name."""
+
+    name: Annotated[str, Field(min_length=1, max_length=MOST_NAME)]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, SecretStr, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic.dataclasses import dataclass as settings_class
 
 from machine.settings import loading as shared
@@ -74,6 +74,14 @@ class ApiSettings(SharedSettings):
     """Names under which it answers without an API_KEY, beside addresses and local names."""
     api_strict: Switch = False
     """Refuses fields of /v1/audio/speech that change nothing, and unknown models."""
+    wyoming_port: Annotated[
+        Annotated[int, Field(ge=1, le=65535)] | None,
+        Means("a port from 1 to 65535, or off", none="off"),
+    ] = None
+    """Where it speaks Wyoming for Home Assistant, whose programs expect 10200; on API_HOST. Wyoming
+    knows no keys: whoever reaches this port may speak."""
+    wyoming_announce: Switch = False
+    """Announces WYOMING_PORT in the local network (mDNS), so that Home Assistant finds it."""
     voice: Annotated[Place | None, Means("latest, best, a bundle or a checkpoint")] = None
     """The voice that speaks. Empty is the best of OUTPUT_DIR where it has an evaluation (the base
     may be), else its latest epoch, else the demo voice."""
@@ -86,7 +94,7 @@ class ApiSettings(SharedSettings):
     voices_dir: Folder = Path("voices")
     """Where uploaded voices and the promoted epoch are kept. Replicas share it."""
     api_slots: AutoCount = None
-    """How many requests speak at once. auto is 4 on a CPU, 16 on a GPU."""
+    """How many requests speak at once. auto is 4 on a CPU, on a GPU up to 16, by its memory."""
     api_queue: Count = 32
     """How many more may wait. Further ones are asked to come back later (503)."""
     api_deadline_seconds: Count = 30
@@ -103,6 +111,31 @@ class ApiSettings(SharedSettings):
             raise ValueError(
                 f"API_HOST is {self.api_host!r}, which other machines can reach, and API_KEY is "
                 "empty; set API_KEY, or API_ALLOW_NO_KEY=on where something else keeps them out."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _wyoming_has_no_keys(self) -> "ApiSettings":
+        """An API_KEY protects the other port only."""
+        if self.wyoming_port is None:
+            if self.wyoming_announce:
+                raise ValueError("WYOMING_ANNOUNCE is on and WYOMING_PORT is off; set both.")
+            return self
+        if self.wyoming_port == self.api_port:
+            raise ValueError(
+                f"WYOMING_PORT and API_PORT are both {self.api_port}; set one to another port."
+            )
+        here = _loopback(self.api_host)
+        if not here and not self.api_allow_no_key:
+            raise ValueError(
+                f"API_HOST is {self.api_host!r}, which other machines can reach, and Wyoming knows "
+                "no keys: whoever reaches WYOMING_PORT may speak. Set API_ALLOW_NO_KEY=on where "
+                "something else keeps strangers out, or WYOMING_PORT=off."
+            )
+        if here and self.wyoming_announce:
+            raise ValueError(
+                f"API_HOST is {self.api_host!r}, which no other machine can reach; set it to "
+                "0.0.0.0 to be found by WYOMING_ANNOUNCE, or that to off."
             )
         return self
 

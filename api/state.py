@@ -58,7 +58,11 @@ class AppState:
 
     def check_rate(self, request: Request) -> None:
         """Raises APIError (429)."""
-        if seconds := self.rate.take(self.caller(request), time.monotonic()):
+        self.check_rate_of(self.caller(request))
+
+    def check_rate_of(self, caller: str) -> None:
+        """The same for whoever asks otherwise than by HTTP. Raises APIError (429)."""
+        if seconds := self.rate.take(caller, time.monotonic()):
             text = f"More than {self.rate.per_minute} requests a minute."
             raise APIError(429, "rate_limited", text, retry_after=int(seconds) + 1)
 

@@ -9,10 +9,11 @@ import html
 import json
 import re
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Form, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic_core import PydanticCustomError
 from starlette.responses import PlainTextResponse, Response
 
 from api.errors import APIError
@@ -38,14 +39,23 @@ class GenerateForm(BaseModel):
 
     text_input: Text
     text_filtering: str = Field("standard", description="html: character references are resolved.")
-    character_voice_gen: VoiceText = SERVED
+    # An empty field of a form counts as left out.
+    character_voice_gen: Annotated[str, Field(max_length=128)] = SERVED
     language: LanguageText = "auto"
-    streaming: bool = False
+    streaming: bool | Literal[0, 1] = False
     speed: float = Field(1.0, ge=0.25, le=4.0)
     temperature: float | None = Field(None, ge=0.0, le=2.0)
     narrator_enabled: str = Field("false", description="Without effect.")
     rvccharacter_voice_gen: str = Field("Disabled", description="Without effect.")
     autoplay: str = Field("false", description="Without effect.")
+
+    @field_validator("streaming", mode="before")
+    @classmethod
+    def _switches(cls, value: Any) -> Any:
+        """Only what the schema names: pydantic would take `y` and `off` too."""
+        if isinstance(value, str) and value.casefold() not in ("true", "false", "0", "1"):
+            raise PydanticCustomError("switch", "it may be true or false")
+        return value
 
     @property
     def unused(self) -> list[str]:

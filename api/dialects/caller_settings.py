@@ -2,8 +2,10 @@
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic_core import PydanticCustomError
 
 _MOST_CALLERS = 1_000
 
@@ -21,8 +23,27 @@ class TtsSettings(BaseModel):
     repetition_penalty: float = Field(5.0, ge=0.1, le=10.0)
     top_p: float = Field(0.85, ge=0.0, le=1.0)
     top_k: int = Field(50, ge=0, le=100)
-    enable_text_splitting: bool = True
+    enable_text_splitting: bool | Literal[0, 1] = True
     stream_chunk_size: int = Field(100, ge=20, le=400)
+
+    @field_validator(
+        "temperature", "speed", "length_penalty", "repetition_penalty", "top_p", "top_k",
+        "stream_chunk_size", mode="before",
+    )  # fmt: skip
+    @classmethod
+    def _no_switch_is_a_number(cls, value: Any) -> Any:
+        """pydantic would take false as 0."""
+        if isinstance(value, bool):
+            raise PydanticCustomError("number", "it must be a number")
+        return value
+
+    @field_validator("enable_text_splitting", mode="before")
+    @classmethod
+    def _no_text_is_a_switch(cls, value: Any) -> Any:
+        """pydantic would take `y` and `off`."""
+        if isinstance(value, str):
+            raise PydanticCustomError("switch", "it may be true or false")
+        return value
 
 
 @dataclass

@@ -109,7 +109,7 @@ def voice_of(handle: VoiceHandle) -> str:
     """The id that the arrays hold. Raises APIError (400) for arrays of another server."""
     numbers = [number * _UNIT for number in handle.speaker_embedding]
     fits = len(numbers) <= _LONGEST and all(
-        number == int(number) and 0 < number < 128 for number in numbers
+        0 < number < 128 and number == int(number) for number in numbers
     )
     text = "".join(chr(int(number)) for number in numbers) if fits else ""
     if not text.startswith(_MARK):

@@ -217,7 +217,8 @@ class Engine:
         return any(one.voice is not None and one.voice.key == key for one in self.spoken.values())
 
     def stand(self, key: str, voice: VoiceTarget, answer: Mapping[str, Any]) -> None:
-        """A voice is ready."""
+        """A voice is ready. It may have fewer slots than were asked for: a GPU's memory decides."""
+        self.waiting.slots = int(answer.get("slots", self.waiting.slots))
         self.standing = OpenedVoiceState.of(key, voice, answer)
         self.started_once, self.placed = True, self.standing.placed
         self.on_event("status")
@@ -256,6 +257,8 @@ class Engine:
             if not spoken.job.micro and spoken.voice is None:
                 self.last_spoken = time.monotonic()
             spoken.put(body)
+        elif say == "words" and spoken is not None:
+            spoken.words += header["words"]
         elif say == "paused":
             self.waiting.pause(name, time.monotonic())
             self.dispatch()
@@ -346,6 +349,7 @@ class Engine:
             if spoken is not None:
                 spoken.seconds, spoken.cut_pieces = header["seconds"], header["cut_pieces"]
                 spoken.pieces = header.get("pieces", [])
+                spoken.timed = header.get("timed", False)
                 spoken.end()
                 self.on_event("spoken", spoken=spoken)
         else:

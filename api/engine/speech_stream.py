@@ -55,6 +55,8 @@ class SpeechStream:
     """The sound of one request, to be iterated once: PCM16 at 24 kHz, in chunks. cut_pieces: how
     many pieces ran to the model's code limit without a stop code; pieces: what became of each
     (`xtts.inference.alignment.guarded_piece.SpokenPiece.as_dict`); both are known at the end.
+    words: (word, start, end) in seconds, as far as pieces have ended; timed: whether every piece
+    had them, known at the end.
     voice: None for the one that is served when it is this request's turn.
 
     Raises APIError where it ends otherwise than by being spoken.
@@ -75,6 +77,8 @@ class SpeechStream:
         self.seconds: float | None = None
         self.cut_pieces = 0
         self.pieces: list[dict[str, Any]] = []
+        self.words: list[list[Any]] = []
+        self.timed = False
         self._queue: asyncio.Queue[bytes | APIError | None] = asyncio.Queue()
         self.over = False
 

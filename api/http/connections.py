@@ -77,7 +77,7 @@ class Connections:
             most = max(self._idle, key=lambda address: len(self._idle[address]))
             next(iter(self._idle[most])).drop("too_many")
 
-    def works(self, one: "BoundedProtocol") -> None:
+    def works(self, one: IdleConnection) -> None:
         """A connection has sent a head, and is answered."""
         self.leave(one)
         self._answered.setdefault(one.address, set()).add(one)

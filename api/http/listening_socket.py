@@ -1,4 +1,4 @@
-"""Binds API_HOST:API_PORT before anything starts, or says in a sentence why it cannot."""
+"""Binds API_PORT and WYOMING_PORT before anything starts, or says in a sentence why it cannot."""
 
 import errno
 import socket
@@ -7,13 +7,16 @@ from machine.errors import SotaqueError
 
 
 class PortTaken(SotaqueError):
-    """API_HOST and API_PORT cannot be listened on; the sentence says why."""
+    """API_HOST and a port cannot be listened on; the sentence says why."""
 
     exit_code = 2
 
 
-def listening(host: str, port: int) -> list[socket.socket]:
-    """A socket for each address of `host` (localhost has two). Raises PortTaken."""
+def listening(host: str, port: int, setting: str = "API_PORT") -> list[socket.socket]:
+    """A socket for each address of `host` (localhost has two). Raises PortTaken.
+
+    setting: the name of the port's.
+    """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
@@ -33,7 +36,7 @@ def listening(host: str, port: int) -> list[socket.socket]:
     if refusal is not None and (not bound or _is_taken(refusal)):
         for one in bound:
             one.close()
-        raise _refused(host, port, refusal) from refusal
+        raise _refused(host, port, refusal, setting) from refusal
     return bound
 
 
@@ -56,14 +59,14 @@ def _is_taken(error: OSError) -> bool:
     return error.errno == errno.EADDRINUSE
 
 
-def _refused(host: str, port: int, error: OSError) -> PortTaken:
+def _refused(host: str, port: int, error: OSError, setting: str) -> PortTaken:
     if _is_taken(error):
         return PortTaken(
-            f"API_PORT={port} on {host} is taken by another program. Stop it, or set API_PORT to "
+            f"{setting}={port} on {host} is taken by another program. Stop it, or set {setting} to "
             "another port."
         )
     if isinstance(error, PermissionError):
-        return PortTaken(f"API_PORT={port} is for root alone. Set API_PORT to 1024 or more.")
+        return PortTaken(f"{setting}={port} is for root alone. Set {setting} to 1024 or more.")
     return PortTaken(
         f"{host} port {port} cannot be listened on ({error.strerror}). API_HOST must be an address "
         "of this machine: 127.0.0.1, or 0.0.0.0 for all of its networks."

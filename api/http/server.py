@@ -9,6 +9,8 @@ import asyncio
 import functools
 import resource
 import socket
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import uvicorn
 from fastapi import FastAPI
@@ -16,6 +18,10 @@ from fastapi import FastAPI
 from api.http.acceptor import Acceptor
 from api.http.connections import ConnectionLimits, Connections
 from api.state import AppState
+from machine.errors import SotaqueError
+
+if TYPE_CHECKING:
+    from api.wyoming.server import WyomingServer
 
 FINISH_SECONDS = 6.0
 # What still runs then is cancelled; the child is ended behind that.
@@ -29,11 +35,18 @@ _MOST_FILES = 1 << 16
 _LISTENING = 2_048
 
 
+class NoWyoming(SotaqueError):
+    """WYOMING_PORT is set, and the protocol's package is not installed."""
+
+    exit_code = 2
+
+
 class Server(uvicorn.Server):
     """Accepts for itself, and stops in its own order. Made by `server_of`."""
 
     parts: AppState
     connections: Connections
+    wyoming: "WyomingServer | None" = None
     _acceptor: Acceptor
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -50,6 +63,8 @@ class Server(uvicorn.Server):
         )
         self._acceptor = Acceptor(self.connections, make_protocol, most_head_bytes=_MOST_HEAD_BYTES)
         self._acceptor.accept_from(sockets or ())
+        if self.wyoming is not None and not self.should_exit:
+            await self.wyoming.start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Tells those who wait, lets those who are spoken to finish, ends the rest."""
@@ -58,12 +73,21 @@ class Server(uvicorn.Server):
         engine.close()
         await self._acceptor.close()
         ending = asyncio.get_running_loop().call_later(FINISH_SECONDS, engine.cut_off)
+        if self.wyoming is not None:
+            await self.wyoming.close(FINISH_SECONDS)
         await super().shutdown(sockets)
         ending.cancel()
 
 
-def server_of(app: FastAPI, limits: ConnectionLimits | None = None) -> Server:
-    """A server of the application; `run(sockets)` serves until a signal."""
+def server_of(
+    app: FastAPI,
+    limits: ConnectionLimits | None = None,
+    wyoming: Sequence[socket.socket] = (),
+) -> Server:
+    """A server of the application; `run(sockets)` serves until a signal.
+
+    wyoming: what it listens on for that protocol. Raises NoWyoming.
+    """
     parts: AppState = app.state.parts
     limits = limits or limits_within(raise_open_files())
     connections = Connections(
@@ -78,7 +102,22 @@ def server_of(app: FastAPI, limits: ConnectionLimits | None = None) -> Server:
     )  # fmt: skip
     server = Server(config)
     server.parts, server.connections = parts, connections
+    if wyoming:
+        server.wyoming = _wyoming_server(parts, connections, wyoming)
     return server
+
+
+def _wyoming_server(
+    parts: AppState, connections: Connections, sockets: Sequence[socket.socket]
+) -> "WyomingServer":
+    try:
+        from api.wyoming.server import WyomingServer
+    except ImportError as error:
+        raise NoWyoming(
+            f"WYOMING_PORT needs the package of that protocol, which is not installed ({error}). "
+            "Type `.venv/bin/uv pip install 'sotaque[wyoming]'`, or set WYOMING_PORT=off."
+        ) from error
+    return WyomingServer(parts, connections, sockets)
 
 
 def raise_open_files() -> int:

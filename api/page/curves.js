@@ -41,7 +41,7 @@ export class Curves {
       similarity: { at: selected, lines: [{ name: "similarity", class: "strong", points: heard, dots: true }] },
     };
     const any = learned.length + validated.length + heard.length > 0;
-    for (const id of ["charts", "numbers"]) find(id).hidden = !any;
+    for (const id of ["charts", "numbers", "curve-figures"]) find(id).hidden = !any;
     find("curves-empty").hidden = any;
     this.draw();
     this.#tabulate();

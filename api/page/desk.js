@@ -6,6 +6,7 @@ import { bytes } from "./server.js";
 import { decoded, keep, RATE } from "./sound.js";
 import { ticks } from "./scales.js";
 import { clear, marks, paint } from "./spectrogram.js";
+import { SpokenText } from "./spoken_text.js";
 import { Transport } from "./transport.js";
 import { capital, clock, fileName, spokenTime, told } from "./wording.js";
 
@@ -19,6 +20,8 @@ export class Desk {
   #shown = "";
   #loading = null;
   #names = SAMPLE;
+  #text = new SpokenText(find("desk-text"));
+  #textShown = "";
 
   constructor() {
     this.transport = new Transport(() => this.#refresh());
@@ -64,6 +67,7 @@ export class Desk {
       chosen: epoch?.epoch ?? null,
       title: epoch ? `Epoch ${epoch.epoch}` : "Listening",
       text: sample?.text ?? "",
+      words: sample?.words ?? [],
       told: told(sample),
       empty: silent ? "This epoch has no sample to hear." : "",
       urls: sample?.output ? { output: sample.output, reference: sample.reference } : null,
@@ -74,11 +78,12 @@ export class Desk {
 
   /**
    * Shows two recordings. key: by which the same ones are known, "" for none; names: what each lane
-   * is called; empty: why there is nothing to hear; file: null where the upper one is not to be saved.
+   * is called; words: when those of the upper one are spoken; empty: why there is nothing to hear; file:
+   * null where the upper one is not to be saved.
    */
-  async put({ key, chosen, title, text, told: how, empty, urls, names, file }) {
+  async put({ key, chosen, title, text, words = [], told: how, empty, urls, names, file }) {
     say(find("desk-title"), title);
-    say(find("desk-text"), text);
+    this.#write(text, words);
     say(find("desk-told"), how);
     const renamed = JSON.stringify(names) !== JSON.stringify(this.#names);
     this.#names = names;
@@ -95,6 +100,15 @@ export class Desk {
     find("desk-empty").hidden = key !== "" && !empty;
     if (empty) say(find("desk-empty"), empty);
     return urls ? this.#load(urls, file, key) : undefined;
+  }
+
+  /** The text anew only where it is another: a mark in it stays. */
+  #write(text, words) {
+    const told = JSON.stringify([text, words]);
+    if (told === this.#textShown) return;
+    this.#textShown = told;
+    this.#text.show(text);
+    this.#text.add(words);
   }
 
   async #load(urls, file, key) {
@@ -203,6 +217,7 @@ export class Desk {
     this.slider.setAttribute("aria-valuetext",
       `${spokenTime(position)} of ${spokenTime(duration)}, ${this.#names[transport.audible]}`);
     say(find("now"), clock(position));
+    this.#text.mark(transport.audible === "output" && position > 0 ? position : null);
     this.lanes.style.setProperty("--position", `${duration ? (100 * position) / duration : 0}%`);
     cancelAnimationFrame(this.waiting);
     if (transport.playing) this.waiting = requestAnimationFrame(() => this.#frame());

@@ -26,6 +26,7 @@ export class EpochsTable {
     const epochs = [...(run?.epochs ?? [])].sort((a, b) => b.epoch - a.epoch);
     find("epochs-empty").hidden = epochs.length > 0;
     this.table.hidden = epochs.length === 0;
+    find("epoch-figures").hidden = epochs.length === 0;
     find("training").hidden = !run?.training;
     if (run?.id !== this.#run) this.#rows.clear();
     this.#run = run?.id;

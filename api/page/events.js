@@ -21,6 +21,18 @@ export function parsed(block) {
   return data.length ? { event, data: data.join("\n") } : null;
 }
 
+/** The blocks of an event stream; read: as a reader's of text. */
+export async function* blocks(read) {
+  let rest = "";
+  for (;;) {
+    const { value, done } = await read();
+    if (done) return;
+    const found = (rest + value).replaceAll("\r\n", "\n").split("\n\n");
+    rest = found.pop();
+    yield* found;
+  }
+}
+
 /**
  * heard({event, data}) at every event; poll() where events do not come; connected(boolean) when
  * that changes. Never ends.
@@ -63,14 +75,14 @@ async function follow(heard, opened) {
     });
     opened();
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-    let rest = "";
-    for (;;) {
-      const { value, done } = await reader.read();
-      if (done) return;
+    const read = async () => {
+      const part = await reader.read();
       alive();
-      const blocks = (rest + value).replaceAll("\r\n", "\n").split("\n\n");
-      rest = blocks.pop();
-      blocks.map(parsed).filter(Boolean).forEach(heard);
+      return part;
+    };
+    for await (const block of blocks(read)) {
+      const event = parsed(block);
+      if (event) heard(event);
     }
   } finally {
     clearTimeout(silence);

@@ -8,6 +8,8 @@ import { EpochsTable, showRuns, showServed } from "./epochs.js";
 import { listen } from "./events.js";
 import { candidatesOf, JudgedTable, showVerdict } from "./judged.js";
 import { askForKey } from "./key.js";
+import { showMeanings } from "./meanings.js";
+import { showProgress } from "./progress.js";
 import { joined } from "./scales.js";
 import { epochPath, onKeyWanted, read, runPath, send } from "./server.js";
 import { SpeakBox } from "./speak.js";
@@ -43,6 +45,7 @@ const judged = new JudgedTable({
 });
 const comparison = new Comparison(desk, () => show());
 const speakBox = new SpeakBox();
+showMeanings();
 onKeyWanted(askForKey);
 
 const run = () => known.runs.find((one) => one.id === chosen.run) ?? known.runs[0] ?? null;
@@ -76,7 +79,9 @@ function show() {
   find("judged").hidden = !isJudged;
   find("epochs-scroll").hidden = isJudged;
   const epoch = isJudged ? showJudged(now) : showEpochs(now);
-  curves.show(known.records.get(now?.id) ?? [], now?.epochs ?? [], epoch);
+  const records = known.records.get(now?.id) ?? [];
+  showProgress(now, records);
+  curves.show(records, now?.epochs ?? [], epoch);
   voices.offerCandidates(now);
   const served = known.served ? candidateName(known.served) : find("fact-voice").textContent;
   const alone = speakBox.alone;
@@ -106,7 +111,7 @@ function showJudged(now) {
 async function refreshStatus() {
   const status = await read("/status");
   showStatus(status);
-  speakBox.offer(status.languages);
+  speakBox.offer(status);
   // The voice that is called `default` is the served one: its name changes with it.
   if (status.voice !== known.voice) voices.refresh();
   known.voice = status.voice;

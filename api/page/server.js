@@ -40,6 +40,9 @@ export async function request(path, options = {}) {
   }
 }
 
+/** Whether the server asked for a key, and has it. */
+export const hasKey = () => sessionStorage.getItem(KEPT) !== null;
+
 function withKey(options, key) {
   const headers = new Headers(options.headers ?? {});
   if (!headers.has("Accept")) headers.set("Accept", "application/json");

@@ -45,6 +45,13 @@ export function fromPcm(bytes) {
   return Float32Array.from({ length: view.byteLength / 2 }, (_, i) => view.getInt16(2 * i, true) / 32768);
 }
 
+/** Samples in [-1, 1] -> s16le bytes. */
+export function toPcm(samples) {
+  const view = new DataView(new ArrayBuffer(2 * samples.length));
+  samples.forEach((value, i) => view.setInt16(2 * i, Math.round(Math.max(-1, Math.min(1, value)) * 32767), true));
+  return new Uint8Array(view.buffer);
+}
+
 /** s16le mono bytes with the 44 bytes that make them a wav file. */
 export function wavOf(pieces, rate = RATE) {
   const size = pieces.reduce((sum, piece) => sum + piece.byteLength, 0);

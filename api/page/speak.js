@@ -1,26 +1,32 @@
 // The speak box: a sentence, and the sound of it while it is still being spoken.
 
-import { announce, calmly, complain, find, make, say } from "./elements.js";
-import { Fault, read, request } from "./server.js";
-import { keep, pcmOf, RATE, sounding, wavOf } from "./sound.js";
+import { heard, next } from "./answer.js";
+import { announce, calmly, complain, find, say } from "./elements.js";
+import { read, request } from "./server.js";
+import { History } from "./history.js";
+import { offerLanguages } from "./languages.js";
+import { offerCopies, showRequest } from "./request_text.js";
+import { Saving } from "./saving.js";
+import { pcmOf, RATE, sounding } from "./sound.js";
 import { clear, paint } from "./spectrogram.js";
+import { SpokenText } from "./spoken_text.js";
 import { Stream } from "./stream.js";
 import { fileName } from "./wording.js";
 
-// The languages of XTTS-v2; the server refuses those that its model was not made for.
-const LANGUAGES = ["ar", "cs", "de", "en", "es", "fr", "hi", "hu", "it", "ja", "ko", "nl", "pl", "pt", "ru", "tr", "zh-cn"];
 const NUMBERS = ["speed", "temperature", "seed"];
 const BAD_REQUEST = 400;
 const SERVED = "/v1/audio/speech";
+// Sound as it is made, and the times of its words.
+const AS_EVENTS = { stream_format: "sse", timestamp_granularities: ["word"] };
 
 export class SpeakBox {
   #stream = null;
   #abort = null;
   #model = null;
-  #spoken = null;
+  #saving = new Saving();
+  #text = new SpokenText(find("spoken-text"));
 
   constructor() {
-    this.offer(LANGUAGES);
     find("speak-form").addEventListener("submit", (event) => {
       event.preventDefault();
       if (this.#abort) this.stop();
@@ -28,28 +34,21 @@ export class SpeakBox {
     });
     find("again").addEventListener("click", () => this.#replay());
     find("take").addEventListener("click", () => this.#anotherTake());
-    find("keep-spoken").addEventListener("click", () => keep(this.#spoken.wav, this.#spoken.name));
     find("text").addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) find("speak-form").requestSubmit();
     });
+    this.history = new History((request) => this.#restore(request));
+    offerCopies();
+    for (const event of ["input", "change", "toggle"]) find("speak").addEventListener(event, () => this.#write(), true);
     const redraw = () => this.#draw();
     new ResizeObserver(redraw).observe(find("spoken-works"));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   }
 
-  /** languages: the codes that the served voice speaks; empty: all of XTTS-v2's. */
-  offer(languages) {
-    const codes = languages?.length ? languages : LANGUAGES;
-    const select = find("language");
-    if (select.dataset.codes === codes.join()) return;
-    const before = select.value;
-    const names = new Intl.DisplayNames(["en"], { type: "language" });
-    const named = codes.map((code) => ({ code, name: names.of(code) }));
-    named.sort((a, b) => a.name.localeCompare(b.name));
-    select.replaceChildren(make("option", { value: "", text: "The voice's own" }),
-      ...named.map(({ code, name }) => make("option", { value: code, text: name })));
-    select.dataset.codes = codes.join();
-    if (codes.includes(before)) select.value = before;
+  /** status: the body of GET /status: what the served voice speaks, and the formats to save. */
+  offer({ languages, formats }) {
+    offerLanguages(languages);
+    this.#saving.offer(formats);
   }
 
   /** The candidate that is to speak for this page alone, as its choice is called; "" for none. */
@@ -65,12 +64,16 @@ export class SpeakBox {
 
   async #speak(form) {
     const wanted = this.#request(form);
+    const path = this.alone ? find("voice").value : SERVED;
     const began = performance.now();
+    let spokenBy = null;
     sounding(); // Within the click, or the browser keeps the sound back.
     this.#begin();
     try {
-      const answer = await this.#answer(wanted, this.alone ? find("voice").value : SERVED);
-      this.#show();
+      const answer = await this.#answer(wanted, path);
+      spokenBy = answer.answer.headers.get("X-Model");
+      this.#show(wanted.input);
+      this.history.add(wanted);
       const stream = (this.#stream = new Stream());
       const firstSeconds = await this.#receive(answer, stream, began);
       this.#tell(stream, firstSeconds, (performance.now() - began) / 1000);
@@ -78,7 +81,7 @@ export class SpeakBox {
     } catch (error) {
       this.#broken(error);
     } finally {
-      this.#end(fileName("sotaque", wanted.input.slice(0, 40)));
+      this.#end({ path, body: { model: this.#model, ...wanted }, spokenBy });
     }
   }
 
@@ -110,13 +113,31 @@ export class SpeakBox {
     return wanted;
   }
 
+  /** What the fields say now, as curl and Python would ask for it: whole, in the format to save. */
+  #write() {
+    if (!find("request").open) return;
+    const body = { ...this.#request(find("speak-form")), response_format: this.#saving.format };
+    const path = this.alone ? find("voice").value : SERVED;
+    showRequest(path, body);
+  }
+
+  #restore({ input, voice, language, ...numbers }) {
+    const { elements } = find("speak-form");
+    elements.input.value = input;
+    if ([...elements.voice.options].some((one) => one.value === voice)) elements.voice.value = voice;
+    elements.language.value = language ?? "";
+    for (const name of NUMBERS) elements[name].value = numbers[name] ?? "";
+    elements.voice.dispatchEvent(new Event("change", { bubbles: true }));
+    elements.input.focus();
+  }
+
   async #answer(wanted, path) {
     this.#model ??= (await read("/v1/models")).data?.[0]?.id ?? "sotaque";
     const ask = (response_format) => request(path, {
       method: "POST",
       signal: this.#abort.signal,
       headers: { "Content-Type": "application/json", Accept: "audio/*, application/json" },
-      body: JSON.stringify({ model: this.#model, ...wanted, response_format, stream_format: "audio" }),
+      body: JSON.stringify({ model: this.#model, ...wanted, response_format, ...AS_EVENTS }),
     });
     try {
       return { answer: await ask("pcm"), streams: true };
@@ -138,7 +159,10 @@ export class SpeakBox {
       draw();
     };
     this.#playhead();
-    if (streams && answer.body) {
+    if (/event-stream/.test(answer.headers.get("Content-Type") ?? "")) {
+      const sound = await heard(answer, (words) => this.#text.add(words), streams ? take : null);
+      if (sound) take(pcmOf(sound));
+    } else if (streams && answer.body) {
       const reader = answer.body.getReader();
       for (let part = await next(reader); !part.done; part = await next(reader)) take(part.value);
     } else {
@@ -160,17 +184,19 @@ export class SpeakBox {
     this.#enable(false);
   }
 
-  #end(name) {
+  /** said: the request, and which voice answered it. */
+  #end(said) {
     this.#abort = null;
     say(find("say"), "Speak");
     const pieces = this.#stream?.pieces ?? [];
-    this.#spoken = pieces.length ? { wav: wavOf(pieces), name: `${name}.wav` } : null;
+    this.#saving.spoken({ ...said, pieces, name: fileName("sotaque", said.body.input.slice(0, 40)) });
     this.#enable(pieces.length > 0);
     if (!pieces.length) find("spoken-works").hidden = true;
   }
 
-  #show() {
+  #show(text) {
     find("spoken-works").hidden = false;
+    this.#text.show(text);
     clear(find("sheet-spoken"));
   }
 
@@ -208,18 +234,9 @@ export class SpeakBox {
     const move = () => {
       line.style.left = `${stream.seconds ? (100 * stream.position) / stream.seconds : 0}%`;
       line.dataset.seconds = stream.position.toFixed(2);
+      if (stream === this.#stream) this.#text.mark(stream.done ? null : stream.position);
       if (stream === this.#stream && !stream.done) this.waiting = requestAnimationFrame(move);
     };
     move();
-  }
-}
-
-/** reader.read(); a body that ends too early is told as what it means here. */
-async function next(reader) {
-  try {
-    return await reader.read();
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new Fault("The speech broke off: the speaking process ended, or the connection did. Speak it again; the service starts another process by itself.");
   }
 }

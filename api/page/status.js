@@ -20,10 +20,19 @@ export function showStatus(status) {
   say(find("fact-voice"), status.voice || "none yet");
   say(find("fact-queue"), queue(status.queue));
   const message = find("message");
-  say(message, status.message ?? "");
-  message.hidden = !status.message;
+  const isFault = isWrong(state, status);
+  say(message, isFault ? status.message : "");
+  message.hidden = !isFault;
+  say(find("why"), isFault ? "" : status.message ?? "");
+  say(find("voice-why"), status.voice_reason ?? "");
   say(find("licence"), status.licence ? `Voice licence: ${status.licence}` : "");
   say(find("version"), status.version ? `Sotaque ${status.version}` : "");
+}
+
+// A service that does what was asked of it, on an ordinary CPU too, has nothing to be warned of; and
+// one that starts for the first time is not a fault either.
+function isWrong(state, { message, reason_code: code }) {
+  return Boolean(message) && state !== "ready" && (state !== "starting" || !["", "starting"].includes(code ?? ""));
 }
 
 /** Whether news come as they happen, are asked for now and then, or do not come. */

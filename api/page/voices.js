@@ -2,7 +2,9 @@
 
 import { announce, complain, find, make, say } from "./elements.js";
 import { candidatesOf } from "./judged.js";
-import { read, runPath, send } from "./server.js";
+import { Microphone } from "./microphone.js";
+import { bytes, read, runPath, send } from "./server.js";
+import { decoded, sounding } from "./sound.js";
 import { candidateName, capital, figure, moment } from "./wording.js";
 
 const ORIGINS = { served: "of the served model", upload: "added" };
@@ -17,8 +19,17 @@ function speakable(run) {
   }));
 }
 
+/** "Quality: good." or the word and what is wrong. */
+function qualityOf({ word, remarks }) {
+  return [`Quality: ${word}.`, ...(remarks ?? [])].join(" ");
+}
+
 export class Voices {
   constructor() {
+    const file = find("voice-form").elements.file;
+    this.microphone = new Microphone(() => (file.required = !this.microphone.samples));
+    // One of the two: whatever came last.
+    file.addEventListener("change", () => file.files.length && this.microphone.discard());
     find("voice-form").addEventListener("submit", (event) => {
       event.preventDefault();
       this.#add(event.target);
@@ -71,9 +82,68 @@ export class Voices {
     const name = voice.name || voice.id;
     const seconds = Number.isFinite(voice.duration_seconds) ? `${figure(voice.duration_seconds, 1)} s` : "";
     const about = [seconds, ORIGINS[voice.origin] ?? voice.origin, moment(voice.created)].filter(Boolean).join(", ");
-    return make("li", {},
-      make("p", {}, make("span", { class: "name", text: name }), make("span", { class: "quiet", text: about })),
-      voice.origin === "upload" ? this.#remover(voice, name) : null);
+    const told = make("p", {}, make("span", { class: "name", text: name }), make("span", { class: "quiet", text: about }));
+    const quality = voice.quality && make("span", { class: "quiet quality", text: qualityOf(voice.quality) });
+    if (quality) told.append(quality);
+    if (voice.origin !== "upload") return make("li", {}, told);
+    return make("li", {}, told, make("div", { class: "row" },
+      voice.preview ? this.#player(voice, name) : null, this.#renamer(voice, name, told), this.#remover(voice, name)));
+  }
+
+  /** Plays the recording, and stops it at the second press. */
+  #player(voice, name) {
+    const button = make("button", { type: "button", class: "plain small", text: "Hear", "aria-label": `Hear the recording of ${name}` });
+    let source = null;
+    const over = () => {
+      source = null;
+      say(button, "Hear");
+      button.setAttribute("aria-label", `Hear the recording of ${name}`);
+    };
+    button.addEventListener("click", async () => {
+      if (source) {
+        source.stop();
+        return;
+      }
+      const context = sounding(); // Within the click, or the browser keeps the sound back.
+      try {
+        const buffer = await decoded(await bytes(voice.preview));
+        source = new AudioBufferSourceNode(context, { buffer });
+        source.connect(context.destination);
+        source.onended = over;
+        source.start();
+        say(button, "Stop");
+        button.setAttribute("aria-label", `Stop the recording of ${name}`);
+      } catch (error) {
+        complain(find("voices-fault"), error);
+      }
+    });
+    return button;
+  }
+
+  /** The name becomes a field: Enter keeps it, Escape does not. */
+  #renamer(voice, name, told) {
+    const button = make("button", { type: "button", class: "plain small", text: "Rename", "aria-label": `Rename ${name}` });
+    button.addEventListener("click", () => {
+      const field = make("input", { type: "text", required: true, maxlength: 100, "aria-label": `New name of ${name}`, autocomplete: "off" });
+      field.value = name;
+      const form = make("form", { class: "row rename" }, field, make("button", { class: "plain small", text: "Keep name" }));
+      const leave = () => {
+        form.replaceWith(told);
+        button.hidden = false;
+        button.focus();
+      };
+      form.addEventListener("submit", async (event) => {
+        event.preventDefault();
+        const kept = await this.#change(
+          () => send("PATCH", `/v1/voices/${encodeURIComponent(voice.id)}`, { name: field.value }), `${name} is now ${field.value}.`);
+        if (kept) find("voices").focus();
+      });
+      form.addEventListener("keydown", (event) => event.key === "Escape" && leave());
+      told.replaceWith(form);
+      button.hidden = true;
+      field.select();
+    });
+    return button;
   }
 
   /** Two presses: the first asks, so that no recording is lost by one slip. */
@@ -100,12 +170,15 @@ export class Voices {
 
   async #add(form) {
     const body = new FormData(form);
-    const button = form.querySelector("button");
+    const recorded = this.microphone.recording();
+    if (recorded) body.set("file", recorded, "microphone.wav");
+    const button = form.querySelector("[type=submit]");
     button.disabled = true;
-    const added = await this.#change(() => send("POST", "/v1/voices", body), `${body.get("name")} is added.`);
+    const added = await this.#change(() => send("POST", "/v1/voices", body), (made) => `${body.get("name")} is added.${made.quality ? ` ${qualityOf(made.quality)}` : ""}`);
     button.disabled = false;
     if (!added) return;
     form.reset();
+    this.microphone.discard();
     if (added.id) find("voice").value = added.id;
   }
 
@@ -114,7 +187,7 @@ export class Voices {
     try {
       const answer = await act();
       await this.refresh();
-      announce(sentence);
+      announce(typeof sentence === "function" ? sentence(answer ?? {}) : sentence);
       return answer ?? {};
     } catch (error) {
       complain(find("voices-fault"), error);

@@ -75,6 +75,15 @@ export function told(sample) {
   return `Spoken${where}${took}${why}.`;
 }
 
+/** What is left of a training, as exactly as an estimate can be told. */
+export function timeLeft(seconds) {
+  if (!Number.isFinite(seconds)) return "no estimate yet";
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 1) return "less than a minute left";
+  if (minutes < 60) return `about ${minutes} min left`;
+  return `about ${Math.floor(minutes / 60)} h ${minutes % 60} min left`;
+}
+
 /** Which words may stand in a file name. */
 export function fileName(...parts) {
   return parts.join("_").replace(/[^\w.-]+/g, "-").slice(0, 80);

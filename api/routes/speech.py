@@ -2,7 +2,7 @@
 
 import logging
 import re
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
@@ -10,8 +10,8 @@ from starlette.responses import Response
 from api.encoding import MEDIA_TYPES, SENT_WHOLE
 from api.engine.options import VoiceTarget
 from api.errors import APIError
-from api.response_schemas import PROBLEMS
-from api.schemas import OPENAI_MODELS, OWN_MODEL, SpeechRequest
+from api.response_schemas import PROBLEMS, CaptionedSpeech
+from api.schemas import OPENAI_MODELS, OWN_MODEL, CaptionedSpeechRequest, SpeechRequest
 from api.speech import speaking
 from api.speech.response import SoundForm
 from api.state import AppState, app_state
@@ -22,6 +22,12 @@ Shared = Annotated[AppState, Depends(app_state)]
 log = logging.getLogger("api")
 SOUND_RESPONSES = speaking.sound(*MEDIA_TYPES)
 SOUND_RESPONSES[200]["content"]["text/event-stream"] = {}
+SOUND_RESPONSES[200]["content"]["application/json"] = {
+    "schema": {"$ref": "#/components/schemas/CaptionedSpeech"}
+}
+CAPTIONED_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"model": CaptionedSpeech, "content": {"application/x-ndjson": {}}}
+}
 # What may stand in a header and a log line as a field's name; a client's body may hold anything.
 _FIELD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 _MOST_NAMED = 20
@@ -30,6 +36,16 @@ _MOST_NAMED = 20
 @router.post("/v1/audio/speech", response_class=Response, responses=SOUND_RESPONSES)
 async def speak(wanted: SpeechRequest, request: Request, parts: Shared) -> Response:
     """Speaks `input`."""
+    parts.check_rate(request)
+    return await respond(wanted, parts)
+
+
+@router.post("/dev/captioned_speech", response_class=Response, responses=CAPTIONED_RESPONSES)
+async def speak_captioned(
+    wanted: CaptionedSpeechRequest, request: Request, parts: Shared
+) -> Response:
+    """Speaks `input` and says when each word is spoken, as Kokoro-FastAPI does: lines of JSON as
+    sound is made, or one object with `stream: false`."""
     parts.check_rate(request)
     return await respond(wanted, parts)
 
@@ -55,8 +71,14 @@ def form_of(wanted: SpeechRequest, model: str, parts: AppState) -> SoundForm:
     if unused := _named(wanted.unused):
         headers["X-Ignored-Fields"] = ", ".join(unused)
         parts.tell_of_unused(unused)
+    words = bool(wanted.timestamp_granularities or wanted.return_timestamps)
     if wanted.stream_format == "sse":
-        return SoundForm(wanted.response_format, "events", headers=headers)
+        return SoundForm(wanted.response_format, "events", headers=headers, words=words)
+    if isinstance(wanted, CaptionedSpeechRequest):
+        sending: Literal["lines", "object"] = "object" if wanted.stream is False else "lines"
+        return SoundForm(wanted.response_format, sending, headers=headers, words=words)
+    if words:
+        return SoundForm(wanted.response_format, "object", headers=headers, words=words)
     streamed = wanted.response_format not in SENT_WHOLE if wanted.stream is None else wanted.stream
     if wanted.stream_format == "audio" or streamed:
         return SoundForm(wanted.response_format, "stream", headers=headers)

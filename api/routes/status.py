@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import FileResponse, JSONResponse
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
+from api import encoding
 from api.errors import without_paths
 from api.response_schemas import PROBLEMS, Alive, Ready, Status
 from api.speech.speaking import served_name
@@ -42,6 +43,7 @@ def status_of(parts: AppState) -> dict[str, Any]:
         "licence": standing.licence if standing else "",
         "version": metadata.version("sotaque"),
         "languages": list(standing.languages) if standing else [],
+        "formats": encoding.offered(),
         "precision": standing.precision if standing else "",
         "restarts": engine.happened.restarts,
         "uptime_seconds": round(time.monotonic() - parts.started, 1),

@@ -1,14 +1,15 @@
-"""Routes /v1/voices: list, upload and delete voices."""
+"""Routes /v1/voices: list, upload, rename, hear and delete voices."""
 
 import asyncio
 import unicodedata
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, File, Form, Request, UploadFile
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 
 from api.errors import APIError
 from api.response_schemas import PROBLEMS, VoiceList, VoiceRow
+from api.schemas import MOST_NAME, RenameRequest
 from api.speech.speaking import served_name
 from api.state import AppState, app_state
 from api.voices import adding
@@ -16,13 +17,12 @@ from api.voices.lookup import SERVED
 
 router = APIRouter(prefix="/v1/voices", tags=["voices"], responses=PROBLEMS)
 Shared = Annotated[AppState, Depends(app_state)]
-_MOST_NAME = 100
 
 
 def _served(parts: AppState) -> dict[str, Any]:
     return {
         "id": SERVED, "name": served_name(parts), "created": parts.started_text,
-        "duration_seconds": None, "origin": "served",
+        "duration_seconds": None, "origin": "served", "quality": None, "preview": None,
     }  # fmt: skip
 
 
@@ -37,8 +37,10 @@ async def list_voices(parts: Shared) -> dict[str, Any]:
 async def add_voice(
     parts: Shared,
     request: Request,
-    file: Annotated[UploadFile, File(description="WAV, FLAC or OGG, 1 to 60 s")],
-    name: Annotated[str, Form(min_length=1, max_length=_MOST_NAME)],
+    file: Annotated[
+        UploadFile, File(description="WAV, FLAC, OGG, MP3, M4A, AAC or WebM, 1 to 60 s")
+    ],
+    name: Annotated[str, Form(min_length=1, max_length=MOST_NAME)],
 ) -> dict[str, Any]:
     """A voice from a recording. Clone a voice only with its owner's consent."""
     parts.check_rate(request)
@@ -52,6 +54,26 @@ async def read_voice(voice_id: str, parts: Shared) -> dict[str, Any]:
     if voice_id == SERVED:
         return _served(parts)
     return parts.voices.find(voice_id).row()
+
+
+@router.patch("/{voice_id}", response_model=VoiceRow)
+async def rename_voice(voice_id: str, wanted: RenameRequest, parts: Shared) -> dict[str, Any]:
+    """Gives a voice another name; its id stays."""
+    if voice_id == SERVED:
+        raise APIError(409, "served_voice", "The served voice is chosen by VOICE, or by promotion.")
+    voice = parts.voices.find(voice_id)
+    renamed = await asyncio.to_thread(parts.voices.rename, voice, _shown(wanted.name))
+    return renamed.row()
+
+
+@router.get(
+    "/{voice_id}/preview.wav", response_class=FileResponse,
+    responses={200: {"content": {"audio/wav": {}}}},
+)  # fmt: skip
+async def hear_voice(voice_id: str, parts: Shared) -> FileResponse:
+    """The recording of an uploaded voice."""
+    path = parts.voices.recording(parts.voices.find(voice_id))
+    return FileResponse(path, media_type="audio/wav", headers={"Cache-Control": "no-store"})
 
 
 @router.delete("/{voice_id}", status_code=204, response_class=Response)

@@ -212,7 +212,23 @@ def _sample(run: RunSummary, epoch: EpochSummary) -> dict[str, Any] | None:
         "output": f"{where}/output.wav" if epoch.output else None,
         "reference": f"{where}/reference.wav" if epoch.reference else None,
         **{name: epoch.sample.get(name) for name in kept},
+        "ending": epoch.sample.get("ending"),
+        "words": _words(epoch.sample.get("words")),
     }
+
+
+def _words(found: Any) -> list[dict[str, Any]] | None:
+    """When the words of a sample are spoken; None where its sidecar does not know, or is of an
+    earlier version."""
+    times = ("start_time", "end_time")
+    if not isinstance(found, list):
+        return None
+    for one in found:
+        if not isinstance(one, dict) or not isinstance(one.get("word"), str):
+            return None
+        if not all(isinstance(one.get(time), (int, float)) for time in times):
+            return None
+    return [{name: one[name] for name in ("word", *times)} for one in found]
 
 
 def records(path: Path, since: int) -> tuple[list[dict[str, Any]], int]:

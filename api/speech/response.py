@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from api.encoding import MEDIA_TYPES, RATE, Encoder, whole
 from api.engine.speech_stream import SpeechStream
 from api.errors import APIError, response
+from api.speech.captions import captioned, timestamps
 from api.state import AppState
 
 log = logging.getLogger("api")
@@ -27,21 +28,32 @@ class SoundForm:
     """How sound is sent.
 
     format: one of `api.encoding.MEDIA_TYPES`; sending: as one file with its length, as bytes while
-    they are made, or as OpenAI's events; wrap: of a whole one, what is sent instead of the file;
-    media_type: where it is not the format's own.
+    they are made, as OpenAI's events, or in JSON (`api.speech.captions`): in lines as it is made,
+    or in one object; words: with the times of the words, in these three; wrap: of a whole one, what
+    is sent instead of the file; media_type: where it is not the format's own.
     """
 
     format: str
-    sending: Literal["whole", "stream", "events"]
+    sending: Literal["whole", "stream", "events", "lines", "object"]
     media_type: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     wrap: Callable[[bytes], bytes] | None = None
+    words: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of it is there before anything is sent."""
+        return self.sending in ("whole", "object")
 
     @property
     def content_type(self) -> str:
         """Of the response."""
         if self.sending == "events":
             return "text/event-stream"
+        if self.sending == "lines":
+            return "application/x-ndjson"
+        if self.sending == "object":
+            return "application/json"
         return self.media_type or MEDIA_TYPES[self.format]
 
 
@@ -59,6 +71,7 @@ class SpeechResponse(Response):
         self.parts = parts
         self.started = time.monotonic()
         self.sent = False
+        self._sent_words = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(self._send(scope, receive, send))
@@ -73,12 +86,12 @@ class SpeechResponse(Response):
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await task
             self.parts.engine.cancel(self.spoken)
-            self._tell_of_pieces(scope)
+            count_pieces(self.spoken, self.parts, scope.get("state", {}).get("request_id", ""))
             self.parts.metrics.duration.observe(time.monotonic() - self.started)
 
     async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            if self.form.sending == "whole":
+            if self.form.whole:
                 body = await self._whole()
                 await self._begin(send, len(body))
                 await _sent(send, body, more=False)
@@ -97,25 +110,6 @@ class SpeechResponse(Response):
             await response(refusal, scope)(scope, receive, send)
         except TimeoutError:
             log.warning("A client that took nothing for %g s was let go.", _SEND_SECONDS)
-
-    def _tell_of_pieces(self, scope: Scope) -> None:
-        for ending in self.spoken.faults:
-            self.parts.metrics.faulty_pieces.labels(ending).inc()
-        self.parts.metrics.respoken_pieces.inc(self.spoken.respoken)
-        if self.spoken.faults:
-            reasons = [piece["reason"] for piece in self.spoken.pieces if piece["reason"]]
-            log.warning(
-                "Request %s: %d of its %d pieces did not end as they should (%s): %s.",
-                scope.get("state", {}).get("request_id", ""), len(self.spoken.faults),
-                len(self.spoken.pieces), ", ".join(self.spoken.faults), "; ".join(reasons),
-            )  # fmt: skip
-        if count := self.spoken.cut_pieces:
-            self.parts.metrics.cut_pieces.inc(count)
-            log.warning(
-                "Request %s: %d of its pieces ran to the model's code limit without an end. The "
-                "end of such a piece may be missing, or sound that nobody asked for.",
-                scope.get("state", {}).get("request_id", ""), count,
-            )  # fmt: skip
 
     async def _begin(self, send: Send, length: int | None) -> None:
         headers = {
@@ -136,24 +130,55 @@ class SpeechResponse(Response):
     async def _whole(self) -> bytes:
         pcm = b"".join([chunk async for chunk in self.spoken])
         file = await asyncio.to_thread(whole, self.form.format, pcm)
+        if self.form.sending == "object":
+            words = self.spoken.words if self.form.words and self.spoken.timed else None
+            return captioned(file, MEDIA_TYPES[self.form.format], words, self._told)
         return self.form.wrap(file) if self.form.wrap else file
 
     async def _chunks(self) -> AsyncIterator[bytes]:
+        if self.form.sending == "lines":
+            async for line in self._lines(Encoder(self.form.format)):
+                yield line + b"\n"
+            return
         pieces = self._encoded(Encoder(self.form.format))
         if self.form.sending == "stream":
             async for piece in pieces:
                 yield piece
             return
         async for piece in pieces:
+            if words := self._new_words():
+                yield _event({"type": "speech.audio.words", "words": timestamps(words)})
             audio = base64.b64encode(piece).decode()
             yield _event({"type": "speech.audio.delta", "audio": audio})
+        if words := self._new_words():
+            yield _event({"type": "speech.audio.words", "words": timestamps(words)})
         usage = {"input_tokens": len(self.spoken.ask.text), "output_tokens": 0}
         usage["output_tokens"] = self.spoken.bytes // (2 * RATE // 50)
         usage["total_tokens"] = sum(usage.values())
-        more = {
-            "usage": usage, "cut_pieces": self.spoken.cut_pieces, "pieces": self.spoken.pieces,
-        }  # fmt: skip
-        yield _event({"type": "speech.audio.done", **more})
+        more = {"timed": self.spoken.timed} if self.form.words else {}
+        yield _event({"type": "speech.audio.done", "usage": usage, **self._told, **more})
+
+    async def _lines(self, encoder: Encoder) -> AsyncIterator[bytes]:
+        """Sound, each with the words that became known by then; the last line tells of the pieces.
+        Its sound is what closes the format: none for wav and pcm."""
+        media_type = MEDIA_TYPES[self.form.format]
+        async for chunk in self.spoken:
+            if piece := await _off(encoder, encoder.add, chunk):
+                yield captioned(piece, media_type, self._new_words() if self.form.words else None)
+        last = await _off(encoder, encoder.end)
+        words = self._new_words() if self.form.words and self.spoken.timed else None
+        yield captioned(last, media_type, words, self._told)
+
+    def _new_words(self) -> list[Any]:
+        """The words that became known since this was last asked."""
+        if not self.form.words:
+            return []
+        found, self._sent_words = self.spoken.words[self._sent_words :], len(self.spoken.words)
+        return found
+
+    @property
+    def _told(self) -> dict[str, Any]:
+        return {"cut_pieces": self.spoken.cut_pieces, "pieces": self.spoken.pieces}
 
     async def _encoded(self, encoder: Encoder) -> AsyncIterator[bytes]:
         async for chunk in self.spoken:
@@ -161,6 +186,25 @@ class SpeechResponse(Response):
                 yield piece
         if piece := await _off(encoder, encoder.end):
             yield piece
+
+
+def count_pieces(spoken: SpeechStream, parts: AppState, name: str) -> None:
+    """Counts, and tells the log, which pieces did not end as they should. name: of the request."""
+    for ending in spoken.faults:
+        parts.metrics.faulty_pieces.labels(ending).inc()
+    parts.metrics.respoken_pieces.inc(spoken.respoken)
+    if spoken.faults:
+        reasons = [piece["reason"] for piece in spoken.pieces if piece["reason"]]
+        log.warning(
+            "Request %s: %d of its %d pieces did not end as they should (%s): %s.", name,
+            len(spoken.faults), len(spoken.pieces), ", ".join(spoken.faults), "; ".join(reasons),
+        )  # fmt: skip
+    if count := spoken.cut_pieces:
+        parts.metrics.cut_pieces.inc(count)
+        log.warning(
+            "Request %s: %d of its pieces ran to the model's code limit without an end. The end of "
+            "such a piece may be missing, or sound that nobody asked for.", name, count,
+        )  # fmt: skip
 
 
 async def _off(encoder: Encoder, function: Any, *given: Any) -> bytes:

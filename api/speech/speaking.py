@@ -9,13 +9,15 @@ from starlette.responses import Response
 
 from api.encoding import MEDIA_TYPES
 from api.engine.options import OpenedVoiceState, VoiceTarget
-from api.engine.speech_stream import SpeechParams
+from api.engine.speech_stream import SpeechParams, SpeechStream
 from api.schemas import SpeechRequest
 from api.speech.languages import language_of
 from api.speech.response import SoundForm, SpeechResponse
 from api.state import AppState
 from api.voices import lookup
 from api.voices.store import UploadedVoice
+
+_STREAM = SoundForm("pcm", "stream")
 
 
 def sound(*formats: str) -> dict[int | str, dict[str, Any]]:
@@ -64,13 +66,20 @@ async def respond_with(
     return SpeechResponse(await parts.engine.preview(voice, params, recording), form, parts)
 
 
+async def stream_of(order: SpeechOrder, parts: AppState) -> SpeechStream:
+    """The sound as `respond` speaks it, for a protocol that is not HTTP. Raises APIError."""
+    params = _params(order, _STREAM, parts.engine.standing)
+    recording = await recording_of(order.voice, parts, order.voice_field)
+    return parts.engine.speak(params, recording)
+
+
 def _params(order: SpeechOrder, form: SoundForm, opened: OpenedVoiceState | None) -> SpeechParams:
     """opened: None where it is not known yet which languages the voice speaks."""
     languages = opened.languages if opened else ()
     language = language_of(order.language, languages, order.language_field)
     return SpeechParams(
         order.text, language, order.seed, order.temperature, order.speed,
-        whole=form.sending == "whole",
+        whole=form.whole,
     )  # fmt: skip
 
 

@@ -37,7 +37,7 @@ async def _decode(parts: AppState, file: UploadFile) -> DecodedRecording:
 
 
 async def _keep(parts: AppState, name: str, recording: DecodedRecording) -> UploadedVoice:
-    voice = await asyncio.to_thread(parts.voices.add, name, recording.wav, recording.seconds)
+    voice = await asyncio.to_thread(parts.voices.add, name, recording)
     try:
         await parts.engine.listen(str(parts.voices.recording(voice)))
     except APIError as refusal:

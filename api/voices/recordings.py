@@ -6,14 +6,19 @@ little memory, little time, and nothing to lose (`api.voices.recordings_child`).
 
 import asyncio
 import io
+import json
 import logging
 import os
 import signal
 import sys
 import wave
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from api import aac
 from api.errors import APIError
+from api.voices.recordings_av import container_of
 from api.voices.recordings_child import NO_MEMORY, NOT_STARTED, REFUSED
 from machine.process import kill_group
 
@@ -24,39 +29,57 @@ MOST_SECONDS = 60.0
 LEAST_SECONDS = 1.0
 WALL_SECONDS = 10.0
 COMMAND = (sys.executable, "-m", "api.voices.recordings_child", str(MOST_SECONDS))
-_KINDS = {b"RIFF": "WAV", b"fLaC": "FLAC", b"OggS": "OGG"}
+_KINDS = (b"RIFF", b"fLaC", b"OggS", b"ID3")
 # Each thread of a linear-algebra library reserves tens of MB when numpy is imported: 2.7 GB of
 # address space on 64 cores. Nothing here multiplies matrices.
 _THREAD_SETTINGS = ("OPENBLAS", "OMP", "MKL", "BLIS")
 _ONE_THREAD = dict.fromkeys((f"{library}_NUM_THREADS" for library in _THREAD_SETTINGS), "1")
 _RETRY_SECONDS = 5
+MISSING = (
+    "m4a, aac and webm are read by FFmpeg's decoder, which is not installed here. Type `.venv/bin/"
+    "uv pip install 'sotaque[aac]'` and start the service again, or convert the file to WAV, FLAC, "
+    "OGG or MP3."
+)
 
 
 @dataclass(frozen=True)
 class DecodedRecording:
-    """wav: 16-bit PCM, mono, whole."""
+    """wav: 16-bit PCM, mono, whole; quality: as `api.voices.quality.RecordingQuality`."""
 
     wav: bytes
     seconds: float
+    quality: Mapping[str, Any]
 
 
 async def decoded(data: bytes) -> DecodedRecording:
     """Raises APIError: 422 says what is wrong with it, 503 that this machine is short of memory."""
-    if data[:4] not in _KINDS:
-        text = "This is no WAV, FLAC or OGG file. Convert it to one of them."
+    by_av = container_of(data)
+    if by_av is None and not data.startswith(_KINDS) and not _is_mp3(data):
+        text = "This is no WAV, FLAC, OGG, MP3, M4A, AAC or WebM file. Convert it to one of them."
         raise APIError(422, "not_a_recording", text, param="file")
-    code, out, errors = await _decode(data)
+    if by_av and not aac.is_installed():
+        raise APIError(422, "unsupported", MISSING, param="file")
+    code, out, errors = await _decode(data, *([by_av] if by_av else []))
     if code != 0:
         raise _refusal(code, errors.decode(errors="replace"))
     with wave.open(io.BytesIO(out)) as file:
-        return DecodedRecording(out, file.getnframes() / file.getframerate())
+        quality = json.loads(errors)
+        return DecodedRecording(out, file.getnframes() / file.getframerate(), quality)
 
 
-async def _decode(data: bytes) -> tuple[int, bytes, bytes]:
-    """Exit code, stdout and stderr of a child, which is gone afterwards with all it started."""
+def _is_mp3(data: bytes) -> bool:
+    """Whether it begins with a frame of Layer III, without a tag."""
+    return len(data) > 2 and data[0] == 0xFF and data[1] & 0xE6 == 0xE2
+
+
+async def _decode(data: bytes, *more: str) -> tuple[int, bytes, bytes]:
+    """Exit code, stdout and stderr of a child, which is gone afterwards with all it started.
+
+    more: behind its command.
+    """
     try:
         child = await asyncio.create_subprocess_exec(
-            *COMMAND, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            *COMMAND, *more, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE, start_new_session=True,
             env={**os.environ, **_ONE_THREAD},
         )  # fmt: skip

@@ -1,14 +1,21 @@
-"""The decoding child: a recording from stdin, a mono WAV to stdout, under rlimits.
+"""The decoding child: a recording from stdin, a mono WAV to stdout, its quality as JSON to stderr,
+under rlimits.
 
+Arguments: the most seconds, and for what FFmpeg reads its container (`api.voices.recordings_av`).
 Exit 3 with a sentence on stderr for what is no usable recording, 4 for one that takes more memory
 than it may, 5 where this process could not even begin. It imports no torch.
 """
 
 import io
+import json
 import resource
 import sys
 import wave
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from api.voices.recordings_av import Container
 
 REFUSED, NO_MEMORY, NOT_STARTED = 3, 4, 5
 # Beyond what the process has before it reads: its libraries take what the machine makes them take.
@@ -22,28 +29,63 @@ _SILENT = 1e-3
 
 def main() -> int:
     """Reads, judges, writes."""
-    most_seconds = float(sys.argv[1])
+    most_seconds, by_av = float(sys.argv[1]), sys.argv[2:3]
     try:
         # Before the limits, so that only the recording is measured by them.
         import numpy  # noqa: F401
         import soundfile  # noqa: F401
+
+        from api.voices import quality  # noqa: F401
+
+        if by_av:
+            import av  # noqa: F401
     except (ImportError, OSError, MemoryError) as error:
         sys.stderr.write(str(error))
         return NOT_STARTED
     _limit()
     try:
-        wav = decoded(sys.stdin.buffer.read(), most_seconds)
+        wav, measured = decoded(sys.stdin.buffer.read(), most_seconds, *by_av)  # type: ignore[arg-type]
     except ValueError as error:
         sys.stderr.write(str(error))
         return REFUSED
     except MemoryError:
         return NO_MEMORY
     sys.stdout.buffer.write(wav)
+    sys.stderr.write(json.dumps(measured))
     return 0
 
 
-def decoded(data: bytes, most_seconds: float) -> bytes:
-    """The recording as a WAV. Raises ValueError with a sentence."""
+def decoded(
+    data: bytes, most_seconds: float, container: "Container | None" = None
+) -> tuple[bytes, dict[str, Any]]:
+    """The recording as a WAV, and its quality. container: FFmpeg's name of it, for what `av` reads.
+    Raises ValueError with a sentence."""
+    import numpy as np
+
+    from api.voices.quality import measure
+
+    if container:
+        from api.voices.recordings_av import read_mono
+
+        mono, rate = read_mono(data, container, most_seconds)
+        _check(rate, len(mono), 1, most_seconds)
+    else:
+        mono, rate = _by_soundfile(data, most_seconds)
+    if not np.isfinite(mono).all():
+        raise ValueError("It holds non-finite values (NaN or infinite).")
+    if len(mono) < _LEAST_SECONDS * rate:
+        raise ValueError(
+            f"It is {len(mono) / rate:.2f} s long; a voice needs at least {_LEAST_SECONDS:g} s, "
+            "and 5 to 30 s are better."
+        )
+    if np.abs(mono).max() < _SILENT:
+        raise ValueError("It is silent: no sample is above -60 dB.")
+    quality = measure(mono, rate).as_dict()
+    return _wav((mono.clip(-1.0, 1.0) * 32767).round().astype("<i2").tobytes(), rate), quality
+
+
+def _by_soundfile(data: bytes, most_seconds: float) -> tuple[Any, int]:
+    """Samples `[n]`, float32, -1..1, and how many make a second."""
     import numpy as np
     import soundfile
 
@@ -59,21 +101,11 @@ def decoded(data: bytes, most_seconds: float) -> bytes:
         raise ValueError(f"It cannot be decoded ({' '.join(words).rstrip('.')}).") from error
     if len(sound) > most:
         raise ValueError(f"It is longer than {most_seconds:g} s. Cut 5 to 30 s of clear speech.")
-    mono = sound.mean(axis=1, dtype=np.float32)
-    if not np.isfinite(mono).all():
-        raise ValueError("It holds non-finite values (NaN or infinite).")
-    if len(mono) < _LEAST_SECONDS * rate:
-        raise ValueError(
-            f"It is {len(mono) / rate:.2f} s long; a voice needs at least {_LEAST_SECONDS:g} s, "
-            "and 5 to 30 s are better."
-        )
-    if np.abs(mono).max() < _SILENT:
-        raise ValueError("It is silent: no sample is above -60 dB.")
-    return _wav((mono.clip(-1.0, 1.0) * 32767).round().astype("<i2").tobytes(), rate)
+    return sound.mean(axis=1, dtype=np.float32), rate
 
 
 def _check(rate: int, frames: int, channels: int, most_seconds: float) -> None:
-    """What the header says, before anything is decoded."""
+    """What the header says, before anything is decoded; or what was found, where it says none."""
     if rate not in _RATES:
         raise ValueError(
             f"It has {rate} samples a second. Allowed are {_RATES[0]} to {_RATES[-1]} in steps of "

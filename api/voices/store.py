@@ -1,7 +1,8 @@
 """Uploaded voices on disk, shared between replicas: add, find, delete.
 
     VOICES_DIR/<id>.wav       16-bit PCM, mono, as `api.voices.recordings` made it
-    VOICES_DIR/<id>.json      name, when, how long, SHA-256; written last: without it there is none
+    VOICES_DIR/<id>.json      name, when, how long, SHA-256, quality; written last: without it
+                              there is no voice
     VOICES_DIR/latents/…      as `xtts.inference.latents_folder` says
 
 Ids are made here and looked up in what is on disk: what a caller writes never becomes a path.
@@ -12,12 +13,14 @@ import json
 import os
 import re
 import secrets
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from api.errors import APIError, without_paths
+from api.voices.recordings import DecodedRecording
 from machine.storage.atomic import WriteError, make_folder, remove_stale, replace_file, write_json
 from xtts.inference import latents_folder
 
@@ -27,19 +30,21 @@ _ID = re.compile(r"[a-z0-9]{12}")
 
 @dataclass(frozen=True)
 class UploadedVoice:
-    """duration_seconds: of the recording; sha256: of its file."""
+    """duration_seconds: of the recording; sha256: of its file; quality: of the recording
+    (`api.voices.quality`), None where an earlier version kept it."""
 
     id: str
     name: str
     created: str
     duration_seconds: float
     sha256: str
+    quality: Mapping[str, Any] | None = None
 
     def row(self) -> dict[str, Any]:
         """As /v1/voices tells it."""
         found = asdict(self)
         del found["sha256"]
-        return {**found, "origin": "upload"}
+        return {**found, "origin": "upload", "preview": f"/v1/voices/{self.id}/preview.wav"}
 
 
 class Voices:
@@ -81,7 +86,7 @@ class Voices:
         """The voice's file."""
         return self.folder / f"{voice.id}.wav"
 
-    def add(self, name: str, wav: bytes, duration_seconds: float) -> UploadedVoice:
+    def add(self, name: str, recording: DecodedRecording) -> UploadedVoice:
         """Keeps a recording. Raises APIError where the folder is full or cannot be written."""
         if len(self.all()) >= MOST_VOICES:
             text = f"There are {MOST_VOICES} voices already. Delete one."
@@ -90,15 +95,26 @@ class Voices:
         try:
             make_folder(self.folder)
             remove_stale(self.folder, older_than_seconds=3600.0)
-            written = replace_file(self.folder / f"{identity}.wav", lambda file: file.write(wav))
+            written = replace_file(
+                self.folder / f"{identity}.wav", lambda file: file.write(recording.wav)
+            )
             voice = UploadedVoice(
                 identity, name, datetime.now(UTC).isoformat(timespec="milliseconds"),
-                round(duration_seconds, 3), written.sha256,
+                round(recording.seconds, 3), written.sha256, recording.quality,
             )  # fmt: skip
             write_json(self.folder / f"{identity}.json", asdict(voice))
         except WriteError as error:
             raise APIError(507, "not_kept", without_paths(str(error))) from error
         return voice
+
+    def rename(self, voice: UploadedVoice, name: str) -> UploadedVoice:
+        """Gives a voice another name. Raises APIError where the folder cannot be written."""
+        renamed = replace(voice, name=name)
+        try:
+            write_json(self.folder / f"{voice.id}.json", asdict(renamed))
+        except WriteError as error:
+            raise APIError(507, "not_kept", without_paths(str(error))) from error
+        return renamed
 
     def remove(self, voice: UploadedVoice) -> None:
         """Deletes a voice and what was made of it. Raises APIError where the folder cannot be

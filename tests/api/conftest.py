@@ -5,7 +5,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import pytest
 from api.app import build, how_of
 from api.engine.options import ChildOptions, EngineLimits
 from api.http.connections import ConnectionLimits
-from api.http.server import server_of
+from api.http.server import Server, server_of
 from api.settings import ApiSettings
 from api.state import AppState
 from machine.devices.selection import Environment
@@ -33,6 +33,7 @@ class Running:
     address: str
     parts: AppState
     client: httpx.Client
+    server: Server
 
     def wait_until(self, true: Callable[[], bool], seconds: float = 60.0) -> None:
         end = time.monotonic() + seconds
@@ -56,6 +57,7 @@ def running(
     how: ChildOptions | None = None,
     limits: EngineLimits = QUICK,
     connections: ConnectionLimits | None = None,
+    wyoming: Sequence[socket.socket] = (),
 ) -> Iterator[Running]:
     """The child dies with the thread that starts it: the server's, which ends here."""
     how = how or ChildOptions(
@@ -66,7 +68,7 @@ def running(
     with socket.socket(proto=socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
-        server = server_of(app, connections)
+        server = server_of(app, connections, wyoming)
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
         address = f"http://127.0.0.1:{port}"
@@ -76,7 +78,7 @@ def running(
             time.sleep(0.01)
         try:
             with httpx.Client(base_url=address, timeout=120.0, trust_env=False) as client:
-                yield Running(address, app.state.parts, client)
+                yield Running(address, app.state.parts, client, server)
         finally:
             server.should_exit = True
             thread.join(30)

@@ -8,6 +8,7 @@ the voice that speaks. A piece has PIECE characters.
 import argparse
 import atexit
 import os
+import re
 import signal
 import sys
 import time
@@ -41,6 +42,17 @@ def pieces_of(text: str) -> list[dict[str, object]]:
         "reason": "it stopped after 57% of the text" if broken else "",
         "attempts": 3 if broken else 1 + again,
     }]  # fmt: skip
+
+
+def words_of(text: str, start: int, stop: int) -> list[list[object]]:
+    """The words that end within these characters, each of which takes 20 ms."""
+    if text.startswith("!untimed"):
+        return []
+    return [
+        [word[0], word.start() * 0.02, word.end() * 0.02]
+        for word in re.finditer(r"\S+", text)
+        if start < word.end() <= stop
+    ]
 
 
 class AcceleratorError(RuntimeError):
@@ -141,12 +153,16 @@ class FakeEnsemble:
                 yield from self._do(name, text)
             if name not in self._speeches:
                 continue
+            if number + 1 == len(text) or (number + 1) % PIECE == 0:
+                if words := words_of(text, number // PIECE * PIECE, number + 1):
+                    yield packed({"say": "words", "id": name, "words": words})
             yield packed({"say": "sound", "id": name}, sound_of(text, seed, number))
             self._speeches[name] = (text, seed, number + 1)
             if number + 1 >= len(text):
                 del self._speeches[name]
                 yield packed({"say": "done", "id": name, "codes": number + 1, "seconds": STEP,
                               "cut_pieces": int(text.startswith("!limit")),
+                              "timed": not text.startswith("!untimed"),
                               "pieces": pieces_of(text)})  # fmt: skip
             elif (number + 1) % PIECE == 0:
                 self._paused.add(name)

@@ -48,7 +48,8 @@ def write_epoch(folder: Path, epoch: int, *, loss: float = 2.0, content: bytes =
     sidecar = {
         "epoch": epoch, "checkpoint_sha256": written.sha256, "text": "Hello.", "device": "cpu",
         "mode": "in_process", "reason": "no GPU", "seconds": 1.0, "audio_seconds": 1.0,
-        "sample_rate": 24_000, "similarity": 0.5,
+        "sample_rate": 24_000, "similarity": 0.5, "ending": "good",
+        "words": [{"word": "Hello", "start_time": 0.1, "end_time": 0.6}],
     }  # fmt: skip
     (run.samples / f"epoch_{epoch}_output.json").write_text(json.dumps(sidecar))
     with run.metrics.open("a") as file:

@@ -17,11 +17,13 @@ from tests.api.conftest import QUICK, Running, running, settings_in
 from tests.api.run_folders import write_epoch
 
 # A text without a letter, a language of another model, a recording that is none: no schema can say
-# so, and the answer is a 4xx all the same. 503: it is full.
+# so, and the answer is a 4xx all the same. 503: it is full. 413: no schema has a size in bytes.
 EXAMPLES = int(os.environ.get("CONTRACT_EXAMPLES", "1000"))
 CONFIG = """
 [checks.positive_data_acceptance]
 expected-statuses = ["2xx", 400, 401, 403, 404, 409, 415, 422, 429, 503, 507]
+[checks.negative_data_rejection]
+expected-statuses = [400, 401, 403, 404, 405, 406, 409, 413, 415, 422, 428, 429, "5xx"]
 """
 
 

@@ -7,11 +7,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
-import numpy as np
 import pytest
 import soundfile
 
 from tests.api.conftest import Running, running, settings_in
+from tests.api.routes.test_voice_routes import speech
 from tests.api.run_folders import write_epoch
 
 
@@ -66,8 +66,7 @@ class Passing(BaseHTTPRequestHandler):
 
 def recording() -> bytes:
     out = io.BytesIO()
-    wave = 0.3 * np.sin(np.arange(44_100) / 22_050 * 2 * np.pi * 200)
-    soundfile.write(out, wave, 22_050, format="WAV")
+    soundfile.write(out, speech(), 22_050, format="WAV")
     return out.getvalue()
 
 

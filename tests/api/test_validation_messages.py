@@ -31,7 +31,8 @@ JSON = {"content-type": "application/json"}
         ({"input": "x", "voice": ""}, "voice is empty; at least 1 character is needed."),
         (
             {"input": "x", "response_format": "midi"},
-            "response_format is 'midi'; allowed are 'wav', 'pcm', 'flac', 'mp3' or 'opus'.",
+            "response_format is 'midi'; allowed are 'wav', 'pcm', 'flac', 'mp3', 'opus', 'aac' or "
+            "'m4a'.",
         ),
         ({"input": "x", "language": "tlh"}, "language is 'tlh'; this voice speaks en, pt."),
         (
@@ -78,8 +79,8 @@ def test_addresses(service: Running) -> None:
     told = service.client.get("/v1/audio/speech")
     assert told.json()["detail"] == "This address takes POST."
     assert told.headers["allow"] == "POST"
-    told = service.client.patch("/v1/voices/default")
-    assert told.json()["detail"] == "This address takes DELETE and GET and HEAD."
+    told = service.client.put("/v1/voices/default")
+    assert told.json()["detail"] == "This address takes DELETE and GET and HEAD and PATCH."
     told = service.client.get("/nothing")
     assert "/openapi.json lists what there is" in told.json()["detail"]
     told = service.client.get("/v1/runs/current/metrics", params={"since": "x"})

@@ -33,8 +33,9 @@ def test_a_preview_says_the_name(dialect: Running, monkeypatch: pytest.MonkeyPat
     assert answer.json()["output_file_url"].startswith("http://")
 
 
-def test_streaming_answers_with_the_sound(dialect: Running) -> None:
-    form = {"text_input": "hello", "streaming": "true"}
+@pytest.mark.parametrize("switch", ["true", "True", "1"])
+def test_streaming_answers_with_the_sound(dialect: Running, switch: str) -> None:
+    form = {"text_input": "hello", "streaming": switch}
     answer = dialect.client.post("/api/tts-generate", data=form)
     assert answer.headers["content-type"] == "audio/wav"
     assert samples(answer.content) == said("hello")
@@ -63,6 +64,7 @@ def test_html_is_resolved_where_it_is_said_to_be(
     [
         ({"text_input": ""}, (422, "invalid_request", "text_input")),
         ({}, (422, "invalid_request", "text_input")),
+        ({"text_input": "x", "streaming": "off"}, (422, "invalid_request", "streaming")),
         ({"text_input": "x", "speed": "9"}, (422, "invalid_request", "speed")),
         ({"text_input": "x", "temperature": "nan"}, (422, "invalid_request", "temperature")),
         ({"text_input": "x", "character_voice_gen": "nobody"},

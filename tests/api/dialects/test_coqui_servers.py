@@ -70,7 +70,16 @@ def test_a_handle_outlives_json_and_half_precision(voice: str) -> None:
 
 @pytest.mark.parametrize(
     "numbers",
-    [[], [0.0] * 512, [1e300], [-0.5], [0.1, 0.2], list(np.linspace(-3, 3, 512)), [0.5] * 100],
+    [
+        [],
+        [0.0] * 512,
+        [1e300],
+        [1e308],
+        [-0.5],
+        [0.1, 0.2],
+        list(np.linspace(-3, 3, 512)),
+        [0.5] * 100,
+    ],
 )
 def test_latents_of_another_server_are_refused(dialect: Running, numbers: list[float]) -> None:
     body = {"text": "x", "language": "en", "speaker_embedding": numbers, "gpt_cond_latent": [[0.1]]}

@@ -42,11 +42,18 @@ def test_each_caller_has_settings_of_its_own_and_the_oldest_are_forgotten() -> N
     assert known.of("1") == TtsSettings(speed=0.5)
 
 
+def test_a_switch_may_be_a_number(dialect: Running) -> None:
+    answer = dialect.client.post("/set_tts_settings", json={**SLIDERS, "enable_text_splitting": 0})
+    assert answer.status_code == 200
+    assert dialect.client.get("/get_tts_settings").json()["enable_text_splitting"] == 0
+
+
 @pytest.mark.parametrize(
     ("body", "param"),
     [({"temperature": 0}, "temperature"), ({"temperature": "warm"}, "temperature"),
      ({"speed": 3}, "speed"), ({"top_k": 101}, "top_k"), ({"stream_chunk_size": 5},
-     "stream_chunk_size"), ({"speed": None}, "speed")],
+     "stream_chunk_size"), ({"speed": None}, "speed"), ({"top_k": False}, "top_k"),
+     ({"enable_text_splitting": 7}, "enable_text_splitting")],
 )  # fmt: skip
 def test_settings_beyond_their_bounds_are_refused(
     dialect: Running, body: dict[str, Any], param: str

@@ -32,15 +32,16 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
-    """open_page(address, **context): the page, once its epochs are shown or known to be none.
+    """open_page(address, **context): the page, once its epochs are shown or known to be none;
+    `browser`: another one than `chromium`.
 
     At the end the console may have said nothing but what the test names in `page.provoked` (the
     browser notes every status of 400 and more), and no request may have gone to another host.
     """
     contexts = []
 
-    def opened(address: str, *, ready: str = "#state", **options: Any) -> Any:
-        context = chromium.new_context(**options)
+    def opened(address: str, *, ready: str = "#state", browser: Any = None, **options: Any) -> Any:
+        context = (browser or chromium).new_context(**options)
         context.set_default_timeout(PATIENCE_MILLISECONDS)
         page = context.new_page()
         page.complaints, page.provoked, page.hosts = [], [], set()

@@ -3,6 +3,7 @@
 The page's fast double. What it says is data: a test changes `world` and sees what the page does.
 """
 
+import base64
 import json
 import re
 import threading
@@ -13,6 +14,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from api import encoding
 from tests.api.page.world import World, speech, wav
 
 PAGE = Path(__file__).parents[3] / "api" / "page"
@@ -62,6 +66,8 @@ class Answers(BaseHTTPRequestHandler):
             r"/v1/runs/current/candidates/(\w+[\d.]*)/sentences/(\d+)\.wav", path
         ):
             return self.body(wav(speech(*sentence_of(found[1], int(found[2])))), "audio/wav")
+        if re.fullmatch(r"/v1/voices/v\d+/preview\.wav", path):
+            return self.body(wav(speech(3.0, 205)), "audio/wav")
         if found := re.fullmatch(r"/v1/runs/current/epochs/(\d+)/(output|reference)\.wav", path):
             number, which = int(found[1]), found[2]
             of = speech(3.0, 120 + 10 * number) if which == "output" else speech(3.6, 205, 0.6)
@@ -76,12 +82,24 @@ class Answers(BaseHTTPRequestHandler):
             self.world.promoted = int(found[1])
             return self.json({"served": self.world.served})
         if self.path == "/v1/voices":
+            self.world.uploads.append(body)
             name = re.search(rb'name="name"\r\n\r\n(.*?)\r\n', body)[1].decode()
             voice = {"id": f"v{len(self.world.voices)}", "name": name, "origin": "upload",
-                     "created": "2026-01-02T03:04:05Z", "duration_seconds": 7.25}  # fmt: skip
+                     "created": "2026-01-02T03:04:05Z", "duration_seconds": 7.25,
+                     "preview": f"/v1/voices/v{len(self.world.voices)}/preview.wav",
+                     "quality": {"word": "usable", "remarks": ["It is quiet."]}}  # fmt: skip
             self.world.voices.append(voice)
             return self.json(voice)
         return self.speak(json.loads(body))
+
+    def do_PATCH(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+        if self.refused():
+            return None
+        identity = self.path.rpartition("/")[2]
+        voice = next(one for one in self.world.voices if one["id"] == identity)
+        voice["name"] = body["name"]
+        return self.json(voice)
 
     def do_DELETE(self) -> None:
         if self.refused():
@@ -99,9 +117,11 @@ class Answers(BaseHTTPRequestHandler):
         if wanted["response_format"] not in self.world.formats:
             return self.problem(400, f"response_format {wanted['response_format']!r} is not made.")
         samples = speech(2.4, 150)
-        if wanted["response_format"] == "wav":
-            return self.body(wav(samples), "audio/wav")
+        if wanted.get("stream_format") == "sse":
+            return self.speak_events(wanted, samples)
         pcm = (samples * 32767).astype("<i2").tobytes()
+        if (form := wanted["response_format"]) != "pcm":
+            return self.body(encoding.whole(form, pcm), encoding.MEDIA_TYPES[form])
         self.start(200, {"Content-Type": "audio/pcm", "Transfer-Encoding": "chunked"})
         # Odd pieces: a sample is cut in two at nearly every seam.
         for at in range(0, len(pcm), 9_601):
@@ -113,6 +133,29 @@ class Answers(BaseHTTPRequestHandler):
             if at == 0:
                 time.sleep(self.world.pause_seconds)
         return self.chunk(b"")
+
+    def speak_events(self, wanted: dict[str, Any], samples: np.ndarray) -> None:
+        """As OpenAI's events, with words as ours has them: known when half of the sound is."""
+        made = wav(samples) if wanted["response_format"] == "wav" else None
+        pcm = made or (samples * 32767).astype("<i2").tobytes()
+        self.start(200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
+        # Odd pieces: a sample is cut in two at nearly every seam.
+        for at in range(0, len(pcm), 9_601):
+            if self.world.breaks_off and at:  # As the service: a stream without its last chunk.
+                self.close_connection = True
+                return None
+            if at == 9_601 * 4 and (words := words_of(wanted["input"])):
+                self.tell({"type": "speech.audio.words", "words": words})
+            sound = base64.b64encode(pcm[at : at + 9_601]).decode()
+            self.tell({"type": "speech.audio.delta", "audio": sound})
+            time.sleep(0.03)
+            if at == 0:
+                time.sleep(self.world.pause_seconds)
+        self.tell({"type": "speech.audio.done", "timed": True})
+        return self.chunk(b"")
+
+    def tell(self, event: dict[str, Any]) -> None:
+        self.chunk(f"data: {json.dumps(event)}\n\n".encode())
 
     def events(self) -> None:
         if not self.world.events:
@@ -156,7 +199,9 @@ class Answers(BaseHTTPRequestHandler):
 
     def start(self, status: int, headers: dict[str, str]) -> None:
         self.send_response(status)
-        for name, value in (headers | {"Content-Security-Policy": POLICY}).items():
+        for name, value in (
+            headers | {"Content-Security-Policy": POLICY, "X-Model": self.world.spoken_by}
+        ).items():
             self.send_header(name, value)
         self.end_headers()
 
@@ -176,6 +221,15 @@ class Answers(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Says nothing: a test tells what it sees."""
+
+
+def words_of(text: str) -> list[dict[str, Any]]:
+    """The words of a text, 0.4 s each from 0.2 s on."""
+    words = [word.strip(".,") for word in text.split()]
+    return [
+        {"word": word, "start_time": 0.2 + 0.4 * number, "end_time": 0.6 + 0.4 * number}
+        for number, word in enumerate(words)
+    ]
 
 
 def sentence_of(candidate: str, number: int) -> tuple[float, float, float]:

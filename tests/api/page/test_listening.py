@@ -210,3 +210,19 @@ def test_the_output_can_be_saved(page: Any) -> None:
     with page.expect_download() as saved:
         page.click("#keep-output")
     assert saved.value.suggested_filename == "current_epoch_3_output.wav"
+
+
+def test_the_word_of_the_sample_that_is_heard_is_marked(page: Any) -> None:
+    marked = "document.querySelector('#desk-text .word.now')?.textContent"
+    assert page.evaluate(marked) is None
+    for seconds, word in ((0.3, "harbour"), (2.3, "in")):
+        page.evaluate(f"""() => {{
+          const slider = document.getElementById('position');
+          slider.value = '{seconds}';
+          slider.dispatchEvent(new Event('input'));
+        }}""")
+        until(page, f"{marked} === '{word}'")
+    page.click("#switch")
+    # The person's recording has no words of its own.
+    until(page, f"{marked} === undefined")
+    assert page.text_content("#desk-text") == TEXT

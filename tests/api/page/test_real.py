@@ -28,11 +28,13 @@ ROOT = Path(__file__).parents[3]
 POSITION = "document.getElementById('position').valueAsNumber"
 SECONDS = "Number(document.getElementById('spoken-playhead').dataset.seconds)"
 LONGEST_SECONDS = 900
-SHOWN = """[
+SHOWN = r"""[
   ...new Set([...document.querySelectorAll("tr[data-epoch], tr[data-candidate^='epoch_']")]
     .map((row) => row.dataset.epoch ?? row.dataset.candidate.split("_")[1])
     .map((epoch) => `row ${epoch}`)),
   ...(document.getElementById("training").hidden ? [] : ["training"]),
+  ...(/^Epoch 2 of 2, step \d+ of \d+; (about \d+ min|less than a minute) left\.$/
+    .test(document.getElementById("progress-told").textContent) ? ["progress"] : []),
   ...(document.getElementById("charts").hidden ? [] : ["curves"]),
 ]"""
 
@@ -119,7 +121,7 @@ def trained(service: Service, chromium: Any) -> Iterator[list[tuple[float, str]]
     shown: list[tuple[float, str]] = []
     try:
         end = time.monotonic() + LONGEST_SECONDS
-        while training.poll() is None or len({what for _, what in shown}) < 4:
+        while training.poll() is None or len({what for _, what in shown}) < 5:
             for what in page.evaluate(SHOWN):
                 if what not in [seen for _, seen in shown]:
                     shown.append((training.poll(), what))
@@ -159,8 +161,8 @@ def page(trained: Any, service: Service, open_page: Callable[..., Any]) -> Any:
 
 def test_epochs_and_curves_appear_while_training_runs(trained: list[tuple[float, str]]) -> None:
     during = {what for ended, what in trained if ended is None}
-    assert {"training", "curves", "row 1"} <= during
-    assert {what for _, what in trained} == {"training", "curves", "row 1", "row 2"}
+    assert {"training", "curves", "progress", "row 1"} <= during
+    assert {what for _, what in trained} == {"training", "curves", "progress", "row 1", "row 2"}
 
 
 def test_the_page_is_served_under_a_policy_that_allows_nothing_inline(service: Service) -> None:
@@ -218,12 +220,12 @@ def test_a_voice_is_added_from_a_recording_and_speaks(page: Any, service: Servic
     recording = service.output / "samples" / "epoch_1_reference.wav"
     page.set_input_files("[name=file]", str(recording))
     page.fill("#voice-form [name=name]", "Anna")
-    page.click("#voice-form button")
+    page.click("#voice-form [type=submit]")
     page.wait_for_selector("#voice-list li:has-text('Anna')")
     page.fill("#text", "Hello.")
     page.click("#say")
     until(page, "!document.getElementById('again').disabled")
-    remove = page.locator("#voice-list li:has-text('Anna') button")
+    remove = page.get_by_role("button", name="Remove Anna")
     remove.click()
     remove.click()
     page.wait_for_selector("#voice-list li:has-text('Anna')", state="detached")
@@ -303,14 +305,16 @@ def test_an_evaluated_run_can_be_shown(
     assert picture.stat().st_size < 300_000
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"),
+                                               (390, "dark")])  # fmt: skip
 def test_it_can_be_shown(
-    trained: Any, service: Service, open_page: Callable[..., Any], scheme: str, tmp_path: Path
-) -> None:
+    trained: Any, service: Service, open_page: Callable[..., Any], width: int, scheme: str,
+    tmp_path: Path,
+) -> None:  # fmt: skip
     """The pictures of the docs: SOTAQUE_PICTURES names the folder that they are to be put into."""
     page = open_page(
         service.address, ready="#desk-works:not([hidden])", color_scheme=scheme,
-        viewport={"width": 1280, "height": 900},
+        viewport={"width": width, "height": 900},
     )  # fmt: skip
     page.fill("#text", "The rain has stopped, and the boats go out again.")
     page.click("#say")
@@ -319,8 +323,8 @@ def test_it_can_be_shown(
     page.dispatch_event("#position", "input")
     page.mouse.move(0, 0)
     page.evaluate("document.activeElement.blur()")
-    name = "page.png" if scheme == "light" else "page-dark.png"
-    picture = Path(os.environ.get("SOTAQUE_PICTURES", tmp_path)) / name
+    name = f"page{'' if width == 1280 else '-phone'}{'' if scheme == 'light' else '-dark'}"
+    picture = Path(os.environ.get("SOTAQUE_PICTURES", tmp_path)) / f"{name}.png"
     taken = page.screenshot(full_page=True, animations="disabled")
     # 256 colours are enough for one accent, and make a third of the size.
     Image.open(io.BytesIO(taken)).convert("RGB").quantize(256).save(picture, optimize=True)

@@ -32,7 +32,7 @@ def test_a_sentence_is_heard_while_it_is_still_spoken(page: Any, world: World) -
     (said,) = world.said
     assert said == {
         "model": "sotaque", "input": "Good morning.", "voice": "default",
-        "response_format": "pcm", "stream_format": "audio",
+        "response_format": "pcm", "stream_format": "sse", "timestamp_granularities": ["word"],
     }  # fmt: skip
 
 
@@ -159,13 +159,13 @@ def test_a_voice_is_added_chosen_and_removed(page: Any, world: World, tmp_path: 
     (tmp_path / "anna.wav").write_bytes(wav(speech(1, 200)))
     page.set_input_files("[name=file]", str(tmp_path / "anna.wav"))
     page.fill("#voice-form [name=name]", "Anna")
-    page.click("#voice-form button")
+    page.click("#voice-form [type=submit]")
     page.wait_for_selector("#voice-list li:has-text('Anna')")
     assert page.input_value("#voice") == world.voices[-1]["id"]
     say(page, "Good morning.")
     until(page, DONE)
     assert world.said[-1]["voice"] == world.voices[-1]["id"]
-    remove = page.locator("#voice-list li:has-text('Anna') button")
+    remove = page.locator("#voice-list [aria-label$='emove Anna']")
     remove.click()
     assert remove.text_content() == "Really remove"
     assert len(world.voices) == 2
@@ -187,8 +187,41 @@ def test_a_refused_recording_is_told(
     page.set_input_files("[name=file]", str(tmp_path / "song.wav"))
     page.fill("#voice-form [name=name]", "Song")
     world.fault = {"status": 400, "detail": "song.wav is no recording that can be read."}
-    page.click("#voice-form button")
+    page.click("#voice-form [type=submit]")
     page.wait_for_selector("#voices-fault:not([hidden])")
     assert page.text_content("#voices-fault") == world.fault["detail"]
     assert page.input_value("#voice-form [name=name]") == "Song"  # Nothing typed is lost.
     page.provoked.append("400")
+
+
+MARKED = "document.querySelector('#spoken-text .word.now')?.textContent"
+
+
+def test_the_word_that_is_spoken_is_marked(page: Any, world: World) -> None:
+    say(page, "One, two three four five.")
+    seen = []
+    until(page, f"{SECONDS} > 0.1")
+    while not page.evaluate(DONE):
+        word = page.evaluate(MARKED)
+        at = page.evaluate(SECONDS)
+        if word and (not seen or seen[-1][0] != word):
+            seen.append((word, at))
+        page.wait_for_timeout(20)
+    assert page.text_content("#spoken-text") == "One, two three four five."
+    words = [word for word, _ in seen]
+    assert words == ["One", "two", "three", "four", "five"][-len(words) :] and len(words) >= 3
+    starts = {"One": 0.2, "two": 0.6, "three": 1.0, "four": 1.4, "five": 1.8}
+    # The first may have become known after it began.
+    assert all(starts[word] - 0.05 <= at <= starts[word] + 0.35 for word, at in seen[1:])
+    assert page.evaluate(MARKED) is None
+    page.click("#again")
+    until(page, f"{MARKED} === 'two'")
+    style = "getComputedStyle(document.querySelector('#spoken-text .word.now'))"
+    assert "underline" in page.evaluate(f"{style}.textDecorationLine")
+
+
+def test_a_word_that_stands_in_the_text_as_markup_is_text(page: Any) -> None:
+    say(page, "<b>bold</b> words")
+    until(page, DONE)
+    assert page.text_content("#spoken-text") == "<b>bold</b> words"
+    assert page.locator("#spoken-text b").count() == 0

@@ -45,6 +45,11 @@ def epoch(number: int, **more: Any) -> dict[str, Any]:
         "output": f"{where}/output.wav", "reference": f"{where}/reference.wav", "text": TEXT,
         "mode": "cpu_subprocess", "reason": "no GPU on this machine", "device": "cpu",
         "seconds": 2.1, "audio_seconds": 3.0, "similarity": 0.5 + 0.4 * (1 - 0.7**number),
+        "ending": "good",
+        "words": [
+            {"word": word.strip("."), "start_time": 0.25 * place, "end_time": 0.25 * (place + 1)}
+            for place, word in enumerate(TEXT.split())
+        ],
     }  # fmt: skip
     made = {
         "epoch": number, "step": 40 * number, "checkpoint": True, "verified": True,
@@ -139,10 +144,13 @@ class World:
     training: bool = True
     promoted: int | None = None
     message: str = ""
+    reason_code: str = ""
     state: str = "ready"
     events: bool = True
     formats: tuple[str, ...] = ("pcm", "wav")
+    spoken_by: str = "epoch 3"
     fault: dict[str, Any] | None = None
+    uploads: list[bytes] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
     languages: tuple[str, ...] = ("en", "pt")
     voices: list[dict[str, Any]] = field(default_factory=list)
@@ -167,7 +175,9 @@ class World:
     def learn(self, one: dict[str, Any], noise: np.random.Generator) -> None:
         for step in range(one["step"] - 39, one["step"] + 1):
             loss = 1.9 + 2.4 * 0.7 ** (step / 40) + noise.normal(0, 0.15)
-            row = {"kind": "train", "epoch": one["epoch"], "step": step, "audio_loss": loss}
+            row = {"kind": "train", "epoch": one["epoch"], "step": step, "audio_loss": loss,
+                   "progress": {"epochs": 5, "epoch_step": (step - 1) % 40 + 1, "epoch_steps": 40,
+                                "seconds_left": 15.0 * (200 - step)}}  # fmt: skip
             self.records.append(row)
         last = {"epoch": one["epoch"], "step": one["step"], "audio_loss": one["validation_loss"]}
         self.records.append({"kind": "validation", **last})
@@ -194,10 +204,12 @@ class World:
     def status(self) -> dict[str, Any]:
         return {
             "device": "cpu", "execution_provider": "torch", "requested_provider": "auto",
-            "message": self.message, "reason_code": None, "state": self.state, "ready": True,
+            "message": self.message, "reason_code": self.reason_code,
+            "voice_reason": "the newest epoch", "state": self.state, "ready": True,
             "voice": f"epoch {self.served['epoch']}" if self.served else "demo",
             "queue": {"waiting": 0, "slots": 4, "speaking": 0}, "licence": "MIT",
             "version": "0.1.0", "languages": self.languages,
+            "formats": self.formats,
         }  # fmt: skip
 
     def details(self) -> dict[str, Any]:

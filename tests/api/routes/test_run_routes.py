@@ -322,3 +322,16 @@ def test_a_checkpoint_that_was_cut_short_is_damaged_and_not_pruned(
     becomes("damaged", 409, "damaged_checkpoint")
     Path(aside).unlink()
     becomes("pruned", 409, "no_checkpoint")
+
+
+def test_a_sample_shows_when_its_words_are_spoken(service: Running, output: Path) -> None:
+    def sample(epoch: int) -> dict[str, Any]:
+        rows = service.client.get("/v1/runs").json()["runs"][0]["epochs"]
+        found: dict[str, Any] = next(row["sample"] for row in rows if row["epoch"] == epoch)
+        return found
+
+    assert sample(1)["words"] == [{"word": "Hello", "start_time": 0.1, "end_time": 0.6}]
+    assert sample(1)["ending"] == "good"
+    sidecar = output / "samples" / "epoch_2_output.json"
+    sidecar.write_text(json.dumps(json.loads(sidecar.read_text()) | {"words": [{"word": 1}]}))
+    service.wait_until(lambda: sample(2)["words"] is None, 10)

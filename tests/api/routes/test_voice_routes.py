@@ -14,15 +14,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from api.errors import APIError
+from api.voices.recordings import DecodedRecording
 from api.voices.recordings_child import decoded
 from api.voices.store import Voices
 from tests.api.conftest import Running
 from xtts.inference import latents_folder
 
+RECORDING = DecodedRecording(b"RIFF", 1.0, {})
+OTHER = DecodedRecording(b"RIFF stays", 1.0, {})
+
 
 def speech(seconds: float = 2.0, rate: int = 22_050) -> np.ndarray:
     time_axis = np.arange(int(seconds * rate)) / rate
-    return (0.3 * np.sin(2 * np.pi * 180 * time_axis)).astype("float32")
+    syllables = np.clip(np.sin(2 * np.pi * 3 * time_axis) + 0.3, 0, 1)
+    pitch = 180 * time_axis + 15 * np.sin(2 * np.pi * 0.7 * time_axis)
+    voiced = sum(np.sin(2 * np.pi * k * pitch) / k for k in range(1, 20))
+    return (0.15 * syllables * voiced).astype("float32")
 
 
 def file_of(sound: np.ndarray, rate: int = 22_050, **how: Any) -> bytes:
@@ -162,17 +169,17 @@ def test_the_thousandth_voice_is_the_last(tmp_path: Path) -> None:
                  "sha256": ""}  # fmt: skip
         (tmp_path / f"{number:012}.json").write_text(json.dumps(about), encoding="utf-8")
         (tmp_path / f"{number:012}.wav").write_bytes(b"")
-    last = voices.add("x", b"RIFF", 1.0)
+    last = voices.add("x", RECORDING)
     with pytest.raises(APIError) as caught:
-        voices.add("x", b"RIFF", 1.0)
+        voices.add("x", RECORDING)
     assert (caught.value.status, caught.value.code) == (409, "too_many_voices")
     voices.remove(last)
-    voices.add("x", b"RIFF", 1.0)
+    voices.add("x", RECORDING)
 
 
 def test_deleting_a_voice_deletes_its_latents_of_every_model(tmp_path: Path) -> None:
     voices = Voices(tmp_path)
-    gone, stays = voices.add("x", b"RIFF gone", 1.0), voices.add("x", b"RIFF stays", 1.0)
+    gone, stays = voices.add("x", RECORDING), voices.add("x", OTHER)
     latents = [
         latents_folder.path_of(voices.latents, weights, voice.sha256)
         for voice in (gone, stays) for weights in ("a" * 64, "b" * 64)
@@ -200,3 +207,65 @@ def test_nothing_of_a_deleted_voice_remains(real: Running) -> None:
     assert real.client.delete(f"/v1/voices/{voice}").status_code == 204
     assert files() - before == set()
     assert real.say("Yes.", voice=voice).status_code == 404
+
+
+def test_a_voice_is_renamed_and_speaks_by_its_new_name(service: Running) -> None:
+    voice = upload(service, file_of(speech())).json()
+    where = f"/v1/voices/{voice['id']}"
+    answer = service.client.patch(where, json={"name": "  Ben\u200b \n"})
+    assert answer.status_code == 200 and answer.json() == voice | {"name": "Ben"}
+    assert service.client.get(where).json() == voice | {"name": "Ben"}
+    assert service.say("hello", voice="Ben").status_code == 200
+    assert service.say("hello", voice="Anna").status_code == 404
+    assert service.client.patch("/v1/voices/default", json={"name": "x"}).status_code == 409
+    assert service.client.patch("/v1/voices/000000000000", json={"name": "x"}).status_code == 404
+    for name in ("", "\n", "x" * 101, None):
+        assert service.client.patch(where, json={"name": name}).status_code == 422
+
+
+def test_the_recording_of_a_voice_can_be_heard(service: Running) -> None:
+    voice = upload(service, file_of(speech())).json()
+    heard = service.client.get(voice["preview"])
+    assert heard.status_code == 200 and heard.headers["content-type"] == "audio/wav"
+    assert soundfile.info(io.BytesIO(heard.content)).duration == 2.0
+    for name in ("default", "000000000000", "..%2f..%2fetc"):
+        assert service.client.get(f"/v1/voices/{name}/preview.wav").status_code == 404
+
+
+def test_a_voice_tells_the_quality_of_its_recording(service: Running) -> None:
+    quality = upload(service, file_of(speech())).json()["quality"]
+    assert quality["word"] == "usable" and "s of speech" in quality["remarks"][0]
+    clipped = upload(service, file_of(np.clip(9 * speech(12.0), -1, 1))).json()["quality"]
+    assert clipped["word"] == "poor" and "clipped" in clipped["remarks"][0]
+    assert upload(service, file_of(speech(12.0))).json()["quality"]["word"] == "good"
+    assert service.client.get("/v1/voices").json()["voices"][0]["quality"] is None
+
+
+def test_a_voice_of_an_earlier_version_has_no_quality(service: Running) -> None:
+    voice = upload(service, file_of(speech())).json()
+    path = service.parts.voices.folder / f"{voice['id']}.json"
+    kept = json.loads(path.read_text())
+    del kept["quality"]
+    path.write_text(json.dumps(kept))
+    assert service.client.get(f"/v1/voices/{voice['id']}").json()["quality"] is None
+
+
+@pytest.mark.parametrize("tagged", [True, False])
+def test_an_mp3_is_read(service: Running, tagged: bool) -> None:
+    tag = b"ID3\x04\0\0\0\0\0\x14" + bytes(20) if tagged else b""
+    answer = upload(service, tag + file_of(speech(), format="MP3"))
+    assert answer.status_code == 201, answer.text
+    assert answer.json()["duration_seconds"] == pytest.approx(2.0, abs=0.1)
+
+
+@pytest.mark.parametrize("kind", ["sine", "beeps", "chord", "noise"])
+def test_a_tone_or_noise_is_no_voice(service: Running, kind: str) -> None:
+    at = np.arange(44_100)
+    sine = 0.3 * np.sin(at / 10)
+    sounds = {
+        "sine": sine, "beeps": sine * (at // 4_410 % 2), "chord": sine / 2 + 0.1 * np.sin(at / 8),
+        "noise": np.random.default_rng(0).normal(0, 0.1, len(at)),
+    }  # fmt: skip
+    answer = upload(service, file_of(sounds[kind]))
+    assert answer.status_code == 422 and "steady tone or noise" in answer.json()["detail"]
+    assert not service.parts.voices.all()

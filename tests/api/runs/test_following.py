@@ -1,31 +1,12 @@
 """Which voice is served where a run was evaluated, and why."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.api.conftest import Running, running, settings_in
-from tests.api.judged_run import PATIENT, judged_service, preview, row, served, write_judged_run
+from tests.api.judged_run import PATIENT, preview, row, served, write_judged_run
 from tests.api.run_folders import candidate, write_blend, write_epoch, write_evaluated
-
-
-@pytest.fixture
-def output(tmp_path: Path) -> Path:
-    return tmp_path / "output"
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Running]:
-    with judged_service(tmp_path) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """One for all tests that only ask."""
-    with judged_service(tmp_path_factory.mktemp("still")) as found:
-        yield found
 
 
 def test_without_voice_the_best_is_served_and_the_status_says_why(still: Running) -> None:

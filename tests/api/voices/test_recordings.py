@@ -34,8 +34,9 @@ def status_of(pid: int) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
+@pytest.mark.parametrize("data", [WAV, b"\0\0\0\x18ftypM4A " + bytes(200)], ids=["wav", "m4a"])
 def test_the_child_that_reads_an_upload_has_limits_and_one_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Looked at from outside, where the service itself starts it and before it reads a byte.
 
@@ -62,7 +63,7 @@ def test_the_child_that_reads_an_upload_has_limits_and_one_thread(
 
         monkeypatch.setattr(asyncio, "create_subprocess_exec", started)
         with pytest.raises(APIError, match="cannot be decoded"):
-            await recordings.decoded(WAV)
+            await recordings.decoded(data)
 
     monkeypatch.setattr(recordings, "WALL_SECONDS", 60.0)
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
@@ -103,11 +104,11 @@ def test_what_cannot_be_started_is_no_damage(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_recording_that_takes_too_much_memory_is_told_so() -> None:
-    """The real child with a tenth of its memory, at a minute of eight channels."""
+    """The real child with a sixteenth of its memory, at a minute of eight channels."""
     out = io.BytesIO()
     soundfile.write(out, np.full((48_000 * 59, 8), 0.1, "float32"), 48_000, format="FLAC")
     program = (
-        "import sys, api.voices.recordings_child as child; child._MEMORY_BYTES //= 10; "
+        "import sys, api.voices.recordings_child as child; child._MEMORY_BYTES //= 16; "
         "sys.argv.append('60'); sys.exit(child.main())"
     )
     done = subprocess.run(

@@ -1,0 +1,21 @@
+// The languages that the speak box offers.
+
+import { find, make } from "./elements.js";
+
+// Those of XTTS-v2; the server refuses what its model was not made for.
+const LANGUAGES = ["ar", "cs", "de", "en", "es", "fr", "hi", "hu", "it", "ja", "ko", "nl", "pl", "pt", "ru", "tr", "zh-cn"];
+
+/** languages: the codes that the served voice speaks; empty: all of XTTS-v2's. */
+export function offerLanguages(languages) {
+  const codes = languages?.length ? languages : LANGUAGES;
+  const select = find("language");
+  if (select.dataset.codes === codes.join()) return;
+  const before = select.value;
+  const names = new Intl.DisplayNames(["en"], { type: "language" });
+  const named = codes.map((code) => ({ code, name: names.of(code) }));
+  named.sort((a, b) => a.name.localeCompare(b.name));
+  select.replaceChildren(make("option", { value: "", text: "The voice's own" }),
+    ...named.map(({ code, name }) => make("option", { value: code, text: name })));
+  select.dataset.codes = codes.join();
+  if (codes.includes(before)) select.value = before;
+}

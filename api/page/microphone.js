@@ -1,0 +1,207 @@
+// A recording by the page's own microphone: made, cut to the speech, heard, and handed on as a wav.
+
+import { announce, complain, find, say } from "./elements.js";
+import { RATE, decoded, sounding, toPcm, wavOf } from "./sound.js";
+import { figure } from "./wording.js";
+
+// As the service reads at most, and at least.
+const MOST_SECONDS = 60;
+const LEAST_SECONDS = 1;
+const MARGIN_SECONDS = 0.2;
+const BLOCK = 0.02 * RATE;
+
+// By the names that browsers give to what getUserMedia refuses.
+const REFUSALS = {
+  NotAllowedError: "The microphone is not allowed. Allow it for this page in the browser's settings, or choose a file.",
+  NotFoundError: "No microphone is found. Connect one, or choose a file.",
+  NotReadableError: "The microphone cannot be read; another program may have it. Close that, or choose a file.",
+};
+
+function refusalOf(error) {
+  return new Error(REFUSALS[error.name] ?? `The microphone cannot be used (${error.name}). Choose a file.`);
+}
+
+/** Why nothing can be recorded here, or null. */
+function obstacle() {
+  if (!window.isSecureContext) return "This browser lets only pages by https, or of this very machine (localhost), record. Open the page so, or choose a file.";
+  if (!navigator.mediaDevices?.getUserMedia || !window.MediaRecorder) return "This browser cannot record. Choose a file.";
+  return null;
+}
+
+/** The mean of the channels, samples at RATE. */
+function mono(buffer) {
+  const sum = new Float32Array(buffer.length);
+  for (let channel = 0; channel < buffer.numberOfChannels; channel += 1) {
+    buffer.getChannelData(channel).forEach((value, i) => (sum[i] += value / buffer.numberOfChannels));
+  }
+  return sum;
+}
+
+/** [start, end] in seconds of what is within 30 dB of the loudest, and a margin; all of a silence. */
+export function speechSpan(samples) {
+  const powers = [];
+  for (let start = 0; start + BLOCK <= samples.length; start += BLOCK) {
+    powers.push(samples.subarray(start, start + BLOCK).reduce((sum, value) => sum + value * value, 0));
+  }
+  const loudest = powers.reduce((a, b) => Math.max(a, b), 0);
+  const heard = (power) => loudest > 0 && power > loudest / 1000;
+  const first = powers.findIndex(heard);
+  const all = samples.length / RATE;
+  if (first < 0) return [0, all];
+  const seconds = BLOCK / RATE;
+  return [Math.max(0, first * seconds - MARGIN_SECONDS), Math.min(all, (powers.findLastIndex(heard) + 1) * seconds + MARGIN_SECONDS)];
+}
+
+export class Microphone {
+  /** changed: called when there is a recording, or none any more. */
+  constructor(changed) {
+    this.changed = changed;
+    this.samples = null;
+    find("record").addEventListener("click", () => (this.recorder ? this.recorder.stop() : this.#start()));
+    find("trim-start").addEventListener("input", () => this.#trimmed("start"));
+    find("trim-end").addEventListener("input", () => this.#trimmed("end"));
+    find("trim-hear").addEventListener("click", () => this.#hear());
+    find("trim-discard").addEventListener("click", () => {
+      this.discard();
+      find("record").focus();
+    });
+  }
+
+  /** What is kept of the recording as a wav, or null. */
+  recording() {
+    return this.samples && wavOf([toPcm(this.#kept())]);
+  }
+
+  discard() {
+    this.source?.stop();
+    this.samples = null;
+    find("trim").hidden = true;
+    say(find("record"), "Record with the microphone");
+    this.changed();
+  }
+
+  async #start() {
+    const fault = find("microphone-fault");
+    const why = obstacle();
+    complain(fault, why && new Error(why));
+    if (why || this.asking) return;
+    this.asking = true;
+    try {
+      // A voice as it is: what calls make of it would be heard in all that is spoken after it.
+      const raw = { echoCancellation: false, noiseSuppression: false, autoGainControl: false };
+      this.#record(await navigator.mediaDevices.getUserMedia({ audio: raw }));
+    } catch (error) {
+      complain(fault, refusalOf(error));
+    } finally {
+      this.asking = false;
+    }
+  }
+
+  #record(stream) {
+    this.discard();
+    const pieces = [];
+    const recorder = new MediaRecorder(stream);
+    const began = performance.now();
+    const tell = () => {
+      const seconds = (performance.now() - began) / 1000;
+      find("record-time").textContent = `${figure(seconds, 1)} s`;
+      if (seconds >= MOST_SECONDS - 1 && recorder.state === "recording") recorder.stop();
+    };
+    const clock = setInterval(tell, 100);
+    recorder.addEventListener("dataavailable", ({ data }) => pieces.push(data));
+    recorder.addEventListener("stop", () => {
+      clearInterval(clock);
+      stream.getTracks().forEach((track) => track.stop());
+      this.recorder = null;
+      find("record-time").textContent = "";
+      this.#show(new Blob(pieces));
+    });
+    this.recorder = recorder;
+    recorder.start();
+    say(find("record"), "Stop recording");
+    announce("Recording.");
+  }
+
+  async #show(blob) {
+    say(find("record"), "Record with the microphone");
+    try {
+      this.samples = mono(await decoded(await blob.arrayBuffer()));
+    } catch {
+      complain(find("microphone-fault"), new Error("What was recorded cannot be decoded by this browser. Choose a file."));
+      return;
+    }
+    const all = this.samples.length / RATE;
+    if (all < LEAST_SECONDS) {
+      this.discard();
+      complain(find("microphone-fault"), new Error(`That was ${figure(all, 1)} s; a voice needs at least ${LEAST_SECONDS} s, and 6 to 30 s are better.`));
+      return;
+    }
+    const [start, end] = speechSpan(this.samples);
+    for (const [id, value] of [["trim-start", start], ["trim-end", end]]) {
+      find(id).max = all;
+      find(id).value = value;
+    }
+    say(find("record"), "Record again");
+    find("trim").hidden = false;
+    this.#draw();
+    this.#trimmed("end");
+    this.changed();
+    announce(`Recorded. ${find("trim-told").textContent}`);
+  }
+
+  #kept() {
+    return this.samples.subarray(Math.round(find("trim-start").valueAsNumber * RATE), Math.round(find("trim-end").valueAsNumber * RATE));
+  }
+
+  /** One end moved: it stops a second before the other. */
+  #trimmed(which) {
+    const [start, end] = [find("trim-start"), find("trim-end")];
+    if (end.valueAsNumber - start.valueAsNumber < LEAST_SECONDS) {
+      if (which === "start") start.value = Math.max(0, end.valueAsNumber - LEAST_SECONDS);
+      else end.value = start.valueAsNumber + LEAST_SECONDS;
+      // At the very end of the recording there is no second left: the start gives way.
+      if (end.valueAsNumber - start.valueAsNumber < LEAST_SECONDS) start.value = end.valueAsNumber - LEAST_SECONDS;
+    }
+    for (const slider of [start, end]) slider.setAttribute("aria-valuetext", `${figure(slider.valueAsNumber, 2)} s`);
+    const all = this.samples.length / RATE;
+    find("trim-kept").style.left = `${(100 * start.valueAsNumber) / all}%`;
+    find("trim-kept").style.right = `${100 - (100 * end.valueAsNumber) / all}%`;
+    say(find("trim-told"), `${figure(this.#kept().length / RATE, 1)} s of ${figure(all, 1)} s are kept.`);
+  }
+
+  /** The wave, a column a pixel: the largest sample of each. */
+  #draw() {
+    const canvas = find("trim-wave");
+    canvas.width = canvas.clientWidth * devicePixelRatio;
+    canvas.height = canvas.clientHeight * devicePixelRatio;
+    const drawing = canvas.getContext("2d");
+    drawing.fillStyle = getComputedStyle(canvas).color;
+    const each = this.samples.length / canvas.width;
+    for (let column = 0; column < canvas.width; column += 1) {
+      let most = 0;
+      for (let i = Math.floor(column * each); i < (column + 1) * each; i += 1) most = Math.max(most, Math.abs(this.samples[i] ?? 0));
+      const height = Math.max(1, most * canvas.height);
+      drawing.fillRect(column, (canvas.height - height) / 2, 1, height);
+    }
+  }
+
+  /** What is kept, and at the second press no more of it. */
+  #hear() {
+    if (this.source) {
+      this.source.stop();
+      return;
+    }
+    const context = sounding();
+    const kept = this.#kept();
+    const buffer = new AudioBuffer({ length: kept.length, sampleRate: RATE });
+    buffer.copyToChannel(kept, 0);
+    this.source = new AudioBufferSourceNode(context, { buffer });
+    this.source.connect(context.destination);
+    this.source.onended = () => {
+      this.source = null;
+      say(find("trim-hear"), "Hear what is kept");
+    };
+    this.source.start();
+    say(find("trim-hear"), "Stop");
+  }
+}

@@ -1,0 +1,51 @@
+// The request of the speak box as a person would write it elsewhere.
+
+import { announce, find, say } from "./elements.js";
+import { hasKey } from "./server.js";
+
+/** For a POSIX shell. body: the JSON of the request; key: whether one is asked for. */
+export function asCurl(address, path, body, key) {
+  const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+  const lines = [`curl ${quoted(address + path)}`, "-H 'Content-Type: application/json'"];
+  if (key) lines.push("-H \"Authorization: Bearer $API_KEY\"");
+  lines.push(`-d ${quoted(JSON.stringify(body))}`, `-o said.${body.response_format}`);
+  return lines.join(" \\\n     ");
+}
+
+/** With nothing but Python's own library. */
+export function asPython(address, path, body, key) {
+  const headers = key
+    ? '{"Content-Type": "application/json", "Authorization": f"Bearer {os.environ[\'API_KEY\']}"}'
+    : '{"Content-Type": "application/json"}';
+  return [
+    "import json", ...(key ? ["import os"] : []), "import urllib.request", "",
+    `body = ${literal(body)}`,
+    "request = urllib.request.Request(",
+    `    ${literal(address + path)}, json.dumps(body).encode(),`,
+    `    ${headers},`,
+    ")",
+    `with urllib.request.urlopen(request) as answer, open("said.${body.response_format}", "wb") as file:`,
+    "    file.write(answer.read())",
+  ].join("\n");
+}
+
+// What the page sends holds texts and numbers, which JSON and Python write alike.
+function literal(value) {
+  return JSON.stringify(value);
+}
+
+/** Shows a request in both. */
+export function showRequest(path, body) {
+  say(find("as-curl"), asCurl(location.origin, path, body, hasKey()));
+  say(find("as-python"), asPython(location.origin, path, body, hasKey()));
+}
+
+/** Makes the two buttons copy. */
+export function offerCopies() {
+  for (const kind of ["curl", "python"]) {
+    find(`copy-${kind}`).addEventListener("click", async () => {
+      await navigator.clipboard.writeText(find(`as-${kind}`).textContent);
+      announce("Copied.");
+    });
+  }
+}

@@ -1,0 +1,276 @@
+"""One connection of the Wyoming protocol: its events, and the speech that it asks for.
+
+Reading goes on while it speaks, so that a client's going away ends its speech at once. Its texts
+are spoken one after another, in the queue and within the limits of HTTP's requests.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncGenerator, Iterator
+from typing import Protocol
+
+from wyoming.audio import AudioChunk, AudioStart, AudioStop
+from wyoming.error import Error
+from wyoming.event import Event, Eventable, async_write_event
+from wyoming.info import Describe
+from wyoming.ping import Ping, Pong
+from wyoming.tts import (
+    Synthesize,
+    SynthesizeChunk,
+    SynthesizeStart,
+    SynthesizeStop,
+    SynthesizeStopped,
+    SynthesizeVoice,
+)
+
+from api.encoding import RATE
+from api.errors import APIError, without_paths
+from api.http.connections import Connections, network_of
+from api.schemas import MOST_CHARACTERS
+from api.speech import speaking
+from api.speech.response import count_pieces
+from api.speech.speaking import SpeechOrder
+from api.state import AppState
+from api.wyoming.description import info_of, wanted_of
+from api.wyoming.events import EventReader, MalformedEvent
+from api.wyoming.text_stream import TextStream
+
+log = logging.getLogger("api")
+_SEND_SECONDS = 30.0
+# Texts of one connection that wait for the one before.
+_MOST_WAITING = 32
+# Until the first voice is open, in which time Home Assistant asks again.
+_OPEN_SECONDS = 60.0
+_SOUND = {"rate": RATE, "width": 2, "channels": 1}
+
+
+class VoiceMemory(Protocol):
+    """What outlives a connection."""
+
+    languages: tuple[str, ...]
+
+
+class WyomingSession:
+    """Serves one client until it goes, or until it is refused something.
+
+    memory: the languages of the voice that spoke last; they are told while another is opened.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        parts: AppState,
+        connections: Connections,
+        memory: VoiceMemory,
+    ) -> None:
+        peer = writer.get_extra_info("peername")
+        self.address = network_of(peer[0] if peer else "")
+        self.busy = False
+        self._events = EventReader(reader, connections.limits.head_seconds)
+        self._writer = writer
+        self._parts = parts
+        self._connections = connections
+        self._memory = memory
+        self._streamed: TextStream | None = None
+        self._wanted: asyncio.Queue[tuple[SynthesizeVoice | None, TextStream, bool]]
+        self._wanted = asyncio.Queue(_MOST_WAITING)
+
+    async def run(self) -> None:
+        """Until its end."""
+        self._connections.rests(self)
+        reading = asyncio.ensure_future(self._read())
+        speaking_ = asyncio.ensure_future(self._speak_all())
+        try:
+            await asyncio.wait({reading, speaking_}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (reading, speaking_):
+                if task.done():
+                    task.result()
+        except APIError as refusal:
+            await self._tell(refusal)
+        except MalformedEvent as fault:
+            self._connections.on_closed("not_wyoming")
+            await self._tell(APIError(400, "invalid_event", str(fault)))
+        except TimeoutError:
+            self._connections.on_closed("slow_event")
+        except ConnectionError:
+            pass
+        finally:
+            for task in (reading, speaking_):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+            self._connections.leave(self)
+            self._writer.close()
+
+    def drop(self, reason: str) -> None:
+        """Closes it at once; what is not sent yet is dropped."""
+        self._connections.leave(self)
+        self._connections.on_closed(reason)
+        self._writer.transport.abort()
+
+    async def _read(self) -> None:
+        while (event := await self._events.next()) is not None:
+            if Describe.is_type(event.type):
+                await self._describe()
+            elif Ping.is_type(event.type):
+                await self._send(Pong(text=Ping.from_event(event).text))
+            else:
+                self._take(event)
+
+    def _take(self, event: Event) -> None:
+        """An event that asks for speech; others are not for a voice, and change nothing."""
+        if Synthesize.is_type(event.type):
+            # Within a stream it repeats the whole text, for servers without streams.
+            if self._streamed is None:
+                text = TextStream()
+                text.add(_short_enough(_text_of(event)))
+                text.end()
+                self._enter(_voice_of(event), text, streamed=False)
+        elif SynthesizeStart.is_type(event.type):
+            self._end_stream()
+            self._streamed = TextStream()
+            self._enter(_voice_of(event), self._streamed, streamed=True)
+        elif SynthesizeChunk.is_type(event.type):
+            if self._streamed is not None:
+                self._streamed.add(_text_of(event))
+        elif SynthesizeStop.is_type(event.type):
+            self._end_stream()
+
+    def _enter(self, voice: SynthesizeVoice | None, text: TextStream, *, streamed: bool) -> None:
+        try:
+            self._wanted.put_nowait((voice, text, streamed))
+        except asyncio.QueueFull:
+            told = f"{_MOST_WAITING} texts of this connection wait already."
+            raise APIError(503, "queue_full", told, retry_after=1) from None
+
+    def _end_stream(self) -> None:
+        if self._streamed is not None:
+            self._streamed.end()
+            self._streamed = None
+
+    async def _describe(self) -> None:
+        end = time.monotonic() + _OPEN_SECONDS
+        while not self._languages():
+            if time.monotonic() > end:
+                raise APIError(503, "starting", "The speaking process is being started.")
+            await asyncio.sleep(0.05)
+        standing = self._parts.engine.standing
+        labels = await speaking.labels(self._parts)
+        licence = standing.licence if standing else ""
+        await self._send(info_of(labels, self._languages(), licence))
+
+    def _languages(self) -> tuple[str, ...]:
+        self._memory.languages = speaking.languages(self._parts) or self._memory.languages
+        return self._memory.languages
+
+    async def _speak_all(self) -> None:
+        while True:
+            voice, text, streamed = await self._wanted.get()
+            await self._speak(voice, text)
+            if streamed:
+                await self._send(SynthesizeStopped())
+
+    async def _speak(self, voice: SynthesizeVoice | None, text: TextStream) -> None:
+        """One text: a start, its sound, and an end, however many parts it came in."""
+        begun = False
+        async for part in text:
+            with self._busy():
+                async for chunk in self._counted(voice, part):
+                    if not begun:
+                        begun = True
+                        await self._send(AudioStart(**_SOUND))
+                    await self._send(AudioChunk(**_SOUND, audio=chunk))
+        if not begun:  # not a sign to be spoken: an empty sound is whole, too
+            await self._send(AudioStart(**_SOUND))
+        await self._send(AudioStop())
+
+    @contextlib.contextmanager
+    def _busy(self) -> Iterator[None]:
+        """Who waits for more text is idle: a client that has gone without a word takes no place
+        from those who are spoken to. Raises APIError."""
+        if self._connections.full(self.address):
+            told = "Too many requests are answered already, for this address or for everybody."
+            raise APIError(503, "too_many_connections", told, retry_after=1)
+        self.busy = True
+        self._connections.works(self)
+        try:
+            yield
+        finally:
+            self.busy = False
+            self._connections.rests(self)
+
+    async def _counted(self, voice: SynthesizeVoice | None, part: str) -> AsyncGenerator[bytes]:
+        """The sound of a part, counted as one request to speak."""
+        metrics, started, status = self._parts.metrics, time.monotonic(), 499
+        try:
+            async with contextlib.aclosing(self._sound(voice, part)) as sound:
+                async for chunk in sound:
+                    status = 200
+                    yield chunk
+        except APIError as refusal:
+            if status == 200:
+                metrics.streams_cut.labels(refusal.code).inc()
+            else:
+                status = refusal.status
+                metrics.refusals.labels(str(status), refusal.code).inc()
+            raise
+        finally:
+            metrics.requests.labels(str(status)).inc()
+            metrics.duration.observe(time.monotonic() - started)
+
+    async def _sound(self, voice: SynthesizeVoice | None, part: str) -> AsyncGenerator[bytes]:
+        parts = self._parts
+        parts.check_rate_of(self.address)
+        labels = await speaking.labels(parts)
+        name, language = wanted_of(voice, labels, self._languages())
+        order = SpeechOrder(part, name, language)
+        spoken = await speaking.stream_of(order, parts)
+        try:
+            async for chunk in spoken:
+                yield chunk
+        finally:
+            parts.engine.cancel(spoken)
+            count_pieces(spoken, parts, f"of {self.address} by Wyoming")
+
+    async def _send(self, event: Eventable) -> None:
+        """One that does not read for half a minute is let go."""
+        try:
+            async with asyncio.timeout(_SEND_SECONDS):
+                await async_write_event(event.event(), self._writer)
+        except TimeoutError:
+            self.drop("not_read")
+            raise ConnectionError from None
+
+    async def _tell(self, refusal: APIError) -> None:
+        """Says why, and closes: most clients wait for the end of a sound, and know no error."""
+        with contextlib.suppress(ConnectionError):
+            await self._send(Error(text=without_paths(refusal.detail), code=refusal.code))
+
+
+def _text_of(event: Event) -> str:
+    text = event.data.get("text")
+    if not isinstance(text, str):
+        raise MalformedEvent(f"{event.type} needs a text.")
+    return text
+
+
+def _short_enough(text: str) -> str:
+    if len(text) > MOST_CHARACTERS:
+        told = f"text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are taken."
+        raise APIError(422, "invalid_request", told, param="text")
+    return text
+
+
+def _voice_of(event: Event) -> SynthesizeVoice | None:
+    found = event.data.get("voice")
+    if found is None:
+        return None
+    if not isinstance(found, dict) or not all(
+        value is None or isinstance(value, str) for value in found.values()
+    ):
+        raise MalformedEvent("voice must be an object of texts.")
+    name, language = found.get("name"), found.get("language")
+    return SynthesizeVoice(name, language)

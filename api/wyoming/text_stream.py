@@ -1,0 +1,88 @@
+"""Text that comes while it is spoken: whole sentences out of what has come so far."""
+
+import asyncio
+import re
+
+from api.errors import APIError
+from api.schemas import MOST_CHARACTERS
+
+# What may have come and not been spoken yet.
+MOST_WAITING = 16 * MOST_CHARACTERS
+# A sentence's end, the quotes and brackets that close behind it, and the space that shows it is one
+# ("3.5" has none); signs of Chinese and Japanese need no space.
+_END = re.compile(r"[.!?…؟।]['\"»”’)\]]*(?=\s)|[。！？][」』”’）]*|\n")
+_LAST_WORD = re.compile(r"\w*$")
+_TAG = re.compile(r"<(/?)[a-zA-Z][^<>]*?(/?)>")
+_UNCLOSED = re.compile(r"<[/a-zA-Z][^<>]*$|\[[^\[\]]*$")
+
+
+class TextStream:
+    """The text of one request, in parts of whole sentences, to be iterated once."""
+
+    def __init__(self) -> None:
+        self._kept = ""
+        self._ended = False
+        self._changed = asyncio.Event()
+
+    def add(self, text: str) -> None:
+        """More text. Raises APIError when much more has come than was spoken."""
+        if len(self._kept) + len(text) > MOST_WAITING:
+            told = f"{MOST_WAITING:,} characters wait to be spoken; send more when they are."
+            raise APIError(413, "too_large", told, param="text")
+        self._kept += text
+        self._changed.set()
+
+    def end(self) -> None:
+        """No more text."""
+        self._ended = True
+        self._changed.set()
+
+    def __aiter__(self) -> "TextStream":
+        return self
+
+    async def __anext__(self) -> str:
+        while True:
+            if part := self._part():
+                return part
+            if self._ended:
+                raise StopAsyncIteration
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _part(self) -> str:
+        """The sentences that are whole by now, as many as one request may have."""
+        place = len(self._kept) if self._ended else last_end(self._kept)
+        if place > MOST_CHARACTERS:
+            place = last_end(self._kept[:MOST_CHARACTERS]) or MOST_CHARACTERS
+        part, kept = self._kept[:place], self._kept[place:]
+        if not any(sign.isalnum() for sign in part):
+            if self._ended and not kept:
+                self._kept = ""
+            return ""
+        self._kept = kept
+        return part.strip()
+
+
+def last_end(text: str) -> int:
+    """Where the last whole sentence of `text` ends; 0 where none does."""
+    for found in reversed(list(_END.finditer(text))):
+        head = text[: found.end()]
+        if found[0].startswith(".") and _may_go_on(text[: found.start()]):
+            continue
+        if not _is_inside_a_tag(head):
+            return found.end()
+    return 0
+
+
+def _may_go_on(head: str) -> bool:
+    """Whether a full stop behind it may be none: "Dr.", "z. B.", "3." as in German dates. Where it
+    was one, the sentence is spoken with the next."""
+    found = _LAST_WORD.search(head)
+    word = found[0] if found else ""
+    return len(word) == 1 or word.isdigit() or (len(word) == 2 and word[0].isupper())
+
+
+def _is_inside_a_tag(head: str) -> bool:
+    """Whether a tag of SSML, or what one encloses, would be cut in two."""
+    depth = sum(0 if alone else -1 if closes else 1 for closes, alone in _TAG.findall(head))
+    return depth > 0 or bool(_UNCLOSED.search(head))

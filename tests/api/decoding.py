@@ -1,0 +1,28 @@
+"""Decodes a sound of any format to its end, by FFmpeg: a stream's header says no length, and
+libsndfile guesses one from its first frames."""
+
+import io
+
+import av
+import numpy as np
+
+
+def decoded(sound: bytes) -> np.ndarray:
+    """Samples of -1 to 1, of one channel at 24 kHz (opus: at 48 kHz, its own, thinned to that)."""
+    with av.open(io.BytesIO(sound)) as file:
+        stream = file.streams.audio[0]
+        resampler = av.AudioResampler(format="flt", layout="mono", rate=24_000)
+        assert stream.codec_context.channels == 1
+        assert stream.codec_context.sample_rate == (48_000 if stream.name == "opus" else 24_000)
+        frames = [out for frame in file.decode(stream) for out in resampler.resample(frame)]
+        frames += resampler.resample(None)
+    return np.concatenate([frame.to_ndarray() for frame in frames], axis=1)[0]
+
+
+def correlation(found: np.ndarray, wanted: np.ndarray, most_shift: int = 2400) -> float:
+    """Of the two, where they fit best: an encoder puts some silence in front."""
+    size = min(len(found), len(wanted)) - most_shift
+    length = 2 ** int(np.ceil(np.log2(2 * (size + most_shift))))
+    one, other = np.fft.rfft(found, length), np.fft.rfft(wanted[:size], length)
+    shift = int(np.argmax(np.fft.irfft(one * np.conj(other), length)[:most_shift]))
+    return float(np.corrcoef(found[shift : shift + size], wanted[:size])[0, 1])

@@ -1,0 +1,85 @@
+"""Around the speak box and the voices: history, the request elsewhere, renaming, a phone."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.page.conftest import until
+from tests.api.page.test_speaking import DONE, say
+from tests.api.page.world import World, speech, wav
+
+pytestmark = pytest.mark.system
+
+
+def test_what_was_said_is_kept_in_this_browser_and_comes_back(page: Any, world: World) -> None:
+    assert page.is_hidden("#history")
+    page.click("#speak summary")
+    page.fill("[name=speed]", "1.5")
+    say(page, "Good morning.")
+    until(page, DONE)
+    page.fill("[name=speed]", "")
+    say(page, "Good night.")
+    until(page, f"{DONE} && document.getElementById('say').textContent === 'Speak'")
+    page.reload()
+    page.wait_for_selector("#history:not([hidden])")
+    page.click("#history-title")
+    assert page.locator("#history-list button").all_inner_texts() == [
+        "Good night.",
+        "Good morning.",
+    ]
+    page.click("#history-list button >> nth=1")
+    assert page.input_value("#text") == "Good morning."
+    assert page.input_value("[name=speed]") == "1.5"
+    page.click("#forget-history")
+    assert page.is_hidden("#history")
+    assert page.evaluate("localStorage.getItem('sotaque-history')") == "[]"
+
+
+def test_the_request_runs_as_curl_and_as_python(page: Any, world: World, tmp_path: Path) -> None:
+    text = """It's "5 < 6" $HOME \\ é."""
+    page.fill("#text", text)
+    page.click("#request summary")
+    until(page, "document.getElementById('as-python').textContent !== ''")
+    commands = {
+        "curl": ["sh", "-c", page.text_content("#as-curl")],
+        "python": [sys.executable, "-c", page.text_content("#as-python")],
+    }
+    for kind, command in commands.items():
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+        assert (tmp_path / "said.wav").read_bytes() == wav(speech(2.4, 150)), kind
+        (tmp_path / "said.wav").unlink()
+        assert world.said[-1]["input"] == text and world.said[-1]["response_format"] == "wav"
+
+
+def test_a_voice_is_heard_renamed_and_its_quality_is_told(
+    page: Any, world: World, tmp_path: Path
+) -> None:
+    (tmp_path / "anna.wav").write_bytes(wav(speech(7.25, 200)))
+    page.set_input_files("[name=file]", tmp_path / "anna.wav")
+    page.fill("[name=name]", "Anna")
+    page.click("#voice-form [type=submit]")
+    page.wait_for_selector("text=Quality: usable. It is quiet.")
+    page.click("[aria-label='Hear the recording of Anna']")
+    page.wait_for_selector("[aria-label='Stop the recording of Anna']")
+    page.click("[aria-label='Stop the recording of Anna']")
+    page.wait_for_selector("[aria-label='Hear the recording of Anna']")
+    page.focus("[aria-label='Rename Anna']")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.textContent") == "Rename"
+    page.keyboard.press("Enter")
+    page.keyboard.type("Ben")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("[aria-label='Rename Ben']")
+    assert world.voices[-1]["name"] == "Ben"
+
+
+def test_speak_stands_near_the_top_of_a_phone(address: str, open_page: Callable[..., Any]) -> None:
+    phone = open_page(address, viewport={"width": 390, "height": 844})
+    top = phone.evaluate("document.getElementById('say').getBoundingClientRect().bottom")
+    assert top < 844
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390

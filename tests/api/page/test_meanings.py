@@ -1,0 +1,109 @@
+"""What the page says about itself: how far training is, what is a fault, and what figures mean."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.api.page.conftest import until
+from tests.api.page.test_speaking import DONE, say
+from tests.api.page.world import World
+
+pytestmark = pytest.mark.system
+
+Open = Callable[..., Any]
+CPU = "Speaks on the CPU: there is no GPU on this machine."
+
+
+def test_a_running_training_tells_how_far_it_is_and_how_long_it_takes(
+    page: Any, world: World
+) -> None:
+    """Three epochs of five are learned, then five steps of the fourth."""
+    told = "document.getElementById('progress-told').textContent"
+    share = "document.getElementById('progress-bar').value"
+    until(page, f"{told} === 'Epoch 3 of 5, step 40 of 40; about 20 min left.'")
+    assert page.evaluate(share) == pytest.approx(0.6)
+    row = world.records[-2]
+    for left, words in ((7260.0, "about 2 h 1 min left"), (20.0, "less than a minute left")):
+        how = {"epochs": 5, "epoch_step": 5, "epoch_steps": 40, "seconds_left": left}
+        step = int(125 + 1000 / left)
+        world.records.append(row | {"epoch": 4, "step": step, "progress": how})
+        world.tell("metrics")
+        until(page, f"{told} === 'Epoch 4 of 5, step 5 of 40; {words}.'")
+    assert page.evaluate(share) == pytest.approx(125 / 200)
+    how = {"epochs": 5, "epoch_step": 40, "epoch_steps": 40, "seconds_left": 0.0}
+    world.records.append(row | {"epoch": 5, "step": 200, "progress": how})
+    world.tell("metrics")
+    until(page, f"{told}.startsWith('Epoch 5 of 5, every step is learned')")
+    world.training = False
+    world.tell("epoch")
+    page.wait_for_selector("#progress", state="hidden")
+
+
+def test_a_run_of_an_earlier_version_has_no_progress(
+    world: World, address: str, open_page: Open
+) -> None:
+    for row in world.records:
+        row.pop("progress", None)
+    page = open_page(address, ready="#charts:not([hidden])")
+    assert page.is_visible("#training") and page.is_hidden("#progress")
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "banner"),
+    [("ready", "", False), ("starting", "starting", False), ("starting", "out_of_memory", True),
+     ("degraded", "gpu_failed_check", True), ("restarting", "gpu_fault", True)],
+)  # fmt: skip
+def test_an_ordinary_cpu_is_no_warning_and_a_fault_is_one(
+    world: World, address: str, open_page: Open, state: str, code: str, banner: bool
+) -> None:
+    world.state, world.reason_code, world.message = state, code, CPU
+    page = open_page(address, ready="#desk-works:not([hidden])")
+    assert page.is_visible("#message") == banner
+    page.click("#about summary")
+    assert page.text_content("#message") == (CPU if banner else "")
+    assert page.text_content("#why") == ("" if banner else CPU)
+    assert page.text_content("#voice-why") == "the newest epoch"
+
+
+MEANINGS = {
+    "#about": ["Device", "Provider", "Voice", "Requests"],
+    "#epoch-figures": ["Audio loss", "Similarity"],
+    "#curve-figures": ["Training", "Validation", "Similarity", "Step"],
+    "#spoken-figures": ["First sound after", "Spoken in", "It waited for more"],
+}
+
+
+@pytest.mark.parametrize("by", ["keyboard", "touch"])
+def test_what_a_figure_means_is_told_without_a_pointer(
+    address: str, open_page: Open, by: str
+) -> None:
+    size = {"width": 390, "height": 844} if by == "touch" else {"width": 1280, "height": 900}
+    page = open_page(address, ready="#desk-works:not([hidden])", viewport=size,
+                     has_touch=by == "touch")  # fmt: skip
+    say(page, "Good morning.")
+    until(page, DONE)
+    for place, terms in MEANINGS.items():
+        assert page.is_hidden(f"{place} dd >> nth=0")
+        if by == "touch":
+            page.tap(f"{place} summary")
+        else:
+            page.focus(f"{place} summary")
+            page.keyboard.press("Enter")
+        page.wait_for_selector(f"{place} dd >> nth=0")
+        assert page.locator(f"{place} dt").all_inner_texts() == terms
+        assert all(len(told) > 30 for told in page.locator(f"{place} dd").all_inner_texts())
+    assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+
+
+def test_a_similarity_is_told_with_what_is_much_and_what_is_little(page: Any) -> None:
+    page.click("#epoch-figures summary")
+    told = page.text_content("#epoch-figures dl")
+    assert "one person have 0.8 to 0.9" in told and "different people 0 to 0.3" in told
+
+
+def test_what_steers_the_speech_is_explained_beside_it(page: Any) -> None:
+    page.click("#speak summary")
+    terms = page.locator("#decoding-figures dt").all_inner_texts()
+    assert terms == ["Speed", "Temperature", "Seed"]
+    assert page.is_visible("#decoding-figures dd >> nth=2")

@@ -1,0 +1,164 @@
+"""A voice by the page's own microphone: recorded, cut, heard, added; and told where it cannot be.
+
+Chromium's fake device plays a wav of ours, so that what arrives can be compared with what was said.
+"""
+
+import io
+import re
+import shutil
+import wave
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.api.page.conftest import until
+from tests.api.page.world import RATE, World, speech, wav
+
+pytestmark = pytest.mark.system
+
+SAID_SECONDS, SILENT_SECONDS = 2.0, 1.5
+
+
+@pytest.fixture(scope="module")
+def with_microphone(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A browser whose microphone hears two seconds of speech between silences, again and again."""
+    said = tmp_path_factory.mktemp("microphone") / "said.wav"
+    silence = np.zeros(int(SILENT_SECONDS * RATE), np.float32)
+    said.write_bytes(wav(np.concatenate((silence, speech(SAID_SECONDS, 150), silence))))
+    browser = chromium.browser_type.launch(
+        executable_path=shutil.which("chromium"),
+        args=[
+            "--no-sandbox", "--use-fake-device-for-media-stream",
+            "--use-fake-ui-for-media-stream", f"--use-file-for-fake-audio-capture={said}",
+            "--host-resolver-rules=MAP speech.test 127.0.0.1",
+        ],
+    )  # fmt: skip
+    yield browser
+    browser.close()
+
+
+def recorded(page: Any, seconds: float) -> None:
+    """By keyboard alone."""
+    page.focus("#record")
+    page.keyboard.press("Enter")
+    until(page, "document.getElementById('record').textContent === 'Stop recording'")
+    until(page, f"parseFloat(document.getElementById('record-time').textContent) >= {seconds}")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#trim:not([hidden])")
+
+
+def kept_seconds(page: Any) -> float:
+    return float(page.evaluate(
+        "document.getElementById('trim-end').valueAsNumber"
+        " - document.getElementById('trim-start').valueAsNumber"
+    ))  # fmt: skip
+
+
+def uploaded(world: World) -> np.ndarray:
+    """The samples of the last upload, -1..1."""
+    body = world.uploads[-1]
+    assert b'name="file"; filename="microphone.wav"' in body
+    with wave.open(io.BytesIO(body[body.index(b"RIFF") :])) as file:
+        assert (file.getnchannels(), file.getsampwidth(), file.getframerate()) == (1, 2, RATE)
+        return np.frombuffer(file.readframes(file.getnframes()), "<i2") / 32_768
+
+
+def test_a_voice_is_recorded_cut_and_added_by_keyboard(
+    with_microphone: Any, open_page: Callable[..., Any], address: str, world: World
+) -> None:
+    page = open_page(address, browser=with_microphone)
+    recorded(page, 4.5)
+    told = page.text_content("#trim-told")
+    kept, all_ = map(float, re.findall(r"[\d.]+", told)[:2])
+    # The silence in front and behind is left out by itself.
+    assert kept <= all_ - 0.5 and kept == pytest.approx(kept_seconds(page), abs=0.1)
+    page.focus("#trim-end")
+    before = kept_seconds(page)
+    for _ in range(4):
+        page.keyboard.press("ArrowLeft")
+    assert kept_seconds(page) == pytest.approx(before - 0.2, abs=0.03)
+    kept = kept_seconds(page)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # Hear what is kept.
+    until(page, "document.getElementById('trim-hear').textContent === 'Stop'")
+    until(page, "document.getElementById('trim-hear').textContent === 'Hear what is kept'")
+    page.focus("[name=name]")
+    page.keyboard.type("Anna")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("[aria-label='Rename Anna']")
+    found = uploaded(world)
+    assert len(found) / RATE == pytest.approx(kept, abs=0.01)
+    spectrum = np.abs(np.fft.rfft(found)) ** 2
+    hertz = np.fft.rfftfreq(len(found), 1 / RATE)
+    # The pitch of what was said, 150 Hz and 12 % about it, and not the fake device's own beep.
+    assert 125 < hertz[40 + np.argmax(spectrum[(hertz < 240)][40:])] < 175
+    assert page.is_hidden("#trim") and page.text_content("#record") == "Record with the microphone"
+    assert page.evaluate("document.querySelector('[name=file]').required")
+
+
+def test_at_least_a_second_is_kept_and_a_recording_can_be_discarded(
+    with_microphone: Any, open_page: Callable[..., Any], address: str, tmp_path: Path
+) -> None:
+    page = open_page(address, browser=with_microphone)
+    recorded(page, 2.5)
+    page.focus("#trim-start")
+    page.keyboard.press("End")
+    assert kept_seconds(page) == pytest.approx(1.0, abs=0.06)
+    page.focus("#trim-end")
+    page.keyboard.press("Home")
+    assert kept_seconds(page) == pytest.approx(1.0, abs=0.06)
+    page.focus("#trim-discard")
+    page.keyboard.press("Enter")
+    assert page.is_hidden("#trim")
+    assert page.evaluate("document.activeElement.id") == "record"
+    assert page.evaluate("document.querySelector('[name=file]').required")
+    recorded(page, 1.5)  # A file that is chosen afterwards takes its place.
+    (tmp_path / "anna.wav").write_bytes(wav(speech(2.0, 200)))
+    page.set_input_files("[name=file]", tmp_path / "anna.wav")
+    assert page.is_hidden("#trim")
+
+
+def test_too_short_a_recording_is_told(
+    with_microphone: Any, open_page: Callable[..., Any], address: str
+) -> None:
+    page = open_page(address, browser=with_microphone)
+    page.click("#record")
+    until(page, "document.getElementById('record').textContent === 'Stop recording'")
+    page.wait_for_timeout(300)
+    page.click("#record")
+    page.wait_for_selector("#microphone-fault:not([hidden])")
+    assert "needs at least 1 s" in page.text_content("#microphone-fault")
+    assert page.is_hidden("#trim")
+
+
+def test_where_no_microphone_may_be_had_it_says_why(page: Any) -> None:
+    """The ordinary headless browser, which nobody allowed anything."""
+    page.click("#record")
+    page.wait_for_selector("#microphone-fault:not([hidden])")
+    told = page.text_content("#microphone-fault")
+    assert re.match("The microphone is not allowed|No microphone is found", told), told
+    assert told.endswith("or choose a file.")
+    assert page.text_content("#record") == "Record with the microphone"
+
+
+def test_a_page_without_https_says_why_it_cannot_record(
+    with_microphone: Any, open_page: Callable[..., Any], address: str
+) -> None:
+    foreign = address.replace("127.0.0.1", "speech.test")
+    page = open_page(foreign, browser=with_microphone)
+    page.click("#record")
+    page.wait_for_selector("#microphone-fault:not([hidden])")
+    assert "https" in page.text_content("#microphone-fault")
+
+
+def test_a_phone_shows_it_whole(
+    with_microphone: Any, open_page: Callable[..., Any], address: str
+) -> None:
+    page = open_page(
+        address, browser=with_microphone, viewport={"width": 390, "height": 844}, has_touch=True
+    )
+    recorded(page, 1.5)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -1,0 +1,100 @@
+"""What was spoken becomes a file, in the formats that the service says it can make."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import soundfile
+
+from tests.api.page.conftest import until
+from tests.api.page.test_speaking import DONE, say
+from tests.api.page.world import World, speech, wav
+
+pytestmark = pytest.mark.system
+
+FORMATS = "[...document.getElementById('format').options].map((one) => one.textContent)"
+# As the container's first bytes say.
+BEGINS = {"mp3": b"\xff", "flac": b"fLaC", "opus": b"OggS"}
+
+
+def saved(page: Any, folder: Path) -> tuple[str, bytes]:
+    """The name and content of what a press on Save downloads."""
+    with page.expect_download() as got:
+        page.click("#keep-spoken")
+    got.value.save_as(folder / "kept")
+    return got.value.suggested_filename, (folder / "kept").read_bytes()
+
+
+@pytest.fixture
+def spoken(world: World, address: str, open_page: Callable[..., Any]) -> Any:
+    """A page that has spoken, on a service without FFmpeg's encoder."""
+    world.formats = ("wav", "pcm", "flac", "mp3", "opus")
+    page = open_page(address, ready="#desk-works:not([hidden])")
+    page.click("#speak summary")
+    page.fill("[name=seed]", "7")
+    say(page, "Good morning.")
+    until(page, f"{DONE} && document.getElementById('say').textContent === 'Speak'")
+    return page
+
+
+def test_only_formats_that_the_service_makes_are_offered(spoken: Any, world: World) -> None:
+    assert spoken.evaluate(FORMATS) == ["WAV", "MP3", "FLAC", "Opus"]
+    spoken.select_option("#format", "flac")
+    world.formats = (*world.formats, "aac", "m4a")
+    world.tell("status")
+    until(spoken, f"{FORMATS}.join() === 'WAV,MP3,FLAC,Opus,AAC,M4A'")
+    assert spoken.input_value("#format") == "flac"
+
+
+def test_a_wav_is_what_was_heard_and_asks_nobody(spoken: Any, world: World, tmp_path: Path) -> None:
+    assert saved(spoken, tmp_path) == ("sotaque_Good-morning..wav", wav(speech(2.4, 150)))
+    assert len(world.said) == 1
+
+
+@pytest.mark.parametrize("form", BEGINS)
+def test_another_format_is_the_same_request_once_more(
+    spoken: Any, world: World, tmp_path: Path, form: str
+) -> None:
+    spoken.fill("#text", "Something else, typed since.")
+    spoken.select_option("#format", form)
+    name, content = saved(spoken, tmp_path)
+    assert name == f"sotaque_Good-morning..{form}" and content.startswith(BEGINS[form])
+    samples, rate = soundfile.read(io.BytesIO(content))
+    assert len(samples) / rate == pytest.approx(2.4, abs=0.15) and abs(samples).max() > 0.1
+    heard, kept = world.said
+    assert kept == {"model": "sotaque", "input": "Good morning.", "voice": "default", "seed": 7,
+                    "response_format": form}  # fmt: skip
+    assert heard["seed"] == kept["seed"] and world.spoken_with[0] == world.spoken_with[1]
+    until(spoken, "!document.getElementById('keep-spoken').disabled")
+    assert spoken.is_hidden("#speak-fault")
+
+
+def test_a_file_by_another_voice_than_was_heard_says_so(
+    spoken: Any, world: World, tmp_path: Path
+) -> None:
+    world.spoken_by = "epoch 4"
+    spoken.select_option("#format", "mp3")
+    saved(spoken, tmp_path)
+    spoken.wait_for_selector("#speak-fault:not([hidden])")
+    assert "the file is spoken by epoch 4" in spoken.text_content("#speak-fault")
+
+
+def test_a_file_that_the_service_refuses_is_told(spoken: Any, world: World) -> None:
+    spoken.select_option("#format", "mp3")
+    world.fault = {"status": 503, "detail": "Too many speak; try again in 2 s."}
+    spoken.click("#keep-spoken")
+    spoken.wait_for_selector("#speak-fault:not([hidden])")
+    assert spoken.text_content("#speak-fault") == world.fault["detail"]
+    assert spoken.is_enabled("#keep-spoken") and spoken.text_content("#keep-spoken") == "Save"
+    spoken.provoked.append("503")
+
+
+def test_the_request_elsewhere_names_the_chosen_format(spoken: Any) -> None:
+    spoken.click("#request summary")
+    spoken.select_option("#format", "flac")
+    until(spoken, "document.getElementById('as-python').textContent.includes('flac')")
+    assert '"response_format":"flac"' in spoken.text_content("#as-curl")
+    assert "-o said.flac" in spoken.text_content("#as-curl")
+    assert 'open("said.flac", "wb")' in spoken.text_content("#as-python")

@@ -1,0 +1,27 @@
+"""The runs of these tests were evaluated: fixtures that their files share."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.api.conftest import Running
+from tests.api.judged_run import judged_service
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "output"
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Running]:
+    with judged_service(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One for all tests that only ask."""
+    with judged_service(tmp_path_factory.mktemp("still")) as found:
+        yield found

@@ -1,0 +1,165 @@
+"""Real client libraries, each from its registry in an environment of its own, on the embedded
+voice: the sound is whole, decodable, of the right rate, and the same streamed as whole.
+
+System: they are downloaded (1.3 GB in all), by uv and npm. The programs are in `client_programs`.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from api.app import how_of
+from tests.api.conftest import NO_GPU, QUICK, settings_in
+from tests.api.decoding import correlation, decoded
+from tests.api.wyoming.conftest import BothPorts, both
+
+pytestmark = pytest.mark.system
+PROGRAMS = Path(__file__).parent / "client_programs"
+TEXT = "Good morning, how did you sleep?"
+# A frame and the encoder's delay in front; FFmpeg, libsndfile and livekit pad the end.
+MOST_PADDING = 4_000
+
+
+@dataclass(frozen=True)
+class ClientLibrary:
+    """what: of it speaks; packages: of PyPI, or of npm where the program is JavaScript; sounds:
+    what it leaves."""
+
+    program: str
+    what: str
+    packages: tuple[str, ...]
+    sounds: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        return self.program.partition(".")[0]
+
+
+LIBRARIES = (
+    ClientLibrary(
+        "openai_python.py",
+        "`audio.speech.create`, its streaming response, events; both clients",
+        ("openai==3.54.0",), frozenset({
+        "whole.wav", "whole.pcm", "whole.mp3", "whole.flac", "whole.opus", "whole.aac",
+        "streamed.wav", "streamed.pcm", "streamed.mp3", "events.pcm",
+    })),
+    ClientLibrary(
+        "litellm_speech.py",
+        "`speech()`",
+        ("litellm==1.106.2",), frozenset({
+        "whole.wav", "whole.mp3", "whole.pcm",
+    })),
+    ClientLibrary(
+        "livekit_agents.py",
+        "`openai.TTS` of LiveKit Agents, as samples and as its decoded MP3",
+        ("livekit-plugins-openai==1.8.9",), frozenset({
+        "frames.padded", "decoded_by_it.lossy",
+    })),
+    ClientLibrary(
+        "pipecat_services.py",
+        "`OpenAITTSService` and `XTTSService`, in a pipeline",
+        ("pipecat-ai==1.14.0",), frozenset({
+        "openai.pcm", "xtts.pcm",
+    })),
+    ClientLibrary(
+        "openai_agents.py",
+        "the speech model of the Agents SDK's voice pipeline",
+        ("openai-agents[voice]==0.24.0",), frozenset({"chunks.pcm"})),
+    ClientLibrary(
+        "wyoming_client.py",
+        "`describe`, `synthesize`, and streamed text, as Home Assistant asks",
+        ("wyoming==1.10.2",), frozenset({
+        "whole_0.wav", "streamed_0.wav",
+    })),
+    ClientLibrary(
+        "openai_node.mjs",
+        "npm: `audio.speech.create`, whole and streamed",
+        ("openai@6.49.0",), frozenset({
+        "whole.wav", "whole.mp3", "whole.pcm", "streamed.pcm",
+    })),
+    ClientLibrary(
+        "ai_sdk.mjs",
+        "npm: `generateSpeech` of Vercel's AI SDK",
+        ("ai@6.0.326", "@ai-sdk/openai@3.0.141"), frozenset({
+        "whole.wav", "whole.mp3",
+    })),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothPorts]:
+    folder = tmp_path_factory.mktemp("libraries")
+    how = replace(how_of(settings_in(folder)), look=lambda: NO_GPU, threads=1)
+    limits = replace(QUICK, queue=32, deadline=300.0, hang=120.0)
+    with both(folder, how, limits) as found:
+        found.http.wait_ready()
+        yield found
+
+
+def run(*command: str | Path, cwd: Path) -> None:
+    """One that fails shows what it said."""
+    # The project's own packages are not the library's.
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=900, check=False
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+
+
+def installed(library: ClientLibrary, folder: Path) -> list[str | Path]:
+    """The command that runs the library's program."""
+    if library.program.endswith(".mjs"):
+        npm = shutil.which("npm")
+        if npm is None:
+            pytest.skip("There is no npm on this machine.")
+        run(npm, "install", "--no-audit", "--no-fund", *library.packages, cwd=folder)
+        # Node looks for packages beside the program.
+        return ["node", shutil.copy(PROGRAMS / library.program, folder)]
+    uv = [sys.executable, "-m", "uv"]
+    run(*uv, "venv", "--quiet", "--python", sys.executable, folder / "venv", cwd=folder)
+    python = folder / "venv" / "bin" / "python"
+    run(*uv, "pip", "install", "--quiet", "--python", python, *library.packages, cwd=folder)
+    return [python, PROGRAMS / library.program]
+
+
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda one: one.name)
+def test_a_library_hears_all_of_it(
+    library: ClientLibrary, ports: BothPorts, tmp_path: Path
+) -> None:
+    """Sample for sample where its format is lossless, streamed or not."""
+    sounds = tmp_path / "sounds"
+    sounds.mkdir()
+    try:
+        command = installed(library, tmp_path)
+        run(*command, ports.http.address, str(ports.port), TEXT, sounds, cwd=tmp_path)
+    finally:  # pytest keeps its folders, and some of these have 400 MB
+        for name in ("venv", "node_modules"):
+            shutil.rmtree(tmp_path / name, ignore_errors=True)
+    assert {path.name for path in sounds.iterdir()} == library.sounds
+    body = {"input": TEXT, "response_format": "pcm"}
+    whole = ports.http.client.post("/v1/audio/speech", json=body).raise_for_status().content
+    wanted = np.frombuffer(whole, "<i2") / 32768
+    assert len(wanted) > 24_000 and abs(wanted).max() > 0.05
+    for path in sounds.iterdir():
+        check(path, wanted)
+
+
+def check(path: Path, wanted: np.ndarray) -> None:
+    """lossy: samples that the library decoded; padded: samples, and silence behind them."""
+    sound, form = path.read_bytes(), path.suffix[1:]
+    raw = form in ("pcm", "padded", "lossy")
+    found = np.frombuffer(sound, "<i2") / 32768 if raw else decoded(sound)
+    assert 0 <= len(found) - len(wanted) <= MOST_PADDING, path.name
+    if form in ("wav", "flac", "pcm"):
+        assert np.array_equal(found, wanted), path.name
+    elif form == "padded":
+        assert np.array_equal(found[: len(wanted)], wanted) and not found[len(wanted) :].any()
+    else:
+        assert correlation(found, wanted) > 0.9, path.name

@@ -1,0 +1,91 @@
+"""What an encoder sends, piece by piece: each format holds the sound, and no header lies."""
+
+import io
+
+import numpy as np
+import pytest
+import soundfile
+
+from api import encoding
+from api.encoding import MEDIA_TYPES, RATE, Encoder, wav_header, whole, without_length
+
+SAMPLES = (8000 * np.sin(np.arange(RATE) / RATE * 2 * np.pi * 330)).astype("<i2")
+PCM = SAMPLES.tobytes()
+
+
+def streamed(form: str, step: int = 4_800) -> bytes:
+    encoder = Encoder(form)
+    pieces = [PCM[at : at + step] for at in range(0, len(PCM), step)]
+    return b"".join(map(encoder.add, pieces)) + encoder.end()
+
+
+def heard(data: bytes) -> np.ndarray:
+    sound, rate = soundfile.read(io.BytesIO(data), dtype="int16")
+    assert rate == RATE
+    return sound
+
+
+@pytest.mark.parametrize("form", ["wav", "flac"])
+def test_what_loses_nothing_holds_every_sample(form: str) -> None:
+    assert np.array_equal(heard(whole(form, PCM)), SAMPLES)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [whole("mp3", PCM), whole("opus", PCM), streamed("opus")],
+    ids=["mp3", "opus", "stream"],
+)
+def test_what_loses_something_holds_the_sound(found: bytes) -> None:
+    sound = heard(found).astype(float)
+    assert abs(len(sound) - len(SAMPLES)) <= 0.1 * RATE
+    strongest = np.abs(np.fft.rfft(sound)).argmax() * RATE / len(sound)
+    assert strongest == pytest.approx(330, abs=5)
+
+
+def test_pcm_is_sent_as_it_is() -> None:
+    assert streamed("pcm") == whole("pcm", PCM) == PCM
+
+
+def test_a_header_says_how_long_a_wav_is_where_that_is_known() -> None:
+    known, stream = whole("wav", PCM), streamed("wav")
+    assert known[44:] == stream[44:] == PCM
+    assert int.from_bytes(known[40:44], "little") == len(PCM)
+    assert int.from_bytes(known[4:8], "little") == len(known) - 8
+    assert stream[40:44] == stream[4:8] == b"\xff" * 4
+    assert stream[:44] == wav_header(None)
+
+
+def test_a_stream_without_sound_is_a_header() -> None:
+    assert Encoder("wav").end() == wav_header(None) and Encoder("pcm").end() == b""
+
+
+@pytest.mark.parametrize("form", MEDIA_TYPES)
+def test_sound_is_sent_before_the_end(form: str) -> None:
+    encoder = Encoder(form)
+    assert sum(len(encoder.add(PCM)) for _ in range(5)) > 500
+
+
+def test_an_mp3_stream_does_not_tell_a_length() -> None:
+    found = whole("mp3", PCM)
+    assert b"Info" in found[:200] or b"Xing" in found[:200]
+    cut = without_length(found)
+    assert found.endswith(cut) and 0 < len(found) - len(cut) < 2_000
+    assert cut[0] == 0xFF and without_length(cut) == cut
+    sent = streamed("mp3")
+    assert b"Info" not in sent[:200] and b"Xing" not in sent[:200]
+
+
+@pytest.mark.parametrize(
+    "other", [b"", b"\xff", b"RIFF0000", b"\xff\xfb\x00\x00", b"\xff\xfb\xfc0"]
+)
+def test_what_is_no_frame_is_left_as_it_is(other: bytes) -> None:
+    assert without_length(other) == other
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_aac_is_offered_only_where_it_can_be_made(
+    monkeypatch: pytest.MonkeyPatch, installed: bool
+) -> None:
+    monkeypatch.setattr(encoding, "is_installed", lambda: installed)
+    aac = ["aac", "m4a"] if installed else []
+    assert encoding.offered() == ["wav", "pcm", "flac", "mp3", "opus", *aac]

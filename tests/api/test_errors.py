@@ -1,0 +1,59 @@
+"""What a refusal looks like: RFC 9457, OpenAI's shape where its clients ask, and no path in it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from api.errors import PROBLEM, APIError, problem, response, without_paths
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("/data/output/x.pt is damaged.", "x.pt is damaged."),
+        ("It lies in '/home/ana/voices/'.", "It lies in 'voices'."),
+        ("See ~/notes/a.txt, then go on.", "See a.txt, then go on."),
+        ("Ask /v1/runs or /openapi.json.", "Ask /v1/runs or /openapi.json."),
+        ("6 km/h, and/or more; 1/2 of it.", "6 km/h, and/or more; 1/2 of it."),
+        ("Look at https://example.org/a/b.", "Look at https://example.org/a/b."),
+        ("The root is /.", "The root is /."),
+    ],
+)
+def test_paths_are_cut_down_to_the_name_of_the_file(told: str, shown: str) -> None:
+    assert without_paths(told) == shown
+
+
+def test_a_refusal_says_when_to_come_back_and_what_is_asked_for() -> None:
+    assert APIError(503, "queue_full", "Later.", retry_after=7).headers == {"Retry-After": "7"}
+    assert APIError(401, "unauthorized", "No.").headers == {"WWW-Authenticate": "Bearer"}
+    assert str(APIError(404, "no_run", "There is none.")) == "There is none."
+
+
+def test_the_body_is_a_problem() -> None:
+    found = problem(APIError(422, "invalid_request", "/x/y.wav is no sound.", param="file"), "r1")
+    assert found == {
+        "type": "about:blank#invalid_request", "title": "Not with this input", "status": 422,
+        "detail": "y.wav is no sound.", "code": "invalid_request", "request_id": "r1",
+        "param": "file",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(401, "authentication_error"), (429, "rate_limit_error"), (503, "server_error"),
+     (422, "invalid_request_error")],
+)  # fmt: skip
+def test_openais_clients_find_theirs_inside(status: int, kind: str) -> None:
+    found = problem(APIError(status, "some", "Why.", param="voice"), "r1", speech=True)
+    assert found["error"] == {"message": "Why.", "type": kind, "code": "some", "param": "voice"}
+
+
+@pytest.mark.parametrize(("path", "inside"), [("/v1/audio/speech", True), ("/v1/runs", False)])
+def test_a_response_is_for_whom_it_was_asked_by_and_counted(path: str, inside: bool) -> None:
+    state: dict[str, Any] = {"request_id": "abc"}
+    found = response(APIError(409, "no_voice", "None."), {"path": path, "state": state})
+    body = json.loads(bytes(found.body))
+    assert (found.status_code, found.media_type) == (409, PROBLEM)
+    assert body["request_id"] == "abc" and ("error" in body) is inside
+    assert state["refused"] == "no_voice"

@@ -1,0 +1,70 @@
+"""What the service's settings take, and the sentence for what they refuse."""
+
+import pytest
+
+from api import settings
+from machine.settings.loading import SettingsError
+
+
+def loaded(*given: str) -> settings.ApiSettings:
+    return settings.load((), dict(one.split("=") for one in given), None)[0]
+
+
+def test_wyoming_is_off_where_nothing_is_said() -> None:
+    assert loaded().wyoming_port is None and loaded("WYOMING_PORT=off").wyoming_port is None
+    assert loaded("WYOMING_PORT=10200").wyoming_port == 10200
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("WYOMING_PORT=10200", "API_HOST=0.0.0.0", "API_KEY=secret"), "Wyoming knows no keys"),
+        (("WYOMING_PORT=10200", "API_HOST=192.168.1.2", "API_KEY=secret"), "API_ALLOW_NO_KEY=on"),
+        (("WYOMING_PORT=8005",), "both 8005"),
+        (("WYOMING_PORT=0",), "WYOMING_PORT"),
+        (("WYOMING_ANNOUNCE=on",), "WYOMING_PORT is off"),
+        (("WYOMING_PORT=10200", "WYOMING_ANNOUNCE=on"), "no other machine can reach"),
+    ],
+)
+def test_a_port_of_wyoming_that_is_refused(given: tuple[str, ...], told: str) -> None:
+    with pytest.raises(SettingsError, match=told):
+        loaded(*given)
+
+
+def test_wyoming_beyond_this_machine_without_keys_where_that_is_allowed() -> None:
+    found = loaded("WYOMING_PORT=10200", "API_HOST=0.0.0.0", "API_KEY=x", "API_ALLOW_NO_KEY=on",
+                   "WYOMING_ANNOUNCE=on")  # fmt: skip
+    assert (found.wyoming_port, found.wyoming_announce) == (10200, True)
+
+
+def test_origins_are_compared_as_browsers_write_them() -> None:
+    found = loaded("API_ALLOWED_ORIGINS=HTTPS://Chat.Example:3000/,http://localhost")
+    assert found.api_allowed_origins == ("https://chat.example:3000", "http://localhost")
+
+
+@pytest.mark.parametrize(
+    "origin", ["*", "chat.example", "https://chat.example/path", "https://*.example"]
+)
+def test_what_is_no_origin_is_refused_by_name(origin: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        loaded(f"API_ALLOWED_ORIGINS={origin}")
+    assert "API_ALLOWED_ORIGINS" in str(caught.value) and origin in str(caught.value)
+
+
+def test_host_names_are_compared_without_case_and_final_dot() -> None:
+    assert loaded("API_ALLOWED_HOSTS=NAS.Lan.,box").api_allowed_hosts == ("nas.lan", "box")
+    with pytest.raises(SettingsError, match="API_ALLOWED_HOSTS"):
+        loaded("API_ALLOWED_HOSTS=http://nas.lan")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.2", "::", "nas.lan"])
+def test_an_address_that_others_reach_wants_a_key(host: str) -> None:
+    with pytest.raises(SettingsError, match="set API_KEY, or API_ALLOW_NO_KEY=on"):
+        loaded(f"API_HOST={host}")
+    assert loaded(f"API_HOST={host}", "API_KEY=secret").api_host == host
+    assert loaded(f"API_HOST={host}", "API_ALLOW_NO_KEY=on").api_key is None
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost", "LOCALHOST"])
+def test_this_machine_alone_needs_none(host: str) -> None:
+    assert loaded(f"API_HOST={host}").api_key is None

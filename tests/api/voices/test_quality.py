@@ -1,0 +1,44 @@
+"""What is measured of a recording: on a person's own, and on what was done to it."""
+
+import numpy as np
+import pytest
+import soundfile
+
+from api.voices.quality import measure
+from xtts.hub.base_models import DEMO
+
+
+@pytest.fixture(scope="module")
+def recording() -> tuple[np.ndarray, int]:
+    return soundfile.read(DEMO / "reference.wav", dtype="float32")
+
+
+def test_a_clean_recording_is_good(recording: tuple[np.ndarray, int]) -> None:
+    found = measure(*recording)
+    assert (found.word, found.remarks, found.clipped_share) == ("good", (), 0.0)
+    assert found.snr_db > 40 and 5 < found.speech_seconds < 8
+
+
+@pytest.mark.parametrize(("noise", "word"), [(0.003, "good"), (0.01, "usable"), (0.05, "poor")])
+def test_noise_is_told_in_db(recording: tuple[np.ndarray, int], noise: float, word: str) -> None:
+    sound, rate = recording
+    drawn = np.random.default_rng(0).normal(0, noise, len(sound)).astype("float32")
+    found = measure(sound + drawn, rate)
+    expected = found.level_db - 20 * np.log10(noise)
+    assert found.word == word
+    assert found.snr_db == pytest.approx(expected, abs=2.0)
+    assert bool(found.remarks) == (word != "good")
+
+
+def test_clipping_shortness_and_quiet_are_told(recording: tuple[np.ndarray, int]) -> None:
+    sound, rate = recording
+    clipped = measure(np.clip(8 * sound, -1, 1), rate)
+    assert clipped.word == "poor" and clipped.clipped_share > 0.05
+    short = measure(sound[: 2 * rate], rate)
+    assert short.word == "usable" and "6 to 30 s" in short.remarks[0]
+    quiet = measure(sound / 30, rate)
+    assert quiet.word == "usable" and "quiet" in quiet.remarks[0]
+    # One peak at full scale is no clipping.
+    peak = sound.copy()
+    peak[100] = 1.0
+    assert measure(peak, rate).clipped_share == 0.0

@@ -1,0 +1,201 @@
+"""Uploads that FFmpeg reads: m4a, aac and webm, made here by `av`, under the same limits."""
+
+import importlib.util
+import io
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+import soundfile
+
+from api.voices.recordings import MISSING
+from api.voices.recordings_av import container_of, read_mono
+from api.voices.recordings_child import decoded
+from tests.api.conftest import Running
+from tests.api.routes.test_voice_routes import file_of, speech, upload
+
+RATE = 48_000
+# ending: FFmpeg's container, its encoder, and what it adds in front and behind.
+KINDS = {
+    "m4a": ("ipod", "aac", 1_024),
+    "alac": ("ipod", "alac", 0),
+    "aac": ("adts", "aac", 2_048),
+    "webm": ("webm", "libopus", 960),
+}
+
+
+def made(kind: str, sound: np.ndarray, rate: int = RATE, channels: int = 1) -> bytes:
+    """Samples `[n]` of -1..1 as a file, the same in each channel."""
+    container, codec, _ = KINDS[kind]
+    out = io.BytesIO()
+    layout = "stereo" if channels == 2 else "mono"
+    with av.open(out, "w", format=container) as file:
+        stream: Any = file.add_stream(codec, rate=rate, layout=layout)
+        pcm = np.repeat((sound * 32767).astype("<i2"), channels).reshape(1, -1)
+        frame = av.AudioFrame.from_ndarray(pcm, format="s16", layout=layout)
+        frame.sample_rate, frame.pts = rate, 0
+        file.mux(stream.encode(frame))
+        file.mux(stream.encode(None))
+    return out.getvalue()
+
+
+def likeness(found: np.ndarray, sound: np.ndarray) -> float:
+    """The highest correlation over the shifts that a codec's priming makes."""
+    length = len(sound) - 4_096
+    return max(
+        float(np.corrcoef(found[shift : shift + length], sound[:length])[0, 1])
+        for shift in range(0, min(2_200, len(found) - length), 8)
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("channels", [1, 2])
+def test_it_is_whole_and_the_same_sound(kind: str, channels: int) -> None:
+    sound, data = speech(2.0, RATE), made(kind, speech(2.0, RATE), channels=channels)
+    wav, quality = decoded(data, 60.0, container_of(data))
+    found, rate = soundfile.read(io.BytesIO(wav))
+    assert rate == RATE and 0 <= len(found) - len(sound) <= KINDS[kind][2]
+    assert likeness(found, sound) > 0.99
+    # At the level it had: a mean of the channels, and no sum.
+    assert np.sqrt((found**2).mean()) == pytest.approx(np.sqrt((sound**2).mean()), rel=0.05)
+    assert quality["word"] == "usable"
+
+
+def test_it_becomes_a_voice(service: Running) -> None:
+    for kind in KINDS:
+        answer = upload(service, made(kind, speech(2.0, RATE)))
+        assert answer.status_code == 201, (kind, answer.text)
+        voice = answer.json()
+        assert voice["duration_seconds"] == pytest.approx(2.0, abs=0.05)
+        assert service.say("hello", voice=voice["id"]).status_code == 200
+
+
+def test_a_browsers_recording_says_no_length_and_is_read() -> None:
+    """As MediaRecorder writes it: a webm that cannot go back to its header."""
+
+    class Pipe(io.RawIOBase):
+        def __init__(self) -> None:
+            self.bytes = b""
+
+        def writable(self) -> bool:
+            return True
+
+        def write(self, data: bytes) -> int:  # type: ignore[override]
+            self.bytes += bytes(data)
+            return len(data)
+
+    pipe = Pipe()
+    with av.open(pipe, "w", format="webm", options={"live": "1"}) as file:
+        stream = file.add_stream("libopus", rate=RATE, layout="mono")
+        pcm = (speech(2.0, RATE) * 32767).astype("<i2").reshape(1, -1)
+        frame = av.AudioFrame.from_ndarray(pcm, format="s16", layout="mono")
+        frame.sample_rate, frame.pts = RATE, 0
+        file.mux(stream.encode(frame))
+        file.mux(stream.encode(None))
+    with av.open(io.BytesIO(pipe.bytes), "r") as written:
+        assert written.duration is None
+    wav, _ = decoded(pipe.bytes, 60.0, container_of(pipe.bytes))
+    assert soundfile.info(io.BytesIO(wav)).duration == pytest.approx(2.0, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"\0\0\0\x18ftypM4A \0\0\0\0" + bytes(200), "cannot be decoded"),
+        (b"\x1a\x45\xdf\xa3" + bytes(200), "cannot be decoded"),
+        (b"\xff\xf1" + bytes(200), "track is empty"),
+        (made("m4a", speech())[:-3_000], "cannot be decoded"),
+        (made("m4a", speech(0.5, RATE)), "s long; a voice needs"),
+        (made("m4a", np.zeros(2 * RATE)), "silent"),
+        (made("m4a", speech(70.0, 8_000), 8_000), "70 s long; at most 60 s"),
+        (made("aac", speech(62.0, 8_000), 8_000), "at most 60 s"),
+        (made("webm", 0.3 * np.sin(np.arange(2 * RATE) / 10)), "steady tone or noise"),
+    ],
+    ids=["mov", "matroska", "adts", "cut off", "short", "silent", "long", "long, untold", "tone"],
+)
+def test_what_is_no_usable_recording_is_refused(data: bytes, words: str) -> None:
+    container = container_of(data)
+    assert container
+    with pytest.raises(ValueError, match=words):
+        decoded(data, 60.0, container)
+
+
+def test_a_film_gives_its_sound_and_a_silent_film_is_refused() -> None:
+    def film(with_sound: bool) -> bytes:
+        out = io.BytesIO()
+        with av.open(out, "w", format="mp4") as file:
+            pictures = file.add_stream("mpeg4", rate=25)
+            pictures.width, pictures.height, pictures.pix_fmt = 64, 64, "yuv420p"
+            stream = file.add_stream("aac", rate=RATE, layout="mono") if with_sound else None
+            for _ in range(50):
+                picture = av.VideoFrame.from_ndarray(np.zeros((64, 64, 3), np.uint8))
+                file.mux(pictures.encode(picture))
+            file.mux(pictures.encode(None))
+            if stream:
+                pcm = (speech(2.0, RATE) * 32767).astype("<i2").reshape(1, -1)
+                frame = av.AudioFrame.from_ndarray(pcm, format="s16", layout="mono")
+                frame.sample_rate, frame.pts = RATE, 0
+                file.mux([*stream.encode(frame), *stream.encode(None)])
+        return out.getvalue()
+
+    found, rate = read_mono(film(True), "mov", 60.0)
+    assert rate == RATE and likeness(found, speech(2.0, RATE)) > 0.99
+    with pytest.raises(ValueError, match="no sound track"):
+        read_mono(film(False), "mov", 60.0)
+
+
+def test_a_codec_that_is_not_named_is_not_decoded() -> None:
+    out = io.BytesIO()
+    with av.open(out, "w", format="matroska") as file:
+        stream = file.add_stream("ac3", rate=RATE, layout="mono")
+        pcm = (speech(2.0, RATE) * 32767).astype("<i2").reshape(1, -1)
+        frame = av.AudioFrame.from_ndarray(pcm, format="s16", layout="mono")
+        frame.sample_rate, frame.pts = RATE, 0
+        file.mux([*stream.encode(frame), *stream.encode(None)])
+    with pytest.raises(ValueError, match="ac3, which is not read"):
+        read_mono(out.getvalue(), "matroska", 60.0)
+
+
+def test_a_playlist_opens_nothing(service: Running, tmp_path: Path) -> None:
+    """FFmpeg would follow it to files of this machine, and to other hosts."""
+    (tmp_path / "secret.aac").write_bytes(made("aac", speech(2.0, RATE)))
+    for head in (b"#EXTM3U\n", b"ffconcat version 1.0\nfile "):
+        data = head + b"#EXTINF:2,\n" * (head[0] == 35) + str(tmp_path / "secret.aac").encode()
+        assert container_of(data) is None
+        answer = upload(service, data + b"\n")
+        assert answer.status_code == 422 and "no WAV" in answer.json()["detail"]
+        for container in ("mov", "matroska", "aac"):
+            with pytest.raises(ValueError, match=r"cannot be decoded|empty"):
+                read_mono(data, container, 60.0)
+
+
+def test_the_child_limits_it_as_any_other() -> None:
+    """The real child, without memory beyond what it has before it reads."""
+    program = (
+        "import sys, api.voices.recordings_child as child; child._MEMORY_BYTES = 16 << 20; "
+        "sys.argv[1:] = ['60', 'mov']; sys.exit(child.main())"
+    )
+    data = made("m4a", np.random.default_rng(0).normal(0, 0.1, 50 * RATE))
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=data, capture_output=True, check=False
+    )
+    assert done.returncode == 4, done.stderr
+
+
+def test_without_the_decoder_it_says_what_to_type(
+    service: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name == "av" else find(name, *more)
+    )
+    for kind in ("m4a", "aac", "webm"):
+        answer = upload(service, made(kind, speech(2.0, RATE)))
+        told = answer.json()
+        assert (answer.status_code, told["code"], told["param"]) == (422, "unsupported", "file")
+        assert told["detail"] == MISSING and "uv pip install 'sotaque[aac]'" in MISSING
+    assert upload(service, file_of(speech())).status_code == 201

@@ -1,0 +1,98 @@
+"""A service with Wyoming beside HTTP on free ports of loopback, and the protocol's own client."""
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from wyoming.audio import AudioChunk, AudioStart, AudioStop
+from wyoming.client import AsyncTcpClient
+from wyoming.error import Error
+from wyoming.event import Event
+from wyoming.tts import Synthesize, SynthesizeStopped, SynthesizeVoice
+
+from tests.api.conftest import QUICK, Running, running, settings_in
+from tests.api.routes.test_voice_routes import file_of, speech, upload
+
+
+@dataclass
+class BothPorts:
+    """http: the service; port: where it speaks Wyoming."""
+
+    http: Running
+    port: int
+
+    def stop(self) -> None:
+        """In the server's loop: as a signal does."""
+        self.http.server.should_exit = True
+
+    def client(self) -> AsyncTcpClient:
+        return AsyncTcpClient("127.0.0.1", self.port)
+
+
+@dataclass
+class HeardEvents:
+    """What came until the sound ended, or the connection did: `error` and `ended` say which."""
+
+    pcm: bytes = b""
+    kinds: list[str] = field(default_factory=list)
+    error: Error | None = None
+    ended: bool = False
+
+
+@contextmanager
+def both(
+    folder: Path, how: Any = None, limits: Any = QUICK, connections: Any = None, **more: Any
+) -> Iterator[BothPorts]:
+    with socket.socket(proto=socket.IPPROTO_TCP) as listening:
+        listening.bind(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        settings = settings_in(folder, wyoming_port=port, **more)
+        with running(settings, how, limits, connections, [listening]) as http:
+            yield BothPorts(http, port)
+
+
+@pytest.fixture(scope="module")
+def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothPorts]:
+    """Ready, with the voices Anna and Élodie beside the served one."""
+    with both(
+        tmp_path_factory.mktemp("wyoming"), limits=replace(QUICK, queue=32, deadline=60.0)
+    ) as found:
+        found.http.wait_ready()
+        for name in ("Anna", "Élodie"):
+            assert upload(found.http, file_of(speech()), name=name).status_code == 201
+        yield found
+
+
+async def heard(
+    client: AsyncTcpClient, last: str = "audio-stop", on_event: Callable[[Event], None] = print
+) -> HeardEvents:
+    """Everything up to the event `last`."""
+    found = HeardEvents()
+    while (event := await client.read_event()) is not None:
+        if on_event is not print:
+            on_event(event)
+        if not found.kinds or found.kinds[-1] != event.type:
+            found.kinds.append(event.type)
+        if AudioStart.is_type(event.type):
+            start = AudioStart.from_event(event)
+            assert (start.rate, start.width, start.channels) == (24_000, 2, 1)
+        elif AudioChunk.is_type(event.type):
+            found.pcm += AudioChunk.from_event(event).audio
+        elif Error.is_type(event.type):
+            found.error = Error.from_event(event)
+        if event.type == last:
+            assert AudioStop.is_type(last) or SynthesizeStopped.is_type(last)
+            return found
+    found.ended = True
+    return found
+
+
+async def say(ports: BothPorts, text: str, voice: SynthesizeVoice | None = None) -> HeardEvents:
+    """A text on a connection of its own."""
+    async with ports.client() as client:
+        await client.write_event(Synthesize(text=text, voice=voice).event())
+        return await heard(client)

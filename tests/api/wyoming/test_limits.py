@@ -1,0 +1,164 @@
+"""Wyoming when clients are many, slow, half gone or too eager, and when the child dies."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart
+
+from api.http.connections import ConnectionLimits
+from api.wyoming import session
+from tests.api.dialects.heard import said
+from tests.api.wyoming.conftest import BothPorts, both, heard, say
+
+PARTIAL = (b"{", b'{"type": "synthesize"', b'{"type": "synthesize", "data_length": 40}\n{"te')
+
+
+def test_twenty_at_once(ports: BothPorts) -> None:
+    async def ask() -> list[bytes]:
+        found = await asyncio.gather(*(say(ports, f"text number {one}") for one in range(20)))
+        return [one.pcm for one in found]
+
+    assert asyncio.run(ask()) == [said(f"text number {one}") for one in range(20)]
+
+
+def test_half_open_connections_harm_nobody(tmp_path: Path) -> None:
+    """Some never say a word, some stop within an event, some within a text; the limits of HTTP
+    close the slow and the oldest, and others are answered all the while."""
+    limits = ConnectionLimits(head_seconds=0.5, most_per_address=20)
+    with both(tmp_path, connections=limits) as ports:
+        ports.http.wait_ready()
+
+        async def hold() -> None:
+            opened = []
+            for number in range(60):
+                reader, writer = await asyncio.open_connection("127.0.0.1", ports.port)
+                opened.append((reader, writer))
+                if number % 3 == 0:
+                    writer.write(PARTIAL[number // 3 % 3])
+                elif number % 3 == 1:
+                    writer.write(b'{"type": "synthesize-start"}\n')
+                if number % 10 == 0:
+                    assert (await say(ports, "hi")).pcm == said("hi")
+            # Within an event: half a second; the others are as many as an address may have.
+            for number in range(0, 60, 3):
+                await asyncio.wait_for(opened[number][0].read(), 10)
+            assert ports.http.say("hello").status_code == 200
+            assert (await say(ports, "hi")).pcm == said("hi")
+            for _, writer in opened:
+                writer.close()
+
+        asyncio.run(hold())
+        reasons = ports.http.client.get("/metrics").text
+        assert 'tts_connections_closed_total{reason="slow_event"}' in reasons
+        assert 'tts_connections_closed_total{reason="too_many"}' in reasons
+        ports.http.wait_until(lambda: not ports.http.parts.engine.spoken, 5)
+
+
+def test_who_goes_away_ends_what_he_asked_for(ports: BothPorts) -> None:
+    async def leave() -> None:
+        async with ports.client() as client:
+            await client.write_event(Synthesize(text="long " * 600).event())
+            for _ in range(3):
+                await client.read_event()
+
+    started = time.monotonic()
+    asyncio.run(leave())
+    ports.http.wait_until(lambda: not ports.http.parts.engine.spoken, 5)
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.slow
+def test_who_reads_nothing_is_let_go(ports: BothPorts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_SEND_SECONDS", 0.3)
+
+    async def ask() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", ports.port)
+        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        text = Synthesize(text="long " * 800).event().data["text"]
+        for _ in range(16):
+            writer.write(b'{"type": "synthesize", "data": {"text": "%s"}}\n' % text.encode())
+        await writer.drain()
+        end = time.monotonic() + 60
+        while 'reason="not_read"' not in ports.http.client.get("/metrics").text:
+            assert time.monotonic() < end
+            await asyncio.sleep(0.1)
+        writer.transport.abort()
+
+    asyncio.run(ask())
+    ports.http.wait_until(lambda: not ports.http.parts.engine.spoken, 5)
+
+
+def test_a_killed_child_is_told_of_and_replaced(tmp_path: Path) -> None:
+    with both(tmp_path) as ports:
+        ports.http.wait_ready()
+
+        async def ask() -> None:
+            async with ports.client() as client:
+                await client.write_event(Synthesize(text="long " * 200).event())
+                await client.read_event()
+                os.kill(ports.http.parts.engine.child.pid, signal.SIGKILL)
+                found = await asyncio.wait_for(heard(client), 20)
+            assert found.ended and found.error is not None and found.error.code == "killed"
+            # It waits for the next child, as requests by HTTP do.
+            assert (await asyncio.wait_for(say(ports, "again"), 20)).pcm == said("again")
+
+        asyncio.run(ask())
+        assert ports.http.parts.engine.happened.restarts == 1
+
+
+def test_the_queue_is_the_one_of_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_STEP", "0.05")
+    with both(tmp_path) as ports:  # four speak, eight wait
+        ports.http.wait_ready()
+
+        async def ask() -> list[str]:
+            found = await asyncio.gather(*(say(ports, "x" * 20) for _ in range(20)))
+            return [one.error.code if one.error else "spoken" for one in found]
+
+        found = asyncio.run(ask())
+        assert set(found) <= {"spoken", "queue_full", "too_late"}
+        assert found.count("spoken") >= 4 and found.count("spoken") < 20
+
+
+def test_the_rate_limit_is_the_one_of_http(tmp_path: Path) -> None:
+    with both(tmp_path, api_requests_per_minute=3) as ports:
+        ports.http.wait_ready()
+        assert ports.http.say("hi").status_code == 200
+        found = [asyncio.run(say(ports, "hi")).error for _ in range(4)]
+        assert [one and one.code for one in found] == [None, None, "rate_limited", "rate_limited"]
+
+
+def test_text_that_waits_is_bounded(ports: BothPorts) -> None:
+    async def ask() -> str | None:
+        async with ports.client() as client:
+            await client.write_event(SynthesizeStart().event())
+            for _ in range(30):
+                await client.write_event(SynthesizeChunk(text="word " * 800).event())
+            found = await heard(client, "synthesize-stopped")
+            return found.error and found.error.code
+
+    assert asyncio.run(ask()) == "too_large"
+
+
+def test_the_service_stops_within_its_time(tmp_path: Path) -> None:
+    """With one who is spoken to, one who waits for text, and one who says nothing."""
+    with both(tmp_path) as ports:
+        ports.http.wait_ready()
+
+        async def ask() -> float:
+            async with ports.client() as speaking, ports.client() as waiting, ports.client():
+                await speaking.write_event(Synthesize(text="short " * 30).event())
+                await waiting.write_event(SynthesizeStart().event())
+                await speaking.read_event()
+                started = time.monotonic()
+                ports.http.parts.loop.call_soon_threadsafe(ports.stop)
+                found = await heard(speaking)
+                assert found.error is None and not found.ended
+                assert (await heard(waiting)).ended
+                return time.monotonic() - started
+
+        assert asyncio.run(ask()) < 8

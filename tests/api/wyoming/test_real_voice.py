@@ -1,0 +1,126 @@
+"""Wyoming with the embedded voice: how soon it is heard, twenty at once, a child killed.
+
+Slow: the model computes, and wants the machine to itself.
+"""
+
+import asyncio
+import os
+import signal
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from wyoming.audio import AudioChunk
+from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, SynthesizeStop
+
+from api.app import how_of
+from tests.api.conftest import NO_GPU, QUICK, settings_in
+from tests.api.wyoming.conftest import BothPorts, both, heard, say
+
+pytestmark = pytest.mark.slow
+TEXT = "Good morning, how did you sleep?"
+ROUNDS = int(os.environ.get("WYOMING_ROUNDS", "20"))
+
+
+@pytest.fixture(scope="module")
+def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothPorts]:
+    folder: Path = tmp_path_factory.mktemp("wyoming")
+    how = replace(how_of(settings_in(folder)), look=lambda: NO_GPU, threads=1)
+    limits = replace(QUICK, slots=4, queue=32, deadline=600.0, hang=120.0)
+    with both(folder, how, limits) as found:
+        found.http.wait_ready()
+        yield found
+
+
+def test_its_first_sound_is_as_soon_as_that_of_http(ports: BothPorts) -> None:
+    """In turns, on a new connection each; the samples are the same."""
+
+    def by_http() -> tuple[float, bytes]:
+        started, first, sound = time.monotonic(), 0.0, b""
+        body = {"input": TEXT, "response_format": "pcm"}
+        with ports.http.client.stream("POST", "/v1/audio/speech", json=body) as answer:
+            for chunk in answer.iter_raw():
+                first = first or time.monotonic() - started
+                sound += chunk
+        return first, sound
+
+    async def ask() -> tuple[float, bytes]:
+        started, first, sound = time.monotonic(), 0.0, b""
+        async with ports.client() as client:
+            await client.write_event(Synthesize(text=TEXT).event())
+            while (event := await client.read_event()) is not None:
+                if AudioChunk.is_type(event.type):
+                    first = first or time.monotonic() - started
+                    sound += event.payload or b""
+                elif event.type == "audio-stop":
+                    break
+        return first, sound
+
+    def by_wyoming() -> tuple[float, bytes]:
+        return asyncio.run(ask())
+
+    by_http(), by_wyoming()
+    later = []
+    for number in range(ROUNDS):
+        order = (by_http, by_wyoming) if number % 2 else (by_wyoming, by_http)
+        found = {one: one() for one in order}
+        assert found[by_http][1] == found[by_wyoming][1]
+        later.append(found[by_wyoming][0] - found[by_http][0])
+    print(f"first sound {1000 * statistics.median(later):+.1f} ms against HTTP's; all of them "
+          f"{[round(1000 * one, 1) for one in sorted(later)]}")  # fmt: skip
+    assert statistics.median(later) < 0.050
+
+
+def test_sound_comes_before_the_text_has_ended(ports: BothPorts) -> None:
+    async def ask() -> tuple[float, float]:
+        async with ports.client() as client:
+            started = time.monotonic()
+            await client.write_event(SynthesizeStart().event())
+            for word in "Good morning. How did you sleep?".split(" "):
+                await client.write_event(SynthesizeChunk(text=word + " ").event())
+            event = await asyncio.wait_for(client.read_event(), 60)
+            assert event is not None and event.type == "audio-start"
+            event = await asyncio.wait_for(client.read_event(), 60)
+            assert event is not None and event.type == "audio-chunk"
+            first = time.monotonic() - started
+            await client.write_event(SynthesizeChunk(text="I slept well.").event())
+            await client.write_event(SynthesizeStop().event())
+            rest = await heard(client, "synthesize-stopped")
+            assert not rest.error and len(rest.pcm) > 24_000
+            return first, time.monotonic() - started
+
+    first, whole = asyncio.run(ask())
+    print(f"first sound after {first:.2f} s, the last after {whole:.2f} s")
+
+
+def test_twenty_at_once_are_what_each_is_alone(ports: BothPorts) -> None:
+    texts = ["Yes.", "Good morning.", "Where is the letter?", "It is late."]
+    alone = [asyncio.run(say(ports, text)).pcm for text in texts]
+
+    async def ask() -> list[bytes]:
+        found = await asyncio.gather(*(say(ports, texts[one % 4]) for one in range(20)))
+        return [one.pcm for one in found]
+
+    assert asyncio.run(ask()) == alone * 5
+
+
+def test_a_killed_child_is_replaced_within_ten_seconds(ports: BothPorts) -> None:
+    wanted = asyncio.run(say(ports, TEXT)).pcm
+
+    async def ask() -> float:
+        async with ports.client() as client:
+            await client.write_event(Synthesize(text="The road was dark. " * 20).event())
+            await client.read_event()
+            started = time.monotonic()
+            os.kill(ports.http.parts.engine.child.pid, signal.SIGKILL)
+            found = await heard(client)
+            assert found.error is not None and found.error.code == "killed"
+        assert (await say(ports, TEXT)).pcm == wanted
+        return time.monotonic() - started
+
+    seconds = asyncio.run(ask())
+    print(f"spoke again {seconds:.1f} s after SIGKILL")
+    assert seconds < 10

@@ -1,0 +1,96 @@
+"""Where text that still comes is cut."""
+
+import asyncio
+
+import pytest
+
+from api.errors import APIError
+from api.schemas import MOST_CHARACTERS
+from api.wyoming.text_stream import MOST_WAITING, TextStream, last_end
+
+SPELLED = '<say-as interpret-as="characters">All? Of it. And</say-as>'
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("Good morning. How", "Good morning."),
+        ("Good morning.", ""),  # more may follow: "3.5", "example.org"
+        ("Really?! Yes", "Really?!"),
+        ('"Come in." He sat', '"Come in."'),
+        ("It costs 3.5 euros", ""),
+        ("Ask Dr. Smith", ""),
+        ("Am 3. Mai", ""),
+        ("J. S. Bach wrote", ""),
+        ("One. Two. Three", "One. Two."),
+        ("First line\nsecond", "First line\n"),
+        ("你好。再", "你好。"),
+        ("「はい。」と", "「はい。」"),
+        ("क्या? हाँ। वह", "क्या? हाँ।"),
+        (f"{SPELLED} is that. So", f"{SPELLED} is that."),
+        ("<speak>One. Two. ", ""),
+        ("Wait [pause: it. is", ""),
+        ("a < bee. It is", "a < bee."),
+        ("Das ist z. B. so", ""),
+    ],
+)  # fmt: skip
+def test_it_is_cut_behind_whole_sentences(text: str, whole: str) -> None:
+    assert text[: last_end(text)] == whole
+
+
+def parts_of(*chunks: str, end: bool = True) -> list[str]:
+    """What comes out when the chunks come while nobody takes anything."""
+
+    async def run() -> list[str]:
+        stream = TextStream()
+        for chunk in chunks:
+            stream.add(chunk)
+        if end:
+            stream.end()
+        found: list[str] = []
+        try:
+            async with asyncio.timeout(0.05):
+                found.extend([part async for part in stream])
+        except TimeoutError:
+            assert not end
+            while part := stream._part():
+                found.append(part)
+        return found
+
+    return asyncio.run(run())
+
+
+def test_the_parts_are_the_whole_text() -> None:
+    text = "One sentence. Another one! And a tail"
+    for size in (1, 3, 100):
+        chunks = [text[at : at + size] for at in range(0, len(text), size)]
+        assert " ".join(parts_of(*chunks)) == text
+
+
+def test_what_is_there_at_once_is_one_part() -> None:
+    assert parts_of("One sentence. Another one! And a tail") == [
+        "One sentence. Another one! And a tail"
+    ]
+
+
+def test_signs_alone_are_no_part() -> None:
+    assert parts_of("*** ", "🙂\n") == []
+    assert parts_of("Well done! ", "🙂\n") == ["Well done! 🙂"]
+
+
+def test_a_part_is_no_longer_than_a_request_may_be() -> None:
+    text = "word " * 3000
+    found = parts_of(text)
+    assert max(map(len, found)) <= MOST_CHARACTERS and "".join(found).replace(" ", "") == (
+        text.replace(" ", "")
+    )
+    sentences = parts_of("This is one sentence of many. " * 300)
+    assert len(sentences) == 3 and all(one.endswith(".") for one in sentences)
+
+
+def test_a_client_that_sends_more_than_is_spoken_is_told() -> None:
+    stream = TextStream()
+    stream.add("x" * MOST_WAITING)
+    with pytest.raises(APIError) as told:
+        stream.add("x")
+    assert told.value.code == "too_large"
