@@ -9,13 +9,14 @@ INSTALLED := .venv/.installed-$(BACKEND)
 DEVELOP := $(INSTALLED)-dev
 # Files of tests in two processes of one thread each: with more, the two wait for one another's cores.
 TWO_AT_ONCE := OMP_NUM_THREADS=1 $(RUN) pytest -q -n 2 --dist loadfile
-COMPILE := .venv/bin/uv pip compile pyproject.toml --extra api --extra onnx --extra lora --extra adamw8bit --extra install --universal --fork-strategy fewest --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet
+COMPILE := .venv/bin/uv pip compile pyproject.toml --extra api --extra onnx --extra lora --extra adamw8bit --extra wyoming --extra aac --extra cut --extra install --universal --fork-strategy fewest --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet
 
-.PHONY: train test test-slow test-system check serve bench doctor tensorboard demo-voice env-example install lock
+.PHONY: train test test-gpu test-slow test-system check serve bench doctor tensorboard demo-voice env-example install lock
 
 train: $(INSTALLED); @$(RUN) train
 test: $(DEVELOP); $(TWO_AT_ONCE)
 test-slow: $(DEVELOP); $(RUN) pytest -q -m slow --timeout 1800
+test-gpu: $(DEVELOP); $(RUN) pytest -q -m gpu --timeout 600
 test-system: $(DEVELOP); $(RUN) pytest -q -m system --timeout 1800
 check: $(DEVELOP); $(RUN) ruff format --check . && $(RUN) ruff check . && $(RUN) mypy && $(TWO_AT_ONCE)
 serve: $(INSTALLED); @$(RUN) api

@@ -7,6 +7,7 @@ half a gigabyte for a CUDA context is added to what a card must have.
 
 import gc
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import torch
@@ -97,10 +98,7 @@ def measure(shape: GPTShape, mode: Mode, precision: str) -> Measured:
     batch = one_clip(shape)
     gc.collect()
     if on_gpu:
-        for _ in range(2):
-            train_step(learner, batch)
-        peak = int(torch.cuda.max_memory_allocated())
-        torch.cuda.reset_peak_memory_stats()
+        peak = gpu_peak(lambda: [train_step(learner, batch) for _ in range(2)])
     else:
         with Allocations() as counted:
             counted.hold(learner.gpt.state_dict().values())
@@ -117,6 +115,16 @@ def measure(shape: GPTShape, mode: Mode, precision: str) -> Measured:
         peak_bytes=peak,
         card_bytes=peak + CONTEXT_BYTES,
     )
+
+
+def gpu_peak(work: Callable[[], object]) -> int:
+    """The allocator's peak over some work and what is held already; what the mode before has left
+    is collected first, and not counted."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    work()
+    return int(torch.cuda.max_memory_allocated())
 
 
 def one_clip(shape: GPTShape) -> Batch:

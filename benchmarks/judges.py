@@ -61,8 +61,42 @@ def words_heard(waveform: Tensor) -> str:
     return found.hypstr if found else ""
 
 
+def words_found(waveform: Tensor, words: Sequence[str]) -> list[tuple[float, float]]:
+    """Where pocketsphinx finds these words in [samples] at 16 kHz: begin and end of each in
+    seconds; none where it lacks a word or does not find them all."""
+    decoder = _aligner()
+    decoder.reinit_feat()
+    loud = waveform / waveform.abs().max().clamp(min=1e-4) * 0.7
+    padded = torch.nn.functional.pad(loud, (RATE // 4, RATE // 4))
+    sound = (padded.clamp(-1, 1) * 32767).to(torch.int16).numpy().tobytes()
+    try:
+        decoder.set_align_text(" ".join(words))
+        decoder.start_utt()
+        decoder.process_raw(sound, full_utt=True)
+        decoder.end_utt()
+        segments = list(decoder.seg() or ())
+    except RuntimeError:
+        return []
+    found = [
+        (one.start_frame / 100 - 0.25, (one.end_frame + 1) / 100 - 0.25)
+        for one in segments
+        if not one.word.startswith(("<", "["))
+    ]
+    return found if len(found) == len(words) else []
+
+
+@cache
+def _aligner() -> Any:
+    """Apart from the recogniser: a text to align would stay its task."""
+    return _opened()
+
+
 @cache
 def _recogniser() -> Any:
+    return _opened()
+
+
+def _opened() -> Any:
     try:
         from pocketsphinx import Decoder
     except ImportError as error:
@@ -78,6 +112,15 @@ def word_errors(said: Sequence[str], heard: Sequence[str]) -> float:
     import jiwer
 
     return float(jiwer.wer([_plain(text) for text in said], [_plain(text) for text in heard]))
+
+
+def counted_errors(said: str, heard: str) -> tuple[int, int]:
+    """(errors, words) of one sentence."""
+    import jiwer
+
+    found = jiwer.process_words(_plain(said), _plain(heard))
+    errors = found.substitutions + found.deletions + found.insertions
+    return errors, found.hits + found.substitutions + found.deletions
 
 
 def _plain(text: str) -> str:

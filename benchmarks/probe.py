@@ -45,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
 
 def require_gpu(device: str) -> None:
     """Raises SotaqueError unless there is an NVIDIA GPU to measure; the check need not pass."""
-    devices = any(Path("/dev").glob("nvidia[0-9]*"))
+    devices = selection.gpu_nodes()
     if not device.startswith("cuda") or not devices:
         driver = Path("/proc/driver/nvidia/version").exists()
         hint = selection.gpu_hint(driver, devices, in_container=Path("/.dockerenv").exists())

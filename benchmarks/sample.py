@@ -50,13 +50,13 @@ def main(argv: Sequence[str]) -> int:
 
 def spoken(base: Path, folder: Path, arguments: argparse.Namespace) -> list[float]:
     """Seconds of each round; the first, unmeasured, warms up."""
-    checkpoint = _checkpoint(base, folder / "checkpoint.pt")
+    saved = checkpoint(base, folder / "checkpoint.pt")
     waveform = audio.read(DEMO / "reference.wav", audio.CODE_RATE)
     audio.write_wav(
         folder / "reference.wav", waveform.repeat(9)[: 10 * audio.CODE_RATE], audio.CODE_RATE
     )
     speaker = FileSpeaker(base, "cpu", arguments.threads, keep_weights=False)
-    asked = SpeakRequest(TEXT, "en", folder / "reference.wav", folder / "out.wav", checkpoint)
+    asked = SpeakRequest(TEXT, "en", folder / "reference.wav", folder / "out.wav", saved)
     limited = partial(synthesis.synthesize, max_codes=arguments.codes)
     seconds = []
     with mock.patch.object(synthesis, "synthesize", limited):
@@ -67,7 +67,7 @@ def spoken(base: Path, folder: Path, arguments: argparse.Namespace) -> list[floa
     return seconds[1:]
 
 
-def _checkpoint(base: Path, path: Path) -> Path:
+def checkpoint(base: Path, path: Path) -> Path:
     """The base's learning part as an epoch writes it with its manifest, STOP suppressed."""
     weights = {
         name: tensor

@@ -14,6 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from demo_voice.recipe import CHARACTERS, BaseRecipe
+from xtts.hub.bundle import VoiceFiles
+from xtts.inference.loaded_voice import ComputeConfig
+from xtts.inference.torch_voice import load_torch_voice
 from xtts.model.gpt import GPT, to_coqui
 
 # Training never touches the decoder, and the running sums are for learning the codebook.
@@ -52,6 +55,16 @@ def write(
     }
     torch.save(_halved(kept), folder / "dvae.pth")
     torch.save(mel_stats.cpu(), folder / "mel_stats.pth")
+
+
+def name_heads(folder: Path) -> None:
+    """Writes into config.json which attention heads follow the text, as measured while the voice in
+    `folder` speaks as its recording: else every machine would measure them anew."""
+    files = VoiceFiles(folder, folder / "model.pth", folder / "reference.wav", None)
+    heads = load_torch_voice(files, ComputeConfig(precision="fp32")).heads
+    content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    content["sotaque"]["alignment_heads"] = heads
+    _write_json(folder / "config.json", content)
 
 
 def config(recipe: BaseRecipe, weights: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 # The extras that `make lock` writes into each. A setting can ask for lora and adamw8bit.
-RUN_EXTRAS = ("api", "onnx", "lora", "adamw8bit", "install")
+RUN_EXTRAS = ("api", "onnx", "lora", "adamw8bit", "cut", "install")
 EXTRAS = {"requirements.lock": RUN_EXTRAS, "requirements-dev.lock": (*RUN_EXTRAS, "dev")}
 RUN, DEVELOP = EXTRAS
 LOCKS = {name: (ROOT / name).read_text(encoding="utf-8") for name in EXTRAS}
@@ -96,8 +96,8 @@ def test_a_container_carries_no_tools_of_development() -> None:
     dev = PROJECT["project"]["optional-dependencies"]["dev"]
     tools = {canonicalize_name(Requirement(text).name) for text in dev}
     assert {"pytest", "mypy", "playwright", "pocketsphinx"} <= tools
-    # One that the programs' own libraries need as well.
-    assert {pin.name for pin in pins(RUN)} & tools == {"pyyaml"}
+    # One that the programs' own libraries need as well, and the aligner of `train cut`.
+    assert {pin.name for pin in pins(RUN)} & tools == {"pyyaml", "pocketsphinx"}
 
 
 def imported() -> Iterator[tuple[str, str]]:

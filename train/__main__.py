@@ -1,8 +1,9 @@
-"""`python -m train [run | check | sample | evaluate | export | prepare]`: the command line.
+"""`python -m train [run | check | cut | sample | evaluate | export | prepare]`: the command line.
 
 run      fine-tune, from the beginning or from where it stopped
-check    read and judge the dataset, train nothing   (--verify, --repair: the feature cache;
-         --show-text: how the transcripts are read)
+check    read and judge the dataset, sound and text; train nothing   (--verify, --repair: the
+         feature cache; --show-text: how the transcripts are read; --no-likelihood: faster)
+cut      make a dataset of long recordings: RECORDING… --to DIR [--text FILE] [--language L]
 prepare  compute the feature cache, train nothing
 sample   speak the newest epoch again, or --epoch N
 evaluate judge the base, every saved epoch and blends, and say which is best  (--json)
@@ -72,7 +73,16 @@ def _run(settings: TrainSettings, _own: argparse.Namespace) -> int:
 def _check(settings: TrainSettings, own: argparse.Namespace) -> int:
     from train import check
 
-    return check.run(settings, verify=own.verify, repair=own.repair, show_text=own.show_text)
+    return check.run(
+        settings, verify=own.verify, repair=own.repair, show_text=own.show_text,
+        with_likelihood=not own.no_likelihood,
+    )  # fmt: skip
+
+
+def _cut(settings: TrainSettings, own: argparse.Namespace) -> int:
+    from train.cutting import command as cutting
+
+    return cutting.run(own.recordings, own.to, own.text, own.language or settings.language)
 
 
 def _prepare(settings: TrainSettings, _own: argparse.Namespace) -> int:
@@ -113,6 +123,7 @@ def _export(settings: TrainSettings, own: argparse.Namespace) -> int:
 _VERBS: dict[str, Callable[[TrainSettings, argparse.Namespace], int]] = {
     "run": _run,
     "check": _check,
+    "cut": _cut,
     "prepare": _prepare,
     "sample": _sample,
     "evaluate": _evaluate,
@@ -127,6 +138,7 @@ _SETTINGS = (
 _PURPOSES = {
     "run": "Fine-tunes, from the beginning or from where it stopped.",
     "check": "Reads and judges the dataset; trains nothing.",
+    "cut": "Makes a dataset of long recordings: clips, transcripts, and what is in none.",
     "prepare": "Computes the feature cache; trains nothing.",
     "sample": "Speaks a saved epoch again.",
     "evaluate": "Judges the base, every saved epoch and blends; says which is best, and why.",
@@ -145,7 +157,19 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
     if verb == "check":
         add("--verify", action="store_true", help="compare the feature cache with its hashes")
         add("--repair", action="store_true", help="compute damaged records of the cache again")
+        add("--no-likelihood", action="store_true", help="do not ask the base model of each clip")
         add("--show-text", action="store_true", help="print how the transcripts are read")
+    if verb == "cut":
+        add("recordings", nargs="*", type=Path, metavar="RECORDING", help="long recordings")
+        add("--to", type=Path, metavar="DIR", help="the folder to write")
+        add(
+            "--text",
+            type=Path,
+            metavar="FILE",
+            help="what they say: txt, or with times: srt, vtt, lab, TextGrid",
+        )
+        # Told apart from the setting, whose value would be taken for a recording.
+        add("--language", metavar="L", help="what is spoken; else LANGUAGE")  # fmt: skip
     if verb == "sample":
         add("--epoch", type=int, metavar="N", help="which epoch; without it, the newest")
     if verb == "evaluate":

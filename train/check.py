@@ -2,11 +2,13 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from train.dataset import features
 from train.dataset.dataset import Dataset
+from train.inspection import suspects
 from train.settings import TrainSettings
 
 if TYPE_CHECKING:
@@ -18,16 +20,24 @@ _MOST_NAMES = 20
 
 
 def run(
-    settings: TrainSettings, *, verify: bool = False, repair: bool = False, show_text: bool = False
+    settings: TrainSettings,
+    *,
+    verify: bool = False,
+    repair: bool = False,
+    show_text: bool = False,
+    with_likelihood: bool = True,
 ) -> int:
-    """Prints the refused clips and the totals; 0 when something is left to learn from.
+    """Prints the refused and the suspect clips and the totals; 0 when something is left to learn
+    from.
 
     verify: reads every record of the feature cache against its hash, 2 when one is damaged.
     repair: computes damaged records again. show_text: prints how the transcripts are read.
+    with_likelihood: asks the base model of each clip, which takes the longest.
     """
     from train.setup import build_context
 
-    context = build_context(settings)
+    # All clips are looked at once, here: none is left out before the table.
+    context = build_context(replace(settings, suspect_clips="keep"))
     if show_text:
         _show_texts(context)
     log.info(context.data.report())
@@ -37,6 +47,11 @@ def run(
         log.info("Features: %d damaged records computed again. %s", len(mended), _named(mended))
     elif verify:
         return _verified(context.data, features.folder_of(context.base, settings.cache_dir))
+    else:
+        models = suspects.models_of(
+            settings, context.base, context.config, context.tokenizer, context.device.value
+        )
+        suspects.look(context.data, replace(models, with_likelihood=with_likelihood))
     return 0
 
 

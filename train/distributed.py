@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from machine.devices.cuda_errors import GpuLost
 from machine.errors import SotaqueError
 from xtts.model.gpt import GPT, Losses
 from xtts.model.packed_batch import PackedBatch
@@ -131,11 +132,16 @@ def world_of(environ: Mapping[str, str]) -> World:
     return ALONE if world.is_single_process and not world.restarts else world
 
 
-def device_of(world: World, device: str) -> str:
-    """A GPU for each rank of a machine; DEVICE=cuda:N holds for a run of one process only."""
+def device_of(world: World, device: str, visible: str | None = None) -> str:
+    """A GPU for each rank of a machine; DEVICE=cuda:N holds for a run of one process only.
+    visible: CUDA_VISIBLE_DEVICES of this rank, where it is not that of the environment."""
     if world.is_single_process or not device.startswith("cuda"):
         return device
-    return f"cuda:{world.local_rank}"
+    # Some launchers show each rank its own GPU only, which is the first one there.
+    if visible is None:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    own = len([one for one in visible.split(",") if one.strip()]) == 1
+    return "cuda:0" if own else f"cuda:{world.local_rank}"
 
 
 @contextmanager
@@ -159,9 +165,14 @@ def joined(world: World, device: str) -> Iterator[None]:
         ) from error
     try:
         yield
-    finally:
-        # Nobody is waited for: after a fault the others have ended, or torchrun ends them.
+    except GpuLost:
+        # nccl would wait for ever for a context that is dead. The exit code ends the others.
+        raise
+    except BaseException:
         torch.distributed.destroy_process_group()
+        raise
+    # Nobody is waited for: after a fault the others have ended, or torchrun ends them.
+    torch.distributed.destroy_process_group()
 
 
 def _store(world: World) -> Any:

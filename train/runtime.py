@@ -1,8 +1,9 @@
-"""Threads, cuDNN and current GPU of the training process; its peak FLOPs."""
+"""Threads, memory and cuDNN of the training process; its peak FLOPs."""
 
 import contextlib
 import ctypes
 import logging
+import shutil
 
 import torch
 
@@ -46,11 +47,17 @@ def keep_freed() -> None:
         library.mallopt(_TRIM_THRESHOLD, -1)
 
 
-def make_current(device: str) -> None:
-    """What names no GPU means this one: pinned memory, counters, nccl. Otherwise each process of a
-    run would open the first one as well, half a gigabyte each."""
-    if device.startswith("cuda"):
-        torch.cuda.set_device(torch.device(device).index or 0)
+def can_compile(device: str) -> bool:
+    """Whether COMPILE can be had: torch compiles with a C++ compiler for a CPU, and triton with a C
+    compiler for a GPU; the image has none. Without one the run goes on as it is written."""
+    names = "gcc cc clang" if device.startswith("cuda") else "g++ c++ clang++"
+    if any(map(shutil.which, names.split())):
+        return True
+    log.warning(
+        "COMPILE=on needs a compiler, and there is none (%s): this run goes on without. Install "
+        "g++, or set COMPILE=off.", ", ".join(names.split()),
+    )  # fmt: skip
+    return False
 
 
 def peak_flops(device: str, precision: str) -> float | None:

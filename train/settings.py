@@ -49,9 +49,19 @@ class TrainSettings(SharedSettings):
     ] = "en"
     """The language of the clips, where the metadata does not say it clip by clip."""
     dataset_format: Annotated[
-        Text, Means("auto, ljspeech, coqui, or a formatter of TTS", words=True)
+        Text, Means("auto, ljspeech, coqui, columns, pairs, or a formatter of TTS", words=True)
     ] = "auto"
     """How the transcripts are written. auto detects it from the files."""
+    suspect_clips: Annotated[
+        Literal["keep", "leave_out"], Means("keep or leave_out", words=True)
+    ] = "keep"
+    """What to do with clips that `train check` finds suspect (docs/datasets.md). leave_out trains
+    without them; no clip is ever changed."""
+    speaker_model: Annotated[Place | None, Means("an ONNX file; empty = none")] = None
+    """A second opinion on who speaks, such as ECAPA-TDNN: 16 kHz samples or 80 log-mel bands in, an
+    embedding out."""
+    spoof_model: Annotated[Place | None, Means("an ONNX file; empty = none")] = None
+    """Scores clips as recorded or made, such as AASIST: 16 kHz samples or 80 log-mel bands in."""
     learning_rate: Annotated[
         Annotated[float, Field(gt=0, lt=1)] | None,
         Means("a number above 0 and below 1, such as 5e-6, or auto", none="auto"),

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from machine.devices import selection
+from machine.devices import current_gpu, selection
 from machine.storage.file_cache import FileCache
 from train import defaults, distributed, runtime
 from train.checkpointing import disk_space
@@ -30,6 +30,7 @@ from train.defaults import AutoChoice
 from train.distributed import ALONE, World
 from train.early_stopping import EarlyStopping
 from train.evaluation.evaluator import Evaluator, plan_of, warn_of_few_clips
+from train.inspection import suspects
 from train.learner import Learner, OptimizationConfig
 from train.memory import autotune
 from train.memory.estimate import MemoryEstimate, estimate_memory
@@ -72,7 +73,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
         log.setLevel(logging.WARNING)
     context = build_context(settings, world)
     device = context.device.value
-    runtime.make_current(device)
+    current_gpu.make_current(device)
     run = RunFolder(settings.output_dir)
     with ExitStack() as closing:
         if world.is_main:
@@ -101,6 +102,9 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
         log.info("%s: %s (%s)", what, choice.value, choice.reason)
     tokenizer = Tokenizer(config, base)
     data = dataset.read(settings, tokenizer, config.gpt)
+    if settings.suspect_clips == "leave_out":
+        models = suspects.models_of(settings, base, config, tokenizer, device.value)
+        data = suspects.left_out(data, models)
     return RunContext(machine, device, precision, base, config, tokenizer, data)
 
 
@@ -313,7 +317,7 @@ def build_learner(
             schedule=settings.schedule,
             learning=_trainable_parts(settings, context, gpt, batches),
             fused=settings.fused_optimizer,
-            compiled=settings.compile,
+            compiled=settings.compile and runtime.can_compile(context.device.value),
         ),
         context.device.value,
         world,

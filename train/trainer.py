@@ -259,7 +259,7 @@ class Trainer:
     ) -> None:  # fmt: skip
         """Logs batch `number` of the epoch; waited: seconds that data took."""
         names = [self.batches.clips[clip].name for clip in batch.clips]
-        flops = step_flops(batch.rows, self.learner.gpt.shape)
+        flops = step_flops(batch.rows, self.learner.gpt.shape, self.learner.weights.share)
         took = self.stop.step_seconds
         self.metrics.add(
             PendingStep(epoch, number, self.learner.step, batch, result, waited, took, names, flops)

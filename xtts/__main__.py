@@ -210,14 +210,11 @@ def _words_file(arguments: argparse.Namespace, out: Path) -> Path:
 def _write_words(
     voice: "LoadedVoice", ask: "SynthesisParams", pieces: "Sequence[SpokenPiece]", path: Path
 ) -> None:
-    from xtts.inference.alignment.words import timed_words, written
+    from xtts.inference.alignment.spoken_words import words_of_speech
+    from xtts.inference.alignment.words import written
 
-    tokenizer = voice.model.tokenizer
-    spans = [tokenizer.word_spans(piece.ids) for piece in pieces]
-    spelled = tokenizer.spelled(ask.text, ask.language)
-    read = tokenizer.split(ask.text, ask.language)
-    pauses = [(piece.before, piece.after) for piece in read]
-    words = timed_words(pieces, spans, spelled, pauses=pauses) if pieces else None
+    read = voice.model.tokenizer.split(ask.text, ask.language)
+    words = words_of_speech(read, pieces)
     if words is None:
         raise SotaqueError(
             "This voice cannot tell when a word is said: no attention head of it follows the text. "

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from machine.errors import SotaqueError
 from xtts import wav
+from xtts.foreign_sound import FOREIGN_EXTENSIONS, how_to_convert
 from xtts.model.shapes import CODE_RATE as CODE_RATE
 from xtts.model.shapes import SAMPLES_PER_CODE as SAMPLES_PER_CODE
 from xtts.model.shapes import VOCODER_RATE as VOCODER_RATE
@@ -58,9 +59,7 @@ def facts(path: Path) -> AudioFacts:
     try:
         info = soundfile.info(str(path))
     except _UNDECODABLE as error:
-        raise AudioError(
-            f"{path} cannot be decoded ({_first_line(error)}). WAV, FLAC, OGG and MP3 are read."
-        ) from error
+        raise AudioError(_unreadable(path, _first_line(error))) from error
     if info.frames <= 0:
         raise AudioError(f"{path} holds no samples.")
     if not _RATES[0] <= info.samplerate <= _RATES[-1] or info.samplerate % _RATES.step:
@@ -193,6 +192,15 @@ def _filterbank(
 
     found: Tensor = melscale_fbanks(fft_size // 2 + 1, low, high, bands, rate, norm, "htk")
     return found.t().contiguous()
+
+
+def _unreadable(path: Path, reason: str) -> str:
+    if path.suffix.lower() in FOREIGN_EXTENSIONS:
+        return (
+            f"{path} is not of a kind that is read: WAV, FLAC, OGG or MP3. Convert it: "
+            f"{how_to_convert(path)}"
+        )
+    return f"{path} cannot be decoded ({reason}). WAV, FLAC, OGG and MP3 are read."
 
 
 def _first_line(error: BaseException) -> str:

@@ -90,13 +90,15 @@ def _findings(check: DoctorCheck, machine: Machine) -> tuple[Finding, ...]:
     seconds = round(sum(machine.seconds.get(name, 0.0) for name in check.needs), 3)
     if missing:
         why = dict.fromkeys(machine.troubles.get(name, "not read") for name in missing)
-        told = f"{', '.join(missing)} could not be read: {'; '.join(why)}"
-        return (_placed(could_not_run(told), check, seconds),)
+        message = f"{', '.join(missing)} could not be read: {'; '.join(why)}"
+        return (_placed(could_not_run(message), check, seconds),)
     try:
         found = check.judge(**readings)
     except Exception as error:
-        told = f"{type(error).__name__}: {error}"
-        return (_placed(could_not_run("the check itself failed", evidence=told), check, seconds),)
+        message = f"{type(error).__name__}: {error}"
+        return (
+            _placed(could_not_run("the check itself failed", evidence=message), check, seconds),
+        )
     many = found if isinstance(found, tuple) else (found,) if found else ()
     return tuple(_placed(finding, check, seconds) for finding in many)
 

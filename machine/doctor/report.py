@@ -26,7 +26,7 @@ def as_text(findings: tuple[Finding, ...]) -> str:
     lines += ["", "What was seen:"]
     width = max(len(finding.id) for finding in findings)
     for finding in findings:
-        lines += _told(finding, width)
+        lines += _finding_lines(finding, width)
     if exit_code(findings):
         lines += ["", "docs/errors.md explains the commonest errors by their text."]
     return "\n".join(lines) + "\n"
@@ -60,7 +60,7 @@ def _chosen(findings: Iterable[Finding]) -> str:
     return f"A run that is started now computes on {device.observed}: {device.meaning}"
 
 
-def _told(finding: Finding, width: int) -> list[str]:
+def _finding_lines(finding: Finding, width: int) -> list[str]:
     label = _LABELS.get(finding.status, finding.status.value)
     indent = " " * (width + 8)
     lines = _wrapped(finding.observed, indent, f"{label:<4}  {finding.id:<{width}}  ")

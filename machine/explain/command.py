@@ -48,19 +48,19 @@ def look(
     looks = looks or sessions.Looks()
     got, verdict = sessions.choose(wish, looks)
     provider = CPU if got.kind == "cpu" else looks.trial(got).provider
-    told, log = _asked(graph, provider, got, plans)
-    if "nodes" not in told and got.kind != "cpu":
-        verdict, got = placement.refused_model(got, told.get("fault", "")), ProviderRequest("cpu")
-        told, log = _asked(graph, CPU, got, plans)
-    if "nodes" not in told:
+    answer, log = _asked(graph, provider, got, plans)
+    if "nodes" not in answer and got.kind != "cpu":
+        verdict, got = placement.refused_model(got, answer.get("fault", "")), ProviderRequest("cpu")
+        answer, log = _asked(graph, CPU, got, plans)
+    if "nodes" not in answer:
         opset = graph.opsets.get("ai.onnx")
-        raise ExplainFailed(refusal(str(graph.path), told.get("fault", ""), opset))
-    if fault := (told.get("run") or {}).get("fault"):
+        raise ExplainFailed(refusal(str(graph.path), answer.get("fault", ""), opset))
+    if fault := (answer.get("run") or {}).get("fault"):
         raise ExplainFailed(_not_run(graph, fault))
-    if fault := told.get("fault"):
+    if fault := answer.get("fault"):
         raise ExplainFailed(f"{graph.path} was opened, and then: {_line(fault)}")
-    placing = NodePlacement(tuple(told["active"]), told["nodes"])
-    return explained(graph, placement.status(wish, got, placing, verdict), told, log)
+    placing = NodePlacement(tuple(answer["active"]), answer["nodes"])
+    return explained(graph, placement.status(wish, got, placing, verdict), answer, log)
 
 
 def _asked(
@@ -74,12 +74,12 @@ def _asked(
         asked, answered = Path(folder) / "request.json", Path(folder) / "result.json"
         asked.write_text(json.dumps(request), encoding="utf-8")
         command = module_command("machine.explain.running_child", str(asked), str(answered))
-        answer = run_with_timeout(command, _RUN_SECONDS if plans else _OPEN_SECONDS)
-        if answer.code == 0 and answered.is_file():
-            told = json.loads(answered.read_text(encoding="utf-8"))
+        child = run_with_timeout(command, _RUN_SECONDS if plans else _OPEN_SECONDS)
+        if child.code == 0 and answered.is_file():
+            answer = json.loads(answered.read_text(encoding="utf-8"))
         else:
-            told = {"fault": _ended(answer)}
-    return told, inspection.plain(answer.errors)
+            answer = {"fault": _ended(child)}
+    return answer, inspection.plain(child.errors)
 
 
 def _ended(answer: ProcessResult) -> str:
@@ -97,8 +97,8 @@ def _not_run(graph: ModelGraph, fault: str) -> str:
 
 
 def _line(fault: str) -> str:
-    told = re.sub(r"/\S+\.(cc|h):\d+ .*?\) ", "", " ".join(fault.split()))
-    return told[:300].rstrip(".") + "."
+    message = re.sub(r"/\S+\.(cc|h):\d+ .*?\) ", "", " ".join(fault.split()))
+    return message[:300].rstrip(".") + "."
 
 
 def _shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:

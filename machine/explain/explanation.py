@@ -18,7 +18,7 @@ _FORCED = re.compile(r"Force fallback to CPU execution for node: (.*?) because")
 @dataclass(frozen=True)
 class ModelRun:
     """plan: the inputs that were made; cold_seconds: the first time; warm_seconds: the median of
-    `runs` more; activity: as `running_child.Activity.told`."""
+    `runs` more; activity: as `running_child.Activity.report`."""
 
     plan: tuple[Mapping[str, Any], ...]
     cold_seconds: float
@@ -49,18 +49,19 @@ class Explanation:
 
 
 def explained(
-    graph: ModelGraph, status: SessionStatus, told: Mapping[str, Any], log: str
+    graph: ModelGraph, status: SessionStatus, answer: Mapping[str, Any], log: str
 ) -> Explanation:
-    """told: the child's answer (`running_child`); log: what it wrote to file descriptor 2."""
-    run = _run(told.get("run"))
+    """answer: the child's answer (`running_child`); log: what it wrote to file descriptor 2."""
+    run = _run(answer.get("run"))
     executed = run.executed if run else ()
     seconds: dict[str, float] = {}
     for row in executed:
         seconds[row["provider"]] = seconds.get(row["provider"], 0.0) + row["seconds"]
     return Explanation(
-        graph, status, told["version"], told["nodes"], copies(log, executed),
-        tuple(_FORCED.findall(log)), _judgements(graph, told["nodes"], executed),
-        told["load_seconds"], told["import_bytes"], told["loaded_bytes"], told["peak_bytes"],
+        graph, status, answer["version"], answer["nodes"], copies(log, executed),
+        tuple(_FORCED.findall(log)), _judgements(graph, answer["nodes"], executed),
+        answer["load_seconds"], answer["import_bytes"],
+        answer["loaded_bytes"], answer["peak_bytes"],
         run, seconds,
     )  # fmt: skip
 
@@ -94,10 +95,10 @@ def _judgements(
     return tuple(sorted(judged, key=lambda one: (order[one.normal], -one.nodes, one.operator)))
 
 
-def _run(told: Mapping[str, Any] | None) -> ModelRun | None:
-    if not told:
+def _run(answer: Mapping[str, Any] | None) -> ModelRun | None:
+    if not answer:
         return None
     return ModelRun(
-        tuple(told["plan"]), told["cold_seconds"], told["warm_seconds"], told["runs"],
-        told["activity"], tuple(told["executed"]),
+        tuple(answer["plan"]), answer["cold_seconds"], answer["warm_seconds"], answer["runs"],
+        answer["activity"], tuple(answer["executed"]),
     )  # fmt: skip

@@ -87,11 +87,11 @@ def _graph(onnx: Any, path: Path, model: Any, file_bytes: int) -> ModelGraph:
     )
 
 
-def _word(told: str | bytes) -> str:
+def _word(value: str | bytes) -> str:
     """protobuf gives bytes where a text is not UTF-8."""
-    if isinstance(told, bytes):
+    if isinstance(value, bytes):
         raise ValueError("a name in it is no text")
-    return told
+    return value
 
 
 def _bytes(path: Path) -> bytes:
@@ -123,9 +123,9 @@ def _beside(path: Path, graph: Any) -> int:
     """Bytes of the files that hold the weights; all there, and long enough."""
     needed: dict[str, int] = {}
     for tensor in _tensors(graph):
-        told = {one.key: one.value for one in tensor.external_data}
-        name = _word(told.get("location", ""))
-        end = int(told.get("offset") or 0) + int(told.get("length") or 0)
+        entries = {one.key: one.value for one in tensor.external_data}
+        name = _word(entries.get("location", ""))
+        end = int(entries.get("offset") or 0) + int(entries.get("length") or 0)
         needed[name] = max(needed.get(name, 0), end)
     for name, end in needed.items():
         file = path.parent / name

@@ -104,22 +104,22 @@ def arrays(filling: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _check(one: GraphValue, said: tuple[int, ...] | None) -> None:
+def _check(one: GraphValue, wanted: tuple[int, ...] | None) -> None:
     if one.type not in _TYPES:
         what = {"string": "text", "": "a list or a map"}.get(one.type, one.type)
         raise InputRefused(
             f"--run makes numbers, and the input {one.name!r} wants {what}. Without --run, explain "
             "tells where the nodes are."
         )
-    if said is None or one.shape is None:
+    if wanted is None or one.shape is None:
         return
-    fits = len(said) == len(one.shape) and all(
-        not isinstance(size, int) or size == given for size, given in zip(one.shape, said)
+    fits = len(wanted) == len(one.shape) and all(
+        not isinstance(size, int) or size == given for size, given in zip(one.shape, wanted)
     )
     if not fits:
-        told = "x".join(str(size) or "?" for size in one.shape)
-        given = "x".join(map(str, said))
-        raise InputRefused(f"--shape {one.name}={given} does not fit the declared {told}.")
+        declared = "x".join(str(size) or "?" for size in one.shape)
+        given = "x".join(map(str, wanted))
+        raise InputRefused(f"--shape {one.name}={given} does not fit the declared {declared}.")
 
 
 def _plan(

@@ -36,7 +36,7 @@ def as_text(found: Explanation) -> str:
 def as_json(found: Explanation) -> str:
     """Names stay, texts may get better."""
     graph = found.graph
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "schema": SCHEMA,
         "model": str(graph.path),
         "file_bytes": graph.file_bytes,
@@ -58,7 +58,7 @@ def as_json(found: Explanation) -> str:
         "run": asdict(found.run) if found.run else None,
         "seconds_by_provider": found.seconds_by_provider,
     }  # fmt: skip
-    return json.dumps(told, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
 
 
 def normal(found: Explanation) -> str:
@@ -118,12 +118,14 @@ def _forecast(found: Explanation) -> list[str]:
     usual = forecast(operators)
     heavy = sorted(((n, name) for name, n in operators.items() if is_heavy(name)), reverse=True)
     carry = ", ".join(f"{name} ({number})" for number, name in heavy[:6])
-    told = (
+    sentence = (
         f"With a GPU {usual['gpu']} of them would usually be there. The other {usual['either']} "
         "reckon with sizes, move pieces, choose or repeat: some of them stay here beside any GPU, "
         "and that is normal."
     )
-    return _wrapped(told, "") + (_wrapped(f"The work is carried by {carry}.", "") if carry else [])
+    return _wrapped(sentence, "") + (
+        _wrapped(f"The work is carried by {carry}.", "") if carry else []
+    )
 
 
 def _all_nodes(found: Explanation) -> Counter[str]:
@@ -169,14 +171,14 @@ def _costs(found: Explanation) -> Iterator[str]:
 
 def _activity(run: ModelRun) -> str:
     cpu = run.activity["cpu_percent"]
-    told = ["CPU not measured" if cpu is None else f"CPU {cpu:.0f} % (100 is one core)"]
+    parts = ["CPU not measured" if cpu is None else f"CPU {cpu:.0f} % (100 is one core)"]
     for name, gpu in run.activity["gpus"].items():
         busy = gpu["busy_percent"]
         share = "busy unknown" if busy is None else f"{busy:.0f} % busy at most"
-        told.append(f"GPU {name} {share}, {_size(gpu['used_bytes'])} in use")
+        parts.append(f"GPU {name} {share}, {_size(gpu['used_bytes'])} in use")
     if not run.activity["gpus"]:
-        told.append(f"no GPU to watch ({run.activity['fault'] or 'none listed'})")
-    return "; ".join(told)
+        parts.append(f"no GPU to watch ({run.activity['fault'] or 'none listed'})")
+    return "; ".join(parts)
 
 
 def shape_of(shape: Sequence[int | str]) -> str:
@@ -218,9 +220,9 @@ def refusal(name: str, fault: str, opset: int | None = None) -> str:
     for pattern, sentence in _KNOWN:
         if found := re.search(pattern, text):
             return f"{name} " + sentence.format(*found.groups(), newer=_NEWER)
-    told = re.sub(r"^.*?failed: ?", "", text)
-    told = re.sub(r"/\S+\.(cc|h):\d+ .*?\) ", "", told)
-    return f"{name} is refused by ONNX Runtime: {told[:_MOST_CHARACTERS]}"
+    message = re.sub(r"^.*?failed: ?", "", text)
+    message = re.sub(r"/\S+\.(cc|h):\d+ .*?\) ", "", message)
+    return f"{name} is refused by ONNX Runtime: {message[:_MOST_CHARACTERS]}"
 
 
 _KNOWN = (

@@ -85,7 +85,7 @@ def _run(session: Any, plans: list[list[dict[str, Any]]]) -> dict[str, Any]:
         return {
             "plan": plan, "executed": executed(json.loads(profile)), "cold_seconds": cold,
             "warm_seconds": statistics.median(warm), "runs": len(warm),
-            "activity": activity.told(),
+            "activity": activity.report(),
         }  # fmt: skip
     return {"fault": faults[0]}
 
@@ -125,7 +125,7 @@ class Activity:
         self._ended.set()
         self._thread.join()
 
-    def told(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """{cpu_percent: 100 is one core, gpus: {name: {busy_percent, used_bytes}}, fault}."""
         gpus = {
             name: {"busy_percent": max(self._busy.get(name, []), default=None), "used_bytes": used}
@@ -153,14 +153,14 @@ def executed(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     last = max((event["ts"] for event in events if event["name"] == "model_run"), default=0)
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for event in events:
-        told = event.get("args", {})
-        if event.get("cat") != "Node" or "provider" not in told or event["ts"] < last:
+        details = event.get("args", {})
+        if event.get("cat") != "Node" or "provider" not in details or event["ts"] < last:
             continue
-        key = told["provider"], told["op_name"]
+        key = details["provider"], details["op_name"]
         row = found.setdefault(key, {"times": 0, "seconds": 0.0, "largest": 0})
         row["times"] += 1
         row["seconds"] += event["dur"] / 1e6
-        for shapes in (told.get("input_type_shape", ()), told.get("output_type_shape", ())):
+        for shapes in (details.get("input_type_shape", ()), details.get("output_type_shape", ())):
             sizes = [_product(shape) for one in shapes for shape in one.values()]
             row["largest"] = max([row["largest"], *sizes])
     return [{"provider": a, "operator": b, **row} for (a, b), row in found.items()]

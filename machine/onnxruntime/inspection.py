@@ -90,10 +90,11 @@ def tried(provider: str, options: dict[str, str]) -> Trial:
         log = plain(f"{answer.out}\n{answer.errors}")[-_KEPT_CHARACTERS:]
         if answer.code != 0 or not result.is_file():
             return Trial(provider, log=log, ending=answer.last_error or "it gave no answer")
-        told = json.loads(result.read_text(encoding="utf-8"))
+        answer = json.loads(result.read_text(encoding="utf-8"))
     return Trial(
-        provider, bool(told["known"]), tuple(told["active"]), told["nodes"], told.get("distance"),
-        f"{log}\n{told['log']}".strip(), str(told["fault"]), "", str(told.get("version", "")),
+        provider, bool(answer["known"]), tuple(answer["active"]),
+        answer["nodes"], answer.get("distance"),
+        f"{log}\n{answer['log']}".strip(), str(answer["fault"]), "", str(answer.get("version", "")),
     )  # fmt: skip
 
 

@@ -68,8 +68,8 @@ def judge_auto(
 ) -> ProviderVerdict:
     """Why `auto` came to the CPU: what was tried, or that there was nothing to try."""
     if refused:
-        told = " ".join(one.message for one in refused.values())
-        return ProviderVerdict(False, next(iter(refused.values())).reason_code, told)
+        message = " ".join(one.message for one in refused.values())
+        return ProviderVerdict(False, next(iter(refused.values())).reason_code, message)
     for kind, gpu in (("cuda", "nvidia"), ("rocm", "amd")):
         if gpu in seen.gpus:
             verdict = _unusable(
@@ -90,32 +90,32 @@ def status(
     total = None if placing.nodes is None else sum(map(_total, placing.nodes.values()))
     on_cpu = placing.count(CPU)
     taken = None if total is None or on_cpu is None else total - on_cpu
-    code, told = verdict.reason_code, verdict.message
+    code, message = verdict.reason_code, verdict.message
     if active == CPU and got.kind != "cpu":
         code = "lost"
-        told = f"{_starts(got)}: it worked in the check just before. Start again."
+        message = f"{_starts(got)}: it worked in the check just before. Start again."
     elif taken == 0 and active != CPU:
         active, code = CPU, "nothing_placed"
-        told = (
+        message = (
             f"{_starts(got)}. It works, but takes none of this model's {total} nodes; `python -m "
             "xtts explain` says which they are."
         )
     elif active != CPU and (heavy := _heavy_on_cpu(placing)):
         code = "heavy_on_cpu"
-        told = (
+        message = (
             f"{CALLED[got.kind]} computes {taken} of {total} nodes, but some that carry the work "
             f"are on the CPU: {heavy}. `python -m xtts explain` says whether that is normal."
         )
     asked = active if active in PROVIDERS.get(wish.kind, ()) else wish.provider
     device = "cpu" if active == CPU else got.device
-    return SessionStatus(device, active, asked, told, code, on_cpu, taken)
+    return SessionStatus(device, active, asked, message, code, on_cpu, taken)
 
 
 def refused_model(wish: ProviderRequest, fault: str) -> ProviderVerdict:
     """A provider that works refused this very model."""
-    told = reasons.last_words(fault) or fault[:300]
+    message = reasons.last_words(fault) or fault[:300]
     return _unusable(wish, (
-        "refused_model", f"It does not take this model ({told})",
+        "refused_model", f"It does not take this model ({message})",
         "A model with fixed shapes, or another build, may do."))  # fmt: skip
 
 
@@ -126,8 +126,8 @@ def _heavy_on_cpu(placing: NodePlacement) -> str:
 
 
 def _unusable(wish: ProviderRequest, reason: reasons.Reason) -> ProviderVerdict:
-    code, told, mend = reason
-    return ProviderVerdict(False, code, f"{_starts(wish)}. {told}. To mend: {mend}")
+    code, message, mend = reason
+    return ProviderVerdict(False, code, f"{_starts(wish)}. {message}. To mend: {mend}")
 
 
 def _starts(wish: ProviderRequest) -> str:

@@ -45,29 +45,29 @@ def not_in_build(wish: ProviderRequest, seen: OnnxSurroundings) -> Reason:
             "Ask for cuda with an NVIDIA GPU, rocm with one of AMD, openvino with one of Intel.",
         )  # fmt: skip
     wanted, installed = BUILDS[wish.kind], " ".join(seen.packages) or "onnxruntime"
-    told = f"{_answering(seen)} is a build without {CALLED[wish.kind]}"
+    message = f"{_answering(seen)} is a build without {CALLED[wish.kind]}"
     if wanted in seen.packages and len(seen.packages) > 1:
         others = " and ".join(name for name in seen.packages if name != wanted)
         return (
             "two_builds",
-            f"{wanted} is installed, but {others} was installed over it, and answers: {told}",
+            f"{wanted} is installed, but {others} was installed over it, and answers: {message}",
             replace_builds(installed, wanted),
         )
     if wish.kind == "cuda" and "nvidia" not in seen.gpus:
-        told = f"{told}; nor does this machine show an NVIDIA GPU"
-    return "not_in_build", told, _install(wish, installed, wanted)
+        message = f"{message}; nor does this machine show an NVIDIA GPU"
+    return "not_in_build", message, _install(wish, installed, wanted)
 
 
 def inactive(wish: ProviderRequest, seen: OnnxSurroundings, trial: Trial) -> Reason:
     """The build knows the provider, and the session did not get it."""
-    said = f"{trial.fault}\n{trial.log}"
+    log = f"{trial.fault}\n{trial.log}"
     for look in (_library, _failure, _symbol, _openvino):
-        if reason := look(wish, seen, said):
+        if reason := look(wish, seen, log):
             return reason
-    told = last_words(trial.fault or said) or "and says nothing about it"
+    message = last_words(trial.fault or log) or "and says nothing about it"
     started = trial.active[:1] == (trial.provider,)
     what = "It started, and could not compute" if started else "ONNX Runtime did not start it"
-    return "unknown", f"{what}: {told}", "Run: make doctor"
+    return "unknown", f"{what}: {message}", "Run: make doctor"
 
 
 def ended(wish: ProviderRequest, trial: Trial) -> Reason:
@@ -79,21 +79,21 @@ def ended(wish: ProviderRequest, trial: Trial) -> Reason:
     )  # fmt: skip
 
 
-def last_words(said: str) -> str:
+def last_words(log: str) -> str:
     """The last line that tells something, without the place in ONNX Runtime's source."""
-    lines = [line.strip() for line in said.splitlines() if re.search(r"[a-z]{3}", line)]
-    told = lines[-1] if lines else ""
-    return re.sub(r"^\S+ \S+ \[\w:[^\]]*\] ?", "", told)[:_MOST_CHARACTERS]
+    lines = [line.strip() for line in log.splitlines() if re.search(r"[a-z]{3}", line)]
+    last = lines[-1] if lines else ""
+    return re.sub(r"^\S+ \S+ \[\w:[^\]]*\] ?", "", last)[:_MOST_CHARACTERS]
 
 
-def _library(wish: ProviderRequest, seen: OnnxSurroundings, said: str) -> Reason | None:
-    library = missing_library(said)
+def _library(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason | None:
+    library = missing_library(log)
     if not library:
         return None
     if library.startswith("libcuda.so"):
         if seen.hint:
-            code, told = "no_gpu_in_container" if seen.in_container else "no_driver", seen.hint
-            return code, f"NVIDIA's driver ({library}) cannot be loaded", told
+            code, message = "no_gpu_in_container" if seen.in_container else "no_driver", seen.hint
+            return code, f"NVIDIA's driver ({library}) cannot be loaded", message
         return (
             "no_driver", f"NVIDIA's driver is missing: {library} is not on this machine",
             get_driver(seen.distribution, seen.in_container),
@@ -119,19 +119,19 @@ def _cuda_library(seen: OnnxSurroundings, library: str) -> Reason:
     code = "missing_cudnn" if library.startswith("libcudnn") else "missing_library"
     name = "cuDNN" if code == "missing_cudnn" else "a library of CUDA"
     version = f" {seen.cuda}" if seen.cuda and code == "missing_library" else ""
-    told = f"{library} is missing, {name}{version}"
+    message = f"{library} is missing, {name}{version}"
     if seen.gpus or seen.driver:
-        return code, told, INSTALL_LIBRARIES
+        return code, message, INSTALL_LIBRARIES
     return (
-        code, f"{told}; nor does this machine show an NVIDIA GPU",
+        code, f"{message}; nor does this machine show an NVIDIA GPU",
         f"With a GPU: {INSTALL_LIBRARIES}; without one, ask for the CPU.",
     )  # fmt: skip
 
 
-def _failure(wish: ProviderRequest, seen: OnnxSurroundings, said: str) -> Reason | None:
-    found = re.search(r"CUDA failure (\d+): ([^;\n]*)", said)
+def _failure(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason | None:
+    found = re.search(r"CUDA failure (\d+): ([^;\n]*)", log)
     if not found:
-        return _cudnn(said)
+        return _cudnn(log)
     number, words = int(found[1]), found[2].strip()
     if number == 35:
         needed = OLDEST_DRIVER.get(major_of(seen.cuda) or 0)
@@ -142,20 +142,20 @@ def _failure(wish: ProviderRequest, seen: OnnxSurroundings, said: str) -> Reason
             get_driver(seen.distribution, seen.in_container),
         )  # fmt: skip
     if number in _FAILURES:
-        code, told, mend = _FAILURES[number]
-        return code, f"{told} (CUDA failure {number}: {words})", mend
+        code, message, mend = _FAILURES[number]
+        return code, f"{message} (CUDA failure {number}: {words})", mend
     return "gpu_failed", f"The GPU fails: CUDA failure {number}: {words}", "Run: make doctor"
 
 
-def _cudnn(said: str) -> Reason | None:
-    if found := re.search(r"cuDNN is unavailable[^\n]*|CUDNN_STATUS_\w+", said):
+def _cudnn(log: str) -> Reason | None:
+    if found := re.search(r"cuDNN is unavailable[^\n]*|CUDNN_STATUS_\w+", log):
         return "missing_cudnn", f"cuDNN does not work: {found[0][:_MOST_CHARACTERS]}", (
             INSTALL_LIBRARIES)  # fmt: skip
     return None
 
 
-def _symbol(wish: ProviderRequest, seen: OnnxSurroundings, said: str) -> Reason | None:
-    if found := re.search(r"undefined symbol: \w+|version `[^']+' not found", said):
+def _symbol(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason | None:
+    if found := re.search(r"undefined symbol: \w+|version `[^']+' not found", log):
         return (
             "mixed_libraries",
             f"A library of another version was loaded in the place of the right one ({found[0]})",
@@ -164,8 +164,8 @@ def _symbol(wish: ProviderRequest, seen: OnnxSurroundings, said: str) -> Reason 
     return None
 
 
-def _openvino(wish: ProviderRequest, seen: OnnxSurroundings, said: str) -> Reason | None:
-    if found := re.search(r"Device (\w+) is not available", said):
+def _openvino(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason | None:
+    if found := re.search(r"Device (\w+) is not available", log):
         return (
             "no_gpu", f"OpenVINO finds no {found[1]} on this machine",
             "Ask for openvino, which computes on the CPU, or install Intel's compute runtime.",

@@ -150,8 +150,8 @@ def _open_on_cpu(onnxruntime: Any, model: Path | bytes, options: OnnxSessionOpti
         return _open(onnxruntime, model, options, [CPU])
     except Exception as error:
         name = "This model" if isinstance(model, bytes) else str(model)
-        told = " ".join(str(error).split())[:400]
-        raise ModelRefused(f"{name} cannot be opened by ONNX Runtime: {told}") from error
+        message = " ".join(str(error).split())[:400]
+        raise ModelRefused(f"{name} cannot be opened by ONNX Runtime: {message}") from error
 
 
 def _open(

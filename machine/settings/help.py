@@ -54,9 +54,9 @@ def help_text(kind: type[Any]) -> str:
     width = max(map(len, settings))
     lines = ["Settings, each with its default:", ""]
     for flag, info in settings.items():
-        told = _purpose(info).partition(". ")[0].rstrip(".")
+        purpose = _purpose(info).partition(". ")[0].rstrip(".")
         lines.append(
-            f"  {flag:{width}}  {textwrap.shorten(told, WIDTH - width - 4, placeholder=' …')}"
+            f"  {flag:{width}}  {textwrap.shorten(purpose, WIDTH - width - 4, placeholder=' …')}"
         )
     return "\n".join([*lines, "", *_wrapped(PRECEDENCE, ""), *_wrapped(MORE, "")])
 

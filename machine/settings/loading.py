@@ -170,8 +170,8 @@ def _flags(
         name = flag[2:].replace("-", "_").upper()
         if name not in ours or flag != flag_of(name):
             close = meant(name, ours) or [one for one in [equivalent(name)] if one in ours]
-            told = flag.startswith("-") and close
-            hint = f"; did you mean {flag_of(close[0])}?" if told else "; --help lists them."
+            misspelt = flag.startswith("-") and close
+            hint = f"; did you mean {flag_of(close[0])}?" if misspelt else "; --help lists them."
             faults.append(f"{flag} is not a setting of this program{hint}")
             if flag.startswith("-") and not equals and rest and not rest[0].startswith("--"):
                 rest.pop(0)  # its value, or it would be reported as a fault of its own

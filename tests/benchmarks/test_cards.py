@@ -49,3 +49,20 @@ def test_the_states_are_what_the_footprint_says(measured):
     # So small a model has many tensors of under 4,096 values, which stay in float32.
     quantised = STATE_BYTES["adamw8bit"] * measured[2].learning
     assert quantised < measured[2].states_bytes < 1.2 * quantised
+
+
+def test_a_gpus_peak_begins_when_the_mode_before_is_gone(monkeypatch: pytest.MonkeyPatch):
+    """Each mode has its own: what the one before took, at its most, is none of it."""
+    held, peak = [30], [30]  # a learner of the mode before, not collected yet
+    monkeypatch.setattr("gc.collect", lambda: held.clear())
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(
+        torch.cuda, "reset_peak_memory_stats", lambda: peak.__setitem__(0, sum(held))
+    )
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: peak[0])
+
+    def work() -> None:
+        held.append(12)
+        peak[0] = max(peak[0], sum(held))
+
+    assert cards.gpu_peak(work) == 12

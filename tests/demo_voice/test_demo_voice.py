@@ -1,6 +1,8 @@
 """`make demo-voice` shortened: every stage, from sentences to a folder that speaks."""
 
+import hashlib
 import itertools
+import json
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -9,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from demo_voice import stages
-from demo_voice.__main__ import GPT_STAGES, STAGES, Making
+from demo_voice import packaging, stages
+from demo_voice.__main__ import FILES, GPT_STAGES, STAGES, Making
 from demo_voice.codec import dvae as codec
 from demo_voice.codec import excerpts
 from demo_voice.gpt import targets
@@ -21,6 +23,7 @@ from demo_voice.text import lexicon
 from demo_voice.text import sentences as text
 from demo_voice.text.lexicon import Lexicon, WordNetMissingError
 from train.data import make_demo
+from xtts.hub.base_models import DEMO
 from xtts.inference.synthesis import synthesize
 from xtts.inference.voice import voice_from_reference
 from xtts.model.loading import load_model
@@ -67,9 +70,30 @@ def test_the_folder_speaks(made: Making) -> None:
     assert model.config.weights == "trained"
     assert model.config.text_frontend == "cmu_phones"
     assert model.config.piece_tokens == SHORT.piece_tokens
+    # Hums have no words: nothing to follow was learned, and that is said, not measured again.
+    assert model.config.alignment_heads == ()
     hum = torch.from_numpy(humming("x", flite.MANNERS[0]).astype(np.float32) / 32768)
     voice = voice_from_reference(model, hum)
     assert len(synthesize(model, voice, "Hello there.", "en")) > 0
+
+
+def test_the_embedded_voice_names_the_heads_that_packing_would(tmp_path: Path) -> None:
+    for file in DEMO.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    content = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    named = content["sotaque"].pop("alignment_heads")
+    (tmp_path / "config.json").write_text(json.dumps(content), encoding="utf-8")
+    packaging.name_heads(tmp_path)
+    found = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    assert sorted(found["sotaque"].pop("alignment_heads")) == sorted(named)
+    assert found == content
+
+
+def test_the_card_has_the_hashes_of_the_files() -> None:
+    card = (DEMO / "CARD.md").read_text(encoding="utf-8")
+    for name in FILES:
+        digest = hashlib.sha256((DEMO / name).read_bytes()).hexdigest()
+        assert f"| {name} | `{digest}` |" in card
 
 
 def test_the_learned_weights_are_those_packed(made: Making) -> None:

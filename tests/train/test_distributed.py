@@ -3,15 +3,25 @@
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
 
+from machine.devices.cuda_errors import GpuLost
 from tests.train import together
 from tests.train.test_learner import SHAPE, a_batch, a_learner, weights
 from train.dataset.batches import Batch
-from train.distributed import ALONE, DistributedError, World, device_of, totals, world_of
+from train.distributed import (
+    ALONE,
+    DistributedError,
+    World,
+    device_of,
+    joined,
+    totals,
+    world_of,
+)
 from train.learner import Learner
 from train.trainer import forward_backward, train_step
 from xtts.model.packed_batch import pack
@@ -150,10 +160,32 @@ def test_half_a_world_is_refused(changed: dict, words: str):
     assert raised.value.exit_code == 2
 
 
-def test_every_rank_has_a_gpu_of_its_own():
+def test_every_rank_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert device_of(World(3, 4, 1, 2), "cuda:0") == "cuda:1"
     assert device_of(World(3, 4, 1, 2), "cpu") == "cpu"
     assert device_of(ALONE, "cuda:2") == "cuda:2"
+    # All of them shown, and one to each rank.
+    assert device_of(World(3, 4, 1, 2), "cuda:0", "4,5") == "cuda:1"
+    assert device_of(World(3, 4, 1, 2), "cuda:0", "GPU-5ac1") == "cuda:0"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(None, 1), (ValueError("another"), 1), (GpuLost("cuda:0 failed and cannot be used"), 0)],
+)
+def test_a_lost_gpu_leaves_the_others_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, error: Exception | None, told: int
+):
+    """nccl would wait for a context that is dead, and exit 70 with it."""
+    goodbyes: list[int] = []
+    monkeypatch.setattr("torch.distributed.init_process_group", lambda *_, **__: None)
+    monkeypatch.setattr("torch.distributed.destroy_process_group", lambda: goodbyes.append(1))
+    monkeypatch.setattr("train.distributed._store", lambda _: None)
+    with pytest.raises(type(error)) if error else nullcontext(), joined(World(0, 2), "cuda:0"):
+        if error:
+            raise error
+    assert len(goodbyes) == told
 
 
 @pytest.mark.slow

@@ -3,13 +3,17 @@
 import itertools
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
 
 from tests.train.test_run import Workshop, assert_same_end, content, losses
+from train.checkpointing.checkpoints import Checkpoints
+from train.evaluation.blending import keep_best_blend
 from train.learner import Learner, Validation
 from train.trainer import Trainer
+from xtts.hub.evaluation_file import Verdict, write_evaluation
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import from_coqui
 from xtts.model.loading import load_gpt, read_tensors
@@ -150,3 +154,34 @@ def test_a_run_that_is_no_longer_better_ends_early_and_says_so(workshop, monkeyp
 def test_what_cannot_be_is_refused_before_the_first_step(workshop, capfd, settings, words: str):
     workshop.run("refused", 1, expect=2, **settings)
     assert words in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        pytest.param("lora", marks=pytest.mark.slow),
+        pytest.param("averages", marks=pytest.mark.slow),
+        "both",
+    ],
+)
+def test_a_blend_is_of_the_weights_that_the_epoch_was_saved_with(workshop, option: str):
+    """Adapters folded in, averages taken: what is blended is what is spoken."""
+    run = workshop.run(
+        f"{option} blended", 1, **OPTIONS[option], LEARNING_RATE="1e-2", SAMPLE_DEVICE="cpu",
+        SAMPLE_TEXT="One.", BLEND="0.5",
+    )  # fmt: skip
+    judged = run.evaluation().find("blend", 1, 0.5)
+    epoch = run.verified(1)
+    assert judged.checkpoint_sha256 == epoch.sha256
+    # Whatever the verdict on a model that says nothing: this is what it would write.
+    verdict = Verdict("blend", 1, 0.5, "", "", False, epoch.sha256)
+    write_evaluation(run.evaluation_file, replace(run.evaluation(), verdict=verdict))
+    keep_best_blend(Checkpoints(run, None), verdict, workshop.base)
+    blended = content(run.best_blend)["model"]
+    base = read_tensors(workshop.base / "model.pth")
+    saved = content(run.checkpoint_path(1))["model"]
+    assert blended.keys() == saved.keys()
+    for name, tensor in blended.items():
+        assert torch.allclose(tensor, (base[name].float() + saved[name]) / 2, atol=1e-6)
+    assert any(not torch.equal(tensor, saved[name]) for name, tensor in blended.items())
+    assert run.best_weights().weights == run.best_blend

@@ -1,4 +1,4 @@
-"""Each process of a run opens its own GPU and no other, and keeps its memory between steps."""
+"""The training process keeps its memory between steps, and knows what its products may reach."""
 
 import ctypes
 import subprocess
@@ -8,14 +8,6 @@ import pytest
 import torch
 
 from train import runtime
-
-
-@pytest.mark.parametrize(("device", "expected"), [("cuda:1", [1]), ("cuda", [0]), ("cpu", [])])
-def test_what_names_no_gpu_means_the_own_one(monkeypatch, device: str, expected: list[int]):
-    seen: list[int] = []
-    monkeypatch.setattr(torch.cuda, "set_device", seen.append)
-    runtime.make_current(device)
-    assert seen == expected
 
 
 def test_the_peak_is_the_makers_for_a_gpu_and_measured_for_a_cpu(monkeypatch):
@@ -51,3 +43,22 @@ def test_what_a_step_frees_waits_for_the_next_one(kept: bool) -> None:
     again, given_back = map(int, done.stdout.split())
     assert (again < 100) == kept
     assert given_back > 1000
+
+
+@pytest.mark.parametrize(
+    ("device", "programs", "can"),
+    [
+        ("cuda:0", {"gcc"}, True),
+        ("cuda:0", set(), False),
+        ("cpu", {"gcc"}, False),
+        ("cpu", {"clang++"}, True),
+    ],
+)
+def test_without_a_compiler_compile_is_left_out_and_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, device: str,
+    programs: set[str], can: bool,
+) -> None:  # fmt: skip
+    """As in the image, which is slim."""
+    monkeypatch.setattr("shutil.which", lambda name: name if name in programs else None)
+    assert runtime.can_compile(device) is can
+    assert ("COMPILE=on needs a compiler" in caplog.text) is not can

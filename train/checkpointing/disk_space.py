@@ -18,6 +18,7 @@ from train import defaults
 from train.checkpointing.pruning import KEPT_TRAINER_STATES
 from train.checkpointing.resume import Resumed
 from train.dataset import features
+from train.evaluation.sentences import KEPT_SOUNDS
 from train.memory.estimate import STATE_BYTES
 from train.optim import freezing
 from train.run_context import RunContext, StartPosition
@@ -39,6 +40,8 @@ METRICS_BYTES_A_STEP, EVENT_BYTES_A_STEP = 450, 950
 # a picture of each. An upper estimate: noise, which compresses worst, measured 3.35 and 1.44 MB.
 SAMPLE_BYTES = 2 * VOCODER_RATE * (28 + 12)
 PICTURES_BYTES = 4_800_000
+# The longest that a sentence of an evaluation is kept: 6 s, or 2.5 times that without an end.
+SENTENCE_BYTES = 2 * VOCODER_RATE * 15
 # An estimate of how much a torch file is larger than its tensors, with manifest and best.json. It
 # grows with their number: measured 25 and 62 KB for the weights and the state of 78 tensors.
 _FILE_BYTES = 100_000
@@ -58,7 +61,8 @@ class SaveSizes:
 class Plan:
     """What is still to come: epochs that are saved, sampled, and steps. keep: KEEP_CHECKPOINTS;
     best_stays: whether there is a best epoch to keep besides; saved and states: how many
-    checkpoints and trainer states stand there already."""
+    checkpoints and trainer states stand there already; judged: candidates whose sentences are
+    kept; blended: whether best.pt may come."""
 
     saves: int
     samples: int
@@ -67,6 +71,8 @@ class Plan:
     best_stays: bool
     saved: int = 0
     states: int = 0
+    judged: int = 0
+    blended: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,6 +124,8 @@ def parts(
         Part("checkpoint", output_dir, checkpoints * one, first, checkpoints),
         Part("optimizer state", output_dir, states * state, first_state, states),
         Part("sample", output_dir, plan.samples * SAMPLE_BYTES, count=plan.samples),
+        Part("best blend", output_dir, plan.blended * one),
+        Part("judged sentences", output_dir, plan.judged * KEPT_SOUNDS * SENTENCE_BYTES),
         Part("metrics.jsonl", output_dir, plan.steps * METRICS_BYTES_A_STEP),
         Part("feature cache", cache_dir, sizes.cache, sizes.cache),
         Part("curves", runs_dir, shown),
@@ -191,15 +199,19 @@ def of_run(
         settings.batch_seconds, context.config.training, kept, device=context.device.value,
         total_seconds=sum(seconds), longest_seconds=max(seconds),
     )  # fmt: skip
+    speaks, blended = settings.sample_device != "off", settings.blend != "off"
     plan = Plan(
         saves=len(saves),
-        samples=0 if settings.sample_device == "off" else len(sampled),
+        samples=len(sampled) if speaks else 0,
         steps=len(ahead) * -(-int(sum(seconds)) // max(1, int(budget.value))),
         keep=settings.keep_checkpoints,
         best_stays=bool(data.validation),
         # What a kill left unfinished makes room for its like.
         saved=sum(not run.unfinished(epoch) for epoch in run.epochs()),
         states=len(run.state_epochs()),
+        # The base, every epoch, and at most three blends.
+        judged=(1 + len(saves) + 3 * blended) if speaks else 0,
+        blended=speaks and blended and not run.best_blend.exists(),
     )
     return parts(
         _sizes(settings, context), plan, settings.output_dir, settings.runs_dir, settings.cache_dir

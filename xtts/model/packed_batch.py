@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from xtts.model import varlen
 from xtts.model.shapes import NUM_LATENTS, GPTShape
 from xtts.model.varlen import VarlenLayout
 
@@ -80,7 +81,7 @@ class PackedBatch:
         """All of them, those of the segments too."""
         found = [value for value in vars(self).values() if isinstance(value, Tensor)]
         for part in (self.segments, self.frames):
-            found += [part.number, part.slots] if part else []
+            found += [getattr(part, name) for name in varlen.TENSORS] if part else []
         return found
 
     def without_targets(self) -> "PackedBatch":

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from xtts.model import varlen
 from xtts.model.kv_cache import Cache, KeyValueCache
+from xtts.model.varlen import VarlenLayout
 
 
 class Dropout(nn.Dropout):
@@ -45,6 +47,9 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, cache: Cache | None, layer: int) -> Tensor:
         batch, time, width = x.shape
+        if isinstance(cache, VarlenLayout) and not varlen.attends_per_clip(x):
+            packed = cache.in_one_grid(self.c_attn(x), self.heads)
+            return self.dropout(self.c_proj(packed))
         queries, keys, values = (
             part.view(batch, time, self.heads, -1).transpose(1, 2)
             for part in self.c_attn(x).split(width, dim=2)

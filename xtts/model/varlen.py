@@ -19,6 +19,8 @@ from torch.nn import functional as F
 # core in both directions, against 5.3 ms with the products written out. What those keep in memory
 # grows with the square: 16 heads of 1,024 positions keep 34 MB a layer.
 LONGEST_WRITTEN_OUT = 1024
+# Of a layout: what goes to the device with it.
+TENSORS = ("number", "slots", "sources")
 
 
 @dataclass(frozen=True)
@@ -26,12 +28,14 @@ class VarlenLayout:
     """Where each clip lies in a row `[1, heads, sum(lengths), head_width]`.
 
     number [sum(lengths)]: which clip a position belongs to. slots [sum(lengths)]: its place in a
-    padded grid `[len(lengths) * max(lengths)]`.
+    padded grid `[len(lengths) * max(lengths)]`. sources [len(lengths) * max(lengths)]: the position
+    that is in each place of that grid, and 0 where it is padding.
     """
 
     lengths: tuple[int, ...]
     number: Tensor
     slots: Tensor
+    sources: Tensor
 
     @staticmethod
     def of(lengths: Sequence[int]) -> "VarlenLayout":
@@ -40,18 +44,20 @@ class VarlenLayout:
         number = torch.repeat_interleave(torch.arange(len(lengths)), counts)
         before = F.pad(counts.cumsum(0)[:-1], (1, 0))
         slots = torch.arange(len(number)) + (number * longest - before[number])
-        return VarlenLayout(tuple(lengths), number, slots)
+        sources = torch.zeros(len(counts) * longest, dtype=torch.long)
+        sources[slots] = torch.arange(len(number))
+        return VarlenLayout(tuple(lengths), number, slots, sources)
 
     def to(self, device: torch.device | str) -> "VarlenLayout":
         """The same on `device`; the copy does not wait."""
         moved: dict[str, Any] = {
-            name: getattr(self, name).to(device, non_blocking=True) for name in ("number", "slots")
+            name: getattr(self, name).to(device, non_blocking=True) for name in TENSORS
         }
         return replace(self, **moved)
 
     def pinned(self) -> "VarlenLayout":
         """The same in memory that a GPU can copy from by itself."""
-        return replace(self, number=self.number.pin_memory(), slots=self.slots.pin_memory())
+        return replace(self, **{name: getattr(self, name).pin_memory() for name in TENSORS})
 
     # What `xtts.model.transformer` asks of a cache.
 
@@ -70,6 +76,21 @@ class VarlenLayout:
         """A clip after the other, each over its own length."""
         parts = zip(*(part.split(self.lengths, 2) for part in (queries, keys, values)), strict=True)
         return torch.cat([causal_attention(*part) for part in parts], 2)
+
+    def in_one_grid(self, packed: Tensor, heads: int) -> Tensor:
+        """As `in_a_grid`, from queries, keys and values beside each other: `[1, sum, 3 * width]` ->
+        `[1, sum, width]`. One copy into the grid instead of six operations, and one out of it.
+
+        Its padding is a copy of the first position: nothing that is causal looks at it, and what it
+        looks at is thrown away, so that its gradient is nothing.
+        """
+        clips, longest, width = len(self.lengths), max(self.lengths), packed.shape[2] // 3
+        grid = packed[0].index_select(0, self.sources)
+        parts = grid.view(clips, longest, 3, heads, -1).permute(2, 0, 3, 1, 4)
+        queries, keys, values = parts.unbind()
+        mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+        rows = mixed.transpose(1, 2).reshape(clips * longest, width)
+        return rows.index_select(0, self.slots)[None]
 
     def in_a_grid(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """All clips in one kernel, right-padded: what is causal never looks at its padding."""

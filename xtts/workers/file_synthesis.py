@@ -10,12 +10,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from machine.devices import cuda_errors
+from machine.devices.current_gpu import make_current
+
 if TYPE_CHECKING:
     from torch import Tensor
 
     from xtts.inference.alignment.guarded_piece import Guard
     from xtts.inference.voice import Voice
     from xtts.model.loading import Model
+    from xtts.text.tokenizer import Piece
     from xtts.workers.file_evaluation import (
         EvaluateRequest,
         HeardRecordings,
@@ -40,7 +44,8 @@ class SpeakRequest:
 class SpokenFile:
     """seconds: how long it took, loading included; similarity: cosine to the reference; ending: how
     its first piece that is not good ended, `good` where all are, None without a guard;
-    ending_reason: what was seen; attempts: the most that a piece took."""
+    ending_reason: what was seen; attempts: the most that a piece took; words: (word, start, end) in
+    seconds, None where they are not known."""
 
     seconds: float
     audio_seconds: float
@@ -49,6 +54,7 @@ class SpokenFile:
     ending: str | None = None
     ending_reason: str = ""
     attempts: int = 1
+    words: "list[tuple[str, float, float]] | None" = None
 
 
 class FileSpeaker:
@@ -77,6 +83,7 @@ class FileSpeaker:
 
         if threads:
             torch.set_num_threads(threads)
+        make_current(device)
         self.device = device
         self.base = base
         self.keep_weights = keep_weights
@@ -99,7 +106,7 @@ class FileSpeaker:
 
         started = time.perf_counter()
         model = self._reading(request.weights)
-        model.tokenizer.split(request.text, request.language)
+        pieces = model.tokenizer.split(request.text, request.language)
         reference = voice.read_reference(self._model.config, request.reference)
         self._take(request.weights)
         whose = self._voice_of(reference)
@@ -113,7 +120,7 @@ class FileSpeaker:
         self._let_go()
         return SpokenFile(
             time.perf_counter() - started, len(waveform) / audio.VOCODER_RATE, self.device,
-            likeness, *_ending(guard),
+            likeness, *_ending(guard), words=_words(pieces, guard),
         )  # fmt: skip
 
     def _guard(self, whose: "Voice", seed: int) -> "Guard | None":
@@ -166,11 +173,11 @@ class FileSpeaker:
         reading = self._reading(request.weights)
         reference = voice.read_reference(self._model.config, request.reference)
         with torch.inference_mode():
-            self._take(request.weights, request.share)
+            self._take(None if request.of_base else request.weights, request.share)
             whose = self._voice_of(reference)
             model = replace(reading, gpt=self._model.gpt)
             facts, utterances = file_evaluation.speak_all(model, whose, request, started)
-            if request.weights is not None:
+            if not request.of_base:
                 self._take(None)
                 latents = self._voice_of(reference).latents
                 model = replace(reading, gpt=self._model.gpt)
@@ -199,8 +206,10 @@ class FileSpeaker:
         key = (str(weights), os.stat(weights).st_mtime_ns, share) if weights else ("", 0, 1.0)
         if key == self._loaded:
             return
-        # What is half loaded by a fault must not be taken for anything by the next request.
+        # What is half loaded by a fault must not be taken for anything by the next request; and two
+        # at once would want 3.6 GB.
         self._loaded = None
+        self._model.unload_gpt()
         if weights and share < 1:
             tuned = run_folder.read_checkpoint(weights).model
             self._model.load_gpt(
@@ -213,9 +222,12 @@ class FileSpeaker:
         self._loaded = key
 
     def _let_go(self) -> None:
-        if not self.keep_weights and self.device == "cpu":
+        if not self.keep_weights:
             self._model.unload_gpt()
             self._loaded = None
+            # On a GPU recorded steps and their keys and values go with the weights, back to whoever
+            # trains there.
+            cuda_errors.free_after_fault(self.device)
 
 
 def _ending(guard: "Guard | None") -> tuple[str | None, str, int]:
@@ -225,3 +237,12 @@ def _ending(guard: "Guard | None") -> tuple[str | None, str, int]:
     attempts = max(piece.attempts for piece in guard.pieces)
     worst = next((piece for piece in guard.pieces if piece.faulty), guard.pieces[0])
     return worst.ending.value, worst.reason, attempts
+
+
+def _words(pieces: "list[Piece]", guard: "Guard | None") -> list[tuple[str, float, float]] | None:
+    from xtts.inference.alignment.spoken_words import words_of_speech
+
+    found = words_of_speech(pieces, guard.pieces) if guard is not None and guard.pieces else None
+    if found is None:
+        return None
+    return [(one.word, one.start_time, one.end_time) for one in found]

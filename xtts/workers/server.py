@@ -16,10 +16,14 @@ from typing import Any, Protocol
 import torch
 
 from machine.devices import cuda_errors
+from machine.devices.current_gpu import make_current
+from machine.devices.health import Outcome
 from machine.errors import SotaqueError
+from xtts.inference.alignment.spoken_words import SpokenWords
 from xtts.inference.batching import ContinuousBatcher, StepOutput
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.inference.voice import Voice
+from xtts.model.shapes import VOCODER_RATE
 from xtts.text.tokenizer import Piece, TokenizerSpec
 from xtts.workers import voice_registry
 from xtts.workers.failures import answer_of, place_of
@@ -70,7 +74,11 @@ class SpeechServer:
         # When each began, later by all that it has paused: `seconds` is time spent speaking.
         self._began: dict[str, float] = {}
         self._paused: dict[str, float] = {}
-        self._other = ThreadPoolExecutor(1, thread_name_prefix="opening")
+        make_current(where.device)
+        self._other = ThreadPoolExecutor(
+            1, thread_name_prefix="opening", initializer=make_current, initargs=(where.device,)
+        )
+        self._words: dict[str, SpokenWords] = {}
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="reading")
         self._texts = texts or TextWorker()
         # Its imports take as long as a model's loading, and are over by then.
@@ -112,17 +120,22 @@ class SpeechServer:
         self._pending.append(PendingTask(message, future, self._opened))
         yield from ()
 
-    def _stand(self, wanted: VoiceSpec, others: dict[str, LoadedVoice]) -> LoadedVoice:
+    def _stand(
+        self, wanted: VoiceSpec, others: dict[str, LoadedVoice]
+    ) -> tuple[LoadedVoice, ContinuousBatcher]:
         found = voice_registry.load_voice(wanted, self._where, others)
         found.prepare()
+        crowd: ContinuousBatcher = found.crowd(self._slots, beside_another=bool(others))
+        crowd.prepare()
         self._reading.submit(self._texts.open, found.texts).result()
-        return found
+        return found, crowd
 
-    def _opened(self, message: Mapping[str, Any], found: LoadedVoice) -> Iterator[bytes]:
+    def _opened(
+        self, message: Mapping[str, Any], made: tuple[LoadedVoice, ContinuousBatcher]
+    ) -> Iterator[bytes]:
         key = message["key"]
-        self._standing[key] = found
-        self._crowds[key] = found.crowd(self._slots)
-        told = found.told()
+        found, crowd = self._standing[key], self._crowds[key] = made
+        told = {**found.told(), "slots": crowd.count}
         yield packed({"say": "opened", "id": message.get("id", ""), "key": key, **told})
 
     def _close(self, message: Mapping[str, Any]) -> Iterator[bytes]:
@@ -207,11 +220,13 @@ class SpeechServer:
             yield _failed(name, "no_reference", reason)
             return
         try:
-            self._crowds[message["key"]].enter(name, voice, SynthesisParams(**message["ask"]))
+            params = SynthesisParams(**message["ask"])
+            self._crowds[message["key"]].enter(name, voice, params)
         except Exception as error:  # of this request alone: no other may suffer
             yield from self._refused(name, error)
         else:
             self._began[name] = began
+            self._words[name] = SpokenWords(params.pieces or (), params.speed)
 
     def _refused(self, name: str, error: Exception) -> Iterator[bytes]:
         """A refusal is an answer to one, and so is an unexpected error; a fault of the
@@ -225,6 +240,12 @@ class SpeechServer:
         yield _failed(name, told["reason_code"], told["reason"])
 
     def _told(self, said: StepOutput) -> Iterator[bytes]:
+        words = self._words[said.name]
+        words.sounded(sum(map(len, said.chunks)) / VOCODER_RATE)
+        # Before the sound of the step, so that they are there when it is sent.
+        if said.pieces and (timed := words.ended(said.pieces[-1])):
+            told = [[one.word, one.start_time, one.end_time] for one in timed]
+            yield packed({"say": "words", "id": said.name, "words": told})
         for chunk in said.chunks:
             yield packed({"say": "sound", "id": said.name}, pcm16(chunk))
         if said.paused:
@@ -239,13 +260,14 @@ class SpeechServer:
         else:
             yield packed({
                 "say": "done", "id": said.name, "codes": said.codes, "seconds": seconds,
-                "cut_pieces": said.cut_pieces,
+                "cut_pieces": said.cut_pieces, "timed": words.known and bool(said.pieces),
                 "pieces": [piece.as_dict() for piece in said.pieces],
             })  # fmt: skip
 
     def _forget(self, name: str) -> None:
         self._began.pop(name, None)
         self._paused.pop(name, None)
+        self._words.pop(name, None)
 
     def _settle(self) -> Iterator[bytes]:
         done = [one for one in self._pending if one.future.done()]
@@ -254,17 +276,28 @@ class SpeechServer:
             yield from self._settled(one)
 
     def _settled(self, one: PendingTask) -> Iterator[bytes]:
-        name, key = one.message.get("id", ""), one.message["key"]
-        try:
-            found = one.future.result()
-        except (SotaqueError, OSError) as error:
-            told = answer_of(error, self.device) or _unreadable(error)
-            if told is None or "fault" in told:
-                raise
-            header = {"say": "failed", "id": name, "key": key}
-            yield packed({**header, "reason_code": told["reason_code"], "reason": told["reason"]})
+        found, told = self._result_of(one)
+        if told is None:
+            yield from one.then(one.message, found)
             return
-        yield from one.then(one.message, found)
+        # Behind the `except`: the error held the tensors that are to go.
+        if told["reason_code"] == "out_of_memory":
+            cuda_errors.free_after_fault(self.device)
+        header = {"say": "failed", "id": one.message.get("id", ""), "key": one.message["key"]}
+        yield packed({**header, "reason_code": told["reason_code"], "reason": told["reason"]})
+
+    def _result_of(self, one: PendingTask) -> tuple[Any, Mapping[str, Any] | None]:
+        """What another thread found, or what is answered to its refusal. Raises what is more than
+        one voice's: those that speak go on where there is no memory for another."""
+        try:
+            return one.future.result(), None
+        except Exception as error:
+            told = answer_of(error, self.device)
+            if isinstance(error, SotaqueError | OSError):
+                told = told or _unreadable(error)
+            if told is None or ("fault" in told and not _lacks_memory(told)):
+                raise
+            return None, told
 
     def _keep(self, known: tuple[str, str], voice: Voice) -> None:
         """The voices of uploaded recordings, those that were asked for last; not of one that was
@@ -282,6 +315,12 @@ def _voice_spec(given: Mapping[str, Any]) -> VoiceSpec:
     reference = given.get("reference")
     found = {**given, "reference": Path(reference) if reference else None}
     return VoiceSpec(**found, allow_base_reference=True)
+
+
+def _lacks_memory(told: Mapping[str, Any]) -> bool:
+    """Whether what came of it is that a GPU's memory was short, and no more."""
+    fault = told["fault"]
+    return bool(fault["part"] == "memory" and fault["outcome"] == Outcome.TRANSIENT)
 
 
 def _unreadable(error: Exception) -> dict[str, str] | None:

@@ -12,7 +12,7 @@ from typing import Any
 from machine.errors import SotaqueError
 from machine.process import JsonLineProcess
 from xtts.text.errors import TextError
-from xtts.text.tokenizer import Piece, TokenizerSpec
+from xtts.text.tokenizer import Piece, TokenizerSpec, WordSpan
 from xtts.workers.text_worker_main import TOO_LONG
 
 COMMAND = (sys.executable, "-m", "xtts.workers.text_worker_main")
@@ -63,7 +63,10 @@ class TextWorker:
             ) from None
         if "refused" in answer:
             raise TextError(answer["refused"])
-        return [Piece("", ids, before, after) for ids, before, after in answer["pieces"]]
+        return [
+            Piece("", ids, before, after, tuple(WordSpan(*word) for word in words))
+            for ids, before, after, words in answer["pieces"]
+        ]
 
     def close(self) -> None:
         """Ends the process."""

@@ -3,10 +3,10 @@
 Lines of JSON on stdin, one answer each on stdout:
     {"load": TOKENIZER}                               -> {"loaded": true}
     {"read": TEXT, "language": L, "tokenizer": TOKENIZER}
-                                                -> {"pieces": [[[id, …], before, after], …]}
+                                        -> {"pieces": [[[id, …], before, after, words], …]}
 or {"refused": SENTENCE}. TOKENIZER is `TokenizerSpec.as_dict()`; before, after: seconds of silence
-around a piece. A text may take `CPU_SECONDS`; after more, the parent ends the process.
-Nothing of a text is ever printed.
+around a piece; words: [[word, first, last], …] as in `Piece`. A text may take
+`CPU_SECONDS`; after more, the parent ends the process. Nothing of a text is ever printed.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import json
 import signal
 import sys
 from collections.abc import Mapping
+from dataclasses import astuple
 from typing import Any, NoReturn
 
 from machine.errors import SotaqueError
@@ -66,7 +67,9 @@ def _answer(asked: Mapping[str, Any], known: dict[TokenizerSpec, Tokenizer]) -> 
         return {"refused": TOO_LONG}
     except Exception as error:  # of reading: whatever it is, only this text is to suffer
         return {"refused": f"This text cannot be read ({type(error).__name__}). Write it simpler."}
-    return {"pieces": [[piece.ids, piece.before, piece.after] for piece in pieces]}
+    return {"pieces": [
+        [piece.ids, piece.before, piece.after, list(map(astuple, piece.words))] for piece in pieces
+    ]}  # fmt: skip
 
 
 def _loaded(wanted: TokenizerSpec) -> Tokenizer:

@@ -74,7 +74,7 @@ def architecture(torch: TorchBuild, managed: Managed, driver: Driver,
     without = [gpu for gpu in known if not has_code_for(gpu.capability or (0, 0),
                                                         torch.architectures)]  # fmt: skip
     if not without:
-        return ok("torch has code for " + ", ".join(map(_told, known)))
+        return ok("torch has code for " + ", ".join(map(_gpu_words, known)))
     fitting = fitting_backend(driver.version, _capabilities(managed))
     newer = fitting_backend("", _capabilities(managed))
     if fitting:
@@ -86,7 +86,7 @@ def architecture(torch: TorchBuild, managed: Managed, driver: Driver,
     else:
         fix = CPU_ONLY
     return fail(
-        f"torch {torch.version} has no code for {', '.join(map(_told, without))}",
+        f"torch {torch.version} has no code for {', '.join(map(_gpu_words, without))}",
         "a build with code for this GPU",
         "Every operation ends with CUDA error 209, 'no kernel image is available'.",
         fix, " ".join(torch.architectures),
@@ -104,10 +104,10 @@ def library_path(
         for name, paths in torch.libraries.items()
     }
     foreign = {name: paths for name, paths in foreign.items() if paths}
-    told = [f"{name}={variables[name]}" for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")
+    variables_set = [f"{name}={variables[name]}" for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")
             if variables.get(name)]  # fmt: skip
     if not foreign:
-        return ok("torch runs with its own CUDA libraries", evidence="; ".join(told))
+        return ok("torch runs with its own CUDA libraries", evidence="; ".join(variables_set))
     first, paths = next(iter(sorted(foreign.items())))
     more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
     judge = fail if any(gpu.verdict for gpu in environment.gpus) else warn
@@ -117,7 +117,9 @@ def library_path(
         "Another CUDA comes first in the library path. That is one cause of CUFFT_INVALID_SIZE "
         "and of cuDNN's version mismatch.",
         CLEAN,
-        "; ".join([*told, *(f"{name}: {' '.join(paths)}" for name, paths in foreign.items())]),
+        "; ".join(
+            [*variables_set, *(f"{name}: {' '.join(paths)}" for name, paths in foreign.items())]
+        ),
     )
 
 
@@ -164,6 +166,6 @@ def _capabilities(managed: Managed) -> Sequence[tuple[int, int]]:
     return [gpu.capability for gpu in managed.gpus if gpu.capability]
 
 
-def _told(gpu: GpuState) -> str:
+def _gpu_words(gpu: GpuState) -> str:
     major, minor = gpu.capability or (0, 0)
     return f"{gpu.name} (sm_{major}{minor})"

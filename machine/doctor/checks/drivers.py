@@ -31,7 +31,7 @@ def graphics(
     graphics: Graphics, nodes: Nodes, programs: Mapping[str, str], variables: Mapping[str, str]
 ) -> Finding:
     """The cards, and on hybrid graphics whether the NVIDIA one is switched off."""
-    seen = ", ".join(map(_told, graphics.cards)) or "no graphics card on the bus"
+    seen = ", ".join(map(_card_words, graphics.cards)) or "no graphics card on the bus"
     drawing = ", ".join(f"{name}={variables[name]}" for name in _DRAWING if name in variables)
     if graphics.off and not nodes.gpus:
         tool = next((name for name in _SWITCHES if name in programs or name in graphics.off), "")
@@ -161,7 +161,7 @@ def _without_module(
         return None  # `graphics` says who switched the card off
     nouveau = " nouveau, which drives the card now, cannot compute." * driver.nouveau
     return fail(
-        f"no NVIDIA driver is loaded, and there is {_told(graphics.nvidia[0])}",
+        f"no NVIDIA driver is loaded, and there is {_card_words(graphics.nvidia[0])}",
         "NVIDIA's driver, loaded",
         "Without it the card cannot compute; everything runs on the CPU." + nouveau,
         get_driver(driver.system, container.inside),
@@ -169,7 +169,7 @@ def _without_module(
     )
 
 
-def _told(card: GraphicsCard) -> str:
+def _card_words(card: GraphicsCard) -> str:
     maker = _MAKERS.get(card.vendor, f"vendor {card.vendor}")
     what = f"{maker} {card.vendor}:{card.device} at {card.address}"
     return what + " (drives the screen)" * card.screen

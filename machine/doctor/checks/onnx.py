@@ -58,9 +58,9 @@ def replace_builds(installed: str, wanted: str) -> str:
     return f".venv/bin/uv pip uninstall {installed} && .venv/bin/uv pip install {wanted}"
 
 
-def missing_library(told: str) -> str:
+def missing_library(message: str) -> str:
     """The file that the loader, or ONNX Runtime in its words, did not find; "" for none."""
-    named = re.search(r"(lib[\w.+-]+\.so[.\d]*): cannot open", told)
+    named = re.search(r"(lib[\w.+-]+\.so[.\d]*): cannot open", message)
     return named[1] if named else ""
 
 

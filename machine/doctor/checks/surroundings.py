@@ -106,10 +106,10 @@ def ffmpeg(programs: Mapping[str, str]) -> Finding:
 
 def speech(spoken: tuple[TrialSpeech, ...]) -> tuple[Finding, ...]:
     """`--deep`: the demo voice on each device. Ids: speech_cpu, speech_cuda:0."""
-    return tuple(replace(_heard(one), id=f"speech_{one.device}") for one in spoken)
+    return tuple(replace(_trial_finding(one), id=f"speech_{one.device}") for one in spoken)
 
 
-def _heard(one: TrialSpeech) -> Finding:
+def _trial_finding(one: TrialSpeech) -> Finding:
     if one.fault:
         return fail(
             f"the demo voice does not speak on {one.device}", "one sentence",
@@ -128,9 +128,9 @@ def _heard(one: TrialSpeech) -> Finding:
     if one.device == "cpu":
         return ok(seen)
     if one.distance is None or one.distance > _SAME_SPEECH:
-        told = "another length" if one.distance is None else f"off by {one.distance:.2f}"
+        difference = "another length" if one.distance is None else f"off by {one.distance:.2f}"
         return warn(
-            f"{seen}; {told} than on the CPU", f"the CPU's waveform within {_SAME_SPEECH:g}",
+            f"{seen}; {difference} than on the CPU", f"the CPU's waveform within {_SAME_SPEECH:g}",
             "One code decided otherwise on this GPU, as a near tie may; often it is a wrong "
             "operation.", "Listen to the next sample; if it is bad, set SAMPLE_DEVICE=cpu.",
         )  # fmt: skip

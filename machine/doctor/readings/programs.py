@@ -62,8 +62,8 @@ def managed(
     """What nvidia-smi tells of the GPUs, or NVML itself; loaded: whether a driver is there."""
     if program := programs.get("nvidia-smi"):
         gpus, answer = nvidia_smi.read(program, limit_seconds)
-        told = " ".join(answer.out.split())[:300] or answer.last_error
-        return Managed(gpus, "nvidia-smi", "" if gpus else told or "it lists no GPU")
+        output = " ".join(answer.out.split())[:300] or answer.last_error
+        return Managed(gpus, "nvidia-smi", "" if gpus else output or "it lists no GPU")
     if not loaded:
         return Managed()
     answer = run_with_timeout((sys.executable, "-m", "machine.devices.nvml"), limit_seconds)
@@ -143,8 +143,8 @@ def onnx_runtime() -> OnnxRuntime:
     command = (sys.executable, "-m", "machine.doctor.readings.onnx_child", str(library))
     answer = run_with_timeout(command, _ONNX_SECONDS)
     if answer.code != 0:
-        told = answer.last_error
-        return OnnxRuntime(packages, cuda or "unknown", told, told)
+        error = answer.last_error
+        return OnnxRuntime(packages, cuda or "unknown", error, error)
     found = _json(answer.out)
     return OnnxRuntime(packages, cuda or "unknown", found["alone"], found["with_torch"])
 

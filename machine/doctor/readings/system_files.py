@@ -38,11 +38,13 @@ def read(path: Path) -> str:
 
 def driver_version(root: Path) -> str:
     """Of the loaded kernel module: "" without one, "unknown" where its file has no version."""
-    told = read(root / "proc/driver/nvidia/version")
-    found = _VERSION.search(told) or _VERSION.search(read(root / "sys/module/nvidia/version"))
+    version_file = read(root / "proc/driver/nvidia/version")
+    found = _VERSION.search(version_file) or _VERSION.search(
+        read(root / "sys/module/nvidia/version")
+    )
     if found:
         return found[1]
-    return "unknown" if told or (root / "sys/module/nvidia").is_dir() else ""
+    return "unknown" if version_file or (root / "sys/module/nvidia").is_dir() else ""
 
 
 def system_names(root: Path) -> tuple[str, ...]:

@@ -2,27 +2,21 @@
 
 import json
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import onnx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from machine.explain import command, inputs, running_child
-from machine.explain.graph import ModelUnreadable, read
-from machine.explain.report import refusal
+from machine.explain import command, running_child
+from machine.explain.graph import read
 from machine.onnxruntime.providers import CPU, CUDA, wish_of
 from machine.onnxruntime.sessions import Looks
 from machine.process import ProcessResult
-from tests.machine.explain.kinds import Sketch, arcface, piper, written
+from tests.machine.explain.kinds import Sketch, arcface, written
 from tests.machine.onnxruntime import onnx_evidence as seen
 from xtts.__main__ import main
-
-PIPER = piper().SerializeToString()
 
 
 def a_node(operator: str = "Relu", domain: str = "", opset: int = 17, ir: int = 8) -> bytes:
@@ -120,23 +114,6 @@ def test_what_cannot_be_explained_is_told_in_one_line(broken, tmp_path, capsys) 
     out, errors = capsys.readouterr()
     assert out == "" and errors.count("\n") == 1 and "Traceback" not in errors
     assert told in errors and str(path.parent) in errors
-
-
-@given(data=st.data())
-@settings(max_examples=200)
-def test_damage_is_read_or_refused_and_nothing_else(data: st.DataObject) -> None:
-    raw = bytearray(PIPER)
-    if data.draw(st.booleans()):
-        raw = raw[: data.draw(st.integers(0, len(raw)))]
-    else:
-        for place in data.draw(st.lists(st.integers(0, len(raw) - 1), min_size=1, max_size=8)):
-            raw[place] = data.draw(st.integers(0, 255))
-    with tempfile.TemporaryDirectory() as folder:
-        path = file(Path(folder), "damaged.onnx", bytes(raw))
-        try:
-            inputs.plans(read(path).inputs, {})
-        except (ModelUnreadable, inputs.InputRefused) as refused:
-            assert "\n" not in str(refused)
 
 
 def test_more_numbers_than_fit_are_refused(tmp_path, capsys) -> None:
@@ -247,29 +224,8 @@ def test_a_model_that_the_accelerator_refuses_is_explained_on_the_cpu(
     assert "dynamic rank" in found.status.message and found.nodes.keys() == {CPU}
 
 
-def test_an_old_opset_is_not_mended_by_another_type_or_version() -> None:
-    fault = "NotImplemented: Could not find an implementation for Add(6) node with name ''"
-    told = refusal("m.onnx", fault, opset=6)
-    assert "Export it again with opset 13 or later" in told and "pip install" not in told
-    assert "fp32, or:" in refusal("m.onnx", fault, opset=7)  # there it is the type
-
-
 def test_a_refusal_is_json_where_json_was_asked_for(tmp_path, capsys) -> None:
     path = file(tmp_path, "t.onnx", b"hello, world\n")
     assert main(["explain", str(path), "--json"]) == 2
     told = json.loads(capsys.readouterr().out)
     assert told["exit_code"] == 2 and "is no ONNX model" in told["error"]
-
-
-def test_words_that_are_not_known_are_handed_on() -> None:
-    told = refusal("m.onnx", "Fail: [ONNXRuntimeError] : 1 : FAIL : Load model failed:Something.")
-    assert told == "m.onnx is refused by ONNX Runtime: Something."
-
-
-def test_weights_beside_the_file_count_as_its_size(tmp_path) -> None:
-    path = tmp_path / "beside.onnx"
-    onnx.save(arcface(), path, save_as_external_data=True, location="w.bin", size_threshold=0)
-    found = read(path).file_bytes
-    assert found == path.stat().st_size + (tmp_path / "w.bin").stat().st_size
-    with pytest.raises(ModelUnreadable):
-        read(tmp_path)

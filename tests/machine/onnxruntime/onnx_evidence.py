@@ -6,6 +6,7 @@ driver, and beside a libcuda.so.1 that answers with one code each; OpenVINO's is
 """
 
 from machine.onnxruntime.evidence import OnnxSurroundings, Trial
+from machine.onnxruntime.placement import SessionStatus
 from machine.onnxruntime.providers import CPU, CUDA, DIRECTML, OPENVINO, ROCM
 
 _PLACE = "2026-11-21 11:15:33.229853087 [E:onnxruntime:Default, provider_bridge_ort.cc:2458 ()] "
@@ -73,3 +74,10 @@ UNDEFINED = Trial(CUDA, True, (CPU,), {CPU: 2}, 0.0, (
     "/env/libonnxruntime_providers_cuda.so: undefined symbol: cuTensorMapEncodeTiled\n"
     f"{_WARNING}"))  # fmt: skip
 MIGRAPHX, OLD_ROCM, DML = ROCM[0], ROCM[1], DIRECTML
+
+
+def assert_never_silent(found: SessionStatus) -> None:
+    """The contract of `GET /status`."""
+    if found.requested_provider != found.execution_provider and found.requested_provider != "auto":
+        assert found.message and found.reason_code
+    assert bool(found.message) == bool(found.reason_code)

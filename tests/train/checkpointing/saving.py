@@ -86,3 +86,13 @@ def in_child(work: Callable[[], object], crash_at: str) -> int:
             traceback.print_exc()
             os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def names(run: RunFolder) -> list[str]:
+    return sorted(path.name for path in run.checkpoints.iterdir())
+
+
+def damage(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.seek(9_000)
+        file.write(bytes(512))

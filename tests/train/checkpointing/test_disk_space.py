@@ -46,6 +46,18 @@ def test_a_run_that_has_all_its_epochs_takes_nothing() -> None:
     assert parts(SIZES, replace(PLAN, saves=0), OUTPUT, RUNS, CACHE) == []
 
 
+def test_the_best_blend_and_the_sentences_of_an_evaluation_are_counted() -> None:
+    judged = replace(PLAN, judged=8, blended=True)
+    more = {part.name: part.bytes for part in parts(SIZES, judged, OUTPUT, RUNS, CACHE)}
+    without = {part.name: part.bytes for part in parts(SIZES, PLAN, OUTPUT, RUNS, CACHE)}
+    assert more["best blend"] == pytest.approx(SIZES.checkpoint, rel=1e-3)
+    assert without["best blend"] == without["judged sentences"] == 0
+    assert more["judged sentences"] == 8 * 4 * disk_space.SENTENCE_BYTES
+    assert {name for name in more if more[name] != without[name]} == {
+        "best blend", "judged sentences",
+    }  # fmt: skip
+
+
 def disk(free_gb: float) -> Disk:
     return Disk(OUTPUT, int(free_gb * GB), tuple(parts(SIZES, PLAN, OUTPUT, RUNS, CACHE)))
 

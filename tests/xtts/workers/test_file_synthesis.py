@@ -14,6 +14,7 @@ from torchaudio.transforms import Resample
 
 from machine.errors import SotaqueError
 from xtts.audio import speaker_mel
+from xtts.hub.base_models import DEMO
 from xtts.inference import voice
 from xtts.model import loading as model
 from xtts.model import vocoder
@@ -178,3 +179,17 @@ def test_a_damaged_checkpoint_is_told_and_the_next_one_is_spoken(
     with pytest.raises(SotaqueError, match="checkpoint_epoch_1"):
         speaker.speak(asked)
     assert speaker.speak(replace(asked, weights=None)).audio_seconds > 0
+
+
+def test_a_sample_knows_when_its_words_are_spoken(tmp_path: Path) -> None:
+    speaker = file_synthesis.FileSpeaker(DEMO, "cpu", 1)
+    asked = file_synthesis.SpeakRequest(
+        "He paid $5.", "en", DEMO / "reference.wav", tmp_path / "out.wav"
+    )
+    found = speaker.speak(asked)
+    assert found.words is not None
+    assert [word for word, _, _ in found.words] == ["He", "paid", "$5"]
+    edges = [edge for _, *word in found.words for edge in word]
+    assert edges == sorted(edges) and edges[-1] <= found.audio_seconds
+    speaker.guarded = False
+    assert speaker.speak(asked).words is None

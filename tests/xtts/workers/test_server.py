@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from xtts.text.errors import TextError
 from xtts.text.tokenizer import Piece, TokenizerSpec
@@ -167,3 +168,48 @@ def test_any_other_error_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("xtts.workers.voice_registry.load_voice", wrong)
     with pytest.raises(KeyError):
         answer(SpeechServer(ComputeConfig(), 1, texts=Written()))
+
+
+class Ready(Mute):
+    """A voice that stands, and a crowd that has fewer slots than were wanted."""
+
+    def __init__(self, crowd: Exception | None = None) -> None:
+        self.error = crowd
+
+    def prepare(self) -> None:
+        """Nothing."""
+
+    def told(self) -> dict[str, Any]:
+        return {"licence": "free"}
+
+    def crowd(self, count: int, *, beside_another: bool) -> Any:
+        if self.error is not None:
+            raise self.error
+        return type("Crowd", (Refusing,), {"count": count - 1, "prepare": lambda _self: None})()
+
+
+def test_an_opened_voice_tells_how_many_may_speak(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xtts.workers.voice_registry.load_voice", lambda *_: Ready())
+    said = answer(SpeechServer(ComputeConfig(), 16, texts=Written()))
+    assert (said["say"], said["slots"]) == ("opened", 15)
+
+
+def test_a_voice_that_a_gpu_has_no_memory_for_is_refused_and_those_that_speak_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second voice of a promotion, on a card of 8 GB."""
+    short = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 3.84 GiB.")
+    monkeypatch.setattr("xtts.workers.voice_registry.load_voice", lambda *_: Ready(short))
+    ensemble = SpeechServer(ComputeConfig(), 16, texts=Written())
+    ensemble._standing["v"], ensemble._crowds["v"] = Mute(), Refusing()
+    said = answer(ensemble)
+    assert (said["say"], said["reason_code"]) == ("failed", "out_of_memory")
+    assert list(ensemble._crowds) == ["v"]
+    assert list(ensemble.step()) == []
+
+
+def test_a_dead_gpu_while_opening_still_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+    monkeypatch.setattr("xtts.workers.voice_registry.load_voice", lambda *_: Ready(dead))
+    with pytest.raises(torch.AcceleratorError):
+        answer(SpeechServer(ComputeConfig(), 16, texts=Written()))

@@ -30,9 +30,12 @@ class OnnxContinuousBatcher:
     ) -> None:
         self.model = model
         self._guard = guard
-        self._count = count
+        self.count = count
         self._speeches: dict[str, OnnxSynthesisRequest] = {}
         self._paused: set[str] = set()
+
+    def prepare(self) -> None:
+        """Nothing: ONNX Runtime has made its plans when a model is loaded."""
 
     @property
     def busy(self) -> bool:
@@ -47,7 +50,7 @@ class OnnxContinuousBatcher:
     @property
     def free(self) -> int:
         """How many more may speak now."""
-        return self._count - len(self._speeches) + len(self._paused)
+        return self.count - len(self._speeches) + len(self._paused)
 
     def enter(self, name: str, voice: OnnxLatents, ask: SynthesisParams) -> None:
         """Begins a speech; its first sound comes with the steps.
@@ -55,7 +58,7 @@ class OnnxContinuousBatcher:
         Raises NoFreeSlotError and TextError.
         """
         if not self.free:
-            raise NoFreeSlotError(f"All {self._count} slots speak. Try again later.")
+            raise NoFreeSlotError(f"All {self.count} slots speak. Try again later.")
         rules = ask.rules(self.model.config.decoding)
         manner = OnnxSynthesisParams(
             rules, ask.seed, ask.speed, ask.max_codes, pieces=ask.pieces, whole=ask.whole,
@@ -73,7 +76,7 @@ class OnnxContinuousBatcher:
         if name not in self._paused:
             return False
         if not self.free:
-            raise NoFreeSlotError(f"All {self._count} slots speak. Try again later.")
+            raise NoFreeSlotError(f"All {self.count} slots speak. Try again later.")
         self._paused.discard(name)
         return True
 
@@ -99,5 +102,6 @@ class OnnxContinuousBatcher:
             self._paused.add(name)
         return StepOutput(
             name, chunks, speech.done, speech.codes, paused=speech.paused,
-            cut_pieces=speech.cut_pieces, pieces=speech.pieces if speech.done else (),
+            cut_pieces=speech.cut_pieces,
+            pieces=speech.pieces if speech.done or speech.paused else (),
         )  # fmt: skip

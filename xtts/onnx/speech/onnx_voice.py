@@ -76,7 +76,7 @@ class LoadedOnnxVoice(LoadedVoice):
         manner = self._manner(ask, guard)
         return request.stream(self.model, self._speaker(), ask.text, ask.language, manner)
 
-    def crowd(self, count: int) -> "OnnxContinuousBatcher":
+    def crowd(self, count: int, *, beside_another: bool = False) -> "OnnxContinuousBatcher":
         """As in `LoadedVoice`."""
         from xtts.onnx.speech.batching import OnnxContinuousBatcher  # its chunks are torch's
 

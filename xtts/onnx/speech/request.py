@@ -114,9 +114,10 @@ class OnnxSynthesisRequest:
     def _ended(self, piece: "_Piece") -> list[Array]:
         """What is left of an utterance that is over, or the begin of the next attempt."""
         self.codes += len(piece.said)
+        last = piece.last_sound()
         if piece.judge():
             return self._attempt(piece.guarded, np.random.default_rng(piece.guarded.next_seed))
-        found, stopped = piece.end(), piece.stopped
+        found, stopped = [*last, *piece.end()], piece.stopped
         if piece.guarded.spoken_anew:
             stopped = piece.guarded.best.stopped
         self.cut_pieces += not stopped and not piece.guarded.cut_off
@@ -194,19 +195,23 @@ class _Piece:
         return self.guarded.judge(self.said, self._latents, stopped=self.stopped, attention=seen)
 
     def end(self) -> list[Array]:
-        """The rest of the sound of the best attempt."""
-        found = []
+        """What waited for the verdict, of the best attempt."""
+        found: list[Array] = []
         if self.guarded.spoken_anew:
             self.guarded.forget_sound()
             self._new_sound()
             for latent in self.guarded.best.kept:
                 found += self._sound(latent)
+            found += self.last_sound()
+        held = self.guarded.end()
+        return found if held is None else [*found, held]
+
+    def last_sound(self) -> list[Array]:
+        """What is left of the sound of an utterance that is over."""
         rest = self._tempo.rest()
         if len(rest):
             self._vocoder.add(rest)
-        found += [self._pushed(chunk) for chunk in self._vocoder.rest()]
-        held = self.guarded.end()
-        return found if held is None else [*found, held]
+        return [self._pushed(chunk) for chunk in self._vocoder.rest()]
 
     def _take(self, latent: Array, logits: Array) -> list[Array]:
         code = sample(logits, self._seen, self._rules, self._random)

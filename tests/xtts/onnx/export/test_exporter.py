@@ -18,8 +18,7 @@ from xtts.inference import latents_file, voice
 from xtts.model.config import ConfigError
 from xtts.model.loading import Model
 from xtts.onnx import folder
-from xtts.onnx.export import exporter, graphs
-from xtts.onnx.export.tracing import traced
+from xtts.onnx.export import exporter
 from xtts.onnx.folder import OnnxError
 from xtts.onnx.speech import loading as model
 from xtts.onnx.speech.loading import OnnxComputeConfig
@@ -86,16 +85,6 @@ def test_the_space_that_it_takes_is_asked_for(
     numbers = [path.stat().st_size for path in (tmp_path / "to").iterdir()
                if path.suffix in (".data", ".npy")]  # fmt: skip
     assert asked[0] == pytest.approx(sum(numbers), rel=0.15)
-
-
-def test_a_trace_leaves_the_weights_where_they_are(base_folder: Path) -> None:
-    """It sees others in their place, so that 1.5 GB at full size are not read for it."""
-    gpt = exporter.mapped(base_folder).gpt
-    before = {name: value.data_ptr() for name, value in gpt.state_dict().items()}
-    found = traced(graphs.step_graph(gpt), folded=False)
-    assert {name: value.data_ptr() for name, value in gpt.state_dict().items()} == before
-    lying = set(before.values())
-    assert {value.data_ptr() for value in found.weights.values()} <= lying
 
 
 def test_an_earlier_export_is_replaced_and_other_things_are_not(

@@ -1,4 +1,4 @@
-"""Every kind of model that people ask about is read, given inputs and run; so are our own."""
+"""Every kind of model that people ask about is run with made-up inputs; so are our own."""
 
 import json
 import sys
@@ -11,10 +11,11 @@ from machine.explain import inputs, running_child
 from machine.explain.explanation import explained
 from machine.explain.graph import ModelGraph, read
 from machine.explain.report import as_text
+from machine.explain.running_child import executed
 from machine.onnxruntime.evidence import NodePlacement
 from machine.onnxruntime.operators import is_heavy
 from machine.onnxruntime.placement import ProviderVerdict, status
-from machine.onnxruntime.providers import CPU, ProviderRequest
+from machine.onnxruntime.providers import CPU, CUDA, ProviderRequest
 from tests.machine.explain.kinds import KINDS, written
 
 # What each is run with, and operators that it is known for.
@@ -83,40 +84,6 @@ def test_an_older_onnx_runtime_tells_by_its_profile(tmp_path, monkeypatch) -> No
     assert told["nodes"].keys() == {CPU} and told["nodes"][CPU]["Conv"] >= 1
 
 
-def test_numbers_are_what_their_names_say(tmp_path) -> None:
-    graph = read(written("Piper", tmp_path))
-    plan = [asdict(one) for one in inputs.plans(graph.inputs, {})[0]]
-    made = inputs.arrays(plan)
-    assert made["input_lengths"].tolist() == [32] and made["sid"].tolist() == [0]
-    assert made["scales"].tolist() == pytest.approx([0.667, 1.0, 0.8])
-    assert made["input"].dtype == "int64" and 0 <= made["input"].min() <= made["input"].max() < 60
-    assert all((made[name] == inputs.arrays(plan)[name]).all() for name in made)
-
-
-def test_silero_is_given_its_sampling_rate_and_an_empty_state(tmp_path) -> None:
-    graph = read(written("Silero VAD", tmp_path))
-    made = inputs.arrays([asdict(one) for one in inputs.plans(graph.inputs, {})[0]])
-    assert made["sr"] == 16_000 and made["sr"].shape == ()
-    assert not made["state"].any() and made["input"].any()
-
-
-def test_a_shape_that_is_said_is_taken(tmp_path) -> None:
-    graph = read(written("ECAPA", tmp_path))
-    plans = inputs.plans(graph.inputs, {"feats": (2, 50, 80)})
-    assert [[one.shape for one in plan] for plan in plans] == [[(2, 50, 80)]]
-
-
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [({"feats": (1, 50, 40)}, r"feats=1x50x40 does not fit the declared BxTx80"),
-     ({"feats": (50, 80)}, "does not fit"), ({"x": (1,)}, "no such input; it has feats")],
-)  # fmt: skip
-def test_a_shape_that_cannot_be_is_refused(said, told, tmp_path) -> None:
-    graph = read(written("ECAPA", tmp_path))
-    with pytest.raises(inputs.InputRefused, match=told):
-        inputs.plans(graph.inputs, said)
-
-
 @pytest.mark.parametrize("name", ["conditioning", "gpt", "gpt_int8", "speaker", "vocoder"])
 def test_our_own_graphs_are_explained(name, onnx_folder, tmp_path, monkeypatch) -> None:
     graph = read(onnx_folder / f"{name}.onnx")
@@ -124,3 +91,24 @@ def test_our_own_graphs_are_explained(name, onnx_folder, tmp_path, monkeypatch) 
     assert "fault" not in told and "fault" not in told["run"], told
     assert any(is_heavy(operator) for operator in told["nodes"][CPU])
     assert graph.file_bytes > (onnx_folder / f"{name}.onnx").stat().st_size  # the numbers beside it
+
+
+def test_a_profile_is_counted_by_its_last_run() -> None:
+    def node(ts: int, provider: str, operator: str, shape: list[int]) -> dict:
+        return {"cat": "Node", "name": f"{operator}_kernel_time", "ts": ts, "dur": 500, "args": {
+            "provider": provider, "op_name": operator, "input_type_shape": [{"float": shape}],
+            "output_type_shape": [{"int64": [2]}]}}  # fmt: skip
+
+    events = [
+        {"cat": "Session", "name": "model_loading_uri", "ts": 0, "dur": 9, "args": {}},
+        node(12, CPU, "Conv", [1, 3, 99, 99]), {"cat": "Session", "name": "model_run", "ts": 10,
+                                                "dur": 5, "args": {}},
+        node(22, CPU, "Shape", [1, 3, 8, 8]), node(23, CUDA, "Conv", [1, 3, 8, 8]),
+        node(24, CPU, "Shape", [4]), {"cat": "Node", "name": "fence", "ts": 25, "dur": 1,
+                                      "args": {}},
+        {"cat": "Session", "name": "model_run", "ts": 20, "dur": 6, "args": {}},
+    ]  # fmt: skip
+    assert executed(events) == [
+        {"provider": CPU, "operator": "Shape", "times": 2, "seconds": 0.001, "largest": 192},
+        {"provider": CUDA, "operator": "Conv", "times": 1, "seconds": 0.0005, "largest": 192},
+    ]

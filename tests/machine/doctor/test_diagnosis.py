@@ -1,0 +1,24 @@
+"""The checks together: one that fails itself, and how long each took."""
+
+from typing import Any
+
+import pytest
+
+from machine.doctor import diagnosis
+from machine.doctor.diagnosis import DoctorCheck, judge
+from machine.doctor.finding import Finding, Severity
+from tests.machine.doctor.simulated import healthy
+
+
+def test_a_check_that_fails_itself_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(settings: Any) -> Finding:
+        raise ZeroDivisionError("of all things")
+
+    monkeypatch.setattr(diagnosis, "CHECKS", (DoctorCheck("one", ("settings",), broken),))
+    (found,) = judge(healthy())
+    assert found.status is Severity.COULD_NOT_RUN and "of all things" in found.evidence
+
+
+def test_the_time_of_a_finding_is_that_of_its_readings() -> None:
+    found = {one.id: one for one in judge(healthy())}
+    assert found["torch"].seconds == 2.6 and found["disk"].seconds == 0.0

@@ -1,0 +1,43 @@
+"""Inputs that are made up for a model: sizes and numbers that their names ask for."""
+
+from dataclasses import asdict
+
+import pytest
+
+from machine.explain import inputs
+from machine.explain.graph import read
+from tests.machine.explain.kinds import written
+
+
+def test_numbers_are_what_their_names_say(tmp_path) -> None:
+    graph = read(written("Piper", tmp_path))
+    plan = [asdict(one) for one in inputs.plans(graph.inputs, {})[0]]
+    made = inputs.arrays(plan)
+    assert made["input_lengths"].tolist() == [32] and made["sid"].tolist() == [0]
+    assert made["scales"].tolist() == pytest.approx([0.667, 1.0, 0.8])
+    assert made["input"].dtype == "int64" and 0 <= made["input"].min() <= made["input"].max() < 60
+    assert all((made[name] == inputs.arrays(plan)[name]).all() for name in made)
+
+
+def test_silero_is_given_its_sampling_rate_and_an_empty_state(tmp_path) -> None:
+    graph = read(written("Silero VAD", tmp_path))
+    made = inputs.arrays([asdict(one) for one in inputs.plans(graph.inputs, {})[0]])
+    assert made["sr"] == 16_000 and made["sr"].shape == ()
+    assert not made["state"].any() and made["input"].any()
+
+
+def test_a_shape_that_is_said_is_taken(tmp_path) -> None:
+    graph = read(written("ECAPA", tmp_path))
+    plans = inputs.plans(graph.inputs, {"feats": (2, 50, 80)})
+    assert [[one.shape for one in plan] for plan in plans] == [[(2, 50, 80)]]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [({"feats": (1, 50, 40)}, r"feats=1x50x40 does not fit the declared BxTx80"),
+     ({"feats": (50, 80)}, "does not fit"), ({"x": (1,)}, "no such input; it has feats")],
+)  # fmt: skip
+def test_a_shape_that_cannot_be_is_refused(said, told, tmp_path) -> None:
+    graph = read(written("ECAPA", tmp_path))
+    with pytest.raises(inputs.InputRefused, match=told):
+        inputs.plans(graph.inputs, said)

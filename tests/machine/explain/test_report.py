@@ -1,0 +1,46 @@
+"""What an explanation says, in words and as JSON, and what a refusal says."""
+
+import json
+
+from machine.explain.report import as_json, as_text, refusal
+from machine.onnxruntime.providers import CPU, CUDA
+from tests.machine.explain.on_cuda import on_cuda
+
+
+def test_document_000s_question_is_answered_yes() -> None:
+    text = as_text(on_cuda({"Shape": 80, "Gather": 120, "Slice": 60, "Concat": 70}))
+    assert "Runs on cuda:0 (CUDAExecutionProvider)." in text
+    assert "Is that normal?\n  Yes, that is normal: what carries the work is on the acc" in text
+    assert "444 on CUDAExecutionProvider, 330 on CPUExecutionProvider" in text
+    assert "28 copies" in text and "2 of them ONNX Runtime took back" in text
+
+
+def test_a_convolution_on_the_cpu_is_answered_no_and_stands_first() -> None:
+    rows = [{"provider": CPU, "operator": "Slice", "times": 60, "seconds": 0.001, "largest": 4},
+            {"provider": CPU, "operator": "ConvTranspose", "times": 2, "seconds": 0.02,
+             "largest": 2_000_000},
+            {"provider": CUDA, "operator": "Conv", "times": 140, "seconds": 0.021,
+             "largest": 2_000_000}]  # fmt: skip
+    found = on_cuda({"Slice": 60, "ConvTranspose": 2}, rows)
+    text = as_text(found)
+    assert "No, not all of it is normal: ConvTranspose (2) should not be on the CPU." in text
+    assert text.index("NO  ConvTranspose (2)") < text.index("ok  Slice (60)")
+    assert "First run 3.90 s, then 50 ms (median of 30)." in text
+    assert "CPUExecutionProvider 50 %, CUDAExecutionProvider 50 %" in text
+    assert "NVIDIA GeForce MX230 71 % busy at most, 512 MB in use" in " ".join(text.split())
+    told = json.loads(as_json(found))
+    assert told["copies"] == 28 and len(told["forced_to_cpu"]) == 2
+    assert [one["normal"] for one in told["on_cpu"]] == ["no", "yes"]
+    assert told["status"]["reason_code"] == "heavy_on_cpu"
+
+
+def test_an_old_opset_is_not_mended_by_another_type_or_version() -> None:
+    fault = "NotImplemented: Could not find an implementation for Add(6) node with name ''"
+    told = refusal("m.onnx", fault, opset=6)
+    assert "Export it again with opset 13 or later" in told and "pip install" not in told
+    assert "fp32, or:" in refusal("m.onnx", fault, opset=7)  # there it is the type
+
+
+def test_words_that_are_not_known_are_handed_on() -> None:
+    told = refusal("m.onnx", "Fail: [ONNXRuntimeError] : 1 : FAIL : Load model failed:Something.")
+    assert told == "m.onnx is refused by ONNX Runtime: Something."

@@ -1,0 +1,25 @@
+"""The trial itself: its graph, and that it computes."""
+
+import onnx
+from onnx import TensorProto, helper
+
+from machine.onnxruntime.providers import CPU
+from machine.onnxruntime.trial_child import GRAPH, tried
+
+
+def test_the_trial_computes_the_same_as_the_cpu() -> None:
+    found = tried(CPU, {})
+    assert (found["known"], found["fault"], found["nodes"]) == (True, "", {CPU: 2})
+    assert found["distance"] == 0.0
+
+
+def test_the_trials_graph_is_a_convolution_and_a_product() -> None:
+    def value(name: str, *shape: int) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+    made = helper.make_graph(
+        [helper.make_node("Conv", ["x", "kernel"], ["c"], "convolution", pads=[1, 1, 1, 1]),
+         helper.make_node("MatMul", ["c", "matrix"], ["y"], "matrix_product")], "trial",
+        [value("x", 1, 4, 8, 8), value("kernel", 4, 4, 3, 3), value("matrix", 8, 8)],
+        [value("y", 1, 4, 8, 8)])  # fmt: skip
+    assert onnx.load_from_string(GRAPH).graph == made

@@ -1,0 +1,67 @@
+"""What is pruned, and what never is."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from tests.train.checkpointing.saving import damage, save
+from train.checkpointing.checkpoints import Checkpoints
+from train.checkpointing.pruning import to_prune
+
+
+@pytest.mark.parametrize(
+    ("epochs", "newest", "best", "keep", "gone"),
+    [
+        ([1, 2, 3, 4], [4], 1, 2, [2]),
+        ([1, 2, 3, 4], [4], 4, 1, [1, 2, 3]),
+        ([1, 2, 3, 4], [2], 1, 1, [3]),  # 3 and 4 are damaged: 2 is what a run goes on from
+        ([1, 2, 3, 4], [], None, 2, [1, 2]),
+        ([1, 2], [2], 1, 5, []),
+        ([1, 2, 3, 4], [4], 1, None, []),
+        ([8, 9, 10, 11], [11], None, 2, [8, 9]),
+    ],
+)
+def test_what_is_pruned(epochs, newest, best, keep, gone):
+    assert to_prune(epochs, newest, best, keep) == gone
+
+
+def test_pruning_keeps_newest_best_two_trainer_states_and_every_sample(run):
+    checkpoints = Checkpoints(run, keep=2)
+    run.samples.mkdir(parents=True)
+    for epoch in range(1, 7):
+        save(checkpoints, epoch)
+        (run.samples / f"epoch_{epoch}_output.wav").touch()
+    assert run.epochs() == [2, 5, 6]
+    assert run.state_epochs() == [5, 6]
+    assert all(run.verify(epoch) is None for epoch in run.epochs())
+    assert run.lowest_loss().epoch == 2
+    assert run.read_best() == {"epoch": 2, "validation_audio_loss": 1.0}
+    assert len(list(run.samples.iterdir())) == 6
+
+
+def test_pruning_spares_the_newest_whole_epoch_behind_damaged_ones(run):
+    checkpoints = Checkpoints(run, keep=None)
+    for epoch in (1, 2, 3, 4):
+        save(checkpoints, epoch)
+    for epoch in (3, 4):
+        damage(run.checkpoint_path(epoch))
+    Checkpoints(run, keep=1).prune()
+    assert run.newest_verified(fresh=True).epoch == 2
+
+
+def test_a_failure_to_prune_is_logged_and_the_run_goes_on(run, monkeypatch, caplog):
+    checkpoints = Checkpoints(run, keep=1)
+    save(checkpoints, 2)
+
+    def refuse(self, missing_ok=False):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refuse)
+        save(checkpoints, 3)
+        save(checkpoints, 4)
+    assert "could not be removed" in caplog.text
+    assert run.newest_verified(fresh=True).epoch == 4
+    save(checkpoints, 5)
+    assert run.epochs() == [2, 5]

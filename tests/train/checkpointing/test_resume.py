@@ -1,0 +1,239 @@
+"""Going on: from where a run stopped, from a file, or from the beginning."""
+
+import errno
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.train.checkpointing.saving import FINGERPRINT, damage, interrupt, names, save
+from train.checkpointing.checkpoints import Checkpoints
+from train.checkpointing.resume import ResumeError
+from train.metrics import curve_folder
+from xtts.hub.run_folder import RunError, RunFolder
+
+
+@pytest.mark.parametrize("which", ["checkpoint_path", "state_path", "manifest_path"])
+def test_a_damaged_newest_epoch_is_set_aside_for_the_one_before(run, checkpoints, caplog, which):
+    for epoch in (1, 2):
+        save(checkpoints, epoch)
+    path = getattr(run, which)(2)
+    damage(path) if which == "checkpoint_path" else os.truncate(path, 100)
+    found = checkpoints.resume("auto", FINGERPRINT)
+    assert found.epoch == 1
+    assert found.trainer_state["optimizer"]["state"][0]["step"] == 1
+    assert path.name in caplog.text
+    assert path.with_name(path.name + ".corrupt").is_file()
+
+
+def test_resume_reads_again_what_this_process_has_written(run, checkpoints):
+    for epoch in (1, 2):
+        save(checkpoints, epoch)
+    path = run.checkpoint_path(2)
+    before = path.stat()
+    damage(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert checkpoints.resume("auto", FINGERPRINT).epoch == 1
+
+
+def test_where_only_weights_are_left_the_optimizer_starts_anew_and_that_is_said(run, checkpoints):
+    for epoch in (1, 2, 3):
+        save(checkpoints, epoch)
+    for epoch in (2, 3):
+        damage(run.checkpoint_path(epoch))
+    found = checkpoints.resume("auto", FINGERPRINT)
+    assert (found.epoch, found.trainer_state) == (1, None)
+    assert "optimizer starts over" in found.notes[0]
+
+
+def test_a_moved_run_goes_on(run, checkpoints, tmp_path):
+    save(checkpoints, 1)
+    shutil.move(run.folder, tmp_path / "elsewhere")
+    moved = Checkpoints(RunFolder(tmp_path / "elsewhere"), keep=3)
+    assert moved.resume("auto", FINGERPRINT).epoch == 1
+
+
+def test_a_stop_inside_an_epoch_is_further_than_the_epoch_before(run, checkpoints):
+    save(checkpoints, 1)
+    interrupt(checkpoints, 2, batch=4)
+    found = checkpoints.resume("auto", FINGERPRINT)
+    assert (found.epoch, found.step, found.batch) == (1, 14, 4)
+    assert found.model_state["gpt.a"][0] == 1.5
+    assert found.trainer_state["optimizer"]["state"][0]["step"] == 1.5
+
+
+def test_a_stop_in_the_first_epoch(checkpoints):
+    interrupt(checkpoints, 1, batch=3)
+    found = checkpoints.resume("auto", FINGERPRINT)
+    assert (found.epoch, found.batch) == (0, 3)
+
+
+def test_a_later_epoch_supersedes_it(run, checkpoints):
+    interrupt(checkpoints, 1, batch=4)
+    kept = run.interrupted.read_bytes(), run.interrupted_manifest.read_bytes()
+    save(checkpoints, 1)
+    assert "interrupted.pt" not in names(run)
+    assert "interrupted.json" not in names(run)
+    run.interrupted.write_bytes(kept[0])
+    run.interrupted_manifest.write_bytes(kept[1])
+    assert checkpoints.resume("auto", FINGERPRINT).source == run.checkpoint_path(1)
+
+
+@pytest.mark.parametrize("how", ["damaged", "without manifest"])
+def test_a_damaged_one_is_not_taken_but_the_epoch_before(run, checkpoints, how):
+    save(checkpoints, 1)
+    interrupt(checkpoints, 2, batch=4)
+    damage(run.interrupted) if how == "damaged" else run.interrupted_manifest.unlink()
+    assert checkpoints.resume("auto", FINGERPRINT).source == run.checkpoint_path(1)
+    # Without its manifest it is what a kill leaves, and goes with the next epoch that is saved.
+    assert ("interrupted.pt.corrupt" in names(run)) == (how == "damaged")
+    save(checkpoints, 2)
+    assert "interrupted.pt" not in names(run)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"base_sha256": "x" * 64}, "BASE_MODEL"),
+        ({"data_sha256": "x" * 64}, "DATASET_DIR"),
+        ({"vocabulary_sha256": "x" * 64}, "vocab.json"),
+        ({"shape": {"layers": 3, "width": 64}}, "layers was 2, is 3"),
+        ({"schema": 99}, "was 1, is 99"),
+    ],
+)
+def test_another_fingerprint_is_refused_with_two_ways_on(run, checkpoints, change, said):
+    save(checkpoints, 1)
+    before = names(run)
+    with pytest.raises(ResumeError, match=said) as raised:
+        checkpoints.resume("auto", replace(FINGERPRINT, **change))
+    assert raised.value.exit_code == 2
+    assert "RESUME=never" in str(raised.value)
+    assert "OUTPUT_DIR to another folder" in str(raised.value)
+    assert names(run) == before
+
+
+def test_every_difference_is_named(checkpoints):
+    save(checkpoints, 1)
+    with pytest.raises(ResumeError, match=r"BASE_MODEL.*DATASET_DIR"):
+        checkpoints.resume("auto", replace(FINGERPRINT, base_sha256="x", data_sha256="y"))
+
+
+def test_a_changed_learning_rate_is_told_and_used(checkpoints):
+    save(checkpoints, 1)
+    found = checkpoints.resume("auto", FINGERPRINT, learning_rate=5e-4)
+    assert found.epoch == 1
+    assert found.notes == ("LEARNING_RATE was 0.001 and is 0.0005 from here on.",)
+    assert checkpoints.resume("auto", FINGERPRINT, learning_rate=1e-3).notes == ()
+
+
+def test_never_moves_the_run_whole(run, checkpoints, tmp_path):
+    save(checkpoints, 1)
+    run.samples.mkdir()
+    (run.samples / "epoch_1_output.wav").write_bytes(b"wav")
+    run.metrics.write_text("{}\n")
+    runs_dir = tmp_path / "runs"
+    own = curve_folder.claim(run, runs_dir)
+    (own / "a").mkdir()
+    (own / "a" / "events.out.tfevents.1.host").write_bytes(b"events")
+    others = curve_folder.claim(RunFolder(tmp_path / "other" / "output"), runs_dir)
+    earlier = runs_dir / "events.out.tfevents.0.host"
+    kept = [others / "events.out.tfevents.1.host", earlier, runs_dir / "notes.txt"]
+    for path in kept:
+        path.write_text("not ours")
+    assert (
+        checkpoints.resume("never", replace(FINGERPRINT, base_sha256="x"), runs_dir=runs_dir)
+        is None
+    )
+
+    assert run.epochs() == []
+    (archived,) = run.archive.iterdir()
+    old = RunFolder(archived)
+    assert old.newest_verified().epoch == 1
+    assert (old.samples / "epoch_1_output.wav").read_bytes() == b"wav"
+    assert old.metrics.read_text() == "{}\n"
+    assert (archived / "runs/a/events.out.tfevents.1.host").read_bytes() == b"events"
+    assert not list(own.rglob("events*"))
+    assert all(path.read_text() == "not ours" for path in kept)
+    assert not run.samples.exists()
+    assert not run.metrics.exists()
+
+
+def test_never_twice_in_a_second_keeps_both_and_nothing_is_nothing(run, checkpoints):
+    for _ in range(2):
+        save(checkpoints, 1)
+        checkpoints.resume("never", FINGERPRINT)
+    checkpoints.resume("never", FINGERPRINT)
+    assert len(list(run.archive.iterdir())) == 2
+
+
+def test_a_run_that_cannot_be_moved_is_a_sentence(run, checkpoints, monkeypatch):
+    save(checkpoints, 1)
+
+    def refuse(self, target):
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", refuse)
+        with pytest.raises(ResumeError, match="Invalid cross-device link"):
+            checkpoints.resume("never", FINGERPRINT)
+    assert checkpoints.resume("auto", FINGERPRINT).epoch == 1
+
+
+def test_start_from_a_file_and_go_on_with_the_same_command(checkpoints, tmp_path):
+    for epoch in (1, 2):
+        save(checkpoints, epoch)
+    path = str(checkpoints.run.checkpoint_path(1))
+    fresh = Checkpoints(RunFolder(tmp_path / "fresh"), keep=3)
+    found = fresh.resume(path, FINGERPRINT)
+    assert (found.epoch, found.step) == (1, 10)
+    assert found.trainer_state["optimizer"]["state"][0]["step"] == 1
+    save(fresh, 2)
+    again = Checkpoints(fresh.run, keep=3)
+    assert again.resume(path, FINGERPRINT).source == fresh.run.checkpoint_path(2)
+    save(again, 3)
+    Path(path).unlink()
+    assert Checkpoints(fresh.run, keep=3).resume(path, FINGERPRINT).epoch == 3
+
+
+def test_a_file_does_not_push_a_run_aside(run, checkpoints, tmp_path):
+    save(checkpoints, 1)
+    other = Checkpoints(RunFolder(tmp_path / "other"), keep=3)
+    path = save(other, 5).path
+    with pytest.raises(ResumeError, match="already holds a run at epoch 1"):
+        checkpoints.resume(str(path), FINGERPRINT)
+
+
+def test_from_other_data_the_weights_are_taken_and_epochs_count_from_1(checkpoints, tmp_path):
+    path = save(checkpoints, 4).path
+    fresh = Checkpoints(RunFolder(tmp_path / "fresh"), keep=3)
+    found = fresh.resume(str(path), replace(FINGERPRINT, data_sha256="x"))
+    assert (found.epoch, found.step, found.trainer_state) == (0, 0, None)
+    assert found.model_state["gpt.a"][0] == 4
+    assert "other data" in found.notes[0]
+
+
+def test_the_file_of_another_model_is_refused(checkpoints, tmp_path):
+    path = save(checkpoints, 1).path
+    fresh = Checkpoints(RunFolder(tmp_path / "fresh"), keep=3)
+    with pytest.raises(ResumeError, match="belongs to another model"):
+        fresh.resume(str(path), replace(FINGERPRINT, base_sha256="x"))
+
+
+def test_a_file_that_is_missing_damaged_or_something_else_is_named(checkpoints, tmp_path):
+    path = save(checkpoints, 1).path
+    fresh = Checkpoints(RunFolder(tmp_path / "fresh"), keep=3)
+    with pytest.raises(RunError, match=r"none\.pt does not exist"):
+        fresh.resume(str(tmp_path / "none.pt"), FINGERPRINT)
+    damage(path)
+    with pytest.raises(RunError, match=r"checkpoint_epoch_1\.pt is damaged"):
+        fresh.resume(str(path), FINGERPRINT)
+    torch.save({"model": {}}, tmp_path / "model.pth")
+    with pytest.raises(ResumeError, match="BASE_MODEL"):
+        fresh.resume(str(tmp_path / "model.pth"), FINGERPRINT)
+
+
+def test_a_new_run_starts_from_the_base(checkpoints):
+    assert checkpoints.resume("auto", FINGERPRINT) is None

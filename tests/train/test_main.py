@@ -1,0 +1,57 @@
+"""`python -m train`: its verbs, and what becomes of a fault."""
+
+import logging
+
+import pytest
+
+from machine.errors import SotaqueError
+from train import __main__ as program
+
+
+@pytest.fixture(autouse=True)
+def _own_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The root logger stays pytest's."""
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    monkeypatch.setattr(logging, "captureWarnings", lambda _: None)
+
+
+@pytest.mark.parametrize("verb", program._VERBS)
+def test_every_verb_is_told_and_has_a_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main(["--help"]) == 0
+    assert f"\n{verb} " in capsys.readouterr().out
+    with pytest.raises(SystemExit) as left:
+        program.main([verb, "--help"])
+    assert left.value.code == 0
+    assert f"python -m train {verb}" in capsys.readouterr().out or verb == "run"
+
+
+def test_another_verb_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main(["teach"]) == SotaqueError.exit_code
+    assert "There is no verb 'teach'; the verbs are run, check" in capsys.readouterr().err
+
+
+def test_without_a_verb_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setitem(program._VERBS, "run", lambda settings, _: seen.append(settings.seed) or 7)
+    assert program.main(["--seed", "5"]) == 7 and seen == [5]
+
+
+def test_a_setting_that_is_none_is_refused_before_anything_is_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(program._VERBS, "check", lambda *_: pytest.fail("it was run"))
+    assert program.main(["check", "--num-epochs", "many"]) == 2
+    assert "NUM_EPOCHS is 'many'" in capsys.readouterr().err
+
+
+def test_ctrl_c_before_a_run_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(program._VERBS, "check", interrupted)
+    assert program.main(["check"]) == 130
+
+
+def test_an_export_needs_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main(["export"]) == SotaqueError.exit_code
+    assert "export needs --to DIR" in capsys.readouterr().err

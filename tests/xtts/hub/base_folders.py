@@ -1,0 +1,16 @@
+"""The files of a base folder, and other tensors in them."""
+
+from pathlib import Path
+
+import torch
+
+ALL = ("config.json", "vocab.json", "model.pth", "dvae.pth", "mel_stats.pth")
+
+
+def change_tensor(path: Path, name: str, value: torch.Tensor | None) -> None:
+    found = torch.load(path, weights_only=True)
+    tensors = found.get("model", found)
+    tensors.pop(name)
+    if value is not None:
+        tensors[name] = value
+    torch.save(found, path)

@@ -1,0 +1,77 @@
+"""The conditioning of references of different length: padding and packing change nothing."""
+
+import pytest
+import torch
+
+from xtts.model.conditioning import (
+    GEGLU,
+    MEL_BANDS,
+    ConditioningEncoder,
+    PerceiverResampler,
+    RootMeanSquareNorm,
+    TimeGroupNorm,
+    conditioning_latents,
+    packed_conditioning_latents,
+)
+from xtts.model.shapes import NUM_LATENTS
+from xtts.model.varlen import VarlenLayout
+
+WIDTH, FRAMES = 32, (7, 12, 4)
+
+
+@pytest.fixture
+def parts() -> tuple[ConditioningEncoder, PerceiverResampler]:
+    torch.manual_seed(0)
+    made = ConditioningEncoder(WIDTH, heads=2, blocks=2), PerceiverResampler(WIDTH)
+    for part in made:
+        for weight in part.parameters():
+            torch.nn.init.normal_(weight, std=0.1)
+    return made
+
+
+def mels() -> list[torch.Tensor]:
+    made = torch.Generator().manual_seed(1)
+    return [torch.randn(MEL_BANDS, frames, generator=made) for frames in FRAMES]
+
+
+@torch.no_grad()
+def alone(parts: tuple[ConditioningEncoder, PerceiverResampler]) -> torch.Tensor:
+    return torch.cat([conditioning_latents(*parts, mel[None]) for mel in mels()])
+
+
+@torch.no_grad()
+def test_padding_is_not_heard(parts: tuple[ConditioningEncoder, PerceiverResampler]) -> None:
+    padded = torch.full((len(FRAMES), MEL_BANDS, max(FRAMES) + 3), 9.0)
+    for row, mel in enumerate(mels()):
+        padded[row, :, : mel.shape[1]] = mel
+    found = conditioning_latents(*parts, padded, torch.tensor(FRAMES))
+    assert found.shape == (len(FRAMES), NUM_LATENTS, WIDTH)
+    assert torch.allclose(found, alone(parts), atol=1e-5)
+    assert not torch.allclose(conditioning_latents(*parts, padded), found, atol=1e-2)
+
+
+@torch.no_grad()
+def test_references_packed_behind_each_other_say_what_each_says_alone(
+    parts: tuple[ConditioningEncoder, PerceiverResampler],
+) -> None:
+    packed = torch.cat([mel.t() for mel in mels()])
+    found = packed_conditioning_latents(*parts, packed, VarlenLayout.of(FRAMES))
+    assert torch.allclose(found, alone(parts), atol=1e-5)
+
+
+def test_a_norm_without_padding_is_torchs() -> None:
+    norm = TimeGroupNorm(4, 16)
+    torch.nn.init.normal_(norm.weight)
+    x = torch.randn(2, 16, 9)
+    everything = torch.ones(2, 9, dtype=torch.bool)
+    assert torch.allclose(norm(x), norm(x, everything), atol=1e-5)
+
+
+def test_the_gate_is_the_second_half() -> None:
+    x = torch.tensor([[2.0, -3.0, 0.0, 100.0]])
+    assert GEGLU()(x).tolist() == [[0.0, -300.0]]
+
+
+def test_a_normed_row_has_the_length_of_its_width() -> None:
+    found = RootMeanSquareNorm(16)(torch.randn(3, 16) * 50)
+    assert torch.allclose(found.norm(dim=-1), torch.full((3,), 4.0))

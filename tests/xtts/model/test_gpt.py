@@ -1,0 +1,102 @@
+"""The GPT without Coqui beside it: names on disk, chunks of the loss, positions. Its numbers are
+held against Coqui's in tests/peers/test_gpt.py."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from xtts.model import gpt as gpt_module
+from xtts.model.gpt import cross_entropy, from_coqui, new_gpt, to_coqui
+from xtts.model.shapes import NUM_LATENTS, GPTShape
+
+SHAPE = GPTShape(
+    text_ids=40, text_start=39, layers=2, width=32, heads=2, audio_ids=66, audio_start=64,
+    audio_stop=65, max_text_tokens=20, max_audio_tokens=30,
+)  # fmt: skip
+
+
+def test_the_start_is_the_seeds_and_disturbs_no_random_state() -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    one, same, other = (new_gpt(SHAPE, seed).state_dict() for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    assert not torch.equal(one["mel_embedding.weight"], other["mel_embedding.weight"])
+
+
+def test_on_disk_are_coquis_names_and_turned_matrices() -> None:
+    state = new_gpt(SHAPE, 0).state_dict()
+    written = to_coqui(state)
+    name = "gpt.h.0.attn.c_attn.weight"
+    assert state[name].shape == (3 * SHAPE.width, SHAPE.width)
+    assert written[f"gpt.{name}"].shape == (SHAPE.width, 3 * SHAPE.width)
+    assert written[f"gpt.{name}"].is_contiguous()
+    assert torch.equal(written["gpt.text_head.weight"], state["text_head.weight"])
+    read = from_coqui(written)
+    assert read.keys() == state.keys()
+    assert all(torch.equal(read[one], state[one]) for one in state)
+
+
+def test_other_parts_and_copies_for_inference_are_left_out() -> None:
+    more = ("mel_stats", "gpt.gpt_inference.x", "gpt.gpt.wte.weight", "gpt.gpt.wpe.emb.weight")
+    one = torch.zeros(1)
+    assert from_coqui(dict.fromkeys((*more, "gpt.text_head.bias"), one)).keys() == {
+        "text_head.bias"
+    }
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 5, 11])
+def test_the_loss_in_chunks_is_the_loss_at_once(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(gpt_module, "LOGITS_CHUNK", 4)
+    torch.manual_seed(0)
+    head, hidden = nn.Linear(8, 10), torch.randn(20, 8, requires_grad=True)
+    slots, targets = torch.randperm(20)[:count], torch.randint(0, 10, (count,))
+    found = cross_entropy(head, hidden, slots, targets)
+    if not count:
+        assert found == 0
+        return
+    wanted = F.cross_entropy(head(hidden[slots]), targets)
+    assert torch.allclose(found, wanted)
+    parameters = (hidden, head.weight, head.bias)
+    for ours, theirs in zip(
+        torch.autograd.grad(found, parameters), torch.autograd.grad(wanted, parameters), strict=True
+    ):
+        assert torch.allclose(ours, theirs, atol=1e-6)
+
+
+@torch.no_grad()
+def test_a_text_stands_between_start_and_stop_behind_the_latents() -> None:
+    gpt = new_gpt(SHAPE, 0)
+    latents = torch.randn(1, NUM_LATENTS, SHAPE.width)
+    found = gpt.prefix(latents, torch.tensor([4, 5]))
+    assert found.shape == (1, NUM_LATENTS + 4, SHAPE.width)
+    assert torch.equal(found[:, :NUM_LATENTS], latents)
+    for position, one in enumerate((SHAPE.text_start, 4, 5, SHAPE.text_stop)):
+        wanted = gpt.text_embedding.weight[one] + gpt.text_pos_embedding.emb.weight[position]
+        assert torch.equal(found[0, NUM_LATENTS + position], wanted)
+
+
+@torch.no_grad()
+def test_each_row_may_be_at_a_position_of_its_own() -> None:
+    gpt = new_gpt(SHAPE, 0)
+    codes = torch.tensor([7, 7])
+    together = gpt.audio_input(codes, torch.tensor([0, 3]))
+    for row, position in enumerate((0, 3)):
+        assert torch.equal(together[row : row + 1], gpt.audio_input(codes[:1], position))
+    assert not torch.equal(together[0], together[1])
+
+
+@torch.no_grad()
+def test_positions_one_at_a_time_say_what_they_say_at_once() -> None:
+    gpt = new_gpt(SHAPE, 0).eval()
+    embedded = torch.randn(1, 6, SHAPE.width)
+    at_once, _ = gpt.prefill(embedded, gpt.gpt.new_cache(1, 10))
+    cache = gpt.gpt.new_cache(1, 10)
+    gpt.prefill(embedded[:, :4], cache)
+    gpt.prefill(embedded[:, 4:5], cache)
+    latent, logits = gpt.prefill(embedded[:, 5:], cache)
+    assert torch.allclose(latent, at_once, atol=1e-5)
+    assert logits.shape == (1, SHAPE.audio_ids)

@@ -1,0 +1,119 @@
+"""A model folder is read, or refused with the file that is wrong."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from xtts.model.config import ConfigError, ModelConfig
+from xtts.model.gpt import GPT, to_coqui
+from xtts.model.loading import blend, load_gpt, load_model, mel_stats, read_speakers, read_tensors
+
+
+def rewritten(base: Path, to: Path, **changed: torch.Tensor | None) -> Path:
+    """A copy whose model.pth has other tensors; None takes one out."""
+    shutil.copytree(base, to)
+    state = dict(read_tensors(base / "model.pth")) | changed
+    kept = {name: tensor.clone() for name, tensor in state.items() if tensor is not None}
+    torch.save({"model": kept}, to / "model.pth")
+    return to
+
+
+def test_a_loaded_model_speaks_only_and_is_not_the_file(base_folder: Path) -> None:
+    model = load_model(base_folder)
+    state = read_tensors(base_folder / "model.pth")
+    assert (model.kind, model.device.type) == ("fp32", "cpu")
+    assert not model.gpt.training and not any(p.requires_grad for p in model.gpt.parameters())
+    with torch.no_grad():
+        model.gpt.text_head.bias.add_(1.0)
+    again = read_tensors(base_folder / "model.pth")
+    assert torch.equal(again["gpt.text_head.bias"], state["gpt.text_head.bias"])
+
+
+def test_the_learning_part_learns(base_folder: Path) -> None:
+    config = ModelConfig.read(base_folder)
+    gpt = load_gpt(read_tensors(base_folder / "model.pth"), config)
+    assert all(p.requires_grad for p in gpt.parameters())
+
+
+def test_what_only_listens_can_be_left_out(base_folder: Path) -> None:
+    config = ModelConfig.read(base_folder)
+    gpt = load_gpt(read_tensors(base_folder / "model.pth"), config, lean=True)
+    assert gpt.text_head.weight.is_meta and gpt.conditioning_perceiver.latents.is_meta
+    assert not gpt.mel_head.weight.is_meta
+
+
+def test_another_learning_part_takes_the_place_of_the_first(base_folder: Path) -> None:
+    model = load_model(base_folder)
+    vocoder, wanted = model.vocoder, GPT(model.config.gpt)
+    model.unload_gpt()
+    assert next(model.gpt.parameters()).is_meta
+    model.load_gpt(to_coqui(wanted.state_dict()))
+    assert torch.equal(model.gpt.mel_head.weight, wanted.mel_head.weight)
+    assert model.vocoder is vocoder and not model.gpt.training
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (None, "has no tensor gpt.text_head.bias"),
+        (torch.zeros(3), r"gpt.text_head.bias is \[3\], and config.json"),
+    ],
+)
+def test_weights_of_another_model_are_refused(
+    base_folder: Path, tmp_path: Path, changed: torch.Tensor | None, words: str
+) -> None:
+    folder = rewritten(base_folder, tmp_path / "other", **{"gpt.text_head.bias": changed})
+    with pytest.raises(ConfigError, match=words):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"no weights", b"PK\x03\x04 cut short"])
+def test_a_file_that_holds_no_weights_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "model.pth"
+    with pytest.raises(ConfigError, match=r"model\.pth is missing"):
+        read_tensors(path)
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"model\.pth cannot be read as model weights"):
+        read_tensors(path)
+
+
+def test_entries_that_are_no_tensors_are_refused(tmp_path: Path) -> None:
+    torch.save({"model": {"step": 3}}, tmp_path / "model.pth")
+    with pytest.raises(ConfigError, match="not every entry is a tensor"):
+        read_tensors(tmp_path / "model.pth")
+
+
+def test_what_coquis_trainer_saved_one_level_deeper_is_read(tmp_path: Path) -> None:
+    torch.save({"model": {"xtts.gpt.x": torch.ones(2)}}, tmp_path / "model.pth")
+    assert read_tensors(tmp_path / "model.pth").keys() == {"gpt.x"}
+
+
+def test_a_blend_lies_between_base_and_checkpoint() -> None:
+    name = "gpt.text_head.bias"
+    base, tuned = {name: torch.tensor([0.0, 4.0])}, {name: torch.tensor([2.0, 0.0])}
+    assert blend(base | {"mel_stats": torch.ones(1)}, tuned, 0.25)[name].tolist() == [0.5, 3.0]
+    assert blend(base, tuned, 1)[name] is tuned[name]
+    with pytest.raises(ConfigError, match=r"gpt\.other is in only one of base and checkpoint"):
+        blend(base, tuned | {"gpt.other": torch.ones(1)}, 0.5)
+    with pytest.raises(ConfigError, match=r"is \[2\] in the base and \[3\] in the checkpoint"):
+        blend(base, {name: torch.ones(3)}, 0.5)
+
+
+def test_the_bands_scales_may_stand_beside_the_weights(tmp_path: Path) -> None:
+    torch.save(torch.ones(80), tmp_path / "mel_stats.pth")
+    assert mel_stats(tmp_path, {"mel_stats": torch.full((80,), 2.0)})[0] == 2.0
+    assert mel_stats(tmp_path, {})[0] == 1.0
+    with pytest.raises(ConfigError, match=r"mel_stats\.pth is missing"):
+        mel_stats(tmp_path / "nowhere", {})
+
+
+def test_speakers_that_a_base_was_published_with(tmp_path: Path) -> None:
+    assert read_speakers(tmp_path) == {}
+    embedding = torch.ones(1, 512, 1)
+    torch.save({"Ana": {"speaker_embedding": embedding}}, tmp_path / "speakers_xtts.pth")
+    assert torch.equal(read_speakers(tmp_path)["Ana"], embedding)
+    (tmp_path / "speakers_xtts.pth").write_bytes(b"damaged")
+    with pytest.raises(ConfigError, match="cannot be read as XTTS-v2's speakers"):
+        read_speakers(tmp_path)
