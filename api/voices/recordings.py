@@ -19,7 +19,7 @@ from typing import Any
 from api import aac
 from api.errors import APIError
 from api.voices.recordings_av import container_of
-from api.voices.recordings_child import NO_MEMORY, NOT_STARTED, REFUSED
+from api.voices.recordings_child import MEMORY_BYTES, NO_MEMORY, NOT_STARTED, REFUSED
 from machine.process import kill_group
 
 log = logging.getLogger("api")
@@ -106,8 +106,8 @@ def _refusal(code: int, said: str) -> APIError:
         return APIError(422, "not_a_recording", said, param="file")
     if code == NO_MEMORY:
         text = (
-            "Decoding it takes more memory than a recording may. Send one channel at 48,000 "
-            "samples a second or fewer."
+            f"It could not be read within {MEMORY_BYTES >> 20:,} MB of memory, which is the most "
+            "that a recording may take. Send one channel at 48,000 samples a second or fewer."
         )
         return APIError(422, "not_a_recording", text, param="file")
     if code == -signal.SIGXCPU:
@@ -120,5 +120,11 @@ def _refusal(code: int, said: str) -> APIError:
             "of memory. The recording was not judged; send it again later."
         )
         return APIError(503, "no_decoder", text, retry_after=_RETRY_SECONDS)
-    text = "Its decoder failed at it: it is damaged, or made to do harm."
+    # Nothing tells why a process crashed. A decoder that is short of memory ends with NO_MEMORY,
+    # but for an allocation whose failure its library does not notice.
+    log.warning("The decoder of recordings ended with %d. %s", code, said.strip()[-500:])
+    text = (
+        "Its decoder crashed at it: it is damaged, or made to do harm, or takes far more than "
+        f"{MEMORY_BYTES >> 20:,} MB of memory. Convert it to a WAV of one channel and send that."
+    )
     return APIError(422, "not_a_recording", text, param="file")

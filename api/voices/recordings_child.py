@@ -11,8 +11,9 @@ import json
 import resource
 import sys
 import wave
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from machine.memory import address_space_bytes
 
 if TYPE_CHECKING:
     from api.voices.recordings_av import Container
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 REFUSED, NO_MEMORY, NOT_STARTED = 3, 4, 5
 # Beyond what the process has before it reads: its libraries take what the machine makes them take.
 # A minute of 8 channels at 192 kHz, the largest that is read, decodes into 370 MB.
-_MEMORY_BYTES = 1 << 30
+MEMORY_BYTES = 1 << 30
 _CPU_SECONDS = 5
 _RATES = range(8_000, 192_001, 25)
 _LEAST_SECONDS = 1.0
@@ -31,14 +32,7 @@ def main() -> int:
     """Reads, judges, writes."""
     most_seconds, by_av = float(sys.argv[1]), sys.argv[2:3]
     try:
-        # Before the limits, so that only the recording is measured by them.
-        import numpy  # noqa: F401
-        import soundfile  # noqa: F401
-
-        from api.voices import quality  # noqa: F401
-
-        if by_av:
-            import av  # noqa: F401
+        _import_all(bool(by_av))
     except (ImportError, OSError, MemoryError) as error:
         sys.stderr.write(str(error))
         return NOT_STARTED
@@ -48,11 +42,27 @@ def main() -> int:
     except ValueError as error:
         sys.stderr.write(str(error))
         return REFUSED
-    except MemoryError:
+    except (MemoryError, ImportError):
+        # No library is mapped where the address space is used up, and none was missing before.
         return NO_MEMORY
     sys.stdout.buffer.write(wav)
     sys.stderr.write(json.dumps(measured))
     return 0
+
+
+def _import_all(by_av: bool) -> None:
+    """Before the limits, so that only the recording is measured by them: also what these import by
+    themselves once they are used."""
+    import numpy.fft
+    import numpy.ma  # noqa: F401
+    import soundfile  # noqa: F401
+
+    from api.voices import quality  # noqa: F401
+
+    if by_av:
+        import av.subtitles.stream  # noqa: F401
+
+        from api.voices import recordings_av  # noqa: F401
 
 
 def decoded(
@@ -131,7 +141,7 @@ def _wav(pcm: bytes, rate: int) -> bytes:
 
 
 def _limit() -> None:
-    most = _address_space_bytes() + _MEMORY_BYTES
+    most = address_space_bytes() + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     # The hard limit is a second later: at it comes SIGKILL, which could be anybody's.
     used = int(sum(resource.getrusage(resource.RUSAGE_SELF)[:2]))
@@ -139,11 +149,6 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # It writes to its pipes only.
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-
-
-def _address_space_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    return pages * resource.getpagesize()
 
 
 if __name__ == "__main__":

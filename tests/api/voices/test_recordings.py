@@ -79,11 +79,15 @@ def test_the_child_that_reads_an_upload_has_limits_and_one_thread(
     ("program", "status", "words"),
     [
         ("import sys; sys.stderr.write('It is silent.'); sys.exit(3)", 422, "It is silent."),
-        ("import sys; sys.exit(4)", 422, "takes more memory"),
+        ("import sys; sys.exit(4)", 422, "within 1,024 MB of memory"),
         ("import sys; sys.exit(5)", 503, "short of memory"),
         ("import os; os.kill(os.getpid(), 9)", 503, "short of memory"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGXCPU)", 422, "in time"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", 422, "it is damaged"),
+        (
+            "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+            422,
+            "it is damaged, or made to do harm, or takes far more",
+        ),
     ],
 )
 def test_a_want_of_memory_is_no_damage(
@@ -108,7 +112,7 @@ def test_a_recording_that_takes_too_much_memory_is_told_so() -> None:
     out = io.BytesIO()
     soundfile.write(out, np.full((48_000 * 59, 8), 0.1, "float32"), 48_000, format="FLAC")
     program = (
-        "import sys, api.voices.recordings_child as child; child._MEMORY_BYTES //= 16; "
+        "import sys, api.voices.recordings_child as child; child.MEMORY_BYTES //= 16; "
         "sys.argv.append('60'); sys.exit(child.main())"
     )
     done = subprocess.run(

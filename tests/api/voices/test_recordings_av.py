@@ -176,7 +176,7 @@ def test_a_playlist_opens_nothing(service: Running, tmp_path: Path) -> None:
 def test_the_child_limits_it_as_any_other() -> None:
     """The real child, without memory beyond what it has before it reads."""
     program = (
-        "import sys, api.voices.recordings_child as child; child._MEMORY_BYTES = 16 << 20; "
+        "import sys, api.voices.recordings_child as child; child.MEMORY_BYTES = 16 << 20; "
         "sys.argv[1:] = ['60', 'mov']; sys.exit(child.main())"
     )
     data = made("m4a", np.random.default_rng(0).normal(0, 0.1, 50 * RATE))
