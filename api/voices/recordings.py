@@ -60,11 +60,17 @@ async def decoded(data: bytes) -> DecodedRecording:
     if by_av and not aac.is_installed():
         raise APIError(422, "unsupported", MISSING, param="file")
     code, out, errors = await _decode(data, *([by_av] if by_av else []))
+    said = errors.decode(errors="replace").strip()
     if code != 0:
-        raise _refusal(code, errors.decode(errors="replace"))
+        raise _refusal(code, said)
     with wave.open(io.BytesIO(out)) as file:
-        quality = json.loads(errors)
+        quality = json.loads(_last_line(said))
         return DecodedRecording(out, file.getnframes() / file.getframerate(), quality)
+
+
+def _last_line(said: str) -> str:
+    """What the child itself said; the libraries that it decodes with write to stderr before."""
+    return said.rpartition("\n")[2]
 
 
 def _is_mp3(data: bytes) -> bool:
@@ -103,7 +109,7 @@ def _refusal(code: int, said: str) -> APIError:
     Pure but for the log, which gets what is no fault of the recording.
     """
     if code == REFUSED:
-        return APIError(422, "not_a_recording", said, param="file")
+        return APIError(422, "not_a_recording", _last_line(said), param="file")
     if code == NO_MEMORY:
         text = (
             f"It could not be read within {MEMORY_BYTES >> 20:,} MB of memory, which is the most "
@@ -114,7 +120,7 @@ def _refusal(code: int, said: str) -> APIError:
         text = "It could not be decoded in time."
         return APIError(422, "not_a_recording", text, param="file")
     if code in (NOT_STARTED, -signal.SIGKILL):
-        log.error("The decoder of recordings ended with %d. %s", code, said.strip()[-500:])
+        log.error("The decoder of recordings ended with %d. %s", code, said[-500:])
         text = (
             "The decoder of recordings could not run: most likely the service's machine is short "
             "of memory. The recording was not judged; send it again later."
@@ -122,7 +128,7 @@ def _refusal(code: int, said: str) -> APIError:
         return APIError(503, "no_decoder", text, retry_after=_RETRY_SECONDS)
     # Nothing tells why a process crashed. A decoder that is short of memory ends with NO_MEMORY,
     # but for an allocation whose failure its library does not notice.
-    log.warning("The decoder of recordings ended with %d. %s", code, said.strip()[-500:])
+    log.warning("The decoder of recordings ended with %d. %s", code, said[-500:])
     text = (
         "Its decoder crashed at it: it is damaged, or made to do harm, or takes far more than "
         f"{MEMORY_BYTES >> 20:,} MB of memory. Convert it to a WAV of one channel and send that."

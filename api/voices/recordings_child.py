@@ -1,8 +1,8 @@
-"""The decoding child: a recording from stdin, a mono WAV to stdout, its quality as JSON to stderr,
-under rlimits.
+"""The decoding child: a recording from stdin, a mono WAV to stdout, its quality as JSON to the last
+line of stderr, under rlimits.
 
 Arguments: the most seconds, and for what FFmpeg reads its container (`api.voices.recordings_av`).
-Exit 3 with a sentence on stderr for what is no usable recording, 4 for one that takes more memory
+Exit 3 with a sentence there for what is no usable recording, 4 for one that takes more memory
 than it may, 5 where this process could not even begin. It imports no torch.
 """
 
@@ -40,14 +40,19 @@ def main() -> int:
     try:
         wav, measured = decoded(sys.stdin.buffer.read(), most_seconds, *by_av)  # type: ignore[arg-type]
     except ValueError as error:
-        sys.stderr.write(str(error))
+        _tell(str(error))
         return REFUSED
     except (MemoryError, ImportError):
         # No library is mapped where the address space is used up, and none was missing before.
         return NO_MEMORY
     sys.stdout.buffer.write(wav)
-    sys.stderr.write(json.dumps(measured))
+    _tell(json.dumps(measured))
     return 0
+
+
+def _tell(line: str) -> None:
+    """The last line of stderr: libmpg123 has written warnings there by now."""
+    sys.stderr.write(f"\n{' '.join(line.splitlines())}\n")
 
 
 def _import_all(by_av: bool) -> None:

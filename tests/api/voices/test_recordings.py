@@ -16,6 +16,7 @@ import soundfile
 
 from api.errors import APIError
 from api.voices import recordings
+from tests.api.routes.test_voice_routes import file_of, speech
 
 WAV = b"RIFF\0\0\0\0WAVE"
 
@@ -99,6 +100,17 @@ def test_a_want_of_memory_is_no_damage(
     assert (refusal.retry_after is not None) is (status == 503)
 
 
+def test_what_a_decoder_writes_to_stderr_is_not_what_the_child_says() -> None:
+    """libmpg123 warns there of an MP3 that was cut off: answered with 500, or with its warning."""
+    data = file_of(speech(3.0), format="MP3")
+    half, third = data[: len(data) // 2], data[: len(data) // 3 - 200]
+    done = subprocess.run([*recordings.COMMAND], input=half, capture_output=True, check=False)
+    assert done.returncode == 0 and done.stderr.startswith(b"Warning: Xing")
+    assert asyncio.run(recordings.decoded(half)).quality["word"] == "usable"
+    refusal = refusal_of(third)
+    assert refusal.status == 422 and refusal.detail.startswith("It is 0.")
+
+
 def test_what_cannot_be_started_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     async def full(*_: object, **__: object) -> None:
         raise OSError(12, "Cannot allocate memory")
@@ -124,7 +136,9 @@ def test_a_recording_that_takes_too_much_memory_is_told_so() -> None:
 @pytest.mark.slow
 def test_the_largest_recording_that_is_allowed_fits() -> None:
     out = io.BytesIO()
-    soundfile.write(out, np.full((192_000 * 59, 8), 0.1, "float32"), 192_000, format="FLAC")
+    sound = np.zeros((192_000 * 59, 8), "float32")
+    sound[:, 0] = speech(59.0, 192_000)
+    soundfile.write(out, sound, 192_000, format="FLAC")
     assert len(out.getvalue()) < recordings.MOST_BYTES
     done = subprocess.run(
         [sys.executable, "-m", "api.voices.recordings_child", "60"], input=out.getvalue(),
