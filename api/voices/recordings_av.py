@@ -82,7 +82,7 @@ def _read(file: Any, most_seconds: float) -> tuple[Array, int]:
     seconds = (file.duration or 0) / av.time_base
     if seconds > most_seconds + 1:
         raise ValueError(
-            f"It is {seconds:,.0f} s long; at most {most_seconds:g} s are read. Cut 5 to 30 s of "
+            f"It is {seconds:,.0f} s long; at most {most_seconds:g} s are read. Cut 6 to 30 s of "
             "clear speech."
         )
     pieces: list[Array] = []

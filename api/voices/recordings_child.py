@@ -91,7 +91,7 @@ def decoded(
     if len(mono) < _LEAST_SECONDS * rate:
         raise ValueError(
             f"It is {len(mono) / rate:.2f} s long; a voice needs at least {_LEAST_SECONDS:g} s, "
-            "and 5 to 30 s are better."
+            "and 6 to 30 s are better."
         )
     if np.abs(mono).max() < _SILENT:
         raise ValueError("It is silent: no sample is above -60 dB.")
@@ -115,7 +115,7 @@ def _by_soundfile(data: bytes, most_seconds: float) -> tuple[Any, int]:
         words = str(getattr(error, "error_string", error)).splitlines()[0:1]
         raise ValueError(f"It cannot be decoded ({' '.join(words).rstrip('.')}).") from error
     if len(sound) > most:
-        raise ValueError(f"It is longer than {most_seconds:g} s. Cut 5 to 30 s of clear speech.")
+        raise ValueError(f"It is longer than {most_seconds:g} s. Cut 6 to 30 s of clear speech.")
     return sound.mean(axis=1, dtype=np.float32), rate
 
 
@@ -130,7 +130,7 @@ def _check(rate: int, frames: int, channels: int, most_seconds: float) -> None:
         raise ValueError(f"It has {channels} channels; at most 8 are read.")
     if frames > most_seconds * rate:
         raise ValueError(
-            f"It is {frames / rate:,.0f} s long; at most {most_seconds:g} s are read. Cut 5 to "
+            f"It is {frames / rate:,.0f} s long; at most {most_seconds:g} s are read. Cut 6 to "
             "30 s of clear speech."
         )
 
