@@ -42,7 +42,10 @@ _TITLES = {
 _OPENAI = ("/v1/audio/", "/v1/models")
 # A slash that begins a word, and what follows it: /data/output/x.pt; our own addresses and C:\x
 # stay.
-_PATH = re.compile(r"(?<![\w.:/])(?!/v1/|/openapi\.json)~?/[^\s'\"(),;]*[^\s'\"(),;.:]")
+_PATH = re.compile(
+    r"(?<![\w.:/])(?!/v1/|/openapi\.json|/studio_speakers\b|/clone_speaker\b)"
+    r"~?/[^\s'\"(),;]*[^\s'\"(),;.:]"
+)
 
 
 class APIError(HTTPException):
@@ -127,7 +130,10 @@ async def answer_http(request: Request, error: Exception) -> JSONResponse:
     """What the framework refuses by itself: an unknown path or method."""
     status = int(getattr(error, "status_code", 500))
     detail = str(getattr(error, "detail", "")) or _TITLES.get(status, "")
-    if status == 404:
+    if status in (404, 405) and _is_route(request, f"/v1{request.url.path}"):
+        status = 404
+        detail = f"There is nothing at this address; its like is /v1{request.url.path}."
+    elif status == 404:
         detail = "There is nothing at this address; /openapi.json lists what there is."
     elif status == 405:
         detail = f"This address takes {' and '.join(sorted(_allowed(request)))}."
@@ -139,6 +145,12 @@ async def answer_http(request: Request, error: Exception) -> JSONResponse:
     if status == 405:
         found.headers["Allow"] = ", ".join(sorted(_allowed(request)))
     return found
+
+
+def _is_route(request: Request, path: str) -> bool:
+    """Whether the method is taken at another path. Many set a client's base address without /v1."""
+    scope = {**request.scope, "path": path, "root_path": ""}
+    return any(route.matches(scope)[0] is Match.FULL for route in request.app.state.routes)
 
 
 def _allowed(request: Request) -> set[str]:
@@ -164,10 +176,25 @@ async def answer_invalid(request: Request, error: Exception) -> JSONResponse:
     elif first["type"] == "json_invalid":
         status, code, param = 400, "invalid_json", None
     detail = sentence(first, param)
-    if param is None and isinstance(first.get("input"), bytes):
+    if first["type"] == "missing" and "json" in _sent(request) and _takes_a_form(request):
+        status, code, param = 415, "unsupported_media_type", None
+        detail = "Send a form, as HTML pages and `curl -d` do: this route takes no JSON."
+    elif param is None and isinstance(first.get("input"), bytes):
         status, code = 415, "unsupported_media_type"
         detail = "Send JSON, and say so: `Content-Type: application/json`."
     return response(APIError(status, code, detail, param=param), request.scope)
+
+
+def _sent(request: Request) -> str:
+    return request.headers.get("content-type", "").lower()
+
+
+def _takes_a_form(request: Request) -> bool:
+    """Whether this route takes no JSON, by the document."""
+    path = getattr(request.scope.get("route"), "path", "")
+    operation = request.app.openapi()["paths"].get(path, {}).get(request.method.lower(), {})
+    content = operation.get("requestBody", {}).get("content", {})
+    return bool(content) and "application/json" not in content
 
 
 async def answer_fault(request: Request, error: Exception) -> JSONResponse:

@@ -1,4 +1,4 @@
-"""Returns freed memory to the system; limits oneDNN's cache.
+"""Returns freed memory to the system; limits oneDNN's cache; tells the address space in use.
 
 glibc keeps freed blocks below 32 MB for later; at full size a trainer that only waits for its
 sample would hold gigabytes that the process speaking it needs. The pages of a mapped file count as
@@ -28,6 +28,12 @@ def trim_heap() -> None:
     """Returns freed memory to the system; where the C library cannot, nothing happens."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def address_space_bytes() -> int:
+    """What this process has mapped: what RLIMIT_AS counts."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    return pages * mmap.PAGESIZE
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,8 @@ async def _respond(request: Request, parts: AppState, fields: TtsFields) -> Resp
         text = "No file of the server is a voice here: upload it, and name it as speaker_id."
         raise APIError(400, "unsupported", text, param="speaker_wav")
     if not told["text"].strip():
-        raise APIError(422, "invalid_request", "text is missing.", param="text")
+        text = "text is missing: send it in the address, in a form, or as a header."
+        raise APIError(422, "invalid_request", text, param="text")
     if len(told["text"]) > MOST_CHARACTERS:
         text = f"text has {len(told['text']):,} characters; at most {MOST_CHARACTERS:,} are taken."
         raise APIError(422, "invalid_request", text, param="text")

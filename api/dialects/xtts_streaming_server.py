@@ -63,11 +63,13 @@ async def list_studio_speakers(parts: Shared) -> dict[str, VoiceHandle]:
     return {label: handle_of(voice) for label, voice in [*labels.items(), ("default", "default")]}
 
 
-@router.post("/clone_speaker", response_model=VoiceHandle)
+@router.post(
+    "/clone_speaker", response_model=VoiceHandle, openapi_extra=adding.upload_of("wav_file")
+)
 async def clone_speaker(
     request: Request,
     parts: Shared,
-    wav_file: Annotated[UploadFile, File(description="WAV, FLAC or OGG, 1 to 60 s")],
+    wav_file: Annotated[UploadFile, File(description=adding.UPLOAD)],
 ) -> VoiceHandle:
     """A voice from a recording, which is kept under the name of its file; the same recording again
     is the same voice. Clone a voice only with its owner's consent."""

@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi import Path as PathParameter
-from fastapi.responses import FileResponse
 from starlette.responses import Response
 
 from api.errors import APIError
 from api.response_schemas import PROBLEMS, EvaluationDetails, Metrics, Promoted, RunList
 from api.routes import speech
+from api.routes.wav_file import WAV_RESPONSES, WavFile, wav_file
 from api.runs import evaluations, listing
 from api.runs.listing import EpochSummary, RunSummary
 from api.runs.targets import find_target, no_checkpoint
@@ -20,10 +20,6 @@ from api.state import AppState, app_state
 
 router = APIRouter(prefix="/v1", tags=["runs"], responses=PROBLEMS)
 Shared = Annotated[AppState, Depends(app_state)]
-# What every route that sends a wav tells of itself.
-_WAV: dict[int | str, dict[str, Any]] = {
-    status: {"content": {"audio/wav": {}}} for status in (200, 206)
-}
 Number = Annotated[int, PathParameter(ge=0, le=100_000, description="counted from 0")]
 Since = Annotated[int, Query(ge=0, le=2**53, description="`next` of the answer before")]
 
@@ -44,18 +40,18 @@ async def read_metrics(run_id: str, parts: Shared, since: Since = 0) -> dict[str
 
 @router.get(
     "/runs/{run_id}/epochs/{epoch}/{which}.wav",
-    response_class=FileResponse,
-    responses=_WAV,
+    response_class=WavFile,
+    responses=WAV_RESPONSES,
 )
 async def read_sample(
     run_id: str, epoch: int, which: Literal["output", "reference"], parts: Shared
-) -> FileResponse:
+) -> WavFile:
     """What an epoch said, or the recording beside it; ranges are served."""
     found = _epoch(_run(parts, run_id), epoch)
     path: Path | None = getattr(found, which)
     if path is None or not path.is_file():
         raise APIError(404, "no_sample", f"Epoch {epoch} has no {which}.")
-    return _wav(path)
+    return await wav_file(path)
 
 
 @router.get("/runs/{run_id}/evaluation", response_model=EvaluationDetails)
@@ -70,10 +66,10 @@ async def read_evaluation(run_id: str, parts: Shared) -> dict[str, Any]:
 
 @router.get(
     "/runs/{run_id}/candidates/{candidate}/sentences/{number}.wav",
-    response_class=FileResponse,
-    responses=_WAV,
+    response_class=WavFile,
+    responses=WAV_RESPONSES,
 )
-async def read_sentence(run_id: str, candidate: str, number: Number, parts: Shared) -> FileResponse:
+async def read_sentence(run_id: str, candidate: str, number: Number, parts: Shared) -> WavFile:
     """A sentence as a judged candidate said it; ranges are served."""
     run = _run(parts, run_id)
     found = evaluations.find_candidate(run, candidate)
@@ -82,7 +78,7 @@ async def read_sentence(run_id: str, candidate: str, number: Number, parts: Shar
     path = evaluations.sound_of(run, found, number)
     if path is None:
         raise APIError(404, "no_sample", "That sentence of it was not kept.")
-    return _wav(path)
+    return await wav_file(path)
 
 
 @router.post(
@@ -118,11 +114,6 @@ async def end_promotion(parts: Shared) -> dict[str, Any]:
     """Follows VOICE again: the latest epoch, where nothing else is set."""
     await parts.follower.demote()
     return {"served": parts.follower.served_epoch()}
-
-
-def _wav(path: Path) -> FileResponse:
-    """Wavs are written atomically and may be written again: the client asks each time."""
-    return FileResponse(path, media_type="audio/wav", headers={"Cache-Control": "no-cache"})
 
 
 def _run(parts: AppState, run_id: str) -> RunSummary:

@@ -26,7 +26,10 @@ SOUND_RESPONSES[200]["content"]["application/json"] = {
     "schema": {"$ref": "#/components/schemas/CaptionedSpeech"}
 }
 CAPTIONED_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"model": CaptionedSpeech, "content": {"application/x-ndjson": {}}}
+    200: {
+        "model": CaptionedSpeech,
+        "content": {"application/x-ndjson": {}, "text/event-stream": {}},
+    }
 }
 # What may stand in a header and a log line as a field's name; a client's body may hold anything.
 _FIELD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,40}")

@@ -5,10 +5,11 @@ import unicodedata
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, File, Form, Request, UploadFile
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 
 from api.errors import APIError
 from api.response_schemas import PROBLEMS, VoiceList, VoiceRow
+from api.routes.wav_file import WAV_RESPONSES, WavFile, wav_file
 from api.schemas import MOST_NAME, RenameRequest
 from api.speech.speaking import served_name
 from api.state import AppState, app_state
@@ -33,13 +34,11 @@ async def list_voices(parts: Shared) -> dict[str, Any]:
     return {"voices": [_served(parts), *(voice.row() for voice in uploaded)]}
 
 
-@router.post("", response_model=VoiceRow, status_code=201)
+@router.post("", response_model=VoiceRow, status_code=201, openapi_extra=adding.upload_of("file"))
 async def add_voice(
     parts: Shared,
     request: Request,
-    file: Annotated[
-        UploadFile, File(description="WAV, FLAC, OGG, MP3, M4A, AAC or WebM, 1 to 60 s")
-    ],
+    file: Annotated[UploadFile, File(description=adding.UPLOAD)],
     name: Annotated[str, Form(min_length=1, max_length=MOST_NAME)],
 ) -> dict[str, Any]:
     """A voice from a recording. Clone a voice only with its owner's consent."""
@@ -66,14 +65,11 @@ async def rename_voice(voice_id: str, wanted: RenameRequest, parts: Shared) -> d
     return renamed.row()
 
 
-@router.get(
-    "/{voice_id}/preview.wav", response_class=FileResponse,
-    responses={200: {"content": {"audio/wav": {}}}},
-)  # fmt: skip
-async def hear_voice(voice_id: str, parts: Shared) -> FileResponse:
-    """The recording of an uploaded voice."""
+@router.get("/{voice_id}/preview.wav", response_class=WavFile, responses=WAV_RESPONSES)
+async def hear_voice(voice_id: str, parts: Shared) -> WavFile:
+    """The recording of an uploaded voice; ranges are served."""
     path = parts.voices.recording(parts.voices.find(voice_id))
-    return FileResponse(path, media_type="audio/wav", headers={"Cache-Control": "no-store"})
+    return await wav_file(path, cached="no-store")
 
 
 @router.delete("/{voice_id}", status_code=204, response_class=Response)

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from typing import Any
 
 from fastapi import UploadFile
 
@@ -10,6 +11,17 @@ from api.state import AppState
 from api.voices import recordings
 from api.voices.recordings import MOST_BYTES, DecodedRecording
 from api.voices.store import UploadedVoice
+
+UPLOAD = "WAV, FLAC, OGG, MP3, M4A, AAC or WebM, 1 to 60 s"
+MEDIA_TYPES = (
+    "audio/wav", "audio/flac", "audio/ogg", "audio/mpeg", "audio/mp4", "audio/aac", "audio/webm",
+)  # fmt: skip
+
+
+def upload_of(field: str) -> dict[str, Any]:
+    """What /openapi.json says of a form whose `field` is a recording."""
+    encoding = {field: {"contentType": ", ".join(MEDIA_TYPES)}}
+    return {"requestBody": {"content": {"multipart/form-data": {"encoding": encoding}}}}
 
 
 async def add_voice(parts: AppState, name: str, file: UploadFile) -> UploadedVoice:

@@ -54,7 +54,7 @@ def measure(mono: Array, rate: int) -> RecordingQuality:
     levels = _levels_db(mono, rate)
     if levels.std() < _STEADY_DB or _tone_share(mono) > _TONE_SHARE:
         raise ValueError(
-            "It holds a steady tone or noise, and no speech. Send 5 to 30 s of one person's speech."
+            "It holds a steady tone or noise, and no speech. Send 6 to 30 s of one person's speech."
         )
     loud, quiet = np.percentile(levels, 95), np.percentile(levels, 5)
     seconds = float((levels > loud - _SPEECH_DB).sum() * _FRAME_SECONDS)

@@ -19,7 +19,7 @@ from typing import Any
 from api import aac
 from api.errors import APIError
 from api.voices.recordings_av import container_of
-from api.voices.recordings_child import NO_MEMORY, NOT_STARTED, REFUSED
+from api.voices.recordings_child import MEMORY_BYTES, NO_MEMORY, NOT_STARTED, REFUSED
 from machine.process import kill_group
 
 log = logging.getLogger("api")
@@ -60,11 +60,17 @@ async def decoded(data: bytes) -> DecodedRecording:
     if by_av and not aac.is_installed():
         raise APIError(422, "unsupported", MISSING, param="file")
     code, out, errors = await _decode(data, *([by_av] if by_av else []))
+    said = errors.decode(errors="replace").strip()
     if code != 0:
-        raise _refusal(code, errors.decode(errors="replace"))
+        raise _refusal(code, said)
     with wave.open(io.BytesIO(out)) as file:
-        quality = json.loads(errors)
+        quality = json.loads(_last_line(said))
         return DecodedRecording(out, file.getnframes() / file.getframerate(), quality)
+
+
+def _last_line(said: str) -> str:
+    """What the child itself said; the libraries that it decodes with write to stderr before."""
+    return said.rpartition("\n")[2]
 
 
 def _is_mp3(data: bytes) -> bool:
@@ -103,22 +109,28 @@ def _refusal(code: int, said: str) -> APIError:
     Pure but for the log, which gets what is no fault of the recording.
     """
     if code == REFUSED:
-        return APIError(422, "not_a_recording", said, param="file")
+        return APIError(422, "not_a_recording", _last_line(said), param="file")
     if code == NO_MEMORY:
         text = (
-            "Decoding it takes more memory than a recording may. Send one channel at 48,000 "
-            "samples a second or fewer."
+            f"It could not be read within {MEMORY_BYTES >> 20:,} MB of memory, which is the most "
+            "that a recording may take. Send one channel at 48,000 samples a second or fewer."
         )
         return APIError(422, "not_a_recording", text, param="file")
     if code == -signal.SIGXCPU:
         text = "It could not be decoded in time."
         return APIError(422, "not_a_recording", text, param="file")
     if code in (NOT_STARTED, -signal.SIGKILL):
-        log.error("The decoder of recordings ended with %d. %s", code, said.strip()[-500:])
+        log.error("The decoder of recordings ended with %d. %s", code, said[-500:])
         text = (
             "The decoder of recordings could not run: most likely the service's machine is short "
             "of memory. The recording was not judged; send it again later."
         )
         return APIError(503, "no_decoder", text, retry_after=_RETRY_SECONDS)
-    text = "Its decoder failed at it: it is damaged, or made to do harm."
+    # Nothing tells why a process crashed. A decoder that is short of memory ends with NO_MEMORY,
+    # but for an allocation whose failure its library does not notice.
+    log.warning("The decoder of recordings ended with %d. %s", code, said[-500:])
+    text = (
+        "Its decoder crashed at it: it is damaged, or made to do harm, or takes far more than "
+        f"{MEMORY_BYTES >> 20:,} MB of memory. Convert it to a WAV of one channel and send that."
+    )
     return APIError(422, "not_a_recording", text, param="file")

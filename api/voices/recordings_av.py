@@ -5,9 +5,12 @@ every age. So its container is named and never guessed, and so are the codecs.
 """
 
 import io
+import resource
 from typing import Any, Literal
 
 import numpy as np
+
+from machine.memory import address_space_bytes
 
 Array = np.ndarray[Any, Any]
 Container = Literal["mov", "matroska", "aac"]
@@ -18,6 +21,9 @@ _CODECS = (
     "pcm_s16be", "pcm_s16le", "vorbis",
 )  # fmt: skip
 _MOST_CHANNELS = 8
+# FFmpeg looks at the result of most of its allocations, not of all: with less than 1 MB left it
+# ended by SIGSEGV, which looks as if the file were damaged. A frame takes less than this.
+_HEADROOM_BYTES = 8 << 20
 
 
 def container_of(data: bytes) -> Container | None:
@@ -52,6 +58,7 @@ def read_mono(data: bytes, container: Container, most_seconds: float) -> tuple[A
 
     # The names of FFmpeg's own options: it opens nothing that a file names.
     options = {"codec_whitelist": ",".join(_CODECS), "protocol_whitelist": "none"}
+    _check_headroom()
     try:
         with av.open(io.BytesIO(data), format=container, options=options) as file:
             if not file.streams.audio:
@@ -75,13 +82,14 @@ def _read(file: Any, most_seconds: float) -> tuple[Array, int]:
     seconds = (file.duration or 0) / av.time_base
     if seconds > most_seconds + 1:
         raise ValueError(
-            f"It is {seconds:,.0f} s long; at most {most_seconds:g} s are read. Cut 5 to 30 s of "
+            f"It is {seconds:,.0f} s long; at most {most_seconds:g} s are read. Cut 6 to 30 s of "
             "clear speech."
         )
     pieces: list[Array] = []
     samples, rate, channels = 0, 0, 0
     to_float = av.AudioResampler(format="flt")
     for frame in file.decode(track):
+        _check_headroom()
         # Of the frame: the header of HE-AAC tells half of its rate.
         rate, channels = rate or frame.sample_rate, channels or frame.layout.nb_channels
         if (rate, channels) != (frame.sample_rate, frame.layout.nb_channels):
@@ -96,3 +104,10 @@ def _read(file: Any, most_seconds: float) -> tuple[Array, int]:
     if not pieces:
         raise ValueError("Its sound track is empty.")
     return np.concatenate(pieces), rate
+
+
+def _check_headroom() -> None:
+    """Raises MemoryError while there is still enough for FFmpeg to end properly."""
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if most != resource.RLIM_INFINITY and most - address_space_bytes() < _HEADROOM_BYTES:
+        raise MemoryError

@@ -1,8 +1,8 @@
-"""The decoding child: a recording from stdin, a mono WAV to stdout, its quality as JSON to stderr,
-under rlimits.
+"""The decoding child: a recording from stdin, a mono WAV to stdout, its quality as JSON to the last
+line of stderr, under rlimits.
 
 Arguments: the most seconds, and for what FFmpeg reads its container (`api.voices.recordings_av`).
-Exit 3 with a sentence on stderr for what is no usable recording, 4 for one that takes more memory
+Exit 3 with a sentence there for what is no usable recording, 4 for one that takes more memory
 than it may, 5 where this process could not even begin. It imports no torch.
 """
 
@@ -11,8 +11,9 @@ import json
 import resource
 import sys
 import wave
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from machine.memory import address_space_bytes
 
 if TYPE_CHECKING:
     from api.voices.recordings_av import Container
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 REFUSED, NO_MEMORY, NOT_STARTED = 3, 4, 5
 # Beyond what the process has before it reads: its libraries take what the machine makes them take.
 # A minute of 8 channels at 192 kHz, the largest that is read, decodes into 370 MB.
-_MEMORY_BYTES = 1 << 30
+MEMORY_BYTES = 1 << 30
 _CPU_SECONDS = 5
 _RATES = range(8_000, 192_001, 25)
 _LEAST_SECONDS = 1.0
@@ -31,14 +32,7 @@ def main() -> int:
     """Reads, judges, writes."""
     most_seconds, by_av = float(sys.argv[1]), sys.argv[2:3]
     try:
-        # Before the limits, so that only the recording is measured by them.
-        import numpy  # noqa: F401
-        import soundfile  # noqa: F401
-
-        from api.voices import quality  # noqa: F401
-
-        if by_av:
-            import av  # noqa: F401
+        _import_all(bool(by_av))
     except (ImportError, OSError, MemoryError) as error:
         sys.stderr.write(str(error))
         return NOT_STARTED
@@ -46,13 +40,34 @@ def main() -> int:
     try:
         wav, measured = decoded(sys.stdin.buffer.read(), most_seconds, *by_av)  # type: ignore[arg-type]
     except ValueError as error:
-        sys.stderr.write(str(error))
+        _tell(str(error))
         return REFUSED
-    except MemoryError:
+    except (MemoryError, ImportError):
+        # No library is mapped where the address space is used up, and none was missing before.
         return NO_MEMORY
     sys.stdout.buffer.write(wav)
-    sys.stderr.write(json.dumps(measured))
+    _tell(json.dumps(measured))
     return 0
+
+
+def _tell(line: str) -> None:
+    """The last line of stderr: libmpg123 has written warnings there by now."""
+    sys.stderr.write(f"\n{' '.join(line.splitlines())}\n")
+
+
+def _import_all(by_av: bool) -> None:
+    """Before the limits, so that only the recording is measured by them: also what these import by
+    themselves once they are used."""
+    import numpy.fft
+    import numpy.ma  # noqa: F401
+    import soundfile  # noqa: F401
+
+    from api.voices import quality  # noqa: F401
+
+    if by_av:
+        import av.subtitles.stream  # noqa: F401
+
+        from api.voices import recordings_av  # noqa: F401
 
 
 def decoded(
@@ -76,7 +91,7 @@ def decoded(
     if len(mono) < _LEAST_SECONDS * rate:
         raise ValueError(
             f"It is {len(mono) / rate:.2f} s long; a voice needs at least {_LEAST_SECONDS:g} s, "
-            "and 5 to 30 s are better."
+            "and 6 to 30 s are better."
         )
     if np.abs(mono).max() < _SILENT:
         raise ValueError("It is silent: no sample is above -60 dB.")
@@ -100,7 +115,7 @@ def _by_soundfile(data: bytes, most_seconds: float) -> tuple[Any, int]:
         words = str(getattr(error, "error_string", error)).splitlines()[0:1]
         raise ValueError(f"It cannot be decoded ({' '.join(words).rstrip('.')}).") from error
     if len(sound) > most:
-        raise ValueError(f"It is longer than {most_seconds:g} s. Cut 5 to 30 s of clear speech.")
+        raise ValueError(f"It is longer than {most_seconds:g} s. Cut 6 to 30 s of clear speech.")
     return sound.mean(axis=1, dtype=np.float32), rate
 
 
@@ -115,7 +130,7 @@ def _check(rate: int, frames: int, channels: int, most_seconds: float) -> None:
         raise ValueError(f"It has {channels} channels; at most 8 are read.")
     if frames > most_seconds * rate:
         raise ValueError(
-            f"It is {frames / rate:,.0f} s long; at most {most_seconds:g} s are read. Cut 5 to "
+            f"It is {frames / rate:,.0f} s long; at most {most_seconds:g} s are read. Cut 6 to "
             "30 s of clear speech."
         )
 
@@ -131,7 +146,7 @@ def _wav(pcm: bytes, rate: int) -> bytes:
 
 
 def _limit() -> None:
-    most = _address_space_bytes() + _MEMORY_BYTES
+    most = address_space_bytes() + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     # The hard limit is a second later: at it comes SIGKILL, which could be anybody's.
     used = int(sum(resource.getrusage(resource.RUSAGE_SELF)[:2]))
@@ -139,11 +154,6 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # It writes to its pipes only.
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-
-
-def _address_space_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    return pages * resource.getpagesize()
 
 
 if __name__ == "__main__":

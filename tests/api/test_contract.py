@@ -4,6 +4,7 @@
 All of the thousand examples take a quarter of an hour; CONTRACT_EXAMPLES says how many otherwise.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -14,14 +15,17 @@ from pathlib import Path
 import pytest
 
 from tests.api.conftest import QUICK, Running, running, settings_in
-from tests.api.run_folders import write_epoch
+from tests.api.judged_run import write_judged_run
 
 # A text without a letter, a language of another model, a recording that is none: no schema can say
 # so, and the answer is a 4xx all the same. 503: it is full. 413: no schema has a size in bytes.
+ROOT = Path(__file__).parents[2]
+NOTES = "notes.jsonl"
+FEW = 2
 EXAMPLES = int(os.environ.get("CONTRACT_EXAMPLES", "1000"))
 CONFIG = """
 [checks.positive_data_acceptance]
-expected-statuses = ["2xx", 400, 401, 403, 404, 409, 415, 422, 429, 503, 507]
+expected-statuses = ["2xx", 400, 401, 403, 404, 409, 415, 416, 422, 429, 503, 507]
 [checks.negative_data_rejection]
 expected-statuses = [400, 401, 403, 404, 405, 406, 409, 413, 415, 422, 428, 429, "5xx"]
 """
@@ -30,8 +34,7 @@ expected-statuses = [400, 401, 403, 404, 405, 406, 409, 413, 415, 422, 428, 429,
 @pytest.fixture
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     monkeypatch.setenv("FAKE_STEP", "0")
-    for epoch in (1, 2):
-        write_epoch(tmp_path / "output", epoch)
+    write_judged_run(tmp_path)
     limits = replace(QUICK, slots=16, queue=64, hang=60.0)
     with running(settings_in(tmp_path), limits=limits) as found:
         found.wait_ready()
@@ -39,9 +42,10 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
 
 
 def judged(
-    service: Running, folder: Path, examples: int, phases: str
+    service: Running, folder: Path, examples: int, phases: str, *more: str
 ) -> subprocess.CompletedProcess[str]:
-    """What schemathesis says. /events has no end, and is tested in test_run_routes."""
+    """What schemathesis says, with what `contract_hooks` tells it. /events has no end, and is
+    tested in test_run_routes. more: arguments, such as `--include-path /tts`."""
     config = folder / "schemathesis.toml"
     config.write_text(CONFIG, encoding="utf-8")
     return subprocess.run(
@@ -49,8 +53,12 @@ def judged(
          f"{service.address}/openapi.json", "--checks", "all",
          "--phases", phases, "--max-examples", str(examples),
          "--mode", "all", "--exclude-path", "/events", "--request-timeout", "60", "--no-color",
-         "--generation-deterministic", "--max-response-time", "30"],
+         "--generation-deterministic", "--max-response-time", "30", *more],
         cwd=folder, capture_output=True, text=True, check=False,
+        env={
+            **os.environ, "PYTHONPATH": str(ROOT), "SCHEMATHESIS_HOOKS": "tests.api.contract_hooks",
+            "CONTRACT_NOTES": str(folder / NOTES),
+        },
     )  # fmt: skip
 
 
@@ -61,9 +69,30 @@ def alive_and_unhurt(service: Running) -> None:
     assert 'code="500"' not in service.client.get("/metrics").text
 
 
+def declared(service: Running) -> set[tuple[str, str]]:
+    """Every operation of the document with each media type in which it says that it succeeds."""
+    document = service.client.get("/openapi.json").json()
+    return {
+        (f"{method.upper()} {path}", media_type)
+        for path, operations in document["paths"].items() if path != "/events"
+        for method, operation in operations.items()
+        for status, answer in operation["responses"].items() if status.startswith("2")
+        for media_type in answer.get("content", {"": {}})
+    }  # fmt: skip
+
+
+def reached(folder: Path) -> set[tuple[str, str]]:
+    """Every operation that succeeded, with each media type in which it did."""
+    lines = (folder / NOTES).read_text(encoding="utf-8").splitlines()
+    return {
+        (operation, media_type) for operation, status, media_type in map(json.loads, lines)
+        if status < 300
+    }  # fmt: skip
+
+
 def test_a_few_examples_of_each_operation(service: Running, tmp_path: Path) -> None:
-    """Two drawn ones; boundary cases and calls in a row take half a minute more."""
-    done = judged(service, tmp_path, 2, "examples,fuzzing")
+    """Few drawn ones; boundary cases and calls in a row take half a minute more."""
+    done = judged(service, tmp_path, FEW, "examples,fuzzing")
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     alive_and_unhurt(service)
 
@@ -74,3 +103,22 @@ def test_a_thousand_examples_of_each_operation(service: Running, tmp_path: Path)
     print(done.stdout[-2000:])
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     alive_and_unhurt(service)
+    # Nothing was only ever refused. schemathesis is no browser, which / answers in HTML.
+    unreached = declared(service) - reached(tmp_path) - {("GET /", "text/html")}
+    assert not unreached
+
+
+def test_the_examples_are_of_what_exists(service: Running, tmp_path: Path) -> None:
+    """What exists by `contract_hooks` alone, so that it is not left to luck: recordings, voices,
+    runs, and sounds that were spoken before."""
+    paths = (
+        "/v1/voices", "/v1/voices/{voice_id}", "/v1/voices/{voice_id}/preview.wav",
+        "/clone_speaker", "/v1/runs/{run_id}/evaluation", "/audio/{name}", "/dev/captioned_speech",
+        "/v1/runs/{run_id}/candidates/{candidate}/speech", "/tts_stream", "/api/tts",
+    )  # fmt: skip
+    only = [part for path in paths for part in ("--include-path", path)]
+    done = judged(service, tmp_path, 20, "fuzzing", *only)
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    succeeded = {operation for operation, _ in reached(tmp_path)}
+    wanted = {operation for operation, _ in declared(service) if operation.split()[1] in paths}
+    assert len(wanted) == 15 and succeeded == wanted

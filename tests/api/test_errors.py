@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from api.errors import PROBLEM, APIError, problem, response, without_paths
+from tests.api.conftest import Running
 
 
 @pytest.mark.parametrize(
@@ -15,6 +16,7 @@ from api.errors import PROBLEM, APIError, problem, response, without_paths
         ("It lies in '/home/ana/voices/'.", "It lies in 'voices'."),
         ("See ~/notes/a.txt, then go on.", "See a.txt, then go on."),
         ("Ask /v1/runs or /openapi.json.", "Ask /v1/runs or /openapi.json."),
+        ("From /studio_speakers, or /clone_speaker.", "From /studio_speakers, or /clone_speaker."),
         ("6 km/h, and/or more; 1/2 of it.", "6 km/h, and/or more; 1/2 of it."),
         ("Look at https://example.org/a/b.", "Look at https://example.org/a/b."),
         ("The root is /.", "The root is /."),
@@ -57,3 +59,26 @@ def test_a_response_is_for_whom_it_was_asked_by_and_counted(path: str, inside: b
     assert (found.status_code, found.media_type) == (409, PROBLEM)
     assert body["request_id"] == "abc" and ("error" in body) is inside
     assert state["refused"] == "no_voice"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "there"),
+    [("POST", "/audio/speech", True), ("GET", "/models", True), ("GET", "/voices", True),
+     ("GET", "/audio/speeches", False), ("POST", "/audio/speeches", False), ("GET", "/x", False)],
+)  # fmt: skip
+def test_an_address_without_v1_is_told_the_right_one(
+    service: Running, method: str, path: str, there: bool
+) -> None:
+    """Many clients want the address with /v1, and are given it without."""
+    answer = service.client.request(method, path, json={"input": "x"} if method == "POST" else None)
+    assert answer.status_code in (404, 405)
+    assert (f"its like is /v1{path}." in answer.json()["detail"]) is there
+    assert answer.status_code == 404 or not there
+
+
+@pytest.mark.parametrize("path", ["/api/tts-generate", "/api/previewvoice/", "/v1/voices"])
+def test_json_where_a_form_is_taken_is_told_so(service: Running, path: str) -> None:
+    answer = service.client.post(path, json={"text_input": "x", "voice": "x", "name": "x"})
+    assert answer.status_code == 415 and "takes no JSON" in answer.json()["detail"]
+    as_form = service.client.post(path, data={"other": "x"})
+    assert as_form.status_code == 422 and "is missing" in as_form.json()["detail"]

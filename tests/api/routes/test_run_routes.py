@@ -1,5 +1,6 @@
 """Runs, samples, curves and promotion, with a run folder that grows while the service is up."""
 
+import asyncio
 import errno
 import json
 import os
@@ -12,6 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
+from api.errors import APIError
+from api.routes.wav_file import wav_file
 from api.runs import listing, promotion
 from machine.storage.checksums import read_manifest
 from tests.api.conftest import Running, running, settings_in
@@ -228,7 +231,19 @@ def test_samples_come_whole_and_in_ranges(service: Running, output: Path) -> Non
     assert answer.content == data and answer.headers["content-type"] == "audio/wav"
     part = service.client.get(path, headers={"range": "bytes=10-19"})
     assert part.status_code == 206 and part.content == data[10:20]
-    assert service.client.get(path, headers={"range": "bytes=9999999-"}).status_code == 416
+    behind = service.client.get(path, headers={"range": "bytes=9999999-"})
+    assert (behind.status_code, behind.json()["code"]) == (416, "range_not_satisfiable")
+    assert behind.headers["content-range"] == f"bytes */{len(data)}"
+    nonsense = service.client.get(path, headers={"range": "bytes=x"})
+    assert (nonsense.status_code, nonsense.json()["code"]) == (400, "bad_range")
+    for refusal in (behind, nonsense):
+        assert refusal.headers["content-type"] == "application/problem+json"
+
+
+def test_a_wav_that_goes_while_it_is_asked_for_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(APIError) as caught:
+        asyncio.run(wav_file(tmp_path / "gone.wav"))
+    assert caught.value.status == 404
 
 
 @pytest.mark.parametrize(

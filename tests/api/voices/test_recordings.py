@@ -16,6 +16,7 @@ import soundfile
 
 from api.errors import APIError
 from api.voices import recordings
+from tests.api.routes.test_voice_routes import file_of, speech
 
 WAV = b"RIFF\0\0\0\0WAVE"
 
@@ -79,11 +80,15 @@ def test_the_child_that_reads_an_upload_has_limits_and_one_thread(
     ("program", "status", "words"),
     [
         ("import sys; sys.stderr.write('It is silent.'); sys.exit(3)", 422, "It is silent."),
-        ("import sys; sys.exit(4)", 422, "takes more memory"),
+        ("import sys; sys.exit(4)", 422, "within 1,024 MB of memory"),
         ("import sys; sys.exit(5)", 503, "short of memory"),
         ("import os; os.kill(os.getpid(), 9)", 503, "short of memory"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGXCPU)", 422, "in time"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", 422, "it is damaged"),
+        (
+            "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+            422,
+            "it is damaged, or made to do harm, or takes far more",
+        ),
     ],
 )
 def test_a_want_of_memory_is_no_damage(
@@ -93,6 +98,17 @@ def test_a_want_of_memory_is_no_damage(
     refusal = refusal_of()
     assert (refusal.status, words in refusal.detail) == (status, True), refusal.detail
     assert (refusal.retry_after is not None) is (status == 503)
+
+
+def test_what_a_decoder_writes_to_stderr_is_not_what_the_child_says() -> None:
+    """libmpg123 warns there of an MP3 that was cut off: answered with 500, or with its warning."""
+    data = file_of(speech(3.0), format="MP3")
+    half, third = data[: len(data) // 2], data[: len(data) // 3 - 200]
+    done = subprocess.run([*recordings.COMMAND], input=half, capture_output=True, check=False)
+    assert done.returncode == 0 and done.stderr.startswith(b"Warning: Xing")
+    assert asyncio.run(recordings.decoded(half)).quality["word"] == "usable"
+    refusal = refusal_of(third)
+    assert refusal.status == 422 and refusal.detail.startswith("It is 0.")
 
 
 def test_what_cannot_be_started_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +124,7 @@ def test_a_recording_that_takes_too_much_memory_is_told_so() -> None:
     out = io.BytesIO()
     soundfile.write(out, np.full((48_000 * 59, 8), 0.1, "float32"), 48_000, format="FLAC")
     program = (
-        "import sys, api.voices.recordings_child as child; child._MEMORY_BYTES //= 16; "
+        "import sys, api.voices.recordings_child as child; child.MEMORY_BYTES //= 16; "
         "sys.argv.append('60'); sys.exit(child.main())"
     )
     done = subprocess.run(
@@ -120,7 +136,9 @@ def test_a_recording_that_takes_too_much_memory_is_told_so() -> None:
 @pytest.mark.slow
 def test_the_largest_recording_that_is_allowed_fits() -> None:
     out = io.BytesIO()
-    soundfile.write(out, np.full((192_000 * 59, 8), 0.1, "float32"), 192_000, format="FLAC")
+    sound = np.zeros((192_000 * 59, 8), "float32")
+    sound[:, 0] = speech(59.0, 192_000)
+    soundfile.write(out, sound, 192_000, format="FLAC")
     assert len(out.getvalue()) < recordings.MOST_BYTES
     done = subprocess.run(
         [sys.executable, "-m", "api.voices.recordings_child", "60"], input=out.getvalue(),

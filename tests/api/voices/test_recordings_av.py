@@ -2,6 +2,7 @@
 
 import importlib.util
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import soundfile
 
 from api.voices.recordings import MISSING
 from api.voices.recordings_av import container_of, read_mono
-from api.voices.recordings_child import decoded
+from api.voices.recordings_child import NO_MEMORY, decoded
 from tests.api.conftest import Running
 from tests.api.routes.test_voice_routes import file_of, speech, upload
 
@@ -173,17 +174,48 @@ def test_a_playlist_opens_nothing(service: Running, tmp_path: Path) -> None:
                 read_mono(data, container, 60.0)
 
 
-def test_the_child_limits_it_as_any_other() -> None:
-    """The real child, without memory beyond what it has before it reads."""
+def ended_with(memory_bytes: int, data: bytes) -> int:
+    """How the real child ends with so much memory beyond what it has before it reads."""
     program = (
-        "import sys, api.voices.recordings_child as child; child._MEMORY_BYTES = 16 << 20; "
-        "sys.argv[1:] = ['60', 'mov']; sys.exit(child.main())"
+        f"import sys, api.voices.recordings_child as child; child.MEMORY_BYTES = {memory_bytes}; "
+        f"sys.argv[1:] = ['60', '{container_of(data)}']; sys.exit(child.main())"
     )
+    return subprocess.run(
+        [sys.executable, "-c", program], input=data, capture_output=True, check=False,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    ).returncode  # fmt: skip
+
+
+def test_the_child_limits_it_as_any_other() -> None:
+    """And ends properly where FFmpeg would crash: it has less than 1 MB then."""
     data = made("m4a", np.random.default_rng(0).normal(0, 0.1, 50 * RATE))
-    done = subprocess.run(
-        [sys.executable, "-c", program], input=data, capture_output=True, check=False
+    assert [ended_with(size, data) for size in (0, 256 << 10, 16 << 20)] == [NO_MEMORY] * 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_want_of_memory_looks_like_damage(kind: str) -> None:
+    """With 0 to 64 MB it is read, or it ends as one that takes too much memory."""
+    data = made(kind, np.tile(speech(2.0, RATE), 10), channels=2)
+    sizes = [0, 64 << 10, 1 << 20, *range(2 << 20, 65 << 20, 6 << 20)]
+    ends = [ended_with(size, data) for size in sizes]
+    assert ends == sorted(ends, reverse=True) and set(ends) == {NO_MEMORY, 0}
+
+
+def test_nothing_is_imported_behind_the_limits() -> None:
+    """A library that cannot be mapped there any more would end it."""
+    program = (
+        "import sys; from api.voices import recordings_child as child; child._import_all(True); "
+        "before = set(sys.modules); child.decoded(sys.stdin.buffer.read(), 60.0, sys.argv[1]); "
+        "print(sorted(set(sys.modules) - before))"
     )
-    assert done.returncode == 4, done.stderr
+    for kind in KINDS:
+        data = made(kind, speech(2.0, RATE))
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(container_of(data))], input=data,
+            capture_output=True, check=False,
+        )  # fmt: skip
+        assert done.stdout.decode().strip() == "[]", done
 
 
 def test_without_the_decoder_it_says_what_to_type(

@@ -1,0 +1,58 @@
+"""A wav on this machine's disk as a response: whole, or in the ranges that players ask for."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+from starlette.responses import FileResponse
+from starlette.types import Message, Receive, Scope, Send
+
+from api.errors import APIError, response
+from api.response_schemas import PROBLEMS
+
+# What every route that sends a wav tells of itself.
+WAV_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"audio/wav": {}}},
+    206: {"content": {"audio/wav": {}, "multipart/byteranges": {}}},
+    416: {**PROBLEMS[404], "description": "The file ends before that range."},
+}
+_REFUSALS = {
+    400: ("bad_range", "Range must be such as `bytes=0-999`."),
+    416: ("range_not_satisfiable", "The file ends before the range that is asked for."),
+}
+
+
+class WavFile(FileResponse):
+    """The framework's response, but that a range it refuses is told as every other refusal.
+
+    Wavs are written atomically and may be written again: the client asks each time.
+    """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refused: APIError | None = None
+
+        async def sending(message: Message) -> None:
+            nonlocal refused
+            if message["type"] == "http.response.start" and message["status"] in _REFUSALS:
+                refused = APIError(message["status"], *_REFUSALS[message["status"]])
+                # Of a 416: how long the file is.
+                told = dict(message["headers"]).get(b"content-range")
+                refused.headers = {"Content-Range": told.decode()} if told else {}
+            if refused is None:
+                await send(message)
+
+        await super().__call__(scope, receive, sending)
+        if refused is not None:
+            await response(refused, scope)(scope, receive, send)
+
+
+async def wav_file(path: Path, *, cached: str = "no-cache") -> WavFile:
+    """cached: the header Cache-Control. Raises APIError (404) where the file is gone by now."""
+    try:
+        found = await asyncio.to_thread(os.stat, path)
+    except FileNotFoundError:
+        raise APIError(404, "no_sample", "That recording was deleted.") from None
+    return WavFile(
+        path, media_type="audio/wav", headers={"Cache-Control": cached}, stat_result=found
+    )

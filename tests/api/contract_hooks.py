@@ -1,0 +1,138 @@
+"""What schemathesis is told of this service, in its own process: which runs and voices there are,
+and what a recording is. Notes every call, so that the test sees what was reached.
+
+Names and ids drawn at random lead to a 404, and random bytes are no recording: without this a third
+of the operations would only ever refuse. Every second case gets what exists; the others stay as
+they were drawn.
+"""
+
+import json
+import os
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import httpx
+import schemathesis
+from hypothesis import strategies as st
+from schemathesis.core.parameters import ParameterLocation
+
+from api.dialects.xtts_streaming_server import handle_of
+from tests.api.routes.test_voice_routes import file_of, speech
+from tests.api.voices.test_recordings_av import made
+
+# Where calls are noted: lines of operation, status and media type.
+NOTES = Path(os.environ["CONTRACT_NOTES"])
+EXISTING: dict[str, list[Any]] = {
+    "run_id": ["current"], "epoch": [1, 2], "which": ["output", "reference"], "number": [0, 1],
+    "candidate": ["base", "epoch_1", "epoch_2"], "model": ["sotaque", "tts-1", "tts-1-hd-1106"],
+}  # fmt: skip
+# Words of a body or an address that the schema leaves open, and the fake voice knows.
+SPOKEN: dict[str, list[Any]] = {
+    "language": ["en", "pt"], "lang_code": ["a", "p"], "language_id": ["en", "pt"],
+    "voice": ["default"], "speaker_wav": ["default"], "speaker_id": ["default"],
+    "character_voice_gen": ["default"], "text": ["Hello there."], "input": ["Hello there."],
+    "text_input": ["Hello there."],
+}  # fmt: skip
+FILES_OF_THE_SERVER = ("speaker_wav", "style_wav")
+HANDLE = handle_of("default").model_dump()
+RANGES = ("bytes=0-9", "bytes=-5", "bytes=100-", "bytes=0-1,4-5", "bytes=999999999-", "bytes=x")
+RECORDINGS = {
+    "audio/wav": file_of(speech(1.2)),
+    "audio/flac": file_of(speech(1.2), format="FLAC"),
+    "audio/ogg": file_of(speech(1.2), format="OGG"),
+    "audio/mpeg": file_of(speech(1.2), format="MP3"),
+    "audio/mp4": made("m4a", speech(1.2, 48_000)),
+    "audio/aac": made("aac", speech(1.2, 48_000)),
+    "audio/webm": made("webm", speech(1.2, 48_000)),
+}
+_turns = Counter[str]()
+_voices: list[str] = []
+_sounds: list[str] = []
+
+
+def _hurt(data: bytes, seed: int) -> bytes:
+    """A recording as it arrives from a bad line: cut off, or with some bytes changed."""
+    drawn = random.Random(seed)
+    if seed % 2:
+        return data[: drawn.randrange(len(data))]
+    changed = bytearray(data)
+    for _ in range(drawn.randrange(1, 20)):
+        changed[drawn.randrange(len(changed))] = drawn.randrange(256)
+    return bytes(changed)
+
+
+for _media_type, _data in RECORDINGS.items():
+    schemathesis.openapi.media_type(
+        _media_type,
+        st.one_of(
+            st.just(_data), st.integers(0, 9_999).map(lambda seed, data=_data: _hurt(data, seed)),
+            st.binary(max_size=100),
+        ),
+    )  # fmt: skip
+
+
+@schemathesis.hook
+def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
+    """Has every second valid part of a request name what exists. schemathesis judges the request
+    again afterwards: what it takes for invalid is left alone."""
+    label = case.operation.label
+    turn = _turns[label]
+    _turns[label] += 1
+    if turn % 2 or case.meta is None or case.meta.phase.name.value == "stateful":
+        return
+    drawn = random.Random(turn)
+    if "{name}" in label and turn % 100 == 0:
+        _speak(case.operation.base_url)
+    if not case.meta.is_negative_at(ParameterLocation.PATH) and case.path_parameters:
+        case.path_parameters = {
+            name: _existing(name, value, drawn) for name, value in case.path_parameters.items()
+        }
+    if not case.meta.is_negative_at(ParameterLocation.QUERY) and case.query:
+        case.query = _spoken(case.query, label, drawn)
+    is_form = case.media_type == "multipart/form-data"
+    is_valid = not case.meta.is_negative_at(ParameterLocation.BODY)
+    if is_valid and isinstance(case.body, dict) and not is_form:
+        case.body = _spoken(case.body, label, drawn)
+    if label.endswith(".wav") and turn % 4 == 0:
+        case.headers = {**(case.headers or {}), "Range": drawn.choice(RANGES)}
+
+
+def _speak(address: str) -> None:
+    """Has a sound kept for AllTalk's clients, which is forgotten after ten minutes."""
+    spoken = httpx.post(f"{address.rstrip('/')}/api/tts-generate", data={"text_input": "Hello."})
+    _sounds.append(spoken.json()["output_file_path"])
+
+
+def _existing(name: str, value: Any, drawn: random.Random) -> Any:
+    known = {"voice_id": _voices[-5:], "name": _sounds[-5:], **EXISTING}.get(name)
+    return drawn.choice(known) if known else value
+
+
+def _spoken(fields: dict[str, Any], label: str, drawn: random.Random) -> dict[str, Any]:
+    """The fields with words that the voice knows; its files are left as they were drawn."""
+    found = {
+        name: drawn.choice(SPOKEN[name]) if name in SPOKEN and value is not None else value
+        for name, value in fields.items()
+    }
+    if label.endswith("/api/tts"):
+        found = {name: value for name, value in found.items() if name not in FILES_OF_THE_SERVER}
+        found["text"] = "Hello there."
+    if "speaker_embedding" in fields:
+        found.update(HANDLE)
+    return found
+
+
+@schemathesis.hook
+def after_call(context: Any, case: Any, response: Any) -> None:
+    """Notes the call, and what came into being by it."""
+    label, status = case.operation.label, response.status_code
+    media_type = response.headers.get("content-type", [""])[0].partition(";")[0]
+    with NOTES.open("a", encoding="utf-8") as file:
+        file.write(json.dumps([label, status, media_type]) + "\n")
+    if label == "POST /v1/voices" and status == 201:
+        _voices.append(response.json()["id"])
+    elif label == "DELETE /v1/voices/{voice_id}" and status == 204:
+        gone = case.path_parameters["voice_id"]
+        _voices[:] = [voice for voice in _voices if voice != gone]

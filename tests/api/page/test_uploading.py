@@ -1,0 +1,81 @@
+"""The page's picker of recordings against the service itself: what it offers is taken, and its hint
+says what the service says. (It once offered .mp3, which was refused, and named other lengths.)"""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from api.voices import adding, quality, recordings
+from tests.api.conftest import Running, running, settings_in
+from tests.api.routes.test_voice_routes import file_of, speech
+from tests.api.voices.test_recordings_av import made
+
+pytestmark = pytest.mark.system
+
+SAID = speech(2.0, 48_000)
+FILES = {
+    ".wav": file_of(SAID, 48_000),
+    ".flac": file_of(SAID, 48_000, format="FLAC"),
+    ".mp3": file_of(SAID, 48_000, format="MP3"),
+    ".ogg": file_of(SAID, 48_000, format="OGG"),
+    ".opus": file_of(SAID, 48_000, format="OGG", subtype="OPUS"),
+    ".m4a": made("m4a", SAID),
+    ".aac": made("aac", SAID),
+    ".webm": made("webm", SAID),
+}
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Running]:
+    """With a fake child, which speaks; what is uploaded is decoded as ever."""
+    with running(settings_in(tmp_path)) as found:
+        found.wait_ready()
+        yield found
+
+
+def test_every_type_that_the_picker_offers_becomes_a_voice(
+    service: Running, open_page: Callable[..., Any], tmp_path: Path
+) -> None:
+    page = open_page(service.address)
+    offered = page.get_attribute("[name=file]", "accept").split(",")
+    endings = [one for one in offered if one.startswith(".")]
+    assert set(endings) == set(FILES)
+    assert {one for one in offered if "/" in one} == set(adding.MEDIA_TYPES)
+    for ending in endings:
+        path = tmp_path / f"said{ending}"
+        path.write_bytes(FILES[ending])
+        page.set_input_files("[name=file]", path)
+        page.fill("#voice-form [name=name]", f"Anna of {ending}")
+        page.click("#voice-form [type=submit]")
+        page.wait_for_selector(f"#voice-list li:has-text('Anna of {ending}')")
+    voices = service.client.get("/v1/voices").json()["voices"][1:]
+    assert [voice["name"] for voice in voices] == [f"Anna of {ending}" for ending in endings]
+    assert all(1.9 < voice["duration_seconds"] < 2.1 for voice in voices)
+
+
+def test_the_hint_names_the_lengths_that_are_taken(
+    service: Running, open_page: Callable[..., Any], tmp_path: Path
+) -> None:
+    page = open_page(service.address)
+    hint = page.text_content("#consent")
+    least, most, good, _ = map(float, re.findall(r"\d+", hint))
+    assert (least, most) == (recordings.LEAST_SECONDS, recordings.MOST_SECONDS)
+    # Of so much speech the service remarks nothing; a recording has pauses too.
+    assert quality.GOOD_SECONDS <= good < quality.GOOD_SECONDS + 2
+    page.provoked.append("422")
+    for seconds, taken in ((least - 0.1, False), (least + 0.1, True), (most + 1, False)):
+        sound = np.resize(speech(2.0, 8_000), round(seconds * 8_000))
+        path = tmp_path / f"{seconds}.wav"
+        path.write_bytes(file_of(sound, 8_000))
+        page.set_input_files("[name=file]", path)
+        page.fill("#voice-form [name=name]", f"{seconds} seconds")
+        page.click("#voice-form [type=submit]")
+        if taken:
+            page.wait_for_selector(f"#voice-list li:has-text('{seconds} seconds')")
+        else:
+            page.wait_for_selector("#voices-fault:not([hidden])")
+            assert " s long" in page.text_content("#voices-fault")

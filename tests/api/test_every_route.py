@@ -1,0 +1,173 @@
+"""What holds for every route that there is, asked of the routes themselves: whoever adds one adds
+it to these tests."""
+
+import http.client
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from api.app import build
+from tests.api.conftest import Running, running, settings_in
+from tests.api.judged_run import write_judged_run
+
+KEY = "correct-horse"
+# Answered without a key, on purpose: the page that asks for it, and probes.
+OPEN = {("GET", "/"), ("GET", "/livez"), ("GET", "/readyz"), ("GET", "/page/style.css")}
+# Routes that no router has: the document, and the page's files.
+MORE = {("GET", "/openapi.json"), ("GET", "/page/style.css"), ("GET", "/nothing/here")}
+JSON = b'{"input": "x", "name": "x", "text": "x", "language": "en"}'
+SECRET = "this is nobody's business"
+TRICKS = (
+    "..", "../../secret", "..%2fsecret", "..%2f..%2fsecret", "%2e%2e%2f%2e%2e%2fsecret",
+    "%2e%2e", "..%5c..%5csecret", "%252e%252e%252fsecret", "....//....//secret", "%2fetc%2fpasswd",
+    "secret%00", "%00", "%ff%fe", "x" * 3_000, "~", "secret",
+)  # fmt: skip
+
+
+class Answer(NamedTuple):
+    """What came back; code: of a refusal."""
+
+    status: int
+    code: str
+    body: bytes
+
+
+def routes_of(service: Running) -> set[tuple[str, str]]:
+    """Every method and path, its parameters in braces."""
+    routes = service.server.config.app.state.routes  # type: ignore[union-attr]
+    return {(method, route.path) for route in routes for method in route.methods}
+
+
+def filled(path: str, value: str = "1") -> str:
+    """The path with `value` for each of its parameters."""
+    return re.sub(r"\{\w+\}", lambda _: value, path)
+
+
+def ask(service: Running, method: str, path: str, **headers: str) -> Answer:
+    """As the bytes stand here: no client cleans the path up."""
+    line = http.client.HTTPConnection(service.address.removeprefix("http://"), timeout=30)
+    try:
+        line.putrequest(method, path, skip_host="host" in headers, skip_accept_encoding=True)
+        body = JSON if method != "GET" else b""
+        told = {"content-type": "application/json", "content-length": str(len(body)), **headers}
+        for name, value in told.items():
+            line.putheader(name.replace("_", "-"), value)
+        line.endheaders(body)
+        answer = line.getresponse()
+        if path == "/events" and answer.status == 200:  # it has no end
+            return Answer(200, "", b"")
+        found = answer.read()
+    finally:
+        line.close()
+    code = re.search(rb'"code":"(\w+)"', found) if answer.status >= 400 else None
+    return Answer(answer.status, code[1].decode() if code else "", found)
+
+
+@pytest.fixture(scope="module")
+def free(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Without a key; beside its folders lies what nobody may read."""
+    folder = tmp_path_factory.mktemp("free")
+    write_judged_run(folder)
+    for where in (folder, folder / "output", folder / "voices", folder / "output" / "samples"):
+        where.mkdir(exist_ok=True)
+        for name in ("secret", "secret.wav", "secret.json"):
+            (where / name).write_text(SECRET, encoding="utf-8")
+    with running(settings_in(folder, voices_dir=folder / "voices")) as found:
+        found.wait_ready()
+        yield found
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(settings_in(tmp_path_factory.mktemp("locked"), api_key=KEY)) as found:
+        yield found
+
+
+def test_the_routes_are_those_of_the_document(free: Running, tmp_path: Path) -> None:
+    """What these tests go by is all that there is: the document is made from the application."""
+    document = build(settings_in(tmp_path)).openapi()
+    told = {
+        (method.upper(), path) for path, operations in document["paths"].items()
+        for method in operations
+    }  # fmt: skip
+    assert len(told) > 45
+    # Hidden in the document: an address of xtts-api-server's with a slash more.
+    assert routes_of(free) - told == {("GET", "/tts_stream/")} and not told - routes_of(free)
+
+
+def test_each_asks_for_the_key(locked: Running) -> None:
+    every = routes_of(locked) | MORE
+    for sent in ({}, {"authorization": "Bearer wrong"}, {"authorization": f"Basic {KEY}"}):
+        found = {one: ask(locked, one[0], filled(one[1]), **sent) for one in every}
+        answered = {one for one, answer in found.items() if answer.status != 401}
+        # / tells a browser only where the page is; a program needs the key.
+        assert answered == OPEN - {("GET", "/")}, sent
+    assert ask(locked, "GET", "/", accept="text/html").status == 200
+    assert ask(locked, "GET", "/v1/voices", authorization=f"Bearer {KEY}").status == 200
+
+
+def test_none_answers_to_a_name_that_a_site_has_pointed_here(free: Running) -> None:
+    """DNS rebinding: the page is then of the same origin."""
+    sent = {"host": "evil.example", "origin": "http://evil.example"}
+    found = {
+        one: ask(free, one[0], filled(one[1]), **sent)[:2] for one in routes_of(free) | MORE
+    }  # fmt: skip
+    assert set(found.values()) == {(403, "foreign_host")}, found
+
+
+def test_none_speaks_or_changes_anything_for_a_page_of_another_site(free: Running) -> None:
+    routes = free.server.config.app.state.routes  # type: ignore[union-attr]
+    speaking = {route.path for route in routes if "speech" in route.tags}
+    costly = {one for one in routes_of(free) if one[0] != "GET" or one[1] in speaking}
+    # What is limited costs something; of a GET only its tag says so.
+    limited = {route.path for route in routes if "check_rate" in inspect.getsource(route.endpoint)}
+    gets = {path for method, path in routes_of(free) if method == "GET"}
+    posted = {path for method, path in routes_of(free) if method == "POST"}
+    only_read = gets - posted
+    assert limited & only_read == speaking & only_read and len(speaking & gets) == 4
+    assert speaking - only_read <= limited | {"/api/tts"} and len(costly) >= 20
+    for origin in ("https://evil.example", "null"):
+        found = {one: ask(free, one[0], filled(one[1]), origin=origin)[:2] for one in costly}
+        assert set(found.values()) == {(403, "foreign_origin")}, found
+    image = {"sec_fetch_site": "cross-site", "sec_fetch_dest": "audio"}
+    for method, path in costly:
+        if method == "GET":
+            assert ask(free, method, path, **image)[:2] == (403, "foreign_origin")
+
+
+def test_a_path_trick_leads_nowhere(free: Running) -> None:
+    """No file, no 500, and not a word about a folder of this machine."""
+    folder = str(free.parts.settings.output_dir.parent).encode()
+    tried = 0
+    for method, path in sorted(routes_of(free)):
+        if "{" not in path:
+            continue
+        names = re.findall(r"\{\w+\}", path)
+        for trick in TRICKS:
+            # In each parameter, with what exists in the others.
+            for name in names:
+                known = path.replace(name, trick).replace("{run_id}", "current")
+                known = known.replace("{which}", "output").replace("{candidate}", "base")
+                answer = ask(free, method, filled(known))
+                tried += 1
+                assert 400 <= answer.status < 500, (method, known, answer)
+                assert SECRET.encode() not in answer.body and folder not in answer.body
+                assert b"root:" not in answer.body
+    assert tried > 200
+
+
+def test_no_body_is_larger_than_it_may_be(free: Running) -> None:
+    for method, path in routes_of(free):
+        if method in ("GET", "DELETE"):
+            continue
+        is_upload = path in ("/v1/voices", "/clone_speaker")
+        line = http.client.HTTPConnection(free.address.removeprefix("http://"), timeout=30)
+        line.putrequest(method, filled(path))
+        line.putheader("content-length", str((20 << 20) + (1 << 17) if is_upload else 70 << 10))
+        line.endheaders()
+        assert line.getresponse().status == 413, path
+        line.close()

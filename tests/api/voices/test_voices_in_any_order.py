@@ -1,0 +1,141 @@
+"""Voices over HTTP in any order of calls, beside a dictionary that says what there must be: upload,
+list, hear, rename, speak by id and by name, delete, and what is left of a voice that is gone."""
+
+import io
+import wave
+from collections import Counter
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from api.voices import recordings
+from api.voices.recordings import DecodedRecording
+from tests.api.conftest import Running, running, settings_in
+
+# Few, so that two voices are often called the same; of these no id and no name of OpenAI's.
+NAMES = st.sampled_from(["Anna", "anna", "Élodie", "a b", "x" * 100, "Anna.wav"])
+
+QUALITY = {"word": "good", "remarks": [], "speech_seconds": 0.1, "snr_db": 60.0,
+           "level_db": -20.0, "clipped_share": 0.0}  # fmt: skip
+
+
+def sound_of(number: int) -> bytes:
+    """A wav that is like no other."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setnchannels(1)
+        writer.setsampwidth(2)
+        writer.setframerate(24_000)
+        writer.writeframes(number.to_bytes(2, "little") * 2_400)
+    return file.getvalue()
+
+
+async def undecoded(data: bytes) -> DecodedRecording:
+    """As a recording that is a mono wav already; decoding is tested in test_recordings."""
+    return DecodedRecording(data, 0.1, QUALITY)
+
+
+class VoiceCalls(RuleBasedStateMachine):
+    """What may happen to the voices of a service. done: what was answered, by kind."""
+
+    service: Running
+    done: ClassVar[Counter[str]] = Counter()
+    voices = Bundle("voices")
+    gone = Bundle("gone")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known: dict[str, tuple[str, bytes]] = {}
+        for voice in self.service.client.get("/v1/voices").json()["voices"][1:]:
+            self.service.client.delete(f"/v1/voices/{voice['id']}").raise_for_status()
+
+    @rule(target=voices, name=NAMES, number=st.integers(0, 2**16 - 1))
+    def upload(self, name: str, number: int) -> str:
+        sound = sound_of(number)
+        answer = self.service.client.post("/v1/voices", files={"file": sound}, data={"name": name})
+        assert answer.status_code == 201
+        self.known[answer.json()["id"]] = (name, sound)
+        return str(answer.json()["id"])
+
+    @rule(voice=voices)
+    def hear(self, voice: str) -> None:
+        answer = self.service.client.get(f"/v1/voices/{voice}/preview.wav")
+        assert (answer.status_code, answer.content) == (200, self.known[voice][1])
+
+    @rule(voice=voices, name=NAMES)
+    def rename(self, voice: str, name: str) -> None:
+        answer = self.service.client.patch(f"/v1/voices/{voice}", json={"name": name})
+        assert (answer.status_code, answer.json()["name"]) == (200, name)
+        self.known[voice] = (name, self.known[voice][1])
+
+    @rule(voice=voices)
+    def speak(self, voice: str) -> None:
+        assert self.service.say("hi", voice=voice).status_code == 200
+        name = self.known[voice][0]
+        same = [one for one, _ in self.known.values() if one.casefold() == name.casefold()]
+        exact = [one for one, _ in self.known.values() if one == name]
+        status = self.service.say("hi", voice=name).status_code
+        self.done[f"by name {status}"] += 1
+        if len(same) == 1:
+            assert status == 200
+        elif len(exact) > 1:
+            assert status == 409
+        else:
+            assert status in (200, 409)
+
+    @rule(target=gone, voice=consumes(voices))
+    def delete(self, voice: str) -> str:
+        assert self.service.client.delete(f"/v1/voices/{voice}").status_code == 204
+        del self.known[voice]
+        return voice
+
+    @rule(voice=gone)
+    def ask_for_what_is_gone(self, voice: str) -> None:
+        where = f"/v1/voices/{voice}"
+        client = self.service.client
+        answers = [
+            client.get(where), client.get(f"{where}/preview.wav"), client.delete(where),
+            client.patch(where, json={"name": "x"}), self.service.say("hi", voice=voice),
+        ]  # fmt: skip
+        assert [one.status_code for one in answers] == [404] * 5
+        self.done["gone"] += 1
+
+    @invariant()
+    def every_list_has_each(self) -> None:
+        listed = self.service.client.get("/v1/voices").json()["voices"][1:]
+        assert {one["id"]: one["name"] for one in listed} == {
+            voice: name for voice, (name, _) in self.known.items()
+        }
+        others = self.service.client.get("/v1/audio/voices").json()["voices"]
+        assert {one["id"] for one in others} == {"default", *self.known}
+        files = {path.name for path in self.service.parts.voices.folder.glob("*.*")}
+        assert files == {f"{one}.{kind}" for one in self.known for kind in ("wav", "json")}
+
+
+def test_voices_are_what_was_made_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recordings, "decoded", undecoded)
+    monkeypatch.setenv("FAKE_STEP", "0")
+    with running(settings_in(tmp_path)) as service:
+        service.wait_ready()
+        monkeypatch.setattr(VoiceCalls, "service", service, raising=False)
+        run_state_machine_as_test(
+            VoiceCalls,
+            settings=settings(
+                max_examples=6, stateful_step_count=20, deadline=None, derandomize=True,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )  # fmt: skip
+        assert service.parts.engine.happened.restarts == 0
+        # No kind of answer is left to luck.
+        assert set(VoiceCalls.done) == {"by name 200", "by name 409", "gone"}
