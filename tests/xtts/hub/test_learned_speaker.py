@@ -1,17 +1,12 @@
-"""The file of a learned speaker embedding, and the voices that are opened with it."""
+"""The file of a learned speaker embedding."""
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
-from xtts.hub import bundle, learned_speaker
-from xtts.hub.base_models import DEMO
-from xtts.hub.bundle import VoiceSpec
+from xtts.hub import learned_speaker
 from xtts.hub.learned_speaker import LearnedSpeaker
-from xtts.workers.voice_registry import load_voice
 
 LEARNED = LearnedSpeaker(
     epoch=3,
@@ -46,17 +41,3 @@ def test_one_of_a_later_schema_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "best_speaker.json"
     learned_speaker.write(path, replace(LEARNED, schema=2))
     assert learned_speaker.read(path) is None
-
-
-def test_a_folder_with_one_speaks_with_it_unless_another_recording_is_named(tmp_path: Path) -> None:
-    folder = tmp_path / "voice"
-    shutil.copytree(DEMO, folder)
-    plain = load_voice(VoiceSpec(str(folder), tos_agreed=True)).own
-    learned_speaker.write(folder / learned_speaker.NAME, LEARNED)
-    spec = VoiceSpec(str(folder), tos_agreed=True)
-    found = load_voice(spec).own
-    assert found is not None and plain is not None
-    assert torch.equal(found.speaker, LEARNED.tensor())
-    assert torch.equal(found.latents, plain.latents)
-    other = replace(spec, reference=folder / "reference.wav")
-    assert bundle.find_voice(other).speaker is None
