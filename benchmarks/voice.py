@@ -10,7 +10,7 @@ import argparse
 import json
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -166,9 +166,12 @@ def _spoken(
     with_onnx = precision.startswith(onnx_voice.PREFIX)
     own = "fp32" if with_onnx else precision
     where = ComputeConfig(precision=own, low_memory=low and not with_onnx)
-    model = load_voice(VoiceSpec(bundle, tos_agreed=True), where).model
+    opened: Any = load_voice(VoiceSpec(bundle, tos_agreed=True), where)
+    model = opened.model
     reference = resample(judges.teacher(voice, REFERENCE_TEXT), SPEAKER_RATE, CODE_RATE)
     heard = voice_from_reference(model, reference)
+    if opened.speaker is not None:  # a speaker embedding that its run has learned
+        heard = replace(heard, speaker=opened.speaker.tensor())
     if with_onnx:
         folder = DEMO if bundle == "demo" else Path(bundle)
         say = onnx_voice.sayer(folder, heard, precision, low=low)

@@ -31,6 +31,8 @@ from train.settings import TrainSettings
 from xtts import audio
 from xtts.hub import bundle
 from xtts.hub.base_models import base_of
+from xtts.hub.learned_speaker import NAME as LEARNED_SPEAKER
+from xtts.hub.learned_speaker import speaker_beside
 from xtts.hub.run_folder import (
     Checkpoint,
     RunFolder,
@@ -115,6 +117,8 @@ def export(
         part.mkdir()
         config = replace(config, normalizer=normalizer_of(found.provenance))
         files = _write_files(part, state, base_folder, config, reference)
+        if speaker := speaker_beside(checkpoint):
+            files[LEARNED_SPEAKER] = _copy(speaker, part / LEARNED_SPEAKER)
         _keep_pronunciations(part, checkpoint, to)
         bundle.write(part, _bundle(found, files, config))
         _give_name(part, to)

@@ -8,6 +8,7 @@ from machine.storage.atomic import sha256_of
 from train.export import refuse_earlier
 from train.settings import TrainSettings
 from xtts.hub.base_models import base_of
+from xtts.hub.learned_speaker import speaker_beside
 from xtts.hub.run_folder import normalizer_of, read_checkpoint, reference_beside
 from xtts.onnx.folder import NAME as ONNX_NAME
 
@@ -39,7 +40,7 @@ def run(
     folder = base_of(checkpoint, found.provenance, base, settings.xtts_v2_dir)
     source = exporter.ExportSource(
         folder, sha256_of(checkpoint), found.model, reference_beside(checkpoint),
-        normalizer=normalizer_of(found.provenance),
+        normalizer=normalizer_of(found.provenance), speaker=speaker_beside(checkpoint),
     )  # fmt: skip
     voice = exporter.export(source, to, KINDS[kinds])
     log.info(

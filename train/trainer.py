@@ -395,7 +395,10 @@ class Trainer:
         """Judges blends, keeps the best and says which it is."""
         if self.evaluator and not self.stop.requested:
             with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "evaluating"):
-                conclude(self.evaluator, self.settings.blend, self.base)
+                conclude(
+                    self.evaluator, self.settings.blend, self.base,
+                    learn_speaker=self.settings.learn_speaker,
+                )  # fmt: skip
 
     def _sample_missing(self) -> None:
         """Speaks the newest epoch where the run ended between its checkpoint and its sample."""

@@ -26,9 +26,9 @@ from demo_voice.teachers.flite import TeacherSpeech
 from demo_voice.teachers.timbre import Timbre
 from demo_voice.vocoder import unseen_voices
 from demo_voice.vocoder.clip_sampling import Draws
-from demo_voice.vocoder.stft_loss import distance
 from demo_voice.vocoder.unseen_voices import Stranger
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, SPEAKER_RATE, VOCODER_RATE
+from xtts.evaluation.spectral_distance import spectral_distance
 from xtts.model.vocoder import SpeakerEncoder, Vocoder
 
 # Codes in a segment: 1.2 s. So many at either end are heard but not judged: they lack context.
@@ -230,7 +230,7 @@ def _learn(
             found = speak(part.inputs.to(device), part.speaker.to(device)).float()
         length = min(found.shape[1], part.wanted.shape[1])
         wanted = part.wanted.to(device)[:, MARGIN : length - MARGIN]
-        loss = distance(found[:, MARGIN : length - MARGIN], wanted)
+        loss = spectral_distance(found[:, MARGIN : length - MARGIN], wanted)
         mover.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(net.parameters(), 5.0)

@@ -17,8 +17,9 @@ from train.__main__ import main
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint
 from train.export import ExportError, export
-from xtts.hub import bundle
+from xtts.hub import bundle, learned_speaker
 from xtts.hub.base_models import BundleError
+from xtts.hub.learned_speaker import LearnedSpeaker
 from xtts.hub.run_folder import RunFolder
 from xtts.model.config import ConfigError, ModelConfig
 from xtts.model.loading import read_tensors
@@ -78,6 +79,21 @@ def test_the_verb_writes_a_voice_that_speaks(base, checkpoint, tmp_path, caplog,
     same = load_voice(VoiceSpec(str(checkpoint)))
     assert torch.equal(opened.model.gpt.text_head.weight, same.model.gpt.text_head.weight)
     assert opened.reference.read_bytes() == same.reference.read_bytes()
+
+
+def test_a_learned_speaker_embedding_goes_with_its_weights(base, checkpoint, tmp_path):
+    run = RunFolder(checkpoint.parent.parent)
+    sha256 = run.verified(7).sha256
+    numbers = [number / 512 for number in range(512)]
+    learned = LearnedSpeaker(7, 1.0, sha256, numbers, 2.0, 1.9, 20)
+    learned_speaker.write(run.best_speaker, learned)
+    reference = run.samples / "epoch_7_reference.wav"
+    voice = export(checkpoint, tmp_path / "voice", base, ModelConfig.read(base), reference).folder
+    assert learned_speaker.NAME in bundle.read(voice).files and bundle.verify(voice) is None
+    for opened in (load_voice(VoiceSpec(str(voice))), load_voice(VoiceSpec(str(checkpoint)))):
+        assert torch.equal(opened.own.speaker, learned.tensor())
+    learned_speaker.write(run.best_speaker, replace(learned, share=0.5))
+    assert load_voice(VoiceSpec(str(checkpoint))).speaker is None
 
 
 def test_the_bundle_says_what_it_was_made_from(base, checkpoint, tmp_path):

@@ -1,4 +1,5 @@
-"""The end of an evaluation: judges blends, writes best.pt where one is best, has the best speak.
+"""The end of an evaluation: judges blends, has a speaker embedding learned, writes best.pt where a
+blend is best, has the best speak.
 
 Called when a run ends and by `python -m train evaluate`. Each part looks at what is on disk first,
 so that a kill anywhere only has it done again.
@@ -11,6 +12,7 @@ from machine.devices.cuda_errors import GpuLost
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import report
 from train.evaluation.evaluator import Evaluator, shares_of
+from train.evaluation.person_speaker import learn_best_speaker
 from xtts.hub.evaluation_file import Verdict
 from xtts.hub.run_folder import read_checkpoint
 from xtts.model.loading import blend, read_tensors
@@ -18,10 +20,13 @@ from xtts.model.loading import blend, read_tensors
 log = logging.getLogger("train")
 
 
-def conclude(evaluator: Evaluator, blend_setting: float | str, base: Path) -> None:
+def conclude(
+    evaluator: Evaluator, blend_setting: float | str, base: Path, *, learn_speaker: bool = True
+) -> None:
     """Judges what is missing and the blends, keeps and speaks the best, prints the table.
 
-    blend_setting: BLEND; base: the base model's folder. Never raises but for a lost GPU.
+    blend_setting: BLEND; base: the base model's folder; learn_speaker: LEARN_SPEAKER. Never raises
+    but for a lost GPU.
     """
     if not evaluator.working:
         return
@@ -33,6 +38,10 @@ def conclude(evaluator: Evaluator, blend_setting: float | str, base: Path) -> No
     if known is None or known.verdict is None:
         return
     try:
+        if learn_speaker:
+            _learn_speaker(evaluator, known.verdict)
+        else:
+            evaluator.run.best_speaker.unlink(missing_ok=True)
         keep_best_blend(evaluator.checkpoints, known.verdict, base)
         if best := evaluator.run.best_weights():
             evaluator.sampler.sample_best(best)
@@ -42,6 +51,16 @@ def conclude(evaluator: Evaluator, blend_setting: float | str, base: Path) -> No
     except Exception as error:
         log.warning("What is best could not be kept: %s", error)
     log.info("Evaluation of the run (docs/evaluation.md):\n%s", report.table(known))
+
+
+def _learn_speaker(evaluator: Evaluator, verdict: Verdict) -> None:
+    """Before best.json names the weights: who serves them takes both at once."""
+    try:
+        learn_best_speaker(evaluator, verdict)
+    except GpuLost:
+        raise
+    except Exception as error:
+        log.warning("No speaker embedding was learned: %s", error)
 
 
 def keep_best_blend(checkpoints: Checkpoints, verdict: Verdict, base: Path) -> None:

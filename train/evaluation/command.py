@@ -50,7 +50,7 @@ def run(settings: TrainSettings, *, as_json: bool) -> int:
                 lambda evaluation, candidate: log.info(line(evaluation, candidate)),
                 unlimited=True,
             )
-            conclude(evaluator, settings.blend, context.base)
+            conclude(evaluator, settings.blend, context.base, learn_speaker=settings.learn_speaker)
     known = folder.evaluation()
     if known is None:
         raise RunError("Nothing could be judged; the reason stands above.")

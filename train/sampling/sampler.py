@@ -37,6 +37,7 @@ from train.sampling.sample_files import (
     sample_of,
 )
 from xtts import audio
+from xtts.hub.learned_speaker import speaker_beside
 from xtts.hub.run_folder import BestWeights, RunFolder
 from xtts.workers.file_evaluation import (
     EvaluateRequest,
@@ -46,6 +47,7 @@ from xtts.workers.file_evaluation import (
 )
 from xtts.workers.file_synthesis import FileSpeaker, SpeakRequest, SpokenFile
 from xtts.workers.file_worker import START_SECONDS, Worker
+from xtts.workers.speaker_learning import LearnSpeakerRequest, SpeakerLearned
 
 log = logging.getLogger("train")
 
@@ -56,8 +58,13 @@ NICE_BESIDE_TRAINING = 5
 # A worker gets ready and speaks; after a fault once more, and then on the CPU.
 LONGEST_SAMPLE_SECONDS = 3 * (START_SECONDS + SPEAK_SECONDS)
 
-Request = SpeakRequest | EvaluateRequest | ListenRequest
-Answer = SpokenFile | SpokenSet | HeardRecordings
+MeasureRequest = EvaluateRequest | ListenRequest | LearnSpeakerRequest
+Request = SpeakRequest | MeasureRequest
+Answer = SpokenFile | SpokenSet | HeardRecordings | SpeakerLearned
+_VERBS: dict[type[Request], str] = {
+    SpeakRequest: "speak", EvaluateRequest: "evaluate", ListenRequest: "listen",
+    LearnSpeakerRequest: "learn_speaker",
+}  # fmt: skip
 SpeaksHere = Callable[[SpeakRequest, SamplingPlan], SpokenFile]
 
 
@@ -127,10 +134,16 @@ class Sampler:
 
     def sample_best(self, best: BestWeights) -> None:
         """Speaks the best weights into files of their own, where those do not say so already."""
-        files, told = of_best(self.run), {"kind": best.kind, "share": best.share}
+        speaker = speaker_beside(best.weights) if best.weights else None
+        told = {"kind": best.kind, "share": best.share, "learned_speaker": speaker is not None}
+        files = of_best(self.run)
         if self.plan.mode == "skipped" or sample_of(files) == (best.epoch, best.sha256, told):
             return
-        self.submit(lambda: self._sample(best.epoch, best.weights, best.sha256, files, None, told))
+        self.submit(
+            lambda: self._sample(
+                best.epoch, best.weights, best.sha256, files, None, told, speaker=speaker
+            )
+        )
 
     def submit(self, work: Callable[[], None]) -> None:
         """Does some work of speaking behind what is being spoken; beside a training GPU, without
@@ -155,6 +168,12 @@ class Sampler:
         assert isinstance(found, HeardRecordings)
         return found
 
+    def learn_speaker(self, request: LearnSpeakerRequest) -> SpeakerLearned:
+        """Learns a speaker embedding there. Raises as `evaluate`."""
+        found = self._measured(request)
+        assert isinstance(found, SpeakerLearned)
+        return found
+
     def finish(self) -> None:
         """Waits for what is still being spoken."""
         while self._running:
@@ -168,11 +187,13 @@ class Sampler:
         files: SampleFiles,
         heard: Callable[[int, SampleSidecar], None] | None,
         more: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        speaker: Path | None = None,
     ) -> None:
         out = files.output
         request = SpeakRequest(
             self.reference.text, self.reference.language, self.reference.path, out, checkpoint,
-            self.seed,
+            self.seed, speaker,
         )  # fmt: skip
         told, failure = self._nothing(epoch, sha256), None
         if self.plan.mode != "skipped":
@@ -232,7 +253,7 @@ class Sampler:
             words=named_words(found.words),
         ), None  # fmt: skip
 
-    def _measured(self, request: EvaluateRequest | ListenRequest) -> Answer:
+    def _measured(self, request: MeasureRequest) -> Answer:
         tried_again = False
         while isinstance(found := self._try(request), SamplingFailure):
             if self._stopping():
@@ -369,6 +390,4 @@ def in_process(base: Path, *, guard: bool = True) -> SpeaksHere:
 
 def verb_of(request: Request) -> str:
     """The method of a worker, and of a speaker in this process, that takes such a request."""
-    if isinstance(request, SpeakRequest):
-        return "speak"
-    return "evaluate" if isinstance(request, EvaluateRequest) else "listen"
+    return _VERBS[type(request)]

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from machine.storage.atomic import Written, write_json
 from machine.storage.checksums import Manifest, fault_of
+from xtts.hub import learned_speaker
 from xtts.hub.base_models import DEMO, BundleError, base_of, check_base, locate_base
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 
@@ -87,6 +88,8 @@ class VoiceFiles:
         state: The learning part of a checkpoint, read; None for a folder.
         normalizer: What a checkpoint learned to read by; None is what config.json says.
         pronunciations: Lists of pronunciations; a later one wins.
+        speaker: A speaker embedding that was learned for these weights; None where another
+            recording is asked for, or there is none.
     """
 
     folder: Path
@@ -96,6 +99,7 @@ class VoiceFiles:
     state: "Mapping[str, Tensor] | None" = None
     normalizer: str | None = None
     pronunciations: tuple[Path, ...] = ()
+    speaker: Path | None = None
 
 
 def pronunciation_lists(spec: VoiceSpec, folder: Path) -> tuple[Path, ...]:
@@ -187,6 +191,7 @@ def _find_in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
     return VoiceFiles(
         folder, folder / "model.pth", reference, licence,
         pronunciations=pronunciation_lists(spec, folder),
+        speaker=None if spec.reference else _existing(folder / learned_speaker.NAME),
     )  # fmt: skip
 
 
@@ -204,7 +209,8 @@ def _find_of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
         weights = folder / "model.pth"
         return VoiceFiles(folder, weights, reference, None, pronunciations=lists)
     normalizer = normalizer_of(checkpoint.provenance)
-    return VoiceFiles(folder, path, reference, None, checkpoint.model, normalizer, lists)
+    speaker = None if spec.reference else learned_speaker.speaker_beside(path)
+    return VoiceFiles(folder, path, reference, None, checkpoint.model, normalizer, lists, speaker)
 
 
 def _existing(path: Path) -> Path | None:

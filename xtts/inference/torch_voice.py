@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from machine.storage.atomic import sha256_of
+from xtts.hub import learned_speaker
 from xtts.hub.bundle import VoiceFiles
+from xtts.hub.learned_speaker import LearnedSpeaker
 from xtts.inference import latents_file, synthesis, voice
 from xtts.inference.alignment import head_measurement
 from xtts.inference.alignment import heads as alignment_heads
@@ -28,7 +30,8 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, eq=False, repr=False)
 class LoadedTorchVoice(LoadedVoice):
     """weights_file: the file of the learning part; reference: a recording of the voice;
-    latents_folder: where its latents are kept, and which heads follow the text."""
+    latents_folder: where its latents are kept, and which heads follow the text; speaker: a speaker
+    embedding that was learned for these weights, in the place of the recording's."""
 
     model: Model
     folder: Path
@@ -37,6 +40,7 @@ class LoadedTorchVoice(LoadedVoice):
     bundle_licence: str | None = None
     latents_folder: Path | None = None
     guarded: bool = True
+    speaker: LearnedSpeaker | None = None
 
     @property
     def licence(self) -> str:
@@ -105,10 +109,16 @@ class LoadedTorchVoice(LoadedVoice):
     def _own_latents(self) -> Voice | None:
         if self.reference is None:
             return None
+        found = self._latents_of(self.reference)
+        if self.speaker is None:
+            return found
+        return replace(found, speaker=self.speaker.tensor().to(found.speaker))
+
+    def _latents_of(self, recording: Path) -> Voice:
         if self.latents_folder is not None:
-            return self.voice_of(self.reference, self.latents_folder)
+            return self.voice_of(recording, self.latents_folder)
         # Read as for the samples of a run, so that both are the same to the bit.
-        heard = voice.read_reference(self.model.config, self.reference)
+        heard = voice.read_reference(self.model.config, recording)
         return voice.voice_from_reference(self.model, heard)
 
 
@@ -128,7 +138,7 @@ def load_torch_voice(
         model.load_gpt(files.state)
     return LoadedTorchVoice(
         model, files.folder, files.weights, files.reference, files.licence, where.latents_folder,
-        where.guard,
+        where.guard, learned_speaker.read(files.speaker) if files.speaker else None,
     )  # fmt: skip
 
 

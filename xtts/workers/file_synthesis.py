@@ -26,11 +26,13 @@ if TYPE_CHECKING:
         ListenRequest,
         SpokenSet,
     )
+    from xtts.workers.speaker_learning import LearnSpeakerRequest, SpeakerLearned
 
 
 @dataclass(frozen=True)
 class SpeakRequest:
-    """What to speak and where to. weights: a checkpoint file; None speaks with the base's own."""
+    """What to speak and where to. weights: a checkpoint file; None speaks with the base's own;
+    speaker: a learned speaker embedding (`xtts.hub.learned_speaker`) for these weights."""
 
     text: str
     language: str
@@ -38,6 +40,7 @@ class SpeakRequest:
     out: Path
     weights: Path | None = None
     seed: int = 0
+    speaker: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -109,14 +112,15 @@ class FileSpeaker:
         pieces = model.tokenizer.split(request.text, request.language)
         reference = voice.read_reference(self._model.config, request.reference)
         self._take(request.weights)
-        whose = self._voice_of(reference)
+        heard = self._voice_of(reference)
+        whose = _with_learned(heard, request.speaker)
         model = replace(model, gpt=self._model.gpt)
         guard = self._guard(whose, request.seed)
         waveform = synthesis.synthesize(
             model, whose, request.text, request.language, seed=request.seed, guard=guard
         )
         audio.write_wav(request.out, waveform)
-        likeness = voice.similarity(self._model, waveform, audio.VOCODER_RATE, whose)
+        likeness = voice.similarity(self._model, waveform, audio.VOCODER_RATE, heard)
         self._let_go()
         return SpokenFile(
             time.perf_counter() - started, len(waveform) / audio.VOCODER_RATE, self.device,
@@ -186,6 +190,27 @@ class FileSpeaker:
             self._let_go()
         return SpokenSet(facts, time.perf_counter() - started, self.device)
 
+    def learn_speaker(self, request: "LearnSpeakerRequest") -> "SpeakerLearned":
+        """Learns a speaker embedding for some weights. Raises SpeakerLearningError, and as
+        `speak`."""
+        import torch
+
+        from xtts.inference import voice
+        from xtts.model.vocoder import load_dvae
+        from xtts.workers import speaker_learning
+
+        started = time.perf_counter()
+        reading = self._reading(request.weights)
+        reference = voice.read_reference(self._model.config, request.reference)
+        self._take(request.weights, request.share)
+        whose = self._voice_of(reference)
+        model = replace(reading, gpt=self._model.gpt)
+        with torch.random.fork_rng(devices=[]):  # a module draws numbers before it has its own
+            dvae = load_dvae(self.base, model.config)
+        found = speaker_learning.learn(model, whose, dvae, request, started)
+        self._let_go()
+        return found
+
     def _voice_of(self, reference: "Tensor") -> "Voice":
         """A run's epochs have one reference recording; its speaker embedding is computed once."""
         from xtts.inference import voice
@@ -228,6 +253,15 @@ class FileSpeaker:
             # On a GPU recorded steps and their keys and values go with the weights, back to whoever
             # trains there.
             cuda_errors.free_after_fault(self.device)
+
+
+def _with_learned(heard: "Voice", path: Path | None) -> "Voice":
+    from xtts.hub import learned_speaker
+
+    learned = learned_speaker.read(path) if path else None
+    if learned is None:
+        return heard
+    return replace(heard, speaker=learned.tensor().to(heard.speaker))
 
 
 def _ending(guard: "Guard | None") -> tuple[str | None, str, int]:

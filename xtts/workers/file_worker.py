@@ -28,6 +28,7 @@ from xtts.workers.file_evaluation import (
     heard_of,
 )
 from xtts.workers.file_synthesis import SpeakRequest, SpokenFile
+from xtts.workers.speaker_learning import LearnSpeakerRequest, SpeakerLearned
 
 START_SECONDS = 180.0
 _LOOK_SECONDS = 0.2
@@ -137,10 +138,22 @@ class Worker:
         """Measures recordings. Raises as `speak`."""
         return heard_of(self._ask("listen", request, "listening", timeout_seconds, interrupted))
 
+    def learn_speaker(
+        self,
+        request: LearnSpeakerRequest,
+        timeout_seconds: float,
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> SpeakerLearned:
+        """Learns a speaker embedding for some weights. Raises as `speak`."""
+        doing = "learning a speaker embedding"
+        return SpeakerLearned(
+            **self._ask("learn_speaker", request, doing, timeout_seconds, interrupted)
+        )
+
     def _ask(
         self,
         verb: str,
-        request: SpeakRequest | EvaluateRequest | ListenRequest,
+        request: SpeakRequest | EvaluateRequest | ListenRequest | LearnSpeakerRequest,
         doing: str,
         timeout_seconds: float,
         interrupted: Callable[[], bool],

@@ -23,6 +23,7 @@ from xtts.hub.run_folder import BestWeights, RunFolder, Verified, read_checkpoin
 from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors
 from xtts.workers.file_evaluation import EvaluateRequest, SpokenSet
+from xtts.workers.speaker_learning import LearnSpeakerRequest, SpeakerLearned
 
 # What each epoch, and each share of it, sounds like; made up.
 GOOD = {"voice": 0.7}
@@ -40,6 +41,8 @@ class Speaking:
         self.best: list[BestWeights] = []
         self.fault: Exception | None = None
         self.requests: list[EvaluateRequest] = []
+        self.learned: list[LearnSpeakerRequest] = []
+        self.distance_after = 1.5
 
     def submit(self, work: Any) -> None:
         work()
@@ -49,6 +52,12 @@ class Speaking:
 
     def sample_best(self, best: BestWeights) -> None:
         self.best.append(best)
+
+    def learn_speaker(self, request: LearnSpeakerRequest) -> SpeakerLearned:
+        if self.fault is not None:
+            raise self.fault
+        self.learned.append(request)
+        return SpeakerLearned([0.5] * 512, 2.0, self.distance_after, 40, 60, 1.0, "cpu")
 
     def evaluate(self, request: EvaluateRequest) -> SpokenSet:
         if self.fault is not None:

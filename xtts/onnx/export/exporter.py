@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from machine.storage.atomic import (
     sync_folder,
 )
 from xtts import audio
+from xtts.hub import learned_speaker
 from xtts.inference import latents_file, voice
 from xtts.model import loading as model
 from xtts.model.config import ConfigError, ModelConfig, naming_normalizer
@@ -45,7 +46,7 @@ from xtts.text.tokenizer import Tokenizer
 class ExportSource:
     """What is exported. learned: a checkpoint's tensors in Coqui's names, None for the folder's
     own; weights: the SHA-256 of the file that they are from; licence, normalizer: None is the
-    model's."""
+    model's; speaker: a speaker embedding that was learned for these weights."""
 
     folder: Path
     weights: str
@@ -53,6 +54,7 @@ class ExportSource:
     reference: Path | None = None
     licence: str | None = None
     normalizer: str | None = None
+    speaker: Path | None = None
 
 
 def source_of_folder(folder: Path) -> ExportSource:
@@ -60,7 +62,13 @@ def source_of_folder(folder: Path) -> ExportSource:
     ModelConfig.read(folder)  # raises what is wrong with the folder
     reference = folder / "reference.wav"
     sha256 = sha256_of(folder / "model.pth")
-    return ExportSource(folder, sha256, reference=reference if reference.is_file() else None)
+    speaker = folder / learned_speaker.NAME
+    return ExportSource(
+        folder,
+        sha256,
+        reference=reference if reference.is_file() else None,
+        speaker=speaker if speaker.is_file() else None,
+    )
 
 
 def export(source: ExportSource, to: Path, kinds: Sequence[str] = weights.KINDS) -> OnnxVoice:
@@ -143,9 +151,16 @@ def _files(
     if source.reference is not None:
         recording = audio.read(source.reference, audio.CODE_RATE, max_seconds=60.0)
         path = part / folders.VOICE
-        latents_file.write(path, voice.voice_from_reference(spoken, recording))
+        latents_file.write(
+            path, _with_learned(source, voice.voice_from_reference(spoken, recording))
+        )
         files[folders.VOICE] = Written(sha256_of(path), path.stat().st_size)
     return files
+
+
+def _with_learned(source: ExportSource, heard: voice.Voice) -> voice.Voice:
+    learned = learned_speaker.read(source.speaker) if source.speaker else None
+    return replace(heard, speaker=learned.tensor()) if learned else heard
 
 
 def _step(part: Path, gpt: GPT, kinds: Sequence[str]) -> dict[str, Written]:

@@ -14,6 +14,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(argv)
     try:
         from machine.storage.atomic import sha256_of
+        from xtts.hub.learned_speaker import speaker_beside
         from xtts.hub.run_folder import normalizer_of, read_checkpoint, reference_beside
         from xtts.onnx.export import exporter
 
@@ -25,6 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             source = exporter.ExportSource(
                 asked.folder, sha256, found.model, reference,
                 normalizer=normalizer_of(found.provenance),
+                speaker=speaker_beside(asked.checkpoint),
             )  # fmt: skip
         exporter.export(source, asked.to, asked.kinds)
     except SotaqueError as error:

@@ -3,6 +3,7 @@
 A voice that is no ONNX folder becomes one first, once (`xtts.onnx.export.export_cache`).
 """
 
+import hashlib
 import itertools
 import logging
 from collections.abc import Iterator
@@ -190,6 +191,8 @@ def _exported(spec: VoiceSpec, files: VoiceFiles, where: ComputeConfig) -> Path:
             f"{spec.path} is no ONNX voice, and there is nowhere to keep an export of it."
         )
     sha256 = sha256_of(files.weights)
+    if files.speaker is not None:  # the same weights may have been exported without it
+        sha256 = hashlib.sha256((sha256 + sha256_of(files.speaker)).encode()).hexdigest()
     width = ModelConfig.read(files.folder).gpt.width
     kind = loading.gpt_kind(where.precision, width, low=where.low_memory)
     checkpoint = files.weights if files.state is not None else None

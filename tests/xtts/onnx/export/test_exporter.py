@@ -14,6 +14,8 @@ import torch
 from tests.models import tiny_base
 from xtts import audio
 from xtts.audio import conditioning_mel, speaker_mel
+from xtts.hub import learned_speaker
+from xtts.hub.learned_speaker import LearnedSpeaker
 from xtts.inference import latents_file, voice
 from xtts.model.config import ConfigError
 from xtts.model.loading import Model
@@ -62,14 +64,20 @@ def test_a_batch_of_any_size_goes_through(onnx_folder: Path) -> None:
     assert np.abs(together[1] - alone[0]).max() < 1e-5
 
 
-def test_the_voice_of_its_own_recording_is_in_it(tmp_path: Path, torch_model: Model) -> None:
+def test_the_voice_of_its_own_recording_is_in_it_with_its_learned_speaker(
+    tmp_path: Path, torch_model: Model
+) -> None:
     base = tiny_base(tmp_path / "base")
     sound = 0.1 * torch.randn(44_100, generator=torch.Generator().manual_seed(0))
     audio.write_wav(base / "reference.wav", sound, 22_050)
+    numbers = [number / 512 for number in range(512)]
+    learned = LearnedSpeaker(7, 1.0, "c" * 64, numbers, 2.0, 1.9, 20)
+    learned_speaker.write(base / learned_speaker.NAME, learned)
     exporter.export(exporter.source_of_folder(base), tmp_path / "to", ["int8"])
     found = model.read_voice(tmp_path / "to" / folder.VOICE, torch_model.config)
     wanted = voice.voice_from_reference(torch_model, audio.read(base / "reference.wav", 22_050))
     assert np.abs(found.latents - wanted.latents.numpy()).max() < 1e-5
+    assert found.speaker.flatten().tolist() == numbers
     assert latents_file.read(tmp_path / "to" / folder.VOICE, torch_model) is not None
     with pytest.raises(OnnxError, match="holds the GPT in int8, not in fp32"):
         folder.gpt_of(tmp_path / "to", "fp32")

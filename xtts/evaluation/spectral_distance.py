@@ -1,6 +1,7 @@
-"""Losses of the vocoder: multi-resolution STFT (https://arxiv.org/abs/1910.11480) and log-mel.
+"""How far a sound is from a recording that it runs in step with: the loss by which the embedded
+voice's vocoder was trained and by which a speaker embedding is learned.
 
-Called by `demo_voice.vocoder.training`.
+Multi-resolution STFT (https://arxiv.org/abs/1910.11480) and log-mel.
 """
 
 from functools import cache
@@ -16,8 +17,10 @@ MEL_RESOLUTION, MEL_WEIGHT = 1024, 2.0
 SILENCE = 1e-2
 
 
-def distance(found: Tensor, wanted: Tensor) -> Tensor:
-    """Mean over resolutions of the L1 of log magnitudes and the spectral convergence, plus the L1
+def spectral_distance(found: Tensor, wanted: Tensor) -> Tensor:
+    """A scalar that can be differentiated, of two waveforms `[batch, samples]` at 24,000 Hz.
+
+    Mean over resolutions of the L1 of log magnitudes and the spectral convergence, plus the L1
     of log-mels, which is what an ear and a recogniser go by."""
     losses = []
     for size in RESOLUTIONS:

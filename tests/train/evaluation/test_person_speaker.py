@@ -1,0 +1,78 @@
+"""When a speaker embedding is learned for the best weights, when it is kept and who takes it."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from tests.train.evaluation.test_evaluator import SOUNDS, Ground
+from train.evaluation.blending import conclude
+from train.sampling.sampler import MeasuringFailed
+from xtts.hub import learned_speaker
+from xtts.hub.learned_speaker import LearnedSpeaker, speaker_beside
+
+
+@pytest.fixture
+def ground(tmp_path: Path, base_folder: Path) -> Ground:
+    """A run whose best is epoch 2 at 50 %."""
+    found = Ground(tmp_path, base_folder, dict(SOUNDS))
+    for epoch in (1, 2):
+        found.evaluator.judge(found.save(epoch))
+    return found
+
+
+def kept(ground: Ground) -> LearnedSpeaker | None:
+    return learned_speaker.read(ground.run.best_speaker)
+
+
+def test_it_is_learned_once_for_what_is_best_and_belongs_to_it_alone(ground: Ground) -> None:
+    ground.conclude()
+    assert ground.best()["kind"] == "blend"
+    (request,) = ground.speaking.learned
+    assert request.weights == ground.run.checkpoint_path(2)
+    assert request.share == ground.best()["share"]
+    found = kept(ground)
+    assert found is not None and found.speaker_embedding == [0.5] * 512
+    assert speaker_beside(ground.run.best_blend) == ground.run.best_speaker
+    assert speaker_beside(ground.run.checkpoint_path(2)) is None
+    ground.conclude()
+    assert len(ground.speaking.learned) == 1
+
+
+def test_one_that_comes_no_nearer_is_not_kept(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    ground.speaking.distance_after = 2.0
+    with caplog.at_level(logging.INFO, "train"):
+        ground.conclude()
+    assert kept(ground) is None
+    assert "No speaker embedding nearer to the person was found" in caplog.text
+
+
+def test_it_goes_with_the_weights_that_it_was_learned_for(ground: Ground) -> None:
+    ground.conclude("off")
+    first = kept(ground)
+    assert first is not None and first.share == 1
+    assert speaker_beside(ground.run.checkpoint_path(first.epoch)) == ground.run.best_speaker
+    ground.conclude()
+    second = kept(ground)
+    assert second is not None and second.share < 1
+    assert speaker_beside(ground.run.checkpoint_path(first.epoch)) is None
+
+
+def test_off_leaves_none_behind(ground: Ground) -> None:
+    ground.conclude()
+    conclude(ground.evaluator, "auto", ground.base, learn_speaker=False)
+    assert kept(ground) is None and len(ground.speaking.learned) == 1
+
+
+def test_a_fault_costs_the_embedding_and_not_the_best(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_: object) -> None:
+        raise MeasuringFailed("Too few clips.")
+
+    monkeypatch.setattr(ground.speaking, "learn_speaker", refuse)
+    ground.conclude()
+    assert "No speaker embedding was learned: Too few clips." in caplog.text
+    assert ground.run.best_blend.is_file() and kept(ground) is None

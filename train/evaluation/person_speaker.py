@@ -1,0 +1,81 @@
+"""Has a speaker embedding learned for the best weights of a run, and keeps it where it helps.
+
+The last step of an evaluation (`train.evaluation.blending`). Kept is one with which clips that it
+did not learn from are nearer to what the person said; every other outcome leaves the recording's
+own embedding.
+"""
+
+import logging
+from pathlib import Path
+
+from machine.storage.atomic import crash_point
+from train.evaluation.evaluator import Evaluator
+from xtts.hub import learned_speaker
+from xtts.hub.evaluation_file import Verdict
+from xtts.hub.learned_speaker import LearnedSpeaker
+from xtts.workers.speaker_learning import LearnSpeakerRequest, TranscribedClip
+
+log = logging.getLogger("train")
+
+# More say nothing new about one person, and each is spoken once by the GPT.
+MOST_CLIPS = 64
+# At full size a step of the vocoder takes seconds on a CPU.
+BUDGET_SECONDS = 300.0
+
+
+def learn_best_speaker(evaluator: Evaluator, verdict: Verdict) -> None:
+    """Writes best_speaker.json for the verdict's weights where it is not there yet, or removes one
+    of other weights.
+
+    Raises MeasuringFailed, GpuLost, DiskFull, WriteError.
+    """
+    path = evaluator.run.best_speaker
+    known = learned_speaker.read(path)
+    if known is not None and known.weights == _weights(verdict):
+        return
+    path.unlink(missing_ok=True)
+    if verdict.kind == "base":  # its own voices are what it does best; a blend would have won
+        return
+    found = evaluator.sampler.learn_speaker(_request(evaluator, verdict))
+    told = f"{found.distance_before:.3f} to {found.distance_after:.3f}"
+    if found.distance_after >= found.distance_before:
+        log.info("No speaker embedding nearer to the person was found (distance %s).", told)
+        return
+    crash_point("before speaker")
+    learned_speaker.write(
+        path,
+        LearnedSpeaker(
+            epoch=verdict.epoch,
+            share=verdict.share,
+            checkpoint_sha256=verdict.checkpoint_sha256,
+            speaker_embedding=found.embedding,
+            distance_before=found.distance_before,
+            distance_after=found.distance_after,
+            clips=found.clips,
+        ),
+    )
+    log.info(
+        "Speaker embedding learned from %d clips in %.0f s; spectral distance of clips that it did "
+        "not learn from: %s.", found.clips, found.seconds, told,
+    )  # fmt: skip
+
+
+def _weights(verdict: Verdict) -> dict[str, object]:
+    return {
+        "epoch": verdict.epoch,
+        "share": verdict.share,
+        "checkpoint_sha256": verdict.checkpoint_sha256,
+    }
+
+
+def _request(evaluator: Evaluator, verdict: Verdict) -> LearnSpeakerRequest:
+    weights: Path = evaluator.run.checkpoint_path(verdict.epoch)
+    # By content, so that the same clips are taken whatever they are called and however they stand.
+    clips = sorted(evaluator.plan.clips, key=lambda clip: clip.sha256)[:MOST_CLIPS]
+    return LearnSpeakerRequest(
+        clips=tuple(TranscribedClip(one.path, one.text, one.language) for one in clips),
+        reference=evaluator.plan.reference.path,
+        weights=weights,
+        share=verdict.share,
+        budget_seconds=BUDGET_SECONDS,
+    )
