@@ -14,6 +14,7 @@ from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.clips import Clip
 from train.evaluation.blending import conclude
 from train.evaluation.evaluator import LEAST_SECONDS, EvaluationPlan, Evaluator
+from train.evaluation.recognition import Recognition
 from train.evaluation.sentences import EvaluationSentence
 from train.evaluation.statistics import FEWEST
 from train.sampling.placement import SamplingPlan
@@ -68,6 +69,7 @@ class Ground:
     def __init__(self, folder: Path, base: Path, sounds: dict[tuple[int, float], Any]) -> None:
         (folder / "clip.wav").write_bytes(b"a recording")
         self.base = base
+        self.recognition = Recognition("", "", "EVALUATE_RECOGNISER is off")
         self.run = RunFolder(folder / "output")
         self.checkpoints = Checkpoints(self.run, keep=1)
         self.speaking = Speaking(sounds)
@@ -84,7 +86,7 @@ class Ground:
         sentences = [EvaluationSentence(f"text {i}", "en", "built_in", i) for i in range(count)]
         plan = EvaluationPlan(
             sentences, SampleReference(clip.path, "hello", "en"), [clip], [],
-            {"name": "tiny", "sha256": "b"},
+            {"name": "tiny", "sha256": "b"}, self.recognition,
         )  # fmt: skip
         speaking: Any = self.speaking
         found = Evaluator(plan, speaking, self.checkpoints)

@@ -90,16 +90,14 @@ def test_of_those_that_nothing_tells_apart_the_smallest_share() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "kind"), [(0.98, "blend"), (0.93, "base"), (1.08, "base")],
+    ("rate", "kind"), [(0.98, "epoch"), (0.93, "base"), (1.08, "base")],
     ids=["the person's", "the base's", "as far off on the other side"],
 )  # fmt: skip
 def test_the_persons_rate_is_a_gain_where_the_voice_is_no_further(rate: float, kind: str) -> None:
     slow = base(3, rate=0.92)
-    _, verdict = verdict_of(
-        slow, candidate(facts(14, voice=0.4, rate=rate, lost=0.01), "blend", 1, 0.3)
-    )
+    _, verdict = verdict_of(slow, candidate(facts(14, voice=0.4, rate=rate, lost=0.01)))
     assert verdict.kind == kind
-    assert ("nearer to their rate" in verdict.reason) is (kind == "blend")
+    assert ("nearer to their rate" in verdict.reason) is (kind == "epoch")
 
 
 def test_the_base_does_not_win_a_tie_by_hearing_its_own_words() -> None:
