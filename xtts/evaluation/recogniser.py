@@ -133,9 +133,14 @@ class Whisper:
             raise RecogniserError(
                 f"The Whisper model in {folder} cannot be opened: {first}"
             ) from error
-        self._options: dict[str, Any] = {"max_new_tokens": _MOST_TOKENS, "do_sample": False}
-        if getattr(self._model.generation_config, "is_multilingual", False):
-            self._options |= {"language": language.split("-")[0], "task": "transcribe"}
+        chosen = self._model.generation_config
+        chosen.max_length, chosen.max_new_tokens, chosen.do_sample = None, _MOST_TOKENS, False
+        # The models of English alone refuse to be told of a language.
+        self._options: dict[str, Any] = (
+            {"language": language.split("-")[0], "task": "transcribe"}
+            if getattr(chosen, "is_multilingual", False)
+            else {}
+        )
 
     def hear(self, waveforms: Sequence[np.ndarray]) -> list[str]:
         """As `Recogniser`."""
