@@ -4,8 +4,8 @@ no part in it.
 Fine-tunes the embedded voice on the demo dataset with default settings once for each seed, as
 `make train` does; whatever was judged there (base, epochs, blends) speaks the reporting set, which
 the evaluation never sees, and a recogniser (pocketsphinx) counts word errors. Told are how far the
-chosen one is behind the one with the fewest errors, and how the evaluation's `words` ranks
-checkpoints. Every result is kept as a line of JSON as soon as it is there: `--resume` goes on.
+chosen one is behind the one with the fewest errors, and how the evaluation's `words` and its own
+recogniser's word errors rank checkpoints. Every result is kept as a line of JSON as soon as it is there: `--resume` goes on.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ import numpy as np
 
 from benchmarks import judges, texts
 from machine.errors import SotaqueError
+from train.evaluation.judges import WORD_ERRORS
 from train.evaluation.judges import WORDS as WORDS_JUDGE
 from train.evaluation.verdict import decide
 from xtts import audio
@@ -41,6 +42,7 @@ SEED = 0
 # The chosen one's word errors may be so much above the fewest, in words of a hundred.
 WITHIN = 2.0
 RESAMPLES = 2000
+_BY_RECOGNISER = ("word errors, epochs", "word errors, epochs and blends")
 
 
 class EvaluationBenchmarkError(SotaqueError):
@@ -78,6 +80,10 @@ class HeardCandidate:
     def percent(self) -> float:
         """Word errors of a hundred words."""
         return 100 * sum(self.errors) / sum(self.words)
+
+
+# A run's seed, what was judged in it, and what the benchmark's recogniser made of it.
+Pair = tuple[int, Candidate, HeardCandidate]
 
 
 def main(argv: Sequence[str]) -> int:
@@ -212,8 +218,8 @@ def known(results: Path) -> list[HeardCandidate]:
 
 
 def figures(runs: Mapping[int, Evaluation], heard: Sequence[HeardCandidate]) -> dict[str, Any]:
-    """How far each verdict is behind the candidate with the fewest word errors, and how `words`
-    ranks the checkpoints of all runs."""
+    """How far each verdict is behind the candidate with the fewest word errors, and how `words` and
+    the evaluation's own word errors rank the checkpoints of all runs."""
     rows = [verdict_row(seed, run, heard) for seed, run in runs.items()]
     pairs = [
         (seed, one, found)
@@ -227,8 +233,10 @@ def figures(runs: Mapping[int, Evaluation], heard: Sequence[HeardCandidate]) -> 
         "words": sum(heard[0].words) if heard else 0,
         "seeds": rows,
         "within": sum(row["behind"] <= WITHIN for row in rows),
-        "epochs": _agreement(epochs),
-        "epochs and blends": _agreement(pairs),
+        "epochs": _agreement(epochs, _left_out),
+        "epochs and blends": _agreement(pairs, _left_out),
+        "word errors, epochs": _agreement(_recognised(epochs), _misheard),
+        "word errors, epochs and blends": _agreement(_recognised(pairs), _misheard),
     }
 
 
@@ -268,11 +276,26 @@ def _of(heard: Sequence[HeardCandidate], seed: int, one: Candidate) -> HeardCand
     )  # fmt: skip
 
 
-def _agreement(pairs: Sequence[tuple[int, Candidate, HeardCandidate]]) -> dict[str, Any]:
-    """Spearman's rank correlation of words left out and word errors. Two intervals: checkpoints
-    drawn again, and whole runs drawn again, since checkpoints of a run are alike."""
+def _left_out(one: Candidate) -> float:
+    return 1 - one.judges[WORDS_JUDGE].mean
+
+
+def _misheard(one: Candidate) -> float:
+    return one.judges[WORD_ERRORS].mean
+
+
+def _recognised(pairs: Sequence[Pair]) -> list[Pair]:
+    """Those that a recogniser listened to when they were evaluated."""
+    return [pair for pair in pairs if WORD_ERRORS in pair[1].judges]
+
+
+def _agreement(pairs: Sequence[Pair], figure: Callable[[Candidate], float]) -> dict[str, Any]:
+    """Spearman's rank correlation of a figure of the evaluation and word errors. Two intervals:
+    checkpoints drawn again, and whole runs drawn again, since checkpoints of a run are alike."""
+    if not pairs:
+        return {"checkpoints": 0}
     runs = np.array([seed for seed, _, _ in pairs])
-    left_out = np.array([1 - one.judges[WORDS_JUDGE].mean for _, one, _ in pairs])
+    left_out = np.array([figure(one) for _, one, _ in pairs])
     errors = np.array([found.percent for *_, found in pairs])
     draw = np.random.default_rng(0)
     single = [draw.integers(0, len(pairs), len(pairs)) for _ in range(RESAMPLES)]
@@ -318,6 +341,6 @@ def report(found: Mapping[str, Any]) -> str:
             + f" | {row['chosen']} | {row['behind']} ({row['best']}) |"
         )  # fmt: skip
     lines.append(f"within {WITHIN} points: {found['within']} of {len(found['seeds'])}")
-    for name in ("epochs", "epochs and blends"):
+    for name in ("epochs", "epochs and blends", *_BY_RECOGNISER):
         lines.append(f"{name}: {found[name]}")
     return "\n".join(lines)

@@ -92,6 +92,11 @@ class TrainSettings(SharedSettings):
     ] = None
     """What the base and every epoch speak to be judged (docs/evaluation.md). Empty is a set of
     sentences of the language; SAMPLE_DEVICE=off judges nothing."""
+    evaluate_recogniser: Annotated[
+        Place, Means("auto, off, or a folder with a Whisper model of transformers")
+    ] = "auto"
+    """What listens to them and counts word errors. auto is pocketsphinx for English, where it is
+    installed, and none for other languages."""
     blend: Annotated[
         Annotated[float, Field(gt=0, le=1)] | Literal["auto", "off"],
         Means("auto, off, or a number from 0 to 1", words=True),

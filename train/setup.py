@@ -478,7 +478,7 @@ def _evaluator(
     logs: Logs,
     world: World,
 ) -> Evaluator | None:
-    """Where samples are spoken; None elsewhere. Raises EvaluationError for EVALUATE_TEXTS."""
+    """Where samples are spoken; None elsewhere. Raises EvaluationError as `plan_of`."""
     if not world.is_main:
         return None
     warn_of_few_clips(context.data)

@@ -20,6 +20,7 @@ from train.dataset.dataset import Dataset
 from train.evaluation import judges, sentences
 from train.evaluation.judges import JudgedSentence
 from train.evaluation.person import Person, describe, recordings_of
+from train.evaluation.recognition import Recognition, recognition_of
 from train.evaluation.sentences import KEPT_SOUNDS, EvaluationSentence
 from train.evaluation.statistics import mean_interval
 from train.evaluation.verdict import against, decide
@@ -48,10 +49,13 @@ log = logging.getLogger("train")
 # Of an epoch's time, so much goes into its evaluation; of a short epoch, so many seconds.
 TIME_SHARE = 0.15
 LEAST_SECONDS = 6.0
-# One sentence in so many is also heard: the vocoder costs more than all else together.
+# Without a recogniser one sentence in so many is also heard: at full size the vocoder costs more
+# than all else together.
 SOUNDED_EVERY = 3
 # In any case so many: of eight, three would be heard, too few for any mean of voices.
 FEWEST_SENTENCES = 2 * SLOTS
+# Where all are heard and the epoch is a long one, whose share of time is to be kept.
+FEWEST_HEARD = SLOTS
 OTHER_VOICES = sentences.FOLDER / "voices"
 MOST_FAILURES = 3
 FEWEST_VALIDATION_CLIPS = 5
@@ -66,6 +70,7 @@ class EvaluationPlan:
         clips: All of the person's clips, for the rate.
         recordings: Those that are listened to.
         base: {name, sha256} as in a manifest.
+        recognition: What listens to the sentences.
     """
 
     sentences: Sequence[EvaluationSentence]
@@ -73,23 +78,33 @@ class EvaluationPlan:
     clips: Sequence[Clip]
     recordings: Sequence[Clip]
     base: dict[str, str]
+    recognition: Recognition
 
     @property
     def sentence_set(self) -> str:
         """What makes two evaluations comparable."""
-        return sentences.set_sha256(self.sentences, known_sha256(self.reference.path))
+        return sentences.set_sha256(
+            self.sentences, known_sha256(self.reference.path), self.recognition.name
+        )
+
+    @property
+    def sounded_every(self) -> int:
+        """One sentence in so many goes through the vocoder; all where a recogniser listens."""
+        return 1 if self.recognition.name else SOUNDED_EVERY
 
 
 def plan_of(
     settings: TrainSettings, data: Dataset, reference: SampleReference, base: dict[str, str]
 ) -> EvaluationPlan:
-    """What this run is evaluated by. Raises EvaluationError for EVALUATE_TEXTS."""
+    """What this run is evaluated by. Raises EvaluationError for EVALUATE_TEXTS and
+    EVALUATE_RECOGNISER."""
     spoken_from = next(clip for clip in data.clips if clip.path == reference.path)
     clips = [clip for clip in data.clips if clip.speaker == spoken_from.speaker]
     recordings = recordings_of(data, spoken_from.speaker, spoken_from)
     own = Path(settings.evaluate_texts) if settings.evaluate_texts else None
     texts = sentences.planned(own, reference.language, recordings, settings.seed)
-    return EvaluationPlan(texts, reference, clips, recordings, base)
+    recognition = recognition_of(settings.evaluate_recogniser, reference.language)
+    return EvaluationPlan(texts, reference, clips, recordings, base, recognition)
 
 
 def warn_of_few_clips(data: Dataset) -> None:
@@ -217,7 +232,7 @@ class Evaluator:
         why = (
             ""
             if budget is None
-            else f"; {budget:.0f} s are meant for it, and {FEWEST_SENTENCES} are the fewest"
+            else f"; {budget:.0f} s are meant for it, and {self._fewest(budget)} are the fewest"
         )
         log.info("Evaluation: %d sentences in %.0f s%s.", len(facts), seconds, why)
         return Evaluation(
@@ -225,7 +240,7 @@ class Evaluator:
             language=self.plan.reference.language,
             base=self.plan.base,
             sentence_set=self.plan.sentence_set,
-            judges=judges.descriptions(person),
+            judges=judges.descriptions(person, self.plan.recognition),
             person={
                 "clips": person.clips,
                 "reference": self.plan.reference.path.name,
@@ -283,7 +298,10 @@ class Evaluator:
         if known is None or not known.candidates or known.candidates[0].kind != "base":
             return None
         if (known.sentence_set, known.base) != (self.plan.sentence_set, self.plan.base):
-            log.info("The sentences, the recording or the base changed: all is judged again.")
+            log.info(
+                "The sentences, the recording, the base or the recogniser changed: all is judged "
+                "again."
+            )
             return None
         return known
 
@@ -297,7 +315,7 @@ class Evaluator:
         tasks = tuple(
             SentenceTask(
                 one.text, one.language, one.seed,
-                sounded=number % SOUNDED_EVERY == 0,
+                sounded=number % self.plan.sounded_every == 0,
                 out=folder / _name(number) if _is_kept(number) else None,
             )
             for number, one in enumerate(self.plan.sentences[:count])
@@ -311,10 +329,16 @@ class Evaluator:
                 share,
                 person.rate,
                 budget,
-                at_least=FEWEST_SENTENCES,
+                at_least=self._fewest(budget),
+                recogniser=self.plan.recognition.name,
             )
         )
         return found.sentences, time.perf_counter() - started
+
+    def _fewest(self, budget: float | None) -> int:
+        """Of a short epoch judging may take more than its share; a long one's share is kept."""
+        long = budget is not None and budget > LEAST_SECONDS
+        return FEWEST_HEARD if long and self.plan.recognition.name else FEWEST_SENTENCES
 
     def _known_person(self) -> Person:
         if self._person is None:
@@ -357,6 +381,7 @@ class Evaluator:
                     asked.text, asked.source, asked.seed, one.seconds, judged.expected_seconds,
                     one.codes, one.text_tokens, judged.outcome, judged.figures,
                     f"samples/evaluation/{folder}/{_name(number)}" if _is_kept(number) else None,
+                    one.heard,
                 )
                 for number, (asked, one, judged) in enumerate(
                     zip(self.plan.sentences, facts, found, strict=False)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from train.evaluation.person import Person
+from train.evaluation.recognition import Recognition
 from xtts.hub.evaluation_file import JudgeDescription, Outcome
 from xtts.workers.file_evaluation import SpokenFacts
 
@@ -26,7 +27,7 @@ WEAK_WORD = 0.35
 # Where most words of a sentence were left out, its own usual word is no measure: the base's is.
 BASE_SHARE = 0.5
 
-WORDS, VOICE = "words", "voice"
+WORDS, WORD_ERRORS, VOICE = "words", "word_errors", "voice"
 RATE_DRIFT, PITCH_DRIFT = "rate_drift_percent", "pitch_drift_percent"
 
 
@@ -39,9 +40,15 @@ class JudgedSentence:
     figures: dict[str, float | None]
 
 
-def descriptions(person: Person) -> dict[str, JudgeDescription]:
+def descriptions(person: Person, recognition: Recognition) -> dict[str, JudgeDescription]:
     """What each judge's figure is."""
     return {
+        WORD_ERRORS: JudgeDescription(
+            "share", "lower",
+            f"Words that {recognition.told or 'a recogniser'} hears wrong, leaves out or adds, of "
+            "those that were to be said. It mishears some of what people say as well.",
+            absent=recognition.absent,
+        ),
         WORDS: JudgeDescription(
             "share", "higher",
             "Words of a text without which the base model would explain the sound less well: finds "
@@ -124,6 +131,7 @@ def _figures(
     if facts.pitch_hz and person.pitch_hz:
         pitch = 100 * (facts.pitch_hz / person.pitch_hz - 1)
     figures = {
+        WORD_ERRORS: facts.word_errors,
         WORDS: words_found(facts.words, usual),
         VOICE: person.voice.likeness(facts.embedding) if person.voice else None,
         RATE_DRIFT: 100 * (1 / ratio - 1) if ratio > 0 else None,

@@ -2,20 +2,25 @@
 
 from collections.abc import Sequence
 
-from train.evaluation.judges import PITCH_DRIFT, RATE_DRIFT, VOICE, WORDS
+from train.evaluation.judges import PITCH_DRIFT, RATE_DRIFT, VOICE, WORD_ERRORS, WORDS
 from xtts.hub.evaluation_file import Candidate, Evaluation
 
-_HEAD = ("", "unfinished", "cut", "babbling", "words", "voice", "rate", "pitch", "valid. loss", "")
+_HEAD = (
+    "", "unfinished", "cut", "babbling", "word errors", "words", "voice", "rate", "pitch",
+    "valid. loss", "",
+)  # fmt: skip
+_COLUMNS = (WORD_ERRORS, WORDS, VOICE, RATE_DRIFT, PITCH_DRIFT)
 
 
 def line(evaluation: Evaluation, one: Candidate) -> str:
     """One candidate beside the base."""
     base = evaluation.candidates[0]
     parts = [f"{one.name} speaks"]
-    for judge in (WORDS, VOICE, RATE_DRIFT):
+    heard = WORD_ERRORS if WORD_ERRORS in one.judges else WORDS
+    for judge, name in ((heard, heard.replace("_", " ")), (VOICE, "voice"), (RATE_DRIFT, "rate")):
         if judge in one.judges:
             beside = f" (base {_mean(base, judge)})" if judge in base.judges else ""
-            parts.append(f"{judge.split('_')[0]} {_mean(one, judge)}{beside}")
+            parts.append(f"{name} {_mean(one, judge)}{beside}")
     parts.append(f"astray {one.astray} of {len(one.sentences)} (base {base.astray})")
     told = "  ".join(parts)
     return f"{told}. {' '.join(one.remarks)}".rstrip()
@@ -48,7 +53,7 @@ def _ordered(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def _row(one: Candidate, is_best: bool) -> tuple[str, ...]:
     loss = "" if one.validation_audio_loss is None else f"{one.validation_audio_loss:.3f}"
-    measured = [_with_interval(one, judge) for judge in (WORDS, VOICE, RATE_DRIFT, PITCH_DRIFT)]
+    measured = [_with_interval(one, judge) for judge in _COLUMNS]
     counts = (str(one.unfinished), str(one.cut), str(one.babbling))
     return (one.name, *counts, *measured, loss, "<- best" if is_best else "")
 

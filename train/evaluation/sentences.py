@@ -64,10 +64,14 @@ def planned(
     ]
 
 
-def set_sha256(sentences: Sequence[EvaluationSentence], reference_sha256: str) -> str:
-    """What makes two evaluations comparable: the same sentences, seeds and recording."""
+def set_sha256(
+    sentences: Sequence[EvaluationSentence], reference_sha256: str, recogniser: str = ""
+) -> str:
+    """What makes two evaluations comparable: the same sentences, seeds, recording and recogniser
+    ("" is none)."""
     told = [[one.text, one.language, one.seed] for one in sentences]
-    return hashlib.sha256(json.dumps([reference_sha256, told]).encode()).hexdigest()
+    heard = [recogniser] if recogniser else []
+    return hashlib.sha256(json.dumps([reference_sha256, told, *heard]).encode()).hexdigest()
 
 
 def _lines(path: Path) -> list[str]:

@@ -4,20 +4,24 @@ In this order; docs/evaluation.md tells it to users:
 
     1. finished   whoever has clearly more sentences astray than the one with the fewest is out
     2. rate       whoever speaks clearly further from the person's rate than the base is out
-    3. words      whoever says fewer words than the base is out
-    4. voice      of the epochs and blends left, the nearest to the person; of several that cannot
-                  be told apart the one with more words, and of those the smallest share
-    5. the base   stays the best unless that one is measurably better than it
+    3. words      whoever says its words worse than the base is out: by word errors where a
+                  recogniser listened, else by the words that were left out
+    4. the base   stays the best unless one that is left is measurably better than it, or a blend
+                  ties with it
+    5. words      of those, whoever a recogniser understands measurably worse than the best is out
+    6. voice      of those, the nearest to the person; of several that cannot be told apart the one
+                  with more words where no recogniser listened, and then the smallest share
 
-The base takes no part in 4: `words` is by its own ear, so that it would win each tie. Of a smaller
-share a recogniser understands more (measured: docs/benchmarks.md), which `words` does not tell.
+The base takes no part in 5 and 6: `words` is by its own ear, so that it would win each tie. Of a
+smaller share a recogniser understands more than of the base and of the epoch (measured on the
+choosing set: docs/benchmarks.md), and so few sentences seldom tell that difference surely.
 Validation loss decides nothing where there is a voice to judge: it falls while speech gets worse.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from train.evaluation.judges import PITCH_DRIFT, RATE_DRIFT, VOICE, WORDS
+from train.evaluation.judges import PITCH_DRIFT, RATE_DRIFT, VOICE, WORD_ERRORS, WORDS
 from train.evaluation.statistics import paired_difference
 from xtts.hub.evaluation_file import Candidate, MeanInterval, Verdict
 
@@ -31,6 +35,11 @@ NEARER_RATE = 2.0
 PITCH_WORTH_TELLING = 20.0
 # Three words in a hundred; fewer lost are "no worse" unless the interval says otherwise.
 WORDS_MARGIN = 0.03
+# A recogniser errs by itself, now here, now there: ten of a hundred words.
+ERRORS_MARGIN = 0.1
+# More than this is a loss rather than a tie, though sixteen sentences do not tell it surely: about
+# one standard error of the difference.
+TIE_MARGIN = 0.05
 ADVICE = (
     "Try a lower LEARNING_RATE or fewer epochs, BLEND=auto if it was off, and "
     "`python -m train check` for clips whose text is not what is said."
@@ -53,13 +62,13 @@ def decide(
     own = next(one for one in told if one.kind == "base")
     if not left:
         return told, _base_is_best(own, told, "no candidate, nor the base itself, can be relied on")
-    learned = [one for one in left if one.kind != "base"]
-    best = _nearest(learned) if learned else own
-    if best.kind != "base" and _better(best, own):
-        return told, Verdict(
-            best.kind, best.epoch, best.share, _why(best, own), "", False, best.checkpoint_sha256
-        )
-    return told, _base_is_best(own, told)
+    learned = [one for one in left if one.kind != "base" and _may_follow(one, own, told)]
+    if not learned:
+        return told, _base_is_best(own, told)
+    best = _nearest(learned)
+    return told, Verdict(
+        best.kind, best.epoch, best.share, _why(best, own), "", False, best.checkpoint_sha256
+    )
 
 
 def against(one: Candidate, other: Candidate, judge: str) -> MeanInterval | None:
@@ -114,10 +123,16 @@ def _drift(one: Candidate, base: Candidate) -> str | None:
 
 
 def _loses_words(one: Candidate, base: Candidate) -> str | None:
-    difference = against(one, base, WORDS)
-    if one.kind == "base" or difference is None:
+    if one.kind == "base":
         return None
-    if difference.mean >= -WORDS_MARGIN and difference.high >= 0:
+    errors = against(one, base, WORD_ERRORS)
+    if errors is not None:
+        if errors.mean <= ERRORS_MARGIN and errors.low <= 0:
+            return None
+        more = f"{100 * errors.mean:.0f} word errors in 100 more than the base"
+        return f"It is harder to understand: {more}."
+    difference = against(one, base, WORDS)
+    if difference is None or (difference.mean >= -WORDS_MARGIN and difference.high >= 0):
         return None
     return f"It leaves out words: {100 * -difference.mean:.0f} in 100 more than the base."
 
@@ -135,7 +150,8 @@ def _remarks(one: Candidate, base: Candidate) -> list[str]:
 
 
 def _indistinguishable(one: Candidate, base: Candidate) -> bool:
-    judged = [against(one, base, judge) for judge in (WORDS, VOICE, RATE_DRIFT, PITCH_DRIFT)]
+    names = (WORD_ERRORS, WORDS, VOICE, RATE_DRIFT, PITCH_DRIFT)
+    judged = [against(one, base, judge) for judge in names]
     known = [difference for difference in judged if difference is not None]
     alike = abs(one.astray - base.astray) < FEWEST_ASTRAY
     return bool(known) and alike and all(difference.holds_zero for difference in known)
@@ -156,30 +172,66 @@ def _nearest(left: Sequence[Candidate]) -> Candidate:
     if not heard:
         known = [one for one in left if one.validation_audio_loss is not None]
         return min(known, key=lambda one: one.validation_audio_loss or 0.0, default=left[0])
-    first = max(heard, key=lambda one: one.judges[VOICE].mean)
-    close = [
-        one
-        for one in heard
-        if one is first or ((gap := against(one, first, VOICE)) is not None and gap.holds_zero)
-    ]
-    most = max(close, key=lambda one: (_mean(one, WORDS), one.judges[VOICE].mean))
-    alike = [
-        one
-        for one in close
-        if one is most or ((gap := against(one, most, WORDS)) is not None and gap.holds_zero)
-    ]
-    return min(alike, key=lambda one: (one.share, -_mean(one, WORDS), -one.judges[VOICE].mean))
+    recognised = [one for one in heard if WORD_ERRORS in one.judges]
+    if recognised:
+        heard = _alike(
+            recognised, min(recognised, key=lambda one: _mean(one, WORD_ERRORS)), WORD_ERRORS
+        )
+    close = _alike(heard, max(heard, key=lambda one: one.judges[VOICE].mean), VOICE)
+    if not recognised:
+        most = max(close, key=lambda one: (_mean(one, WORDS), one.judges[VOICE].mean))
+        close = _alike(close, most, WORDS)
+    return min(
+        close,
+        key=lambda one: (one.share, _mean(one, WORD_ERRORS), -_mean(one, WORDS),
+                         -one.judges[VOICE].mean),
+    )  # fmt: skip
 
 
-def _better(best: Candidate, base: Candidate) -> bool:
-    """Measurably: an interval of the difference that does not hold 0."""
-    if base.ruled_out is not None:
+def _alike(some: Sequence[Candidate], one: Candidate, judge: str) -> list[Candidate]:
+    """One of some, and those that a judge cannot tell from it, sentence by sentence."""
+    return [
+        other
+        for other in some
+        if other is one or ((gap := against(other, one, judge)) is not None and gap.holds_zero)
+    ]
+
+
+def _may_follow(one: Candidate, base: Candidate, told: Sequence[Candidate]) -> bool:
+    """Whether it may take the base's place."""
+    if base.ruled_out is not None or _measurably_better(one, base):
         return True
-    voice, words = (against(best, base, judge) for judge in (VOICE, WORDS))
+    return one.kind == "blend" and _ties(one, base) and _learned(one, told)
+
+
+def _measurably_better(one: Candidate, base: Candidate) -> bool:
+    """By an interval of the difference that does not hold 0."""
+    voice, errors = against(one, base, VOICE), against(one, base, WORD_ERRORS)
     if voice is None:  # nothing to hear a gain by: validation decided, and the words are no worse
-        return not best.indistinguishable_from_base
-    more_words = words is not None and words.low > 0
-    return voice.low > 0 or (voice.high >= 0 and (more_words or _nearer_rate(best, base)))
+        return not one.indistinguishable_from_base
+    if voice.low > 0:
+        return True
+    words = against(one, base, WORDS)
+    better = errors.high < 0 if errors is not None else words is not None and words.low > 0
+    return voice.high >= 0 and (better or _nearer_rate(one, base))
+
+
+def _ties(one: Candidate, base: Candidate) -> bool:
+    """Whether neither its voice nor its words are seen to be worse than the base's.
+
+    `words` are not asked: the base's are whole by nature, and rule 3 has seen to them.
+    """
+    voice, errors = against(one, base, VOICE), against(one, base, WORD_ERRORS)
+    return voice is not None and voice.high >= 0 and (errors is None or errors.mean <= TIE_MARGIN)
+
+
+def _learned(blend: Candidate, told: Sequence[Candidate]) -> bool:
+    """Whether the epoch that is in a blend can be told from the base; what was not judged can."""
+    return not any(
+        one.indistinguishable_from_base
+        for one in told
+        if one.kind == "epoch" and one.epoch == blend.epoch
+    )
 
 
 def _nearer_rate(best: Candidate, base: Candidate) -> bool:
@@ -198,7 +250,10 @@ def _mean(one: Candidate, judge: str) -> float:
 
 def _why(best: Candidate, base: Candidate) -> str:
     parts = [f"{best.name} is the best", _why_the_voice(best, base)]
-    if WORDS in best.judges and WORDS in base.judges:
+    if WORD_ERRORS in best.judges and WORD_ERRORS in base.judges:
+        own, usual = best.judges[WORD_ERRORS].mean, base.judges[WORD_ERRORS].mean
+        parts.append(f"with word errors of {own:.0%} (the base {usual:.0%})")
+    elif WORDS in best.judges and WORDS in base.judges:
         own, usual = best.judges[WORDS].mean, base.judges[WORDS].mean
         parts.append(f"with {own:.0%} of the words (the base {usual:.0%})")
     return f"{parts[0].capitalize()}: {', '.join(parts[1:])}."
@@ -209,13 +264,17 @@ def _why_the_voice(best: Candidate, base: Candidate) -> str:
     if voice is None:
         return "with the lowest validation loss of those that speak as well as the base"
     told = f"voice {best.judges[VOICE].mean:.2f}, the base {base.judges[VOICE].mean:.2f}"
-    if voice.holds_zero and _nearer_rate(best, base):
+    if voice.low > 0:
+        return f"nearest to the person ({told})"
+    if _nearer_rate(best, base):
         own, usual = best.judges[RATE_DRIFT].mean, base.judges[RATE_DRIFT].mean
         return (
             f"not measurably further from the person than the base ({told}), and nearer to "
             f"their rate ({own:+.0f} %, the base {usual:+.0f} %)"
         )
-    return f"nearest to the person ({told})"
+    if base.ruled_out is None and not _measurably_better(best, base):
+        return f"a blend that speaks as well as the base ({told})"
+    return f"not measurably further from the person than the base ({told})"
 
 
 def _base_is_best(base: Candidate, told: Sequence[Candidate], because: str = "") -> Verdict:
@@ -234,8 +293,6 @@ def _why_not(others: Sequence[Candidate], base: Candidate) -> str:
     """About the one that comes nearest to being chosen."""
     passing = [one for one in others if one.ruled_out is None]
     if passing:
-        return (
-            f"{_nearest(passing).name} speaks as well, but is not measurably nearer to the person."
-        )
+        return f"{_nearest(passing).name} speaks as well, but is not measurably better."
     nearest = max(others, key=lambda one: (-one.astray, _mean(one, WORDS)))
     return f"{nearest.name} comes nearest. {nearest.ruled_out}"

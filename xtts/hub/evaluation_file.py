@@ -76,6 +76,7 @@ class SpokenSentence:
         outcome: Whether it finished, ran to the code limit, is too short or too long.
         judges: Each judge's figure of this sentence; None where it had nothing to judge.
         wav: Where it may be heard, relative to OUTPUT_DIR; None where it was not kept.
+        heard: What a recogniser heard; None where none listened.
     """
 
     text: str
@@ -88,6 +89,7 @@ class SpokenSentence:
     outcome: Outcome
     judges: dict[str, float | None] = field(default_factory=dict)
     wav: str | None = None
+    heard: str | None = None
 
 
 @dataclass(frozen=True)

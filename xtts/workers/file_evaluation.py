@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from xtts.evaluation.recogniser import Recogniser
     from xtts.inference.decoding import DecodingResult
     from xtts.inference.voice import Voice
     from xtts.model.loading import Model
@@ -68,6 +69,7 @@ class EvaluateRequest:
         rate: What ends a sentence that does not end.
         budget_seconds: No group of sentences that would end later is begun; None speaks all.
         at_least: So many are spoken in any case.
+        recogniser: What listens to the sounds, as `xtts.evaluation.recogniser.opened`; "" is none.
     """
 
     sentences: tuple[SentenceTask, ...]
@@ -77,6 +79,7 @@ class EvaluateRequest:
     rate: SpeakingRate
     budget_seconds: float | None = None
     at_least: int = SLOTS
+    recogniser: str = ""
 
     @property
     def of_base(self) -> bool:
@@ -96,6 +99,8 @@ class SpokenFacts:
         embedding: Of the speaker, `[512]`; empty where there is no sound, or too little.
         pitch_hz: Median F0, or None.
         words: Evidence for each word in nats a token (`xtts.evaluation.word_evidence`).
+        heard: What a recogniser heard; None where none listened, or there is no sound.
+        word_errors: Errors in it, as a share of the words that were to be said.
     """
 
     codes: int
@@ -105,6 +110,8 @@ class SpokenFacts:
     embedding: list[float] = field(default_factory=list)
     pitch_hz: float | None = None
     words: list[float] = field(default_factory=list)
+    heard: str | None = None
+    word_errors: float | None = None
 
 
 @dataclass(frozen=True)
@@ -163,11 +170,15 @@ def listen(model: "Model", base: Path, request: ListenRequest) -> HeardRecording
 
 
 def speak_all(
-    model: "Model", whose: "Voice", request: EvaluateRequest, started: float
+    model: "Model",
+    whose: "Voice",
+    request: EvaluateRequest,
+    started: float,
+    recogniser: "Recogniser | None" = None,
 ) -> tuple[list["SpokenFacts"], list["DecodedSentence"]]:
     """Speaks the sentences, a group at once, as far as the budget goes.
 
-    started: when the budget began, as `time.perf_counter`.
+    started: when the budget began, as `time.perf_counter`; recogniser: listens to what has a sound.
 
     Returns:
         Their measurements, and what was decoded. `words` are measured here where the base itself
@@ -180,9 +191,19 @@ def speak_all(
         if _too_late(request, time.perf_counter() - started, len(facts), len(group)):
             break
         utterances = _decoded(model, whose, request.rate, group)
-        for utterance in utterances:
-            words = evidence(model, whose.latents, utterance) if request.of_base else []
-            facts.append(replace(_measured(model, whose, utterance), words=words))
+        sounds = [_sound(model, whose, one) if one.task.sounded else None for one in utterances]
+        measured = [
+            _measured(model, utterance, sound)
+            for utterance, sound in zip(utterances, sounds, strict=True)
+        ]
+        if recogniser is not None:
+            measured = _recognised(model, recogniser, utterances, sounds, measured)
+        if request.of_base:
+            said = [evidence(model, whose.latents, utterance) for utterance in utterances]
+            measured = [
+                replace(one, words=words) for one, words in zip(measured, said, strict=True)
+            ]
+        facts += measured
         spoken += utterances
     return facts, spoken
 
@@ -194,14 +215,15 @@ def _too_late(request: EvaluateRequest, elapsed: float, done: int, count: int) -
     return elapsed * (1 + count / done) > request.budget_seconds
 
 
-def _measured(model: "Model", whose: "Voice", utterance: "DecodedSentence") -> SpokenFacts:
+def _measured(
+    model: "Model", utterance: "DecodedSentence", waveform: "Tensor | None"
+) -> SpokenFacts:
     from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 
     codes = sum(len(said.codes) for said in utterance.said)
     embedding: list[float] = []
     pitch: float | None = None
-    if utterance.task.sounded:
-        waveform = _sound(model, whose, utterance)
+    if waveform is not None:
         if utterance.task.out is not None:
             _keep(utterance.task.out, waveform)
         embedding, pitch = _heard(model, waveform)
@@ -213,6 +235,37 @@ def _measured(model: "Model", whose: "Voice", utterance: "DecodedSentence") -> S
         embedding=embedding,
         pitch_hz=pitch,
     )
+
+
+def _recognised(
+    model: "Model",
+    recogniser: "Recogniser",
+    utterances: Sequence["DecodedSentence"],
+    sounds: Sequence["Tensor | None"],
+    facts: Sequence[SpokenFacts],
+) -> list[SpokenFacts]:
+    """With what the recogniser heard. What did not end is not listened to: it is counted apart,
+    and is the longest."""
+    from xtts import audio
+    from xtts.evaluation.recogniser import RATE, heard_words, num_errors, words_of
+
+    asked = [
+        number
+        for number, (sound, one) in enumerate(zip(sounds, facts, strict=True))
+        if sound is not None and one.finished
+    ]
+    waves = [
+        audio.resample(sounds[number].cpu().float(), audio.VOCODER_RATE, RATE).numpy()  # type: ignore[union-attr]
+        for number in asked
+    ]
+    found = list(facts)
+    for number, heard in zip(asked, recogniser.hear(waves), strict=True):
+        task = utterances[number].task
+        said = words_of(model.tokenizer, task.text, task.language)
+        errors = num_errors(said, heard_words(model.tokenizer, heard, task.language))
+        share = round(errors / max(1, len(said)), 5)
+        found[number] = replace(found[number], heard=heard, word_errors=share)
+    return found
 
 
 def evidence(model: "Model", latents: "Tensor", utterance: "DecodedSentence") -> list[float]:

@@ -16,6 +16,7 @@ from machine.devices.current_gpu import make_current
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from xtts.evaluation.recogniser import Recogniser
     from xtts.inference.alignment.guarded_piece import Guard
     from xtts.inference.voice import Voice
     from xtts.model.loading import Model
@@ -96,6 +97,7 @@ class FileSpeaker:
         self._model.warm_up()
         self._loaded: tuple[str, int, float] | None = ("", 0, 1.0)
         self._heard: tuple[Tensor, Tensor] | None = None
+        self._recogniser: tuple[tuple[str, str], Recogniser] | None = None
         self._let_go()
 
     def speak(self, request: SpeakRequest) -> SpokenFile:
@@ -166,7 +168,8 @@ class FileSpeaker:
 
     def evaluate(self, request: "EvaluateRequest") -> "SpokenSet":
         """Speaks the sentences of an evaluation with some weights, and measures them; the words by
-        the base's own. Raises as `speak`."""
+        the base's own, and a recogniser where one is asked for. Raises as `speak`, and
+        RecogniserError."""
         import torch
 
         from xtts.inference import voice
@@ -180,7 +183,9 @@ class FileSpeaker:
             self._take(None if request.of_base else request.weights, request.share)
             whose = self._voice_of(reference)
             model = replace(reading, gpt=self._model.gpt)
-            facts, utterances = file_evaluation.speak_all(model, whose, request, started)
+            facts, utterances = file_evaluation.speak_all(
+                model, whose, request, started, self._recogniser_of(request)
+            )
             if not request.of_base:
                 self._take(None)
                 latents = self._voice_of(reference).latents
@@ -210,6 +215,19 @@ class FileSpeaker:
         found = speaker_learning.learn(model, whose, dvae, request, started)
         self._let_go()
         return found
+
+    def _recogniser_of(self, request: "EvaluateRequest") -> "Recogniser | None":
+        """Opened once; for the language of the sentences."""
+        import torch
+
+        from xtts.evaluation import recogniser
+
+        if not request.recogniser or not request.sentences:
+            return None
+        wanted = (request.recogniser, request.sentences[0].language)
+        if self._recogniser is None or self._recogniser[0] != wanted:
+            self._recogniser = (wanted, recogniser.opened(*wanted, torch.get_num_threads()))
+        return self._recogniser[1]
 
     def _voice_of(self, reference: "Tensor") -> "Voice":
         """A run's epochs have one reference recording; its speaker embedding is computed once."""

@@ -33,9 +33,11 @@ def facts(
     unfinished: float = 0.0,
     pitch: float = 120.0,
     count: int = COUNT,
+    errors: float | None = None,
 ) -> list[SpokenFacts]:
-    """Sentences of a candidate. rate: 1.15 is 15 % faster; lost: share of words left out."""
-    draw = random.Random(seed)
+    """Sentences of a candidate. rate: 1.15 is 15 % faster; lost: share of words left out; errors:
+    share of seven words each that a recogniser mishears, None where none listened."""
+    draw, listening = random.Random(seed), random.Random(1000 + seed)
     found = []
     for number in range(count):
         tokens = 25 + number % 12
@@ -51,9 +53,16 @@ def facts(
                 embedding=embedding(voice + draw.gauss(0, 0.05)),
                 pitch_hz=pitch + draw.gauss(0, 3),
                 words=evidence if ends else [],
+                word_errors=_misheard(listening, errors) if ends else None,
             )
         )
     return found
+
+
+def _misheard(draw: random.Random, errors: float | None) -> float | None:
+    if errors is None:
+        return None
+    return sum(draw.random() < errors for _ in range(7)) / 7
 
 
 def candidate(

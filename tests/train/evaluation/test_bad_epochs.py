@@ -73,7 +73,10 @@ class Ground:
         return {**state, f"{PREFIX}mel_head.bias": bias}
 
 
-ASTRAY = ("leaves out words", "do not end", "are cut", "babble", "further from the person's voice")
+ASTRAY = (
+    "harder to understand", "leaves out words", "do not end", "are cut", "babble",
+    "further from the person's voice",
+)  # fmt: skip
 CASES: Mapping[str, BadEpoch] = {
     "small noise": BadEpoch(11, lambda ground, seed: ground.noisy(seed, NOISES[0]), ASTRAY),
     "noise": BadEpoch(12, lambda ground, seed: ground.noisy(seed, NOISES[1]), ASTRAY),

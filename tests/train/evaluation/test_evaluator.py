@@ -14,6 +14,7 @@ from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.clips import Clip
 from train.evaluation.blending import conclude
 from train.evaluation.evaluator import LEAST_SECONDS, EvaluationPlan, Evaluator
+from train.evaluation.recognition import Recognition
 from train.evaluation.sentences import EvaluationSentence
 from train.evaluation.statistics import FEWEST
 from train.sampling.placement import SamplingPlan
@@ -22,7 +23,7 @@ from train.sampling.sampler import MeasuringFailed
 from xtts.hub.run_folder import BestWeights, RunFolder, Verified, read_checkpoint
 from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors
-from xtts.workers.file_evaluation import EvaluateRequest, SpokenSet
+from xtts.workers.file_evaluation import SLOTS, EvaluateRequest, SpokenSet
 from xtts.workers.speaker_learning import LearnSpeakerRequest, SpeakerLearned
 
 # What each epoch, and each share of it, sounds like; made up.
@@ -77,6 +78,7 @@ class Ground:
     def __init__(self, folder: Path, base: Path, sounds: dict[tuple[int, float], Any]) -> None:
         (folder / "clip.wav").write_bytes(b"a recording")
         self.base = base
+        self.recognition = Recognition("", "", "EVALUATE_RECOGNISER is off")
         self.run = RunFolder(folder / "output")
         self.checkpoints = Checkpoints(self.run, keep=1)
         self.speaking = Speaking(sounds)
@@ -93,7 +95,7 @@ class Ground:
         sentences = [EvaluationSentence(f"text {i}", "en", "built_in", i) for i in range(count)]
         plan = EvaluationPlan(
             sentences, SampleReference(clip.path, "hello", "en"), [clip], [],
-            {"name": "tiny", "sha256": "b"},
+            {"name": "tiny", "sha256": "b"}, self.recognition,
         )  # fmt: skip
         speaking: Any = self.speaking
         found = Evaluator(plan, speaking, self.checkpoints)
@@ -150,6 +152,30 @@ def test_however_little_time_there_is_enough_is_heard_to_judge_a_voice(ground: G
     asked = ground.speaking.requests[0]
     assert asked.budget_seconds == pytest.approx(LEAST_SECONDS)
     assert sum(task.sounded for task in asked.sentences[: asked.at_least]) >= FEWEST
+
+
+def test_where_a_recogniser_listens_all_is_heard_and_a_long_epochs_share_is_kept(
+    ground: Ground,
+) -> None:
+    ground.recognition = Recognition("pocketsphinx", "pocketsphinx", None)
+    for seconds, fewest in ((10.0, 2 * SLOTS), (3600.0, SLOTS)):
+        ground.run.evaluation_file.unlink(missing_ok=True)
+        ground.evaluator = ground.another()
+        ground.evaluator.judge(ground.save(1), seconds)
+        asked = ground.speaking.requests[-2]
+        assert asked.recogniser == "pocketsphinx" and asked.at_least == fewest
+        assert all(task.sounded for task in asked.sentences)
+        assert sum(task.out is not None for task in asked.sentences) == 4
+
+
+def test_another_recogniser_judges_everything_again(ground: Ground) -> None:
+    ground.evaluator.judge(ground.save(1))
+    ground.recognition = Recognition("pocketsphinx", "pocketsphinx", None)
+    ground.evaluator = ground.another()
+    ground.evaluator.judge(ground.save(2))
+    assert ground.speaking.asked == [(0, 0.0), (1, 1.0), (0, 0.0), (2, 1.0)]
+    found = ground.run.evaluation()
+    assert found is not None and found.judges["word_errors"].absent is None
 
 
 def test_a_blend_is_written_once_and_says_what_it_is(ground: Ground) -> None:

@@ -90,16 +90,14 @@ def test_of_those_that_nothing_tells_apart_the_smallest_share() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "kind"), [(0.98, "blend"), (0.93, "base"), (1.08, "base")],
+    ("rate", "kind"), [(0.98, "epoch"), (0.93, "base"), (1.08, "base")],
     ids=["the person's", "the base's", "as far off on the other side"],
 )  # fmt: skip
 def test_the_persons_rate_is_a_gain_where_the_voice_is_no_further(rate: float, kind: str) -> None:
     slow = base(3, rate=0.92)
-    _, verdict = verdict_of(
-        slow, candidate(facts(14, voice=0.4, rate=rate, lost=0.01), "blend", 1, 0.3)
-    )
+    _, verdict = verdict_of(slow, candidate(facts(14, voice=0.4, rate=rate, lost=0.01)))
     assert verdict.kind == kind
-    assert ("nearer to their rate" in verdict.reason) is (kind == "blend")
+    assert ("nearer to their rate" in verdict.reason) is (kind == "epoch")
 
 
 def test_the_base_does_not_win_a_tie_by_hearing_its_own_words() -> None:
@@ -121,3 +119,71 @@ def test_an_unreliable_base_does_not_win() -> None:
 
 def test_without_a_base_or_anything_beside_it_there_is_no_verdict() -> None:
     assert decide([good(1)])[1] is None and decide([base()])[1] is None
+
+
+# Where a recogniser listened
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_who_is_harder_to_understand_is_never_the_best_and_is_named(seed: int) -> None:
+    """The base says every word by its own ear, and so does the one that a recogniser does not
+    understand, which sounds most like the person."""
+    bad = candidate(facts(seed + 500, voice=0.95, errors=0.45), epoch=3, loss=0.1)
+    told, verdict = verdict_of(base(seed, errors=0.15), good(seed, errors=0.15), bad)
+    assert (verdict.kind, verdict.epoch) == ("epoch", 1)
+    assert "word errors in 100 more than the base" in (told["epoch 3"].ruled_out or "")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_relabelled_base_is_the_base_to_a_recogniser_too(seed: int) -> None:
+    same = facts(seed, voice=0.4, errors=0.15)
+    others = [candidate(same, "blend", 3, share) for share in (0.7, 0.3)]
+    told, verdict = verdict_of(base(seed, errors=0.15), candidate(same, epoch=3), *others)
+    assert told["epoch 3"].indistinguishable_from_base
+    assert (verdict.kind, verdict.indistinguishable_from_base) == ("base", True)
+
+
+def test_words_that_only_the_base_misses_rule_nobody_out_where_a_recogniser_listened() -> None:
+    """By its ear an epoch leaves words out which a recogniser hears."""
+    dialect = candidate(facts(21, voice=0.7, lost=0.1, errors=0.1), epoch=1)
+    told, verdict = verdict_of(base(3, errors=0.15), dialect)
+    assert told["epoch 1"].ruled_out is None and verdict.epoch == 1
+    assert "with word errors of" in verdict.reason
+
+
+def test_fewer_word_errors_are_a_gain_over_the_base() -> None:
+    clearer = candidate(facts(22, voice=0.4, errors=0.02), epoch=1)
+    _, verdict = verdict_of(base(3, errors=0.3), clearer)
+    assert (verdict.kind, verdict.epoch) == ("epoch", 1)
+    assert "not measurably further" in verdict.reason
+
+
+def test_a_blend_that_ties_with_the_base_is_taken_and_an_epoch_is_not() -> None:
+    tuned = facts(23, voice=0.41, errors=0.16)
+    known = base(3, errors=0.15)
+    other = candidate(facts(24, voice=0.1, errors=0.5), epoch=2)
+    _, verdict = verdict_of(known, candidate(tuned, "blend", 2, 0.3), other)
+    assert (verdict.kind, verdict.share) == ("blend", 0.3)
+    assert "a blend that speaks as well as the base" in verdict.reason
+    _, verdict = verdict_of(known, candidate(tuned, epoch=1), other)
+    assert verdict.kind == "base"
+
+
+@pytest.mark.parametrize(
+    "worse", [{"voice": 0.2, "errors": 0.1}, {"voice": 0.41, "errors": 0.24}],
+    ids=["further from the person", "more word errors, not surely"],
+)  # fmt: skip
+def test_a_blend_that_lost_something_does_not_follow_the_base(worse: dict[str, float]) -> None:
+    known = base(3, errors=0.15)
+    blend = candidate(facts(24, **worse), "blend", 2, 0.3)  # type: ignore[arg-type]
+    told, verdict = verdict_of(known, blend)
+    assert verdict.kind == "base" and told["epoch 2 at 30%"].ruled_out is None
+
+
+def test_of_those_nearer_to_the_person_the_one_that_is_understood() -> None:
+    """An epoch that is nearer by far, and a blend with half of its errors."""
+    epoch = candidate(facts(25, voice=0.9, errors=0.22), epoch=2)
+    half = candidate(facts(26, voice=0.6, errors=0.04), "blend", 2, 0.5)
+    told, verdict = verdict_of(base(3, errors=0.2), epoch, half)
+    assert told["epoch 2"].ruled_out is None
+    assert (verdict.kind, verdict.share) == ("blend", 0.5)

@@ -1,8 +1,10 @@
 """What the worker measures: the same for the same weights, limited, and kept to its budget."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import soundfile
 import torch
@@ -86,6 +88,35 @@ def test_a_sentence_without_an_end_is_ended_and_told(
     assert [bool(one.embedding) for one in found] == [True, True] + [False] * 7
     assert soundfile.info(request_of_base.sentences[0].out).samplerate == 24_000
     assert not Path(str(request_of_base.sentences[2].out)).exists()
+
+
+def test_a_recogniser_listens_to_what_has_a_sound_and_ended(
+    speaker: FileSpeaker, request_of_base: EvaluateRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths, names = list[int](), list[tuple[str, str]]()
+
+    class Deaf:
+        def hear(self, waveforms: Sequence[np.ndarray]) -> list[str]:
+            lengths.extend(map(len, waveforms))
+            return ["one two"] * len(waveforms)
+
+    def opened(name: str, language: str, threads: int) -> Deaf:
+        names.append((name, language))
+        return Deaf()
+
+    monkeypatch.setattr("xtts.evaluation.recogniser.opened", opened)
+    plain = speaker.evaluate(request_of_base).sentences
+    asked = replace(request_of_base, recogniser="a folder")
+    found = speaker.evaluate(asked).sentences
+    speaker.evaluate(asked)
+    assert names == [("a folder", "en")]
+    heard = [one for one in found if one.heard is not None]
+    assert heard and len(heard) == sum(one.finished and bool(one.embedding) for one in plain)
+    assert lengths[: len(heard)] == pytest.approx([16_000 * one.seconds for one in heard], abs=64)
+    wanted = {"hello": 2.0, "one two three": round(1 / 3, 5)}
+    for task, one in zip(asked.sentences, found, strict=True):
+        assert one.word_errors == (None if one.heard is None else wanted[task.text])
+    assert [replace(one, heard=None, word_errors=None) for one in found] == plain
 
 
 def test_a_budget_ends_between_groups_and_changes_no_sentence(

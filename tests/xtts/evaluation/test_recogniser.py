@@ -1,0 +1,169 @@
+"""What recognisers hear: pocketsphinx of the demo's clips, a Whisper of random weights of anything;
+and how errors are counted. Nothing is downloaded."""
+
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from xtts import audio
+from xtts.evaluation import recogniser
+from xtts.evaluation.recogniser import (
+    POCKETSPHINX,
+    RATE,
+    RecogniserError,
+    check_folder,
+    heard_words,
+    num_errors,
+    opened,
+    words_of,
+)
+from xtts.hub.base_models import DEMO
+from xtts.model.config import ModelConfig
+from xtts.text.tokenizer import Tokenizer
+
+CLIPS = Path("train/data/demo")
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer(ModelConfig.read(DEMO), DEMO)
+
+
+@pytest.fixture(scope="module")
+def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A multilingual Whisper of one layer, saved as transformers saves it."""
+    import transformers
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    folder = tmp_path_factory.mktemp("whisper")
+    signs = ["endoftext", "startoftranscript", "en", "pt", "translate", "transcribe", "startoflm",
+             "startofprev", "nospeech", "notimestamps"]  # fmt: skip
+    tokens = [*sorted(ByteLevel.alphabet()), *(f"<|{sign}|>" for sign in signs)]
+    ids = {token: number for number, token in enumerate(tokens)}
+    (folder / "vocab.json").write_text(json.dumps(ids), encoding="utf-8")
+    (folder / "merges.txt").write_text("#version: 0.2\n", encoding="utf-8")
+    words = transformers.WhisperTokenizer(str(folder / "vocab.json"), str(folder / "merges.txt"))
+    features = transformers.WhisperFeatureExtractor()
+    transformers.WhisperProcessor(features, words).save_pretrained(folder)
+    start, end = ids["<|startoftranscript|>"], ids["<|endoftext|>"]
+    config = transformers.WhisperConfig(
+        vocab_size=len(tokens), d_model=16, encoder_layers=1, decoder_layers=1,
+        encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=16,
+        decoder_ffn_dim=16, pad_token_id=end, bos_token_id=end, eos_token_id=end,
+        decoder_start_token_id=start, suppress_tokens=None, begin_suppress_tokens=None,
+    )  # fmt: skip
+    model = transformers.WhisperForConditionalGeneration(config)
+    model.save_pretrained(folder)
+    transformers.GenerationConfig(
+        is_multilingual=True, lang_to_id={"<|en|>": ids["<|en|>"], "<|pt|>": ids["<|pt|>"]},
+        task_to_id={name: ids[f"<|{name}|>"] for name in ("translate", "transcribe")},
+        no_timestamps_token_id=ids["<|notimestamps|>"], decoder_start_token_id=start,
+        eos_token_id=end, pad_token_id=end, bos_token_id=end, max_length=448,
+    ).save_pretrained(folder)  # fmt: skip
+    return folder
+
+
+def clips(count: int) -> tuple[list[str], list[np.ndarray]]:
+    with (CLIPS / "metadata.csv").open(encoding="utf-8") as file:
+        rows = list(csv.reader(file, delimiter="|"))[:count]
+    waves = [audio.read(next(CLIPS.rglob(f"{name}.*")), RATE).numpy() for name, _ in rows]
+    return [text for _, text in rows], waves
+
+
+def test_pocketsphinx_hears_most_words_and_each_sentence_by_itself(tokenizer: Tokenizer) -> None:
+    pytest.importorskip(POCKETSPHINX, reason="it has wheels for Python 3.11 and 3.13")
+    texts, waves = clips(3)
+    two = opened(POCKETSPHINX, "en", 2)
+    heard = two.hear(waves)
+    said = [words_of(tokenizer, text, "en") for text in texts]
+    errors = [
+        num_errors(wanted, heard_words(tokenizer, found, "en"))
+        for wanted, found in zip(said, heard, strict=True)
+    ]
+    assert sum(errors) < 0.3 * sum(map(len, said)), heard
+    assert two.hear(waves[::-1]) == heard[::-1]
+    assert opened(POCKETSPHINX, "en", 1).hear(waves[1:2]) == heard[1:2]
+
+
+def test_silence_and_nothing_are_no_words() -> None:
+    pytest.importorskip(POCKETSPHINX, reason="it has wheels for Python 3.11 and 3.13")
+    nothing = [np.zeros(RATE, dtype=np.float32), np.zeros(0, dtype=np.float32)]
+    assert len("".join(opened(POCKETSPHINX, "en", 1).hear(nothing)).split()) <= 2
+
+
+def test_a_whisper_of_a_local_folder_listens_without_a_network(
+    whisper: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("a connection was asked for")
+
+    monkeypatch.setattr("socket.socket.connect", refused)
+    check_folder(whisper)
+    _, waves = clips(2)
+    found = opened(str(whisper), "pt", 1)
+    heard = found.hear(waves)
+    assert heard == found.hear(waves) and len(heard) == 2
+    asked: Any = found
+    assert asked._options["language"] == "pt"
+
+
+def test_a_folder_that_holds_no_whisper_is_told_of(tmp_path: Path, whisper: Path) -> None:
+    with pytest.raises(RecogniserError, match=r"config\.json cannot be read"):
+        check_folder(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(RecogniserError, match="'bert'; a Whisper model is wanted"):
+        opened(str(tmp_path), "en", 1)
+    (tmp_path / "config.json").write_bytes((whisper / "config.json").read_bytes())
+    with pytest.raises(RecogniserError, match="cannot be opened"):
+        opened(str(tmp_path), "en", 1)
+
+
+def test_pocketsphinx_that_is_missing_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, POCKETSPHINX, None)
+    assert not recogniser.can_hear_english()
+    with pytest.raises(RecogniserError, match="pocketsphinx is not installed"):
+        opened(POCKETSPHINX, "en", 1)
+
+
+@pytest.mark.parametrize(
+    ("said", "heard", "errors"),
+    [
+        ("a b c", "a b c", 0), ("a b c", "a x c", 1), ("a b c", "a c", 1), ("a b", "a x b y", 2),
+        ("a b c", "", 3), ("", "a", 1), ("the cat sat", "cat sat the", 2),
+    ],
+)  # fmt: skip
+def test_errors_are_words_replaced_left_out_or_added(said: str, heard: str, errors: int) -> None:
+    assert num_errors(said.split(), heard.split()) == errors
+
+
+def test_errors_are_those_that_the_benchmark_counts() -> None:
+    jiwer = pytest.importorskip("jiwer")
+    draw = np.random.default_rng(3)
+    for _ in range(200):
+        said, heard = ([str(one) for one in draw.integers(0, 5, draw.integers(1, 9))]
+                       for _ in range(2))  # fmt: skip
+        found = jiwer.process_words(" ".join(said), " ".join(heard))
+        wanted = found.substitutions + found.deletions + found.insertions
+        assert num_errors(said, heard) == wanted
+
+
+def test_numbers_capitals_and_signs_are_no_errors(tokenizer: Tokenizer) -> None:
+    said = words_of(tokenizer, "Nine men, 3 pianos: don\u2019t!", "en")
+    assert said == heard_words(tokenizer, "nine men three pianos don't", "en")
+    assert heard_words(tokenizer, "", "en") == []
+    assert heard_words(tokenizer, "[UNK] a", "en")[-1] == "a"
+
+
+def test_where_no_spaces_are_written_characters_count() -> None:
+    class Spelling:
+        def spelled(self, text: str, language: str) -> list[str]:
+            return text.split()
+
+    spelling: Any = Spelling()
+    assert words_of(spelling, "你好 世界", "zh-cn") == list("你好世界")
+    assert words_of(spelling, "Bom DIA", "pt") == ["bom", "dia"]

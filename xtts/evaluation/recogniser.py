@@ -1,0 +1,187 @@
+"""What a recogniser hears of speech: pocketsphinx for English where it is installed, or a Whisper
+model in a folder of this machine, by transformers. It shares nothing with the voice that speaks.
+
+Nothing is downloaded: pocketsphinx brings its English model, and Whisper's folder is opened with
+`local_files_only`. Importing this module imports neither, nor torch.
+"""
+
+import importlib
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from machine.errors import SotaqueError
+from xtts.text.errors import TextError
+
+if TYPE_CHECKING:
+    from xtts.text.tokenizer import Tokenizer
+
+POCKETSPHINX = "pocketsphinx"
+RATE = 16_000
+# One pass over the words, and fewer guesses kept at a time: on sixteen built-in sentences as the
+# embedded voice says them it mishears 23 words where the slow one mishears 22, in 36 % of the time.
+QUICKLY = {"fwdflat": False, "maxhmmpf": 2000, "maxwpf": 20, "topn": 2}
+# Each holds the language model once more.
+MOST_DECODERS = 2
+_LOUDNESS = 0.7
+_PADDING = RATE // 4
+# Two words a second, three tokens a word, 20 s: whoever hears more babbles by itself.
+_MOST_TOKENS = 128
+# Written without spaces: what is counted are characters.
+_WITHOUT_SPACES = ("zh", "ja")
+
+
+class RecogniserError(SotaqueError):
+    """A recogniser that cannot be opened; the sentence says what is missing."""
+
+
+class Recogniser(Protocol):
+    """Hears sentences, each by itself."""
+
+    def hear(self, waveforms: Sequence[np.ndarray]) -> list[str]:
+        """The words in each of some [samples] at 16 kHz."""
+        ...
+
+
+def can_hear_english() -> bool:
+    """Whether pocketsphinx is installed and can be imported."""
+    try:
+        importlib.import_module(POCKETSPHINX)
+    except ImportError:
+        return False
+    return True
+
+
+def check_folder(folder: Path) -> None:
+    """Raises RecogniserError for what is no Whisper model of transformers."""
+    try:
+        kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RecogniserError(
+            f"{folder} is no folder with a Whisper model: its config.json cannot be read ({error})."
+            " It is one as transformers saves it, such as a copy of openai/whisper-base."
+        ) from error
+    if kind != "whisper":
+        raise RecogniserError(
+            f"{folder} holds a model of type {kind!r}; a Whisper model is wanted."
+        )
+
+
+def opened(name: str, language: str, threads: int) -> Recogniser:
+    """`POCKETSPHINX`, or a Whisper model's folder. Raises RecogniserError."""
+    if name == POCKETSPHINX:
+        return Pocketsphinx(threads)
+    return Whisper(Path(name), language)
+
+
+class Pocketsphinx:
+    """English, by its own general language model: it knows nothing of what was to be said."""
+
+    def __init__(self, threads: int = 1) -> None:
+        try:
+            sphinx: Any = importlib.import_module(POCKETSPHINX)
+        except ImportError as error:
+            raise RecogniserError(
+                "pocketsphinx is not installed; it has wheels for Python 3.11 and 3.13."
+            ) from error
+        self._count = max(1, min(threads, MOST_DECODERS))
+        self._idle: SimpleQueue[Any] = SimpleQueue()
+        for _ in range(self._count):
+            self._idle.put(sphinx.Decoder(samprate=RATE, loglevel="FATAL", **QUICKLY))
+
+    def hear(self, waveforms: Sequence[np.ndarray]) -> list[str]:
+        """As `Recogniser`; several at once, for it lets go of Python's lock while it listens."""
+        with ThreadPoolExecutor(self._count) as pool:
+            return list(pool.map(self._heard, waveforms))
+
+    def _heard(self, samples: np.ndarray) -> str:
+        decoder = self._idle.get()
+        try:
+            # Afresh: it would carry its estimate of the noise from one sentence to the next.
+            decoder.reinit_feat()
+            decoder.start_utt()
+            decoder.process_raw((_loud(samples) * 32767).astype("<i2").tobytes(), full_utt=True)
+            decoder.end_utt()
+            found = decoder.hyp()
+        finally:
+            self._idle.put(decoder)
+        return found.hypstr if found else ""
+
+
+class Whisper:
+    """Any of the languages, by a model that transformers opens; on the CPU, where training does not
+    miss the memory."""
+
+    def __init__(self, folder: Path, language: str) -> None:
+        check_folder(folder)
+        transformers: Any = importlib.import_module("transformers")
+        try:
+            self._processor = transformers.WhisperProcessor.from_pretrained(
+                folder, local_files_only=True
+            )
+            self._model = transformers.WhisperForConditionalGeneration.from_pretrained(
+                folder, local_files_only=True
+            ).eval()
+        except (OSError, ValueError, TypeError, RuntimeError) as error:
+            first = str(error).strip().splitlines()[0]
+            raise RecogniserError(
+                f"The Whisper model in {folder} cannot be opened: {first}"
+            ) from error
+        chosen = self._model.generation_config
+        chosen.max_length, chosen.max_new_tokens, chosen.do_sample = None, _MOST_TOKENS, False
+        # The models of English alone refuse to be told of a language.
+        self._options: dict[str, Any] = (
+            {"language": language.split("-")[0], "task": "transcribe"}
+            if getattr(chosen, "is_multilingual", False)
+            else {}
+        )
+
+    def hear(self, waveforms: Sequence[np.ndarray]) -> list[str]:
+        """As `Recogniser`."""
+        return [self._heard(samples) for samples in waveforms]
+
+    def _heard(self, samples: np.ndarray) -> str:
+        import torch
+
+        with torch.inference_mode():
+            given = self._processor(_loud(samples), sampling_rate=RATE, return_tensors="pt")
+            ids = self._model.generate(given.input_features, **self._options)
+            found = self._processor.batch_decode(ids, skip_special_tokens=True)
+        return str(found[0]).strip()
+
+
+def words_of(tokenizer: "Tokenizer", text: str, language: str) -> list[str]:
+    """What is compared of a text: its words in small letters, numbers in words; in Chinese and
+    Japanese its characters. Raises TextError."""
+    words = [word.lower() for word in tokenizer.spelled(text, language)]
+    return list("".join(words)) if language.split("-")[0] in _WITHOUT_SPACES else words
+
+
+def heard_words(tokenizer: "Tokenizer", heard: str, language: str) -> list[str]:
+    """The same of what a recogniser heard, which may be nothing, or nothing that can be read."""
+    with suppress(TextError):
+        return words_of(tokenizer, heard.replace("[", " ").replace("<", " "), language)
+    return heard.lower().split()
+
+
+def num_errors(said: Sequence[str], heard: Sequence[str]) -> int:
+    """Words to replace, leave out or add to make one of the other (Levenshtein 1966)."""
+    row = list(range(len(heard) + 1))
+    for number, word in enumerate(said, start=1):
+        before, row = row, [number]
+        for place, other in enumerate(heard, start=1):
+            row.append(min(before[place] + 1, row[-1] + 1, before[place - 1] + (word != other)))
+    return row[-1]
+
+
+def _loud(samples: np.ndarray) -> np.ndarray:
+    """At one loudness, with a quarter of a second of silence at both ends."""
+    loudest = max(float(np.abs(samples).max(initial=0.0)), 1e-4)
+    found: np.ndarray = np.pad(samples.astype(np.float32) / loudest * _LOUDNESS, _PADDING)
+    return found
