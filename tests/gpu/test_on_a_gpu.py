@@ -22,6 +22,7 @@ from xtts.inference.cuda_graphs import graphed_step
 from xtts.inference.decoding import decode
 from xtts.model.config import SamplingParams
 from xtts.model.gpt import new_gpt
+from xtts.model.quantization import BF16_CAPABILITY
 from xtts.model.shapes import NUM_LATENTS, GPTShape
 
 pytestmark = pytest.mark.gpu
@@ -83,6 +84,22 @@ def test_codes_are_the_cpus(device: str) -> None:
         draw = torch.Generator(where).manual_seed(0)
         said.append(decode(own, latents.to(where), text.to(where), GREEDY, draw, max_codes=120))
     assert said[0].codes.tolist() == said[1].codes.tolist()
+
+
+def test_bf16_speaks_near_the_cpus_bf16(device: str) -> None:
+    """The arithmetic whose words were judged on a CPU: the same inputs, within its rounding."""
+    if torch.cuda.get_device_capability() < BF16_CAPABILITY:
+        pytest.skip("This GPU has no bf16.")
+    gpt = new_gpt(MEDIUM, seed=0).eval().requires_grad_(False)
+    gpt.gpt.to(torch.bfloat16)
+    gpt.gpt.cache_type = torch.bfloat16
+    embedded, found = torch.randn(1, 60, MEDIUM.width), []
+    for where in ("cpu", device):
+        own = copy.deepcopy(gpt).to(where)
+        with torch.inference_mode():
+            latent, _ = own.prefill(embedded.to(where), own.gpt.new_cache(1, 80))
+        found.append(latent.cpu())
+    assert float((found[0] - found[1]).norm() / found[0].norm()) < 0.03
 
 
 def test_a_capture_on_the_second_gpu_replays_there() -> None:

@@ -31,7 +31,7 @@ def cast_together(modules: Iterable[nn.Module]) -> Iterator[None]:
         yield
         return
     kind = torch.get_autocast_dtype(held[0][2].device.type)
-    copies = _Cast.apply(kind, *(weight for _, _, weight in held))  # type: ignore[no-untyped-call]
+    copies = _Cast.apply(kind, *(weight for _, _, weight in held))
     try:
         for (parameters, name, _), copy in zip(held, copies, strict=True):
             parameters[name] = copy

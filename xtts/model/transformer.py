@@ -122,12 +122,15 @@ class Transformer(nn.Module):
 
         With a cache, `x` are the positions behind those in it, and it grows by them.
         """
-        x = self.dropout(x)
+        outside, inside = x.dtype, self.ln_f.weight.dtype
+        # Weights of 16 bits have a stream of 16 bits, and float32 at both ends.
+        x = self.dropout(x if outside == inside else x.to(inside))
         for layer, block in enumerate(self.h):
             x = block(x, cache, layer)
         if cache is not None:
             cache.advance(x.shape[1])
-        return self.ln_f(x)
+        found: Tensor = self.ln_f(x)
+        return found if outside == inside else found.to(outside)
 
     def new_cache(self, batch: int, capacity: int) -> KeyValueCache:
         """An empty cache for this transformer, on the device of its weights."""

@@ -90,7 +90,7 @@ class VarlenLayout:
     def out_of_grid(self, mixed: Tensor) -> Tensor:
         """[clips, heads, longest, head_width] -> [sum, heads * head_width]."""
         rows = mixed.transpose(1, 2).flatten(2).flatten(0, 1)
-        found: Tensor = _OutOfGrid.apply(rows, self.slots)  # type: ignore[no-untyped-call]
+        found: Tensor = _OutOfGrid.apply(rows, self.slots)
         return found
 
     def parted(self, packed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -101,7 +101,7 @@ class VarlenLayout:
         or because it is causal, and what it looks at is to be thrown away. So its gradient is
         nothing, and is not summed.
         """
-        found: tuple[Tensor, Tensor, Tensor] = _IntoGrid.apply(  # type: ignore[no-untyped-call]
+        found: tuple[Tensor, Tensor, Tensor] = _IntoGrid.apply(
             packed, self.sources, self.slots, len(self.lengths)
         )
         return found
