@@ -188,8 +188,8 @@ def _enter_all(gpt: "GPT", slots: int, caches: Sequence[Any], at: Setup) -> None
 
 
 def _recomputed(
-    compute: Callable[[], tuple[Tensor, Tensor]],
-) -> tuple[tuple[Tensor, Tensor], Callable[[], object]]:
+    compute: Callable[[], tuple[Tensor, ...]],
+) -> tuple[tuple[Tensor, ...], Callable[[], object]]:
     found = compute()
 
     def replay() -> None:
@@ -293,14 +293,18 @@ def speaking(at: Setup) -> Figures:
 
 
 def vocoder(at: Setup) -> Figures:
-    """Milliseconds by width: the first time, when plans are made, and after. Raises ImportError
-    where there is no TTS."""
+    """Milliseconds by width: the first time, when plans are made, and after; then the windows in
+    which it speaks, recorded. Raises ImportError where there is no TTS."""
+    from xtts.model import streaming_vocoder
     from xtts.model.shapes import VocoderShape
     from xtts.model.vocoder import Vocoder
 
     made = Vocoder(at.shape.width, 512, VocoderShape()).to(at.device).eval()
     speaker, found = torch.zeros(1, 512, 1, device=at.device), {}
-    for steps in (64, 96, 128, 192)[: 1 + 3 * at.on_gpu]:
+    widths = (64, 96, 128, 192)[: 1 + 3 * at.on_gpu]
+    for steps, name in [(one, "") for one in widths] + [(one, ", recorded") for one in widths]:
+        if name and at.on_gpu:
+            streaming_vocoder.warm_up_widths(made, made.shape, 512)
         sound = torch.zeros(1, at.shape.width, steps, device=at.device)
 
         def speak(sound: Tensor = sound) -> Tensor:
@@ -308,7 +312,7 @@ def vocoder(at: Setup) -> Figures:
                 return made.sound(sound, speaker)
 
         times = [timed(at, speak) for _ in range(at.rounds + 1)]
-        found[f"{steps} steps"] = {
+        found[f"{steps} steps{name}"] = {
             "first": round(times[0], 3), "after": round(statistics.median(times[1:]), 3),
         }  # fmt: skip
     return found

@@ -220,14 +220,14 @@ def counts_of(work: Callable[[], object]) -> tuple[Counter[str], float]:
 
 
 def _recorded(
-    compute: Callable[[], tuple[Tensor, Tensor]],
-) -> tuple[tuple[Tensor, Tensor], Callable[[], object]]:
+    compute: Callable[[], tuple[Tensor, ...]],
+) -> tuple[tuple[Tensor, ...], Callable[[], object]]:
     return compute(), lambda: None
 
 
 def _replayed(
-    compute: Callable[[], tuple[Tensor, Tensor]],
-) -> tuple[tuple[Tensor, Tensor], Callable[[], object]]:
+    compute: Callable[[], tuple[Tensor, ...]],
+) -> tuple[tuple[Tensor, ...], Callable[[], object]]:
     """A replay that costs what a launch costs: nothing that is dispatched."""
     return compute(), lambda: None
 
