@@ -319,15 +319,25 @@ def vocoder(at: Setup) -> Figures:
 
 
 def saving(at: Setup) -> Figures:
-    """How long a step waits while an epoch is copied for the writer, in seconds."""
-    from train.checkpointing.async_writer import on_cpu
+    """How long a step waits while an epoch is copied for the writer, in seconds: the first time,
+    when memory is pinned, and after; and when the copy has arrived."""
+    from train.checkpointing.async_writer import PinnedStaging
 
     learner = _learner(at)
     _step(learner, _batch(at, at.clips[0], 0))
-    _wait(at)
-    began = time.perf_counter()
-    kept = on_cpu({"model": learner.model_state(), "trainer": learner.trainer_state()})
-    return {"stall_seconds": round(time.perf_counter() - began, 3), "tensors": len(kept["model"])}
+    staging, stalls = PinnedStaging(), []
+    for _ in range(2):
+        _wait(at)
+        began = time.perf_counter()
+        state = {"model": learner.unsaved_state(), "trainer": learner.trainer_state()}
+        kept, arrived = staging.copied(state)
+        stalls.append(round(time.perf_counter() - began, 3))
+        arrived()
+        there = time.perf_counter() - began
+    return {
+        "first_stall_seconds": stalls[0], "stall_seconds": stalls[1],
+        "arrived_seconds": round(there, 3), "tensors": len(kept["model"]),
+    }  # fmt: skip
 
 
 def memory(at: Setup) -> Figures:

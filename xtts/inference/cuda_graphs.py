@@ -17,11 +17,11 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from machine.devices.graph_capture import Capture, captures_on, difference
 from xtts.inference.decode_step import DecodeStep
+from xtts.inference.slot_count import positions
 from xtts.model.gpt import GPT
-from xtts.model.graph_capture import Capture, captures_on, difference
 from xtts.model.kv_cache import KeyValueCache, StaticCaches
-from xtts.model.slot_count import positions
 
 log = logging.getLogger(__name__)
 

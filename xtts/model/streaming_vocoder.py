@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from machine.devices.graph_capture import Capture, captures_on
 from xtts.model.chunk_sizes import (
     STEPS_PER_FRAME,
     WINDOW_SAMPLES,
@@ -20,7 +21,6 @@ from xtts.model.chunk_sizes import (
     settled_steps,
     windows,
 )
-from xtts.model.graph_capture import Capture, captures_on
 from xtts.model.shapes import VocoderShape
 from xtts.model.vocoder import Vocoder, plans_each_width
 

@@ -21,11 +21,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
+from machine.devices.graph_capture import Capture, difference
 from xtts.audio import MEL_BANDS, speaker_mel
 from xtts.model.chunk_sizes import STEPS_PER_FRAME as STEPS_PER_FRAME
 from xtts.model.config import ConfigError, ModelConfig
 from xtts.model.empty_weights import without_weights
-from xtts.model.graph_capture import Capture, difference
 from xtts.model.shapes import DVAEShape, VocoderShape
 
 

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from machine.devices.graph_capture import cuda_graph
 from xtts.inference import cuda_graphs, decoding
 from xtts.inference.batched_decoding import DecodingSlots
 from xtts.inference.cuda_graphs import CudaGraphStep
 from xtts.inference.decoding import DecodingState, decode, iterate_codes, prefill
 from xtts.model.config import SamplingParams
 from xtts.model.gpt import GPT, new_gpt
-from xtts.model.graph_capture import cuda_graph
 from xtts.model.kv_cache import KeyValueCache
 from xtts.model.shapes import NUM_LATENTS, GPTShape
 

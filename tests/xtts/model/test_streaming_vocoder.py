@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch.nn.utils import parametrize
 
+from machine.devices.graph_capture import Compute
 from xtts.model import streaming_vocoder
 from xtts.model import vocoder as vocoders
 from xtts.model.chunk_sizes import first_steps, windows
-from xtts.model.graph_capture import Compute
 from xtts.model.shapes import VocoderShape
 from xtts.model.streaming_vocoder import (
     ChunkedVocoder,
