@@ -141,7 +141,7 @@ def gpu_kind(precision: str, width: int, capability: tuple[int, int]) -> Choice:
         return Choice("fp32", f"a GPU of compute capability {capability[0]}.{capability[1]}")
     if precision == "auto" and width < SMALLEST_ROUNDED_WIDTH:
         return Choice("fp32", f"a width of {width} is not bound by memory")
-    return Choice("bf16", "half the bytes of float32, and no difference in words")
+    return Choice("bf16", "half the bytes of float32, and as likely codes (docs/benchmarks.md)")
 
 
 def vocoder_type() -> torch.dtype:
