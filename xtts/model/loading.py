@@ -70,11 +70,11 @@ class Model:
         finally:
             self.listener.rest()
 
-    def warm_up(self) -> None:
+    def warm_up(self, *, records: bool = True) -> None:
         """Has made now what would be made while the first word is waited for
-        (`xtts.model.streaming_vocoder`)."""
+        (`xtts.model.streaming_vocoder`). records: graphs, which keep memory of a GPU."""
         width = self.config.speaker_encoder.embedding_width
-        streaming_vocoder.warm_up_widths(self.vocoder, self.config.vocoder, width)
+        streaming_vocoder.warm_up_widths(self.vocoder, self.config.vocoder, width, records=records)
 
     def load_gpt(self, state: Mapping[str, Tensor]) -> None:
         """Takes the learning part out of `state` (names as in `model.pth`); the rest stays.

@@ -89,13 +89,19 @@ class ChunkedVocoder:
 
 @torch.inference_mode()
 def warm_up_widths(
-    vocoder: Vocoder, shape: VocoderShape, speaker_width: int, capture: Capture | None = None
+    vocoder: Vocoder,
+    shape: VocoderShape,
+    speaker_width: int,
+    capture: Capture | None = None,
+    *,
+    records: bool = True,
 ) -> None:
     """Has the code made for every width, and for a stream's first chunk, before the first word is
-    spoken. capture: records each, on a GPU; by default as a CUDA graph."""
+    spoken. capture: records each, on a GPU; by default as a CUDA graph, and not where `records` is
+    off: what is recorded keeps its memory."""
     if not vocoder.in_windows:
         return
-    if capture is None and plans_each_width(vocoder):
+    if capture is None and records and plans_each_width(vocoder):
         capture = captures_on(next(vocoder.parameters()).device)
     if capture is not None:
         for width in (first_steps(shape), *vocoder_widths(vocoder, shape)):

@@ -162,6 +162,16 @@ def test_a_gpus_windows_are_recorded_and_say_the_same(
     assert not eager or codes == 9
 
 
+def test_beside_training_a_gpus_windows_keep_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    vocoder, _ = speaking(LIKE_PUBLISHED)
+    for module in (vocoders, streaming_vocoder):
+        monkeypatch.setattr(module, "plans_each_width", lambda _: True)
+    seen, sound = [], vocoder.sound
+    vocoder.sound = lambda steps, who: seen.append(steps.shape[2]) or sound(steps, who)
+    warm_up_widths(vocoder, LIKE_PUBLISHED, 32, records=False)
+    assert seen == [first_steps(LIKE_PUBLISHED), 64, 128, 192] and not vocoder._recorded
+
+
 def test_windows_that_cannot_be_recorded_are_spoken_all_the_same(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
