@@ -188,8 +188,8 @@ def _enter_all(gpt: "GPT", slots: int, caches: Sequence[Any], at: Setup) -> None
 
 
 def _recomputed(
-    compute: Callable[[], tuple[Tensor, Tensor]],
-) -> tuple[tuple[Tensor, Tensor], Callable[[], object]]:
+    compute: Callable[[], tuple[Tensor, ...]],
+) -> tuple[tuple[Tensor, ...], Callable[[], object]]:
     found = compute()
 
     def replay() -> None:
@@ -293,14 +293,18 @@ def speaking(at: Setup) -> Figures:
 
 
 def vocoder(at: Setup) -> Figures:
-    """Milliseconds by width: the first time, when plans are made, and after. Raises ImportError
-    where there is no TTS."""
+    """Milliseconds by width: the first time, when plans are made, and after; then the windows in
+    which it speaks, recorded. Raises ImportError where there is no TTS."""
+    from xtts.model import streaming_vocoder
     from xtts.model.shapes import VocoderShape
     from xtts.model.vocoder import Vocoder
 
     made = Vocoder(at.shape.width, 512, VocoderShape()).to(at.device).eval()
     speaker, found = torch.zeros(1, 512, 1, device=at.device), {}
-    for steps in (64, 96, 128, 192)[: 1 + 3 * at.on_gpu]:
+    widths = (64, 96, 128, 192)[: 1 + 3 * at.on_gpu]
+    for steps, name in [(one, "") for one in widths] + [(one, ", recorded") for one in widths]:
+        if name and at.on_gpu:
+            streaming_vocoder.warm_up_widths(made, made.shape, 512)
         sound = torch.zeros(1, at.shape.width, steps, device=at.device)
 
         def speak(sound: Tensor = sound) -> Tensor:
@@ -308,22 +312,32 @@ def vocoder(at: Setup) -> Figures:
                 return made.sound(sound, speaker)
 
         times = [timed(at, speak) for _ in range(at.rounds + 1)]
-        found[f"{steps} steps"] = {
+        found[f"{steps} steps{name}"] = {
             "first": round(times[0], 3), "after": round(statistics.median(times[1:]), 3),
         }  # fmt: skip
     return found
 
 
 def saving(at: Setup) -> Figures:
-    """How long a step waits while an epoch is copied for the writer, in seconds."""
-    from train.checkpointing.async_writer import on_cpu
+    """How long a step waits while an epoch is copied for the writer, in seconds: the first time,
+    when memory is pinned, and after; and when the copy has arrived."""
+    from train.checkpointing.async_writer import PinnedStaging
 
     learner = _learner(at)
     _step(learner, _batch(at, at.clips[0], 0))
-    _wait(at)
-    began = time.perf_counter()
-    kept = on_cpu({"model": learner.model_state(), "trainer": learner.trainer_state()})
-    return {"stall_seconds": round(time.perf_counter() - began, 3), "tensors": len(kept["model"])}
+    staging, stalls = PinnedStaging(), []
+    for _ in range(2):
+        _wait(at)
+        began = time.perf_counter()
+        state = {"model": learner.unsaved_state(), "trainer": learner.trainer_state()}
+        kept, arrived = staging.copied(state)
+        stalls.append(round(time.perf_counter() - began, 3))
+        arrived()
+        there = time.perf_counter() - began
+    return {
+        "first_stall_seconds": stalls[0], "stall_seconds": stalls[1],
+        "arrived_seconds": round(there, 3), "tensors": len(kept["model"]),
+    }  # fmt: skip
 
 
 def memory(at: Setup) -> Figures:

@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--sentences", type=int, default=None, help="only the first so many")
     parser.add_argument(
-        "--precision", default="fp32", help="fp32, int8, int4, auto, onnx-fp32 or onnx-int8"
+        "--precision", default="fp32", help="fp32, bf16, int8, int4, auto, onnx-fp32 or onnx-int8"
     )
     parser.add_argument("--low-memory", action="store_true", help="as LOW_MEMORY=on speaks")
     parser.add_argument("--json", action="store_true")

@@ -235,6 +235,10 @@ class Learner:
         """The weights in float32 on the CPU, in Coqui's names and orientation."""
         return self.weights.model_state()
 
+    def unsaved_state(self) -> dict[str, Tensor]:
+        """As `train.optim.trainable.TrainableWeights.unsaved_state`."""
+        return self.weights.unsaved_state()
+
     def trainer_state(self) -> dict[str, Any]:
         """What a resumed run needs beyond the weights."""
         return {

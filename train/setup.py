@@ -463,7 +463,9 @@ def _sampler(
             context.base, context.machine, settings.speak_precision, guard=settings.guard
         ),
         seed=settings.seed,
-        in_process=sampling.in_process(context.base, guard=settings.guard),
+        in_process=sampling.in_process(
+            context.base, precision=settings.speak_precision, guard=settings.guard
+        ),
         heard=logs.sample,
         interrupted=lambda: stop.requested,
     )

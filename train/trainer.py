@@ -38,7 +38,7 @@ from train.run_context import StartPosition
 from train.sampling.sample_files import sample_is_missing
 from train.sampling.sampler import LONGEST_SAMPLE_SECONDS, Sampler
 from train.settings import TrainSettings
-from xtts.model.gpt import Losses
+from xtts.model.gpt import Losses, to_coqui
 
 log = logging.getLogger("train")
 
@@ -326,13 +326,19 @@ class Trainer:
         with self.heartbeat.leave(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
             if self.world.is_main:
                 step = self.learner.step
-                state = {"model": self.learner.model_state(), "trainer": self._trainer_state()}
+                beside = self.writer.background
+                state = {
+                    "model": self.learner.unsaved_state() if beside else self.learner.model_state(),
+                    "trainer": self._trainer_state(),
+                }
                 self.writer.write(
                     state,
                     lambda kept: self.checkpoints.save_epoch(
-                        epoch, step, kept["model"], kept["trainer"], losses, self.provenance
+                        # Turned in the writer's thread: no step waits for it.
+                        epoch, step, to_coqui(kept["model"]) if beside else kept["model"],
+                        kept["trainer"], losses, self.provenance,
                     ),
-                )
+                )  # fmt: skip
             self.world.barrier()
         # Gradients and the copies just written are gone; whoever speaks the sample needs the room.
         trim_heap()

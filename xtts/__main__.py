@@ -61,8 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     speak.add_argument("--language", default="en", help="of the text; en by default")
     speak.add_argument("--seed", type=int, default=0, help="another number, another take")
     speak.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or auto")
-    speak.add_argument("--precision", choices=("auto", "fp32", "int8", "int4"), default="auto",
-                       help="what a CPU computes in")  # fmt: skip
+    speak.add_argument("--precision", default="auto", help="what speaking computes in",
+                       choices=("auto", "fp32", "bf16", "int8", "int4"))  # fmt: skip
     speak.add_argument("--latents", type=Path, help="a stored voice, for an ONNX folder")
     speak.add_argument("--low-memory", action="store_true", help="less memory, more time")
     what = speak.add_mutually_exclusive_group(required=True)

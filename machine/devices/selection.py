@@ -57,7 +57,7 @@ def look_at_machine(*, use_cache: bool = True) -> Environment:
     return Environment(
         cpu_count=cpu_count(),
         cpu_has_bf16=has_bf16(),
-        memory_bytes=_memory_bytes(),
+        memory_bytes=memory_bytes(),
         in_container=in_container,
         gpus=gpus,
         gpu_hint=gpu_hint(Path("/proc/driver/nvidia/version").exists(), devices, in_container),
@@ -195,7 +195,8 @@ def has_bf16() -> bool:
     return flags is not None and not {"amx_bf16", "avx512_bf16"}.isdisjoint(flags[1].split())
 
 
-def _memory_bytes() -> int:
+def memory_bytes() -> int:
+    """Of this machine, or what its container may use."""
     total = re.search(r"^MemTotal:\s*(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
     found = int(total[1]) * 1024 if total else 0
     for name in ("memory.max", "memory/memory.limit_in_bytes"):

@@ -59,10 +59,11 @@ class SharedSettings:
     ] = "auto"
     """Where to compute. auto is the GPU where it works, else the CPU; the log has the reason."""
     speak_precision: Annotated[
-        Literal["auto", "fp32", "int8", "int4"], Means("auto, fp32, int8 or int4", words=True)
+        Literal["auto", "fp32", "bf16", "int8", "int4"],
+        Means("auto, fp32, bf16, int8 or int4", words=True),
     ] = "auto"
-    """What speaking on a CPU computes in. auto is the fastest one without an audible difference;
-    fp32 is exact; int4 is faster still, and rounds."""
+    """What speaking computes in. auto is the fastest one without an audible difference: on a GPU
+    bf16, where it has that; fp32 is exact; int8 and int4 are a CPU's, and int4 rounds."""
     guard: Switch = True
     """Judges how each utterance ended, and speaks again one that broke off, repeated itself, stood
     still or went on behind its end. off serves what comes."""

@@ -18,11 +18,14 @@ from train import distributed
 from train.distributed import World
 from train.learner import Learner
 from train.trainer import train_step
+from xtts.inference.batched_decoding import DecodingSlots
 from xtts.inference.cuda_graphs import graphed_step
-from xtts.inference.decoding import decode
+from xtts.inference.decoding import DecodingState, decode
 from xtts.model.config import SamplingParams
 from xtts.model.gpt import new_gpt
-from xtts.model.shapes import NUM_LATENTS, GPTShape
+from xtts.model.quantization import BF16_CAPABILITY
+from xtts.model.shapes import NUM_LATENTS, GPTShape, VocoderShape
+from xtts.model.vocoder import Vocoder
 
 pytestmark = pytest.mark.gpu
 
@@ -74,6 +77,53 @@ def test_a_graph_says_what_the_plain_step_says(device: str, rows: int) -> None:
     assert found["same"] and found["reason"] == ""
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_an_utterance_is_the_same_whoever_else_speaks(device: str, kind: torch.dtype) -> None:
+    """Bit for bit, though other numbers of slots and other spans are attended to."""
+    gpt = new_gpt(MEDIUM, seed=0).to(device).eval().requires_grad_(False)
+    gpt.gpt.to(kind)
+    gpt.gpt.cache_type = kind
+    gpt.mel_head.bias[MEDIUM.audio_stop] = -1e4
+    latents = torch.randn(1, NUM_LATENTS, MEDIUM.width, device=device)
+
+    def said(others: int) -> torch.Tensor:
+        crowd = DecodingSlots(gpt, 16)
+        for number in range(1 + others):
+            text = torch.arange(2, 20 + 20 * (number > 0), device=device)
+            draw = torch.Generator(device).manual_seed(number)
+            limit = 60 if number == 0 else 300
+            state = DecodingState(gpt, SamplingParams(), draw, limit)
+            slot = crowd.enter(latents, text, state)
+            if number == 0:
+                first, place = state, slot
+        while not first.done:
+            crowd.step()
+        return crowd.leave(place).latents
+
+    alone = said(0)
+    for others in (1, 7, 15):
+        assert torch.equal(said(others), alone)
+
+
+def test_recorded_windows_of_the_vocoder_say_what_plain_ones_say(device: str) -> None:
+    from xtts.model.streaming_vocoder import vocoder_widths, warm_up_widths
+
+    vocoder, shape = Vocoder(MEDIUM.width, 512, VocoderShape()).to(device).eval(), VocoderShape()
+    speaker = torch.randn(1, 512, 1, device=device)
+    asked = [
+        torch.randn(1, MEDIUM.width, steps, device=device)
+        for steps in vocoder_widths(vocoder, shape)
+    ]
+    with torch.inference_mode():
+        wanted = [vocoder.sound(steps, speaker) for steps in asked]
+        warm_up_widths(vocoder, shape, 512)
+        assert len(vocoder._recorded) == 4
+        for _ in range(2):
+            found = [vocoder.sound(steps, speaker) for steps in asked]
+    for one, other in zip(found, wanted, strict=True):
+        assert float((one - other).norm() / other.norm()) < 1e-3
+
+
 def test_codes_are_the_cpus(device: str) -> None:
     gpt = new_gpt(MEDIUM, seed=0).eval().requires_grad_(False)
     latents, text = torch.randn(1, NUM_LATENTS, MEDIUM.width), torch.arange(2, 40)
@@ -83,6 +133,22 @@ def test_codes_are_the_cpus(device: str) -> None:
         draw = torch.Generator(where).manual_seed(0)
         said.append(decode(own, latents.to(where), text.to(where), GREEDY, draw, max_codes=120))
     assert said[0].codes.tolist() == said[1].codes.tolist()
+
+
+def test_bf16_speaks_near_the_cpus_bf16(device: str) -> None:
+    """The arithmetic whose words were judged on a CPU: the same inputs, within its rounding."""
+    if torch.cuda.get_device_capability() < BF16_CAPABILITY:
+        pytest.skip("This GPU has no bf16.")
+    gpt = new_gpt(MEDIUM, seed=0).eval().requires_grad_(False)
+    gpt.gpt.to(torch.bfloat16)
+    gpt.gpt.cache_type = torch.bfloat16
+    embedded, found = torch.randn(1, 60, MEDIUM.width), []
+    for where in ("cpu", device):
+        own = copy.deepcopy(gpt).to(where)
+        with torch.inference_mode():
+            latent, _ = own.prefill(embedded.to(where), own.gpt.new_cache(1, 80))
+        found.append(latent.cpu())
+    assert float((found[0] - found[1]).norm() / found[0].norm()) < 0.03
 
 
 def test_a_capture_on_the_second_gpu_replays_there() -> None:

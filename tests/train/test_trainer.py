@@ -189,6 +189,7 @@ class SlowWriter:
     """A writer that is busy until it is told otherwise."""
 
     seconds = 0.0
+    background = True
 
     def __init__(self) -> None:
         self.idle = False

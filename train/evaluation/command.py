@@ -41,7 +41,8 @@ def run(settings: TrainSettings, *, as_json: bool) -> int:
         with Sampler(
             plan, folder, reference,
             sampling.workers(context.base, context.machine, settings.speak_precision),
-            seed=settings.seed, in_process=sampling.in_process(context.base),
+            seed=settings.seed,
+            in_process=sampling.in_process(context.base, precision=settings.speak_precision),
         ) as sampler:  # fmt: skip
             evaluator = Evaluator(
                 plan_of(settings, context.data, reference, dict(newest.manifest.base)),

@@ -75,6 +75,14 @@ class TrainableWeights:
             yield
 
     @torch.no_grad()
+    def unsaved_state(self) -> dict[str, Tensor]:
+        """What `model_state` is made of, where it stands, for who copies it before the next step:
+        `xtts.model.gpt.to_coqui` makes the one of the other."""
+        with self.heard():
+            state = self.lora.merged() if self.lora else self.gpt.state_dict()
+            return {name: tensor.detach() for name, tensor in state.items()}
+
+    @torch.no_grad()
     def model_state(self) -> dict[str, Tensor]:
         """What is saved and evaluated: on the CPU, in Coqui's names and orientation, merged."""
         with self.heard():

@@ -38,7 +38,9 @@ def run(settings: TrainSettings, *, epoch: int | None) -> int:
             context.base, context.machine, settings.speak_precision, guard=settings.guard
         ),
         seed=settings.seed,
-        in_process=sampling.in_process(context.base, guard=settings.guard),
+        in_process=sampling.in_process(
+            context.base, precision=settings.speak_precision, guard=settings.guard
+        ),
         heard=lambda _epoch, sidecar: told.append(sidecar),
         files=lambda _run, _epoch: files,
     ) as sampler:  # fmt: skip

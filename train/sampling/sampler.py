@@ -364,9 +364,9 @@ def new_worker(
     )
 
 
-def in_process(base: Path, *, guard: bool = True) -> SpeaksHere:
+def in_process(base: Path, *, precision: str = "auto", guard: bool = True) -> SpeaksHere:
     """Speaks in this process, loading at the first request; the random state stays as it is.
-    guard: GUARD."""
+    precision: SPEAK_PRECISION; guard: GUARD."""
     loaded: dict[tuple[str, str], FileSpeaker] = {}
 
     def speak(request: SpeakRequest, chosen: SamplingPlan) -> SpokenFile:
@@ -379,8 +379,8 @@ def in_process(base: Path, *, guard: bool = True) -> SpeaksHere:
                 loaded.clear()
                 # Training wants the room between samples, and other weights come anyway.
                 loaded[where] = FileSpeaker(
-                    base, chosen.device, mel_device=chosen.mel_device, guard=guard,
-                    keep_weights=False,
+                    base, chosen.device, mel_device=chosen.mel_device, precision=precision,
+                    guard=guard, keep_weights=False,
                 )  # fmt: skip
             found: SpokenFile = getattr(loaded[where], verb_of(request))(request)
             return found

@@ -2,14 +2,14 @@
 
 A graph computes on the addresses that it saw. So codes, positions and all that attention remembers
 stay where they are (`xtts.model.kv_cache.StaticCaches`), and one graph is kept for each span of
-positions that is attended to. The first replay of each is compared with the same step without a
+positions and number of slots that is attended to: who speaks alone does not read the keys and
+values of fifteen empty slots. The first replay of each is compared with the same step without a
 graph: what was captured on another GPU than it computes on replays nothing, and says the same for
 ever. Where capturing fails, or the two differ, the same step runs without, and the reason is told.
 NOT RUN ON A GPU YET: what is tested is that the step is fit to be captured, and that what is said
 to the device is in order (docs/gpu.md).
 """
 
-import functools
 import logging
 from collections.abc import Callable, Iterable
 from weakref import WeakKeyDictionary
@@ -17,21 +17,18 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from machine.devices.graph_capture import Capture, captures_on, difference
 from xtts.inference.decode_step import DecodeStep
+from xtts.inference.slot_count import positions
 from xtts.model.gpt import GPT
 from xtts.model.kv_cache import KeyValueCache, StaticCaches
-from xtts.model.slot_count import positions
 
 log = logging.getLogger(__name__)
 
 # Positions more at a time: attention reads a span whole, in use or not.
 SPAN = 256
-# Of the largest value, by how much a replay may be off: the same kernels, one chosen otherwise.
-REPLAY_OFF = 1e-2
-
-Compute = Callable[[], tuple[Tensor, Tensor]]
-# Runs a function once while the device records it; returns its results and what replays it.
-Capture = Callable[[Compute], tuple[tuple[Tensor, Tensor], Callable[[], object]]]
+# Of how many slots, from the first, attention reads the spans; slots are taken from the first on.
+ATTENDED = (1, 4, 16)
 
 
 class CudaGraphStep:
@@ -51,7 +48,7 @@ class CudaGraphStep:
         self._capture = capture
         self._codes = torch.zeros(slots, dtype=torch.long, device=gpt.mel_head.weight.device)
         self._positions = torch.zeros_like(self._codes)
-        self._graphs: dict[int, tuple[tuple[Tensor, Tensor], Callable[[], object]]] = {}
+        self._graphs: dict[tuple[int, int], tuple[tuple[Tensor, Tensor], Callable[[], object]]] = {}
 
     @torch.inference_mode()
     def enter(self, slot: int, filled: KeyValueCache) -> None:
@@ -78,9 +75,14 @@ class CudaGraphStep:
 
     @torch.inference_mode()
     def record(self) -> None:
-        """Captures now what all slots will replay, so that nobody who speaks waits for it. Only
-        while no slot is in use."""
-        self(torch.zeros_like(self._codes), torch.zeros_like(self._codes))
+        """Captures now what will be replayed, for every span and number of slots, so that nobody
+        who speaks waits for it. Only while no slot is in use."""
+        capacity = self.caches.capacity
+        for attended in self.caches.buckets(ATTENDED):
+            for end in range(SPAN, capacity + SPAN, SPAN):
+                self.caches.attended, self.caches.span = attended, min(end, capacity)
+                if not self.reason and self._key not in self._graphs:
+                    self._first()
 
     @torch.inference_mode()
     def __call__(self, codes: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -88,24 +90,29 @@ class CudaGraphStep:
         call."""
         self._codes.copy_(codes)
         self._positions.copy_(positions)
-        # Of several, none may be another for who else is there: all attend to all.
-        alone = len(self._codes) == 1
-        self.caches.span = span = self.caches.span_of(SPAN if alone else self.caches.capacity)
-        found = self._compute() if self.reason else self._replayed(span)
+        # However many attend, and over whatever span, each row is the same: what is masked adds
+        # nothing, and the products are always of all rows, whose kernel their number chooses.
+        self.caches.span = self.caches.span_of(SPAN)
+        self.caches.attended = self.caches.attended_of(ATTENDED)
+        found = self._compute() if self.reason else self._replayed()
         self.caches.counted()
         return found
+
+    @property
+    def _key(self) -> tuple[int, int]:
+        return self.caches.attended, self.caches.span
 
     def _compute(self) -> tuple[Tensor, Tensor]:
         return self._step(self._codes, self._positions, self.caches)
 
-    def _replayed(self, span: int) -> tuple[Tensor, Tensor]:
-        if span not in self._graphs:
-            return self._first(span)
-        found, replay = self._graphs[span]
+    def _replayed(self) -> tuple[Tensor, Tensor]:
+        if self._key not in self._graphs:
+            return self._first()
+        found, replay = self._graphs[self._key]
         replay()
         return found
 
-    def _first(self, span: int) -> tuple[Tensor, Tensor]:
+    def _first(self) -> tuple[Tensor, Tensor]:
         """Captures, and compares the first replay with the step as it is."""
         lengths = self.caches.lengths.clone()
         plain = tuple(one.clone() for one in self._compute())
@@ -118,49 +125,14 @@ class CudaGraphStep:
         else:
             self.caches.lengths.copy_(lengths)
             replay()
-            self.reason = _difference(found, plain)
+            self.reason = difference(found, plain)
         if self.reason:
             log.warning("Speaking without CUDA graphs, more slowly: %s", self.reason)
             self.caches.lengths.copy_(lengths)
             return self._compute()
-        self._graphs[span] = found, replay
-        return found
-
-
-def _difference(found: Iterable[Tensor], plain: Iterable[Tensor]) -> str:
-    """ "" where a replay says what the step without a graph said, else by how much it does not."""
-    for ours, wanted in zip(found, plain, strict=True):
-        off = float((ours - wanted).abs().max() / wanted.abs().max().clamp(min=1e-6))
-        # What is not finite either way is for `xtts.inference.decoding.sample` to tell.
-        if off > REPLAY_OFF:
-            return f"the captured step is off by {off:.1e} of the plain one's largest value"
-    return ""
-
-
-def cuda_graph(
-    compute: Compute, device: torch.device
-) -> tuple[tuple[Tensor, Tensor], Callable[[], object]]:
-    """Records `compute` on `device`; warmed up on a stream of its own before, as torch asks.
-
-    Another thread may open a voice meanwhile: its allocations are none of this capture's
-    (`thread_local`). A capture that fails leaves torch 2.11 on the capture's stream; this thread is
-    put back on its own.
-    """
-    with torch.cuda.device(device):
-        own, side = torch.cuda.current_stream(), torch.cuda.Stream()
-        side.wait_stream(own)
-        with torch.cuda.stream(side):
-            for _ in range(2):
-                compute()
-        own.wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        try:
-            # A stream of this GPU: torch's own for captures is of the one that captured first.
-            with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
-                found = compute()
-        finally:
-            torch.cuda.set_stream(own)
-    return found, graph.replay
+        latents, logits = found
+        self._graphs[self._key] = (latents, logits), replay
+        return latents, logits
 
 
 _kept: WeakKeyDictionary[GPT, dict[tuple[int, tuple[int, ...]], list[CudaGraphStep]]] = (
@@ -177,6 +149,6 @@ def graphed_step(gpt: GPT, slots: int = 1, layers: tuple[int, ...] = ()) -> Cuda
     kept = _kept.setdefault(gpt, {}).setdefault((slots, layers), [])
     free = next((step for step in kept if not step.in_use), None)
     if free is None:
-        free = CudaGraphStep(gpt, slots, functools.partial(cuda_graph, device=device), layers)
+        free = CudaGraphStep(gpt, slots, captures_on(device), layers)
         kept.append(free)
     return free.borrow()

@@ -55,6 +55,8 @@ class DecodeStep:
         transformer = gpt.gpt
         self._packed_shape = (-1, 3, transformer.heads, 1, transformer.width // transformer.heads)
         self._width = transformer.width
+        # In 16 bits the stream has as many, and float32 at both ends.
+        self._inside = transformer.ln_f.weight.dtype
         self._layers = [_layer(block) for block in transformer.h if isinstance(block, Block)]
         self._norms = _norm(transformer.ln_f), _norm(gpt.final_norm)
         self._codes = gpt.mel_embedding.weight
@@ -67,13 +69,17 @@ class DecodeStep:
         """Codes `[rows]` at their audio positions `[rows]`, behind the cache -> (latents
         `[rows, width]`, audio logits `[rows, audio_ids]`)."""
         x = torch.embedding(self._codes, codes) + torch.embedding(self._positions, positions)
+        outside = x.dtype
+        if outside != self._inside:
+            x = x.to(self._inside)
         for number, layer in enumerate(self._layers):
             packed = layer.attend(layer.norm_1(x)).view(self._packed_shape)
             x += layer.attended(cache.attend_next(number, packed).reshape(-1, self._width))
             x += layer.narrow(_gelu(layer.widen(layer.norm_2(x)), approximate="tanh"))
         cache.advance(1)
         before, after = self._norms
-        latents = after(before(x))
+        latents = before(x)
+        latents = after(latents if outside == self._inside else latents.to(outside))
         return latents, self._head(latents)
 
 

@@ -16,12 +16,12 @@ from xtts.inference.alignment.guarded_piece import Guard
 from xtts.inference.alignment.heads import Head
 from xtts.inference.batching import ContinuousBatcher
 from xtts.inference.loaded_voice import Array, ComputeConfig, LoadedVoice
+from xtts.inference.slot_count import slots_on
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.inference.voice import Voice
 from xtts.model import loading, low_memory
 from xtts.model.config import ModelConfig
 from xtts.model.loading import Model
-from xtts.model.slot_count import slots_on
 from xtts.text.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)

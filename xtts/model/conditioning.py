@@ -11,7 +11,7 @@ atomic additions to sum over a clip there is a product instead: the same bits ea
 well.
 """
 
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -183,9 +183,10 @@ def packed_conditioning_latents(
     """Mel frames `[sum(lengths), 80]` of several clips -> `[clips, 32, width]`."""
     among = torch.arange(len(clips.lengths), device=mel.device)[:, None] == clips.number
     member = among.to(torch.float32)
+    means = _Means(member.t(), member / member.sum(1, keepdim=True))
     x = _pointwise(encoder.init, mel)
     for module in encoder.attn:
-        x = _block(cast(AttentionBlock, module), x, clips, member)
+        x = _block(cast(AttentionBlock, module), x, clips, means)
     latents = perceiver.latents.expand(len(clips.lengths), -1, -1)
     for layer in perceiver.layers:
         resampling, feed_forward = cast(nn.ModuleList, layer)
@@ -194,33 +195,38 @@ def packed_conditioning_latents(
     return perceiver.norm(latents)
 
 
+class _Means(NamedTuple):
+    """member [frames, clips]: 1 where a frame is of a clip; share [clips, frames]: what is summed
+    to the mean over a clip."""
+
+    member: Tensor
+    share: Tensor
+
+
 def _pointwise(convolution: nn.Module, x: Tensor) -> Tensor:
     """A convolution over one frame is a product: [frames, in] -> [frames, out]."""
     weight, bias = cast(Tensor, convolution.weight), cast(Tensor, convolution.bias)
-    return F.linear(x, weight[:, :, 0], bias)
+    return F.linear(x, weight.squeeze(2), bias)
 
 
-def _block(block: AttentionBlock, x: Tensor, clips: VarlenLayout, member: Tensor) -> Tensor:
-    normed = _normed(block.norm, x, clips, member)
+def _block(block: AttentionBlock, x: Tensor, clips: VarlenLayout, means: _Means) -> Tensor:
+    normed = _normed(block.norm, x, clips, means)
     split = _pointwise(block.qkv, normed).view(len(x), block.heads, 3, -1)
-    queries, keys, values = (part.transpose(0, 1)[None] for part in split.unbind(2))
-    mixed = _attended(queries, keys, values, clips)
-    return normed + _pointwise(block.proj_out, mixed[0].transpose(0, 1).flatten(1))
+    return normed + _pointwise(block.proj_out, _attended(split.transpose(1, 2), clips))
 
 
-def _normed(norm: TimeGroupNorm, x: Tensor, clips: VarlenLayout, member: Tensor) -> Tensor:
-    """Mean and variance of each group over the frames of its clip; member [clips, frames]."""
+def _normed(norm: TimeGroupNorm, x: Tensor, clips: VarlenLayout, means: _Means) -> Tensor:
+    """Mean and variance of each group over the frames of its clip."""
     with torch.autocast(x.device.type, enabled=False):
         x = x.float()
         if varlen.attends_per_clip(x):
             return torch.cat([_normed_clip(norm, part) for part in x.split(clips.lengths)])
         grouped = x.view(len(x), norm.num_groups, -1)
-        share = member / member.sum(1, keepdim=True)
-        mean = member.t() @ (share @ grouped.mean(2))
-        centred = grouped - mean[:, :, None]
-        variance = share @ centred.square().mean(2)
-        scale = member.t() @ (variance + norm.eps).rsqrt()
-        return (centred * scale[:, :, None]).flatten(1) * norm.weight + norm.bias
+        mean = means.member @ (means.share @ grouped.mean(2))
+        centred = grouped - mean.unsqueeze(2)
+        variance = means.share @ centred.square().mean(2)
+        scale = means.member @ (variance + norm.eps).rsqrt()
+        return torch.addcmul(norm.bias, (centred * scale.unsqueeze(2)).flatten(1), norm.weight)
 
 
 def _normed_clip(norm: TimeGroupNorm, x: Tensor) -> Tensor:
@@ -230,13 +236,15 @@ def _normed_clip(norm: TimeGroupNorm, x: Tensor) -> Tensor:
     return F.group_norm(image, norm.num_groups, norm.weight, norm.bias, norm.eps)[0, :, :, 0].t()
 
 
-def _attended(queries: Tensor, keys: Tensor, values: Tensor, clips: VarlenLayout) -> Tensor:
-    """Each frame sees every frame of its clip; [1, heads, frames, head_width]."""
-    if varlen.attends_per_clip(queries):
+def _attended(packed: Tensor, clips: VarlenLayout) -> Tensor:
+    """Each frame sees those of its clip: [frames, 3, heads, head_width] -> [frames, width]."""
+    if varlen.attends_per_clip(packed):
+        queries, keys, values = (part.transpose(0, 1)[None] for part in packed.unbind(1))
         split = (part.split(clips.lengths, 2) for part in (queries, keys, values))
-        return torch.cat([_seen(*part) for part in zip(*split, strict=True)], 2)
-    queries, keys, values = (clips.padded(part) for part in (queries, keys, values))
-    return clips.flat(F.scaled_dot_product_attention(queries, keys, values, clips.present()))
+        mixed = torch.cat([_seen(*part) for part in zip(*split, strict=True)], 2)
+        return mixed[0].transpose(0, 1).flatten(1)
+    seen = F.scaled_dot_product_attention(*clips.parted(packed), clips.present)
+    return clips.out_of_grid(seen)
 
 
 def _resampled(
@@ -258,7 +266,7 @@ def _resampled(
         ]
         return module.to_out(torch.cat(mixed).transpose(1, 2).flatten(2))
     keys, values = (torch.cat((a, clips.padded(b)), 2) for a, b in zip(own, heard, strict=True))
-    mask = F.pad(clips.present(), (NUM_LATENTS, 0), value=True)
+    mask = F.pad(clips.present, (NUM_LATENTS, 0), value=True)
     seen = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
     return module.to_out(seen.transpose(1, 2).flatten(2))
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from xtts.model.casting import cast_together
 from xtts.model.conditioning import (
     ConditioningEncoder,
     PerceiverResampler,
@@ -104,10 +105,11 @@ class GPT(nn.Module):
         if rows.frames is None:
             return self.conditioning_latents(rows.conditioning, rows.conditioning_lengths)
         frames = rows.conditioning.transpose(1, 2).flatten(0, 1)
-        return packed_conditioning_latents(
-            self.conditioning_encoder, self.conditioning_perceiver,
-            frames.index_select(0, rows.frames.slots), rows.frames,
-        )  # fmt: skip
+        listening = (self.conditioning_encoder, self.conditioning_perceiver)
+        with cast_together(part for one in listening for part in one.modules()):
+            return packed_conditioning_latents(
+                *listening, frames.index_select(0, rows.frames.slots), rows.frames
+            )
 
     # Speaking
 

@@ -164,10 +164,10 @@ class StaticCaches:
     """Slots whose shapes and addresses never change, as a CUDA graph needs them.
 
     entries: [layers, slots, 2, heads, capacity, head_width]; lengths, speaking: [slots], on the
-    device. Every slot attends over the first `span` positions, with what is not in use masked; an
-    empty slot writes its one position again and again; what is masked is settled by the first layer
-    for all of them. queries: of the layers that `watch` names,
-    [slots, heads, head_width], overwritten by each step.
+    device. The first `attended` slots attend over the first `span` positions, with what is not in
+    use masked; an empty slot among them writes its one position again and again, those behind them
+    are computed and thrown away. What is masked is settled by the first layer for all of them.
+    queries: of the layers that `watch` names, [slots, heads, head_width], overwritten by each step.
     """
 
     def __init__(self, entries: Tensor) -> None:
@@ -175,13 +175,15 @@ class StaticCaches:
         slots, self.capacity = entries.shape[1], entries.shape[4]
         self.lengths = torch.zeros(slots, dtype=torch.long, device=entries.device)
         self.speaking = torch.zeros_like(self.lengths)
-        self.span = self.capacity
+        self.span, self.attended = self.capacity, slots
         self.queries: dict[int, Tensor] = {}
         # The same on the host, so that it is known without waiting for the device.
         self._counts = [0] * slots
         self._slots = torch.arange(slots, device=entries.device)
         self._places = torch.arange(self.capacity, device=entries.device)
         self._mask: Tensor | None = None
+        # Attention of the first slots stands in the rows of all.
+        self._mixed = entries.new_zeros(slots, entries.shape[3], 1, entries.shape[5])
 
     @staticmethod
     def empty(like: KeyValueCache) -> "StaticCaches":
@@ -204,19 +206,23 @@ class StaticCaches:
 
     def attend_next(self, layer: int, packed: Tensor) -> Tensor:
         """As `xtts.inference.decode_step.DecodeCache` says."""
-        entries = self.entries[layer]
+        entries, rows = self.entries[layer][: self.attended], packed[: self.attended]
         if layer in self.queries:
             self.queries[layer].copy_(packed[:, 0, :, 0])
+        lengths, slots = self.lengths[: self.attended], self._slots[: self.attended]
         # [slots, 2, heads, head_width], each at its own place.
-        entries[self._slots, :, :, self.lengths] = packed[:, 1:, :, 0].to(entries.dtype)
+        entries[slots, :, :, lengths] = rows[:, 1:, :, 0].to(entries.dtype)
         keys, values = entries[:, :, :, : self.span].unbind(1)
         if self._mask is None:
-            unseen = self._places[None, : self.span] > self.lengths[:, None]
+            unseen = self._places[None, : self.span] > lengths[:, None]
             # Added to the scores: attention would make the same of a bool, once a layer.
             zeros = entries.new_zeros(unseen.shape)
             self._mask = zeros.masked_fill_(unseen, -torch.inf)[:, None, None]
-        queries = packed[:, 0].to(entries.dtype)
+        queries = rows[:, 0].to(entries.dtype)
         mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=self._mask)
+        if len(mixed) < len(packed):
+            self._mixed[: self.attended].copy_(mixed)
+            mixed = self._mixed
         return mixed.to(packed.dtype)
 
     def advance(self, time: int) -> None:
@@ -227,6 +233,16 @@ class StaticCaches:
         """The smallest multiple of `step` that holds the next position of every row."""
         longest = max(self._counts) + 1
         return min(self.capacity, -(-longest // step) * step)
+
+    def buckets(self, sizes: Iterable[int]) -> list[int]:
+        """Numbers of slots that may attend: those of `sizes` that are not all, and all."""
+        slots = len(self._counts)
+        return [*(size for size in sizes if size < slots), slots]
+
+    def attended_of(self, sizes: Iterable[int]) -> int:
+        """The smallest of the buckets that holds every slot that is in use."""
+        used = max((slot + 1 for slot, count in enumerate(self._counts) if count), default=1)
+        return next(size for size in self.buckets(sizes) if size >= used)
 
     def counted(self) -> None:
         """Counts one more position for every active row, on the host."""

@@ -35,7 +35,7 @@ def load_low_memory(
     config = ModelConfig.read(folder)
     state = model.read_tensors(folder / "model.pth")
     wanted = "int8" if precision == "auto" and device.type == "cpu" else precision
-    kind, vocoder_type = quantization.resolve_precision(wanted, device.type, config.gpt.width)
+    kind, vocoder_type = quantization.resolve_precision(wanted, device, config.gpt.width)
     gpt = model.load_gpt(state, config, kind=kind, device=device, lean=True)
     vocoder = load_vocoder(state, config).to(device)
     if vocoder_type is not None:

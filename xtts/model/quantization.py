@@ -1,9 +1,11 @@
-"""int8 and int4 weights for CPU inference.
+"""int8 and int4 weights for CPU inference, and bfloat16 for a GPU.
 
 int8: one scale a row, activations quantised as they come (torch's x86 kernels, which multiply in
 VNNI or AMX). int4: one scale and zero for 32 weights in a row, activations in bfloat16. The rest of
-the model stays as it is. Which is fastest is measured on the machine, once a process; what each
-costs in words and in numbers is in docs/benchmarks.md.
+the model stays as it is. bf16: the transformer whole, its norms, its stream and what attention
+remembers; embeddings, the last norm and the head that codes are drawn from stay in float32. Half
+the bytes a code, and of a slot. Which is fastest is measured on the machine, once a process; what
+each costs in words and in numbers is in docs/benchmarks.md.
 """
 
 import time
@@ -18,12 +20,14 @@ from machine.devices.selection import Choice
 from xtts.model.empty_weights import without_weights
 from xtts.model.shapes import SMALLEST_ROUNDED_WIDTH
 
-KINDS = ("fp32", "int8", "int4")
+KINDS = ("fp32", "int8", "int4", "bf16")
 GROUP = 32
 # A hair beyond what rounding can make of -1 .. 1.
 _ENDS = 1.0001
 # A kind that loses precision has to be faster by this much.
 WORTH = 1.2
+# From here on (Ampere) a GPU multiplies bfloat16 itself.
+BF16_CAPABILITY = (8, 0)
 
 
 class Int8Linear(nn.Module):
@@ -116,12 +120,28 @@ def quantized_linear(kind: str, weight: Tensor, bias: Tensor) -> nn.Module:
     return found
 
 
-def resolve_precision(precision: str, device: str, width: int) -> tuple[str, torch.dtype | None]:
+def resolve_precision(
+    precision: str, device: torch.device, width: int
+) -> tuple[str, torch.dtype | None]:
     """What a precision means on this machine: the kind of the transformer's weights, and the type
     of the vocoder, None for the published layout in float32."""
-    if precision == "fp32" or device != "cpu":
+    if device.type == "cuda":
+        return gpu_kind(precision, width, torch.cuda.get_device_capability(device)).value, None
+    if precision == "fp32" or device.type != "cpu":
         return "fp32", None
     return (fastest(width).value if precision == "auto" else precision), vocoder_type()
+
+
+def gpu_kind(precision: str, width: int, capability: tuple[int, int]) -> Choice:
+    """What a precision means on a GPU of this compute capability. int8 and int4 are kernels of a
+    CPU."""
+    if precision not in ("auto", "bf16"):
+        return Choice("fp32", f"SPEAK_PRECISION={precision}")
+    if capability < BF16_CAPABILITY:
+        return Choice("fp32", f"a GPU of compute capability {capability[0]}.{capability[1]}")
+    if precision == "auto" and width < SMALLEST_ROUNDED_WIDTH:
+        return Choice("fp32", f"a width of {width} is not bound by memory")
+    return Choice("bf16", "half the bytes of float32, and as likely codes (docs/benchmarks.md)")
 
 
 def vocoder_type() -> torch.dtype:

@@ -5,11 +5,13 @@ piece spoken with that much of its neighbours equals the same stretch of the who
 Used by streams, and by every long piece of text, whose memory stays that of one chunk.
 """
 
+import logging
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
+from machine.devices.graph_capture import Capture, captures_on
 from xtts.model.chunk_sizes import (
     STEPS_PER_FRAME,
     WINDOW_SAMPLES,
@@ -20,7 +22,9 @@ from xtts.model.chunk_sizes import (
     windows,
 )
 from xtts.model.shapes import VocoderShape
-from xtts.model.vocoder import Vocoder
+from xtts.model.vocoder import Vocoder, plans_each_width
+
+log = logging.getLogger(__name__)
 
 __all__ = ["ChunkedVocoder", "chunk_codes", "receptive_field", "settled_steps", "warm_up_widths"]
 
@@ -84,11 +88,28 @@ class ChunkedVocoder:
 
 
 @torch.inference_mode()
-def warm_up_widths(vocoder: Vocoder, shape: VocoderShape, speaker_width: int) -> None:
+def warm_up_widths(
+    vocoder: Vocoder,
+    shape: VocoderShape,
+    speaker_width: int,
+    capture: Capture | None = None,
+    *,
+    records: bool = True,
+) -> None:
     """Has the code made for every width, and for a stream's first chunk, before the first word is
-    spoken."""
-    if not vocoder.laid_out:
+    spoken. capture: records each, on a GPU; by default as a CUDA graph, and not where `records` is
+    off: what is recorded keeps its memory."""
+    if not vocoder.in_windows:
         return
+    if capture is None and records and plans_each_width(vocoder):
+        capture = captures_on(next(vocoder.parameters()).device)
+    if capture is not None:
+        for width in (first_steps(shape), *vocoder_widths(vocoder, shape)):
+            if reason := vocoder.record(width, speaker_width, capture):
+                log.warning("The vocoder speaks without CUDA graphs, more slowly: %s", reason)
+                break
+        else:
+            return
     weight = next(vocoder.parameters())
     for width in (first_steps(shape), *vocoder_widths(vocoder, shape)):
         speaker = weight.new_zeros(1, speaker_width, 1)
@@ -96,5 +117,5 @@ def warm_up_widths(vocoder: Vocoder, shape: VocoderShape, speaker_width: int) ->
 
 
 def vocoder_widths(vocoder: Vocoder, shape: VocoderShape) -> tuple[int, ...]:
-    """Of the windows in which it speaks; as published it has none."""
-    return tuple(samples // shape.hop for samples in WINDOW_SAMPLES) if vocoder.laid_out else ()
+    """Of the windows in which it speaks; as published, on a CPU, it has none."""
+    return tuple(samples // shape.hop for samples in WINDOW_SAMPLES) if vocoder.in_windows else ()

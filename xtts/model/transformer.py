@@ -7,11 +7,14 @@ Weights are `nn.Linear`, `[out, in]`. On disk Coqui keeps Hugging Face's Conv1D 
 `[in, out]`; `xtts.model.gpt` turns them, and no other module does.
 """
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from xtts.model import varlen
+from xtts.model.casting import cast_together
 from xtts.model.kv_cache import Cache, KeyValueCache
 from xtts.model.varlen import VarlenLayout
 
@@ -86,8 +89,15 @@ class Block(nn.Module):
         self.mlp = FeedForward(width, dropout)
 
     def forward(self, x: Tensor, cache: Cache | None, layer: int) -> Tensor:
-        x = x + self.attn(self.ln_1(x), cache, layer)
-        return x + self.mlp(self.ln_2(x))
+        with cast_together(self._matrices() if torch.is_grad_enabled() else ()):
+            x = x + self.attn(self.ln_1(x), cache, layer)
+            return x + self.mlp(self.ln_2(x))
+
+    def _matrices(self) -> Iterator[nn.Module]:
+        """All but those of a half that is compiled: its program makes copies of its own."""
+        for half in (self.attn, self.mlp):
+            if half._compiled_call_impl is None:
+                yield from half.children()
 
 
 class Transformer(nn.Module):
@@ -112,12 +122,15 @@ class Transformer(nn.Module):
 
         With a cache, `x` are the positions behind those in it, and it grows by them.
         """
-        x = self.dropout(x)
+        outside, inside = x.dtype, self.ln_f.weight.dtype
+        # Weights of 16 bits have a stream of 16 bits, and float32 at both ends.
+        x = self.dropout(x if outside == inside else x.to(inside))
         for layer, block in enumerate(self.h):
             x = block(x, cache, layer)
         if cache is not None:
             cache.advance(x.shape[1])
-        return self.ln_f(x)
+        found: Tensor = self.ln_f(x)
+        return found if outside == inside else found.to(outside)
 
     def new_cache(self, batch: int, capacity: int) -> KeyValueCache:
         """An empty cache for this transformer, on the device of its weights."""

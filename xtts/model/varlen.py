@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 # In bf16 a CPU's flash kernel takes its time backwards: for 220 positions of 16 heads 8.0 ms of one
@@ -81,16 +82,29 @@ class VarlenLayout:
         """As `in_a_grid`, from queries, keys and values beside each other: `[1, sum, 3 * width]` ->
         `[1, sum, width]`. One copy into the grid instead of six operations, and one out of it.
 
-        Its padding is a copy of the first position: nothing that is causal looks at it, and what it
-        looks at is thrown away, so that its gradient is nothing.
         """
-        clips, longest, width = len(self.lengths), max(self.lengths), packed.shape[2] // 3
-        grid = packed[0].index_select(0, self.sources)
-        parts = grid.view(clips, longest, 3, heads, -1).permute(2, 0, 3, 1, 4)
-        queries, keys, values = parts.unbind()
+        queries, keys, values = self.parted(packed.view(packed.shape[1], 3, heads, -1))
         mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
-        rows = mixed.transpose(1, 2).reshape(clips * longest, width)
-        return rows.index_select(0, self.slots)[None]
+        return self.out_of_grid(mixed).unsqueeze(0)
+
+    def out_of_grid(self, mixed: Tensor) -> Tensor:
+        """[clips, heads, longest, head_width] -> [sum, heads * head_width]."""
+        rows = mixed.transpose(1, 2).flatten(2).flatten(0, 1)
+        found: Tensor = _OutOfGrid.apply(rows, self.slots)
+        return found
+
+    def parted(self, packed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """[sum, 3, heads, head_width] -> queries, keys and values in a grid, each
+        [clips, heads, longest, head_width].
+
+        Its padding is a copy of the first position: whoever attends is not to look at it, by a mask
+        or because it is causal, and what it looks at is to be thrown away. So its gradient is
+        nothing, and is not summed.
+        """
+        found: tuple[Tensor, Tensor, Tensor] = _IntoGrid.apply(
+            packed, self.sources, self.slots, len(self.lengths)
+        )
+        return found
 
     def in_a_grid(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """All clips in one kernel, right-padded: what is causal never looks at its padding."""
@@ -104,8 +118,9 @@ class VarlenLayout:
         grid = grid.index_copy(0, self.slots, part[0].transpose(0, 1))
         return grid.view(len(self.lengths), -1, heads, width).transpose(1, 2)
 
+    @functools.cached_property
     def present(self) -> Tensor:
-        """[clips, 1, 1, longest] of bool: False on the padding of a grid."""
+        """[clips, 1, 1, longest] of bool: False on the padding of a grid. Made once."""
         grid = torch.zeros(
             len(self.lengths) * max(self.lengths), dtype=torch.bool, device=self.slots.device
         )
@@ -115,6 +130,44 @@ class VarlenLayout:
         """[clips, heads, longest, head_width] -> [1, heads, sum, head_width]."""
         rows = part.transpose(1, 2).flatten(0, 1)
         return rows.index_select(0, self.slots).transpose(0, 1)[None]
+
+
+class _IntoGrid(torch.autograd.Function):
+    """`VarlenLayout.parted`: one copy there, and two back, where autograd would sum with atomics
+    over a padding that has no gradient."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, packed: Tensor, sources: Tensor, slots: Tensor, clips: int
+    ) -> tuple[Tensor, ...]:
+        ctx.save_for_backward(slots)
+        grid = packed.index_select(0, sources)
+        return grid.view(clips, -1, *packed.shape[1:]).permute(2, 0, 3, 1, 4).unbind()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        (slots,) = ctx.saved_tensors
+        grid = torch.stack([one.transpose(1, 2) for one in gradients], 2)
+        return grid.flatten(0, 1).index_select(0, slots), None, None, None
+
+
+class _OutOfGrid(torch.autograd.Function):
+    """Rows `[clips * longest, width]` of a grid -> `[sum, width]`. No row is taken twice, so that
+    its gradient is copied and not summed."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, slots: Tensor) -> Tensor:
+        ctx.save_for_backward(slots)
+        ctx.places = len(rows)
+        return rows.index_select(0, slots)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (slots,) = ctx.saved_tensors
+        grid = gradient.new_zeros(ctx.places, gradient.shape[1])
+        return grid.index_copy_(0, slots, gradient), None
 
 
 def attends_per_clip(like: Tensor) -> bool:

@@ -12,7 +12,7 @@ one AMX core, per second of audio, 0.46 s as published, 0.37 s so in float32, 0.
 """
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
+from machine.devices.graph_capture import Capture, difference
 from xtts.audio import MEL_BANDS, speaker_mel
 from xtts.model.chunk_sizes import STEPS_PER_FRAME as STEPS_PER_FRAME
 from xtts.model.config import ConfigError, ModelConfig
@@ -45,6 +46,7 @@ class Vocoder(nn.Module):
         self.shape = shape
         self.width = width
         self._laid_out_as: torch.dtype | None = None
+        self._recorded: dict[int, _RecordedWindow] = {}
 
     def forward(self, latents: Tensor, speaker: Tensor) -> Tensor:
         """Latents `[batch, codes, width]`, speaker `[batch, 512, 1]` -> `[batch, samples]`."""
@@ -63,12 +65,37 @@ class Vocoder(nn.Module):
 
     def sound(self, steps: Tensor, speaker: Tensor) -> Tensor:
         """Steps `[batch, width, steps]`, speaker `[batch, 512, 1]` -> `[batch, steps * hop]`."""
+        recorded = self._recorded.get(steps.shape[2]) if len(steps) == 1 else None
+        return recorded(steps, speaker) if recorded else self._computed(steps, speaker)
+
+    def _computed(self, steps: Tensor, speaker: Tensor) -> Tensor:
         if self._laid_out_as is None:
             waveform: Tensor = self.waveform_decoder(steps, g=speaker)
             return waveform[:, 0]
         steps, speaker = (widened(part, self._laid_out_as) for part in (steps, speaker))
         waveform = self.waveform_decoder(steps, g=speaker)
         return waveform[:, 0, 0].float()
+
+    @property
+    def in_windows(self) -> bool:
+        """Whether it speaks best in few widths, each used again and again: oneDNN makes code for
+        each, cuDNN a plan for each of some 55 convolutions."""
+        return self.laid_out or plans_each_width(self)
+
+    @torch.inference_mode()
+    def record(self, width: int, speaker_width: int, capture: Capture) -> str:
+        """Has windows of this width replayed from now on, in one launch instead of some 250; "" or
+        why not. Only while nobody speaks in this width; once each."""
+        if width in self._recorded:
+            return ""
+        like = next(self.parameters())
+        window = _RecordedWindow(
+            like.new_zeros(1, self.width, width), like.new_zeros(1, speaker_width, 1)
+        )
+        reason = window.record(self._computed, capture)
+        if not reason:
+            self._recorded[width] = window
+        return reason
 
     @property
     def laid_out(self) -> bool:
@@ -81,6 +108,37 @@ class Vocoder(nn.Module):
         to_channels_last(self.waveform_decoder)
         self.waveform_decoder.to(dtype)
         self._laid_out_as = dtype
+
+
+class _RecordedWindow:
+    """A window at addresses that stay. Used by one thread."""
+
+    def __init__(self, steps: Tensor, speaker: Tensor) -> None:
+        self._steps, self._speaker = steps, speaker
+
+    def record(self, compute: Callable[[Tensor, Tensor], Tensor], capture: Capture) -> str:
+        self._steps.normal_(generator=torch.Generator(self._steps.device).manual_seed(0))
+        plain = compute(self._steps, self._speaker).clone()
+        try:
+            found, self._replay = capture(lambda: (compute(self._steps, self._speaker),))
+        except (RuntimeError, torch.AcceleratorError) as error:
+            return str(error).splitlines()[0] or type(error).__name__
+        (self._sound,) = found
+        self._replay()
+        return difference(found, (plain,))
+
+    @torch.inference_mode()
+    def __call__(self, steps: Tensor, speaker: Tensor) -> Tensor:
+        self._steps.copy_(steps)
+        self._speaker.copy_(speaker)
+        self._replay()
+        # The next window writes over what this one says.
+        return self._sound.clone()
+
+
+def plans_each_width(vocoder: nn.Module) -> bool:
+    """On a GPU, whose library makes a plan for each new shape."""
+    return next(vocoder.parameters()).device.type == "cuda"
 
 
 def load_vocoder(state: Mapping[str, Tensor], config: ModelConfig) -> Vocoder:

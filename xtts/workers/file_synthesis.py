@@ -94,7 +94,8 @@ class FileSpeaker:
         self.guarded = guard
         self._heads: tuple[tuple[int, int], ...] | None = None
         self._model: Model = model.load_model(base, device, mel_device, precision=precision)
-        self._model.warm_up()
+        # Beside training, whose room it is between two samples, nothing is recorded.
+        self._model.warm_up(records=keep_weights)
         self._loaded: tuple[str, int, float] | None = ("", 0, 1.0)
         self._heard: tuple[Tensor, Tensor] | None = None
         self._recogniser: tuple[tuple[str, str], Recogniser] | None = None

@@ -8,9 +8,15 @@ import torch
 
 from machine.storage.atomic import DiskFull
 from tests.train.checkpointing.saving import model, provenance, trainer
+from tests.train.test_learner import a_batch, a_learner
+from train.checkpointing import async_writer
 from train.checkpointing.async_writer import CheckpointWriter, on_cpu
 from train.checkpointing.checkpoints import Checkpoints, SavedCheckpoint
+from train.optim.lora import LoraShape
+from train.optim.trainable import TrainableParts
+from train.trainer import train_step
 from xtts.hub.run_folder import RunFolder
+from xtts.model.gpt import to_coqui
 
 LONG = 20.0
 
@@ -110,3 +116,76 @@ def test_a_copy_shares_nothing():
     state["a"].add_(1)
     assert copied["a"].tolist() == [0.0, 2.0] and copied["b"][1] == (1, "x")
     assert copied["b"][0].dim() == 0
+
+
+class FakeGpu:
+    """Copies that arrive when somebody waits for their end."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, most: int = 1_000) -> None:
+        self.pinned, self.most, self.waits = 0, most, 0
+        monkeypatch.setattr(async_writer, "stands_on_a_gpu", lambda one: one.dim() > 0)
+        monkeypatch.setattr(async_writer, "pinned", self.pin)
+        monkeypatch.setattr(async_writer, "end_of_copies", lambda _: self.wait)
+
+    def pin(self, like: torch.Tensor) -> torch.Tensor:
+        if self.pinned == self.most:
+            raise RuntimeError("CUDA error: out of memory\nmore")
+        self.pinned += 1
+        return torch.empty_like(like)
+
+    def wait(self) -> None:
+        self.waits += 1
+        assert threading.current_thread() is not threading.main_thread()
+
+
+def test_pinned_memory_is_taken_once_and_only_the_writer_waits(
+    monkeypatch: pytest.MonkeyPatch, tmp_path
+) -> None:
+    gpu, digests, taken = FakeGpu(monkeypatch), [], 0
+    with CheckpointWriter(background=True) as writer:
+        for epoch in (1, 2, 3):
+            writer.write(a_state(float(epoch)), saving(Checkpoints(RunFolder(tmp_path), 3), epoch))
+            digests.append(writer.finish().sha256)
+            assert gpu.waits == epoch
+            taken = taken or gpu.pinned
+    assert gpu.pinned == taken > 0 and len(set(digests)) == 3
+    for epoch in (1, 2, 3):
+        saved = torch.load(RunFolder(tmp_path).checkpoint_path(epoch), weights_only=True)
+        assert all(torch.equal(saved["model"][n], t) for n, t in model(float(epoch)).items())
+
+
+def test_where_no_more_can_be_pinned_it_is_copied_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    FakeGpu(monkeypatch, most=1)
+    staging = async_writer.PinnedStaging()
+    for value in (1.0, 2.0):
+        state = {"a": torch.full((3,), value), "b": [torch.full((2,), value), torch.tensor(5)]}
+        copied, _ = staging.copied(state)
+        state["a"].add_(9)
+        assert copied["a"].tolist() == [value] * 3 and copied["b"][0].tolist() == [value] * 2
+        assert copied["b"][1] == 5
+    assert caplog.text.count("without pinned memory") == 1
+
+
+def test_no_more_is_pinned_than_the_machine_can_spare(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = FakeGpu(monkeypatch)
+    staging = async_writer.PinnedStaging(most_bytes=30)
+    for _ in range(2):
+        copied, _ = staging.copied({"a": torch.ones(5), "b": torch.ones(5), "c": torch.ones(2)})
+        assert {name: len(one) for name, one in copied.items()} == {"a": 5, "b": 5, "c": 2}
+    assert gpu.pinned == 2
+
+
+@pytest.mark.parametrize(
+    "parts", [TrainableParts(), TrainableParts(ema_decay=0.9), TrainableParts(lora=LoraShape(2, 4))]
+)
+def test_what_is_saved_beside_a_gpu_is_what_is_saved_on_a_cpu(parts: TrainableParts) -> None:
+    learner = a_learner(learning=parts)
+    train_step(learner, a_batch(0))
+    wanted = {name: tensor.clone() for name, tensor in learner.model_state().items()}
+    kept, _ = async_writer.PinnedStaging().copied(learner.unsaved_state())
+    train_step(learner, a_batch(1))
+    found = to_coqui(kept)
+    assert found.keys() == wanted.keys()
+    assert all(torch.equal(found[name], tensor) for name, tensor in wanted.items())

@@ -370,6 +370,27 @@ def test_speaking_in_process_changes_no_bit_of_training_and_speaks_the_checkpoin
     assert outputs[0] != outputs[1]
 
 
+def test_speaking_in_process_computes_in_what_was_asked(
+    base_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    class Loaded(Exception):
+        pass
+
+    def load(*_: object, precision: str) -> None:
+        asked.append(precision)
+        raise Loaded
+
+    monkeypatch.setattr(model, "load_model", load)
+    request = SpeakRequest("one", "en", tmp_path / "who.wav", tmp_path / "out.wav")
+    for precision in ("bf16", "fp32"):
+        speak = sampling.in_process(base_folder, precision=precision)
+        with pytest.raises(Loaded):
+            speak(request, SamplingPlan("in_process", "cpu", "a test"))
+    assert asked == ["bf16", "fp32"]
+
+
 @pytest.mark.slow
 def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(
     base_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture

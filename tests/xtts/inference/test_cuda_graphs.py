@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from machine.devices.graph_capture import cuda_graph
 from xtts.inference import cuda_graphs, decoding
 from xtts.inference.batched_decoding import DecodingSlots
 from xtts.inference.cuda_graphs import CudaGraphStep
@@ -92,11 +93,56 @@ def test_replayed_steps_say_what_plain_ones_say(
             wanted = gpt.prefill(gpt.audio_input(codes[row : row + 1], position), cache)
             assert torch.allclose(together[row : row + 1], wanted[0], atol=1e-5)
             assert torch.allclose(logits[row : row + 1], wanted[1], atol=1e-4)
-    # 64 positions at first, 82 at last: alone, a graph for every 16; with others, one for all.
-    assert fake.recorded == (3 if slots == 1 else 1)
+    # 64 positions at first, 82 at last: a graph for every 16.
+    assert fake.recorded == 3
     assert fake.replayed == 19 and not steps.reason
     wanted_lengths = [cache.length for cache in plain] + [0]
     assert steps.caches.lengths.tolist() == wanted_lengths[:slots]
+
+
+@torch.inference_mode()
+def test_who_speaks_alone_does_not_attend_in_empty_slots(
+    gpt: GPT, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others come and go: what is attended to changes, and what is said does not."""
+    monkeypatch.setattr(cuda_graphs, "SPAN", 48)
+    fake = FakeGraph()
+    steps, caches = CudaGraphStep(gpt, 6, fake), {0: read(gpt, 1)}
+    steps.enter(0, caches[0])
+    seen = []
+    for position in range(1, 16):
+        for slot in (1, 2, 3, 4) if position == 6 else ():
+            caches[slot] = read(gpt, slot)
+            steps.enter(slot, caches[slot])
+        for slot in {3: (), 11: (4,), 14: (1, 2, 3)}.get(position, ()):
+            steps.leave(slot)
+            del caches[slot]
+        codes = torch.arange(6) + position
+        found, _ = steps(codes, torch.full_like(codes, position))
+        seen.append((steps.caches.attended, steps.caches.span))
+        for slot, cache in caches.items():
+            wanted, _ = gpt.prefill(gpt.audio_input(codes[slot : slot + 1], position), cache)
+            assert torch.allclose(found[slot : slot + 1], wanted, atol=1e-5)
+    assert [attended for attended, _ in seen] == [1] * 5 + [6] * 5 + [4] * 3 + [1] * 2
+    assert {span for _, span in seen} == {48, 96}
+    assert fake.recorded == len(set(seen)) and not steps.reason
+
+
+@torch.inference_mode()
+def test_a_crowd_records_everything_before_anybody_speaks(
+    gpt: GPT, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_graphs, "SPAN", 64)
+    fake = FakeGraph()
+    steps = CudaGraphStep(gpt, 6, fake)
+    steps.record()
+    # 1, 4 and 6 slots; 64, 128 and all 140 positions.
+    assert fake.recorded == len(steps._graphs) == 3 * -(-steps.caches.capacity // 64)
+    assert steps.caches.lengths.tolist() == [0] * 6
+    steps.enter(0, read(gpt, 5))
+    for position in range(1, 20):
+        steps(torch.arange(6), torch.full((6,), position))
+    assert fake.recorded == len(steps._graphs)
 
 
 @torch.inference_mode()
@@ -288,7 +334,7 @@ class FakeCuda:
 
     @contextmanager
     def graph(
-        self, _graph: object, stream: SimpleNamespace, capture_error_mode: str
+        self, _graph: object, pool: object, stream: SimpleNamespace, capture_error_mode: str
     ) -> Iterator[None]:
         """As torch 2.11: where ending the capture fails, the stream is not left."""
         self.said.append(f"capture {capture_error_mode} on {stream.name}")
@@ -311,7 +357,7 @@ def test_a_capture_is_of_its_own_gpu_and_leaves_its_thread_on_its_stream(
         return nothing
 
     with pytest.raises(RuntimeError, match="previous error") if fails else nullcontext():
-        cuda_graphs.cuda_graph(compute, torch.device("cuda:1"))
+        cuda_graph(compute, torch.device("cuda:1"))
     assert fake.said[0] == "on cuda:1"
     assert "capture thread_local on side 1" in fake.said
     assert ran == ["side 1"] * 3 and fake.on == "own"

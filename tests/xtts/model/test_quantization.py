@@ -60,6 +60,49 @@ def test_a_row_is_the_same_bit_for_bit_whoever_else_is_there(kind: str, rows: in
     assert float((found - alone).norm() / alone.norm()) < 0.01 * COARSER
 
 
+@pytest.mark.parametrize(
+    ("precision", "width", "capability", "kind"),
+    [
+        ("auto", 1024, (8, 6), "bf16"),
+        ("auto", 1024, (12, 0), "bf16"),
+        ("auto", 1024, (7, 5), "fp32"),
+        ("auto", 256, (9, 0), "fp32"),
+        ("bf16", 256, (9, 0), "bf16"),
+        ("bf16", 1024, (7, 5), "fp32"),
+        ("fp32", 1024, (9, 0), "fp32"),
+        ("int8", 1024, (9, 0), "fp32"),
+    ],
+)
+def test_a_gpu_speaks_in_bf16_where_it_has_that(
+    precision: str, width: int, capability: tuple[int, int], kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    found = quantization.resolve_precision(precision, torch.device("cuda:1"), width)
+    assert found == (kind, None)
+    assert quantization.gpu_kind(precision, width, capability).reason
+
+
+def test_bf16_is_the_transformer_and_what_it_remembers(base_folder: Path) -> None:
+    exact, short = (load_model(base_folder, precision=kind) for kind in ("fp32", "bf16"))
+    assert short.kind == "bf16" and short.gpt.gpt.cache_type == torch.bfloat16
+    weights = short.gpt.state_dict()
+    inside = {name for name, one in weights.items() if one.dtype == torch.bfloat16}
+    assert inside == {name for name in weights if name.startswith("gpt.")}
+    for name, tensor in exact.gpt.state_dict().items():
+        assert torch.equal(weights[name], tensor.to(weights[name].dtype)), name
+    embedded = torch.randn(1, 12, short.config.gpt.width)
+    with torch.inference_mode():
+        (wanted, _), (found, _) = (
+            one.gpt.prefill(embedded, one.gpt.gpt.new_cache(1, 20)) for one in (exact, short)
+        )
+    assert found.dtype == torch.float32
+    assert 0 < float((found - wanted).norm() / wanted.norm()) < 0.02
+    # An epoch takes its place in the same bits.
+    short.load_gpt(read_tensors(base_folder / "model.pth"))
+    assert short.gpt.gpt.ln_f.weight.dtype == torch.bfloat16
+
+
 def test_int4_refuses_a_width_that_its_groups_do_not_divide() -> None:
     with pytest.raises(ValueError, match="40 columns are no multiple of 32"):
         Int4Linear(torch.zeros(8, 40), torch.zeros(8))

@@ -85,5 +85,19 @@ def test_a_grid_and_back_changes_nothing():
     row = torch.randn(1, 2, 10, 4)
     assert clips.padded(row).shape == (3, 2, 5, 4)
     assert torch.equal(clips.flat(clips.padded(row)), row)
-    assert clips.present().sum((1, 2, 3)).tolist() == [3, 5, 2]
+    assert clips.present.sum((1, 2, 3)).tolist() == [3, 5, 2]
     assert clips.number.tolist() == [0] * 3 + [1] * 5 + [2] * 2
+
+
+def test_a_grid_gives_back_the_gradients_of_clips_by_themselves():
+    """Without sums over the padding, which has none."""
+    clips = VarlenLayout.of((3, 5, 2))
+    packed = torch.randn(1, 10, 3 * 8, dtype=torch.float64, requires_grad=True)
+    towards = torch.randn(1, 10, 8, dtype=torch.float64)
+    (clips.in_one_grid(packed, 2) * towards).sum().backward()
+    found, packed.grad = packed.grad, None
+    parts = [part.view(1, 10, 2, 4).transpose(1, 2) for part in packed.split(8, 2)]
+    alone = clips.each(*parts).transpose(1, 2).reshape(1, 10, 8)
+    assert torch.allclose(clips.in_one_grid(packed, 2), alone, atol=1e-12)
+    (alone * towards).sum().backward()
+    assert torch.allclose(found, packed.grad, atol=1e-12) and found.abs().sum(2).min() > 0

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from xtts.model import slot_count
+from xtts.inference import slot_count
 from xtts.model.gpt import new_gpt
 from xtts.model.shapes import GPTShape
 

@@ -1,0 +1,99 @@
+"""Weights cast together are autocast's own copies: the same numbers, forwards and backwards."""
+
+import dataclasses
+from unittest import mock
+
+import pytest
+import torch
+from torch import nn
+
+from benchmarks.operations import OperationCounter, four_clips, small
+from tests.train.test_learner import RECIPE
+from train.learner import Learner
+from train.optim.lora import LoraShape
+from train.optim.trainable import TrainableParts
+from train.trainer import forward_backward
+from xtts.model import casting, varlen
+from xtts.model.casting import cast_together
+
+
+def gradients(learner: Learner, together: bool) -> tuple[list[float], dict[str, torch.Tensor]]:
+    """Losses and gradients of a step as a GPU computes it."""
+    learner.optimizer.zero_grad()
+    with (
+        mock.patch.object(varlen, "attends_per_clip", lambda _: False),
+        mock.patch.object(casting, "counts_launches", lambda _: together),
+    ):
+        losses, _ = forward_backward(learner, four_clips(learner.gpt.shape))
+    found = {
+        name: weight.grad.clone()
+        for name, weight in learner.gpt.named_parameters()
+        if weight.grad is not None
+    }
+    return [float(losses.text.detach()), float(losses.audio.detach())], found
+
+
+@pytest.mark.parametrize(
+    ("precision", "learning"),
+    [
+        ("bf16", TrainableParts()),
+        ("fp16", TrainableParts()),
+        ("fp32", TrainableParts()),
+        ("bf16", TrainableParts(recompute=True)),
+        ("bf16", TrainableParts(freeze=("gpt.h.0.*",))),
+        ("bf16", TrainableParts(lora=LoraShape(4, 8))),
+    ],
+    ids=["bf16", "fp16", "fp32", "recomputed", "frozen", "lora"],
+)
+def test_a_step_is_the_same_bit_for_bit(precision: str, learning: TrainableParts) -> None:
+    recipe = dataclasses.replace(RECIPE, precision=precision, learning=learning)
+    learner = Learner(small(2), recipe)
+    losses, wanted = gradients(learner, together=False)
+    found_losses, found = gradients(learner, together=True)
+    assert found_losses == losses and found.keys() == wanted.keys() and wanted
+    for name, gradient in wanted.items():
+        assert torch.equal(found[name], gradient), name
+        assert found[name].dtype == torch.float32
+
+
+def test_two_launches_cast_what_took_one_for_each() -> None:
+    layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
+    x = torch.randn(2, 8)
+    counts = []
+    for together in (False, True):
+        with (
+            mock.patch.object(casting, "counts_launches", lambda _, own=together: own),
+            torch.autocast("cpu", dtype=torch.bfloat16),
+            OperationCounter() as counter,
+            cast_together(layers),
+        ):
+            sum(layer(x).float().sum() for layer in layers).backward()
+        counts.append(counter.names)
+    # Weights and biases, there and back; what is left is of the inputs.
+    assert counts[0]["_to_copy"] - counts[1]["_to_copy"] == 16
+    assert counts[1]["_foreach_copy_"] == 2
+
+
+def test_the_weights_are_back_whatever_happens() -> None:
+    layer = nn.Linear(3, 3)
+    weight = layer.weight
+    with (
+        mock.patch.object(casting, "counts_launches", lambda _: True),
+        torch.autocast("cpu", dtype=torch.bfloat16),
+        pytest.raises(ZeroDivisionError),
+        cast_together([layer, nn.LayerNorm(3)]),
+    ):
+        assert layer.weight.dtype == torch.bfloat16
+        raise ZeroDivisionError
+    assert layer.weight is weight and dict(layer.named_parameters())["weight"] is weight
+
+
+def test_without_autocast_and_on_a_cpu_nothing_is_copied() -> None:
+    layer = nn.Linear(3, 3)
+    weight = layer.weight
+    with cast_together([layer]), torch.autocast("cpu", dtype=torch.bfloat16):
+        assert layer.weight is weight
+    with torch.autocast("cpu", dtype=torch.bfloat16), cast_together([layer]):
+        assert layer.weight is weight
+    with mock.patch.object(casting, "counts_launches", lambda _: True), cast_together([layer]):
+        assert layer.weight is weight

@@ -1,0 +1,72 @@
+"""Autocast's copies of weights, made for many layers at once.
+
+Autocast copies each weight and each bias to 16 bits by itself and each gradient back: sixteen of
+the kernels of a transformer block, most of them over in less time than it takes to launch them.
+Here one kernel makes all of a block's copies and one widens its gradients. The copies are the same,
+and so is every number.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+
+@contextmanager
+def cast_together(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Inside, the linear layers and convolutions among `modules` have weights of the type that
+    autocast would copy them to, one launch for all; without autocast, and on a CPU, nothing
+    changes. Not for two threads at once."""
+    held = [
+        (module._parameters, name, weight)
+        for module in modules
+        if isinstance(module, nn.Linear | nn.Conv1d)
+        for name, weight in module._parameters.items()
+        if weight is not None and weight.dtype == torch.float32
+    ]
+    if not held or not casts(held[0][2]):
+        yield
+        return
+    kind = torch.get_autocast_dtype(held[0][2].device.type)
+    copies = _Cast.apply(kind, *(weight for _, _, weight in held))
+    try:
+        for (parameters, name, _), copy in zip(held, copies, strict=True):
+            parameters[name] = copy
+        yield
+    finally:
+        for parameters, name, weight in held:
+            parameters[name] = weight
+
+
+def casts(like: Tensor) -> bool:
+    """Whether copies are made here: where autocast would, and a launch costs something."""
+    return counts_launches(like) and torch.is_autocast_enabled(like.device.type)
+
+
+def counts_launches(like: Tensor) -> bool:
+    """Not on a CPU: one copy or sixteen are the same there."""
+    return like.device.type != "cpu"
+
+
+class _Cast(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, kind: torch.dtype, *weights: Tensor) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        return _copied(weights, kind)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        there = [one for one in gradients if one is not None]
+        widened = iter(_copied(there, torch.float32) if there else ())
+        return None, *(None if one is None else next(widened) for one in gradients)
+
+
+def _copied(tensors: Iterable[Tensor], kind: torch.dtype) -> tuple[Tensor, ...]:
+    tensors = list(tensors)
+    copies = [torch.empty_like(one, dtype=kind) for one in tensors]
+    torch._foreach_copy_(copies, tensors)
+    return tuple(copies)
