@@ -76,10 +76,7 @@ def test_a_recording_becomes_a_dataset_by_keyboard_alone(
     page.keyboard.press("Control+a")
     page.keyboard.type("By hand.")
     page.keyboard.press("Control+Enter")
-    until(
-        page,
-        "document.querySelector(\"[data-clip='tape-0001'] [role=status]\").textContent === 'Corrected.'",
-    )
+    page.wait_for_selector("[data-clip='tape-0001'] [role=status]:has-text('Corrected.')")
     assert "tape-0001|By hand.\n" in metadata.read_text()
     page.keyboard.press("Tab")  # Drop.
     page.keyboard.press("Enter")
@@ -217,7 +214,8 @@ def test_a_true_recording_is_cut_by_the_true_command(open_page: Open, tmp_path: 
     numbers = [1, 2, 3, 5, 7, 8]
     join_demo(tmp_path / "tape.wav", numbers)
     (tmp_path / "tape.txt").write_text(" ".join(demo_texts()[number - 1] for number in numbers))
-    with running(settings_in(tmp_path), cut_module="train") as service:
+    settings = settings_in(tmp_path, datasets_host_path="datasets")
+    with running(settings, cut_module="train") as service:
         service.wait_ready()
         page = open_page(service.address, viewport={"width": 1280, "height": 900})
         page.fill("#dataset-name", "Anna")
@@ -239,5 +237,7 @@ def test_a_true_recording_is_cut_by_the_true_command(open_page: Open, tmp_path: 
           return data.filter((value, i) => i % 4 === 3 && value).length;
         })()""")
         assert inked > 100
+        line = "DATASET_DIR=datasets/anna/clips LANGUAGE=en make train"
+        assert page.text_content("#train-line") == line
         page.locator("#recordings").screenshot(path=tmp_path / "page-recordings.png")
         print(tmp_path / "page-recordings.png")
