@@ -208,6 +208,7 @@ def test_with_a_key_recordings_are_sent_and_heard(open_page: Open, tmp_path: Pat
         page.wait_for_selector("[aria-label='Stop tape-0001']")
 
 
+@pytest.mark.timeout(900)
 def test_a_true_recording_is_cut_by_the_true_command(open_page: Open, tmp_path: Path) -> None:
     """From a tape and its text to what training reads, and a picture of it."""
     pytest.importorskip("pocketsphinx", reason="it has wheels for Python 3.11 and 3.13")
@@ -226,7 +227,8 @@ def test_a_true_recording_is_cut_by_the_true_command(open_page: Open, tmp_path: 
         page.wait_for_selector("#text-remove:not([hidden])")
         until(page, "!document.querySelector('#recording-list progress')")
         page.click("#cut")
-        page.wait_for_selector("#clip-list li canvas")
+        # It has what others leave of the processor, which on a busy machine is little.
+        page.wait_for_selector("#clip-list li canvas", timeout=600_000)
         found = details(service, "anna")
         assert found["clips"]["kept"] == found["clips"]["total"] >= 3
         (row,) = found["account"]
