@@ -14,6 +14,9 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.staticfiles import StaticFiles
 
 from api import errors
+from api.datasets.clips import Clips
+from api.datasets.cutting import CutQueue
+from api.datasets.store import Datasets
 from api.dialects import alltalk, coqui_server, openai_lists, xtts_api_server, xtts_streaming_server
 from api.encoding import RATE
 from api.engine.engine import Engine
@@ -35,6 +38,12 @@ from api.middleware import (
     ShutdownResponse,
 )
 from api.routes import (
+    dataset_clips as clip_routes,
+)
+from api.routes import (
+    datasets as dataset_routes,
+)
+from api.routes import (
     runs as run_routes,
 )
 from api.routes import (
@@ -53,8 +62,8 @@ from api.voices.store import Voices
 
 log = logging.getLogger("api")
 _ROUTED = (
-    speech_routes, voice_routes, run_routes, status_routes, openai_lists, xtts_api_server, alltalk,
-    coqui_server, xtts_streaming_server,
+    speech_routes, voice_routes, run_routes, dataset_routes, clip_routes, status_routes,
+    openai_lists, xtts_api_server, alltalk, coqui_server, xtts_streaming_server,
 )  # fmt: skip
 _TOLD_TO_PAGES = [
     "Retry-After", "X-Cut-Pieces", "X-Faulty-Pieces", "X-Ignored-Fields", "X-Model", "X-Request-Id",
@@ -155,7 +164,11 @@ def _parts(settings: ApiSettings, how: ChildOptions, limits: EngineLimits) -> Ap
     follower = VoiceFollower(settings, engine, events)
     rate = RateLimiter(settings.api_requests_per_minute)
     voices = Voices(settings.voices_dir)
-    told.append(AppState(settings, engine, follower, voices, metrics, events, rate))
+    datasets, clips = Datasets(settings.datasets_dir), Clips()
+    cuts = CutQueue(datasets, clips, lambda dataset: events.tell("dataset", {"id": dataset}))
+    told.append(
+        AppState(settings, engine, follower, voices, metrics, events, rate, datasets, clips, cuts)
+    )
     return told[0]
 
 
@@ -174,8 +187,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     await parts.follower.first()
     supervisor.start()
     parts.follower.start()
+    parts.cuts.start()
     try:
         yield
     finally:
+        await parts.cuts.close()
         await parts.follower.close()
         await supervisor.close()

@@ -5,6 +5,7 @@ Plain ASGI, so that a client's going away is seen by the routes.
 
 import asyncio
 import hmac
+import re
 import secrets
 import time
 from collections import OrderedDict
@@ -29,10 +30,17 @@ OPEN = frozenset({"/", "/livez", "/readyz"})
 PROBES = frozenset({"/livez", "/readyz", "/metrics"})
 # Where recordings are uploaded; everywhere else a body is text.
 UPLOADS = frozenset({"/v1/voices", "/clone_speaker"})
+# A recording of a dataset comes in pieces, each a request of its own.
+PIECE_BYTES = 8 << 20
+TEXT_BYTES = 4 << 20
+_PIECES = re.compile(r"/v1/datasets/[^/]+/recordings/[^/]+")
+_TEXTS = re.compile(r"/v1/datasets/[^/]+/text")
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _MOST_BUCKETS = 10_000
 # Each lies on the disk while it arrives and waits to be decoded: 8 take 160 MB at most.
 _MOST_UPLOADS = 8
+# Of pieces and texts; none of them waits for a place that a recording of a voice has.
+_MOST_PIECES = 4
 _UPLOAD_RETRY_SECONDS = 5
 
 
@@ -197,35 +205,58 @@ class BodyLimit:
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
-        self._uploads = 0
+        self._arriving = dict.fromkeys((_JSON, _UPLOAD, _PIECE, _TEXT), 0)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in _SAFE:
             await self.app(scope, receive, send)
             return
-        upload = scope["path"] in UPLOADS
-        most = UPLOAD_BYTES if upload else JSON_BYTES
-        counting = _Counting(receive, most, UPLOAD_SECONDS if upload else JSON_SECONDS)
+        kind = _kind_of(scope["method"], scope["path"])
+        counting = _Counting(receive, kind.most_bytes, kind.seconds)
         declared = Headers(scope=scope).get("content-length", "0")
-        if declared.isdecimal() and int(declared) > most:
-            await response(_too_large(most), scope)(scope, receive, send)
-        elif upload:
-            await self._upload(scope, counting, send)
-        else:
+        if declared.isdecimal() and int(declared) > kind.most_bytes:
+            await response(_too_large(kind.most_bytes), scope)(scope, receive, send)
+        elif kind.places is None:
             await self.app(scope, counting, send)
+        else:
+            await self._upload(kind, scope, counting, send)
 
-    async def _upload(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _upload(self, kind: "_BodyKind", scope: Scope, receive: Receive, send: Send) -> None:
         """Takes a place before the first byte of the body is read."""
-        if self._uploads >= _MOST_UPLOADS:
-            text = f"{_MOST_UPLOADS} recordings are being uploaded already."
+        if kind.places is not None and self._arriving[kind] >= kind.places:
+            text = f"{kind.places} {kind.what} are being uploaded already."
             refusal = APIError(503, "uploads_full", text, retry_after=_UPLOAD_RETRY_SECONDS)
             await response(refusal, scope)(scope, receive, send)
             return
-        self._uploads += 1
+        self._arriving[kind] += 1
         try:
             await self.app(scope, receive, send)
         finally:
-            self._uploads -= 1
+            self._arriving[kind] -= 1
+
+
+@dataclass(frozen=True)
+class _BodyKind:
+    """What a body may be. places: how many may arrive at once; None is any number."""
+
+    what: str
+    most_bytes: int
+    seconds: float
+    places: int | None
+
+
+_JSON = _BodyKind("bodies", JSON_BYTES, JSON_SECONDS, None)
+_UPLOAD = _BodyKind("recordings", UPLOAD_BYTES, UPLOAD_SECONDS, _MOST_UPLOADS)
+_PIECE = _BodyKind("pieces of recordings", PIECE_BYTES, UPLOAD_SECONDS, _MOST_PIECES)
+_TEXT = _BodyKind("texts", TEXT_BYTES, UPLOAD_SECONDS, _MOST_PIECES)
+
+
+def _kind_of(method: str, path: str) -> _BodyKind:
+    if path in UPLOADS:
+        return _UPLOAD
+    if method == "PATCH" and _PIECES.fullmatch(path):
+        return _PIECE
+    return _TEXT if method == "PUT" and _TEXTS.fullmatch(path) else _JSON
 
 
 class _Counting:

@@ -93,6 +93,12 @@ class ApiSettings(SharedSettings):
     """A list of how words are said, for every voice (docs/text.md)."""
     voices_dir: Folder = Path("voices")
     """Where uploaded voices and the promoted epoch are kept. Replicas share it."""
+    datasets_dir: Folder = Path("datasets")
+    """Where uploaded recordings and the datasets cut of them are kept. Replicas share it."""
+    datasets_max_gb: Count = 20
+    """How many GB datasets may take together, recordings included. 1 GB of the disk stays free."""
+    datasets_host_path: Annotated[Place | None, Means("a path; empty = DATASETS_DIR")] = None
+    """What DATASETS_DIR is called outside a container, in the line that starts a training."""
     api_slots: AutoCount = None
     """How many requests speak at once. auto is 4 on a CPU, on a GPU up to 16, by its memory."""
     api_queue: Count = 32

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from starlette.requests import HTTPConnection, Request
 
+from api.datasets.clips import Clips
+from api.datasets.cutting import CutQueue
+from api.datasets.store import Datasets
 from api.dialects.caller_settings import CallerSettings
 from api.dialects.kept_sounds import KeptSounds
 from api.engine.engine import Engine
@@ -39,6 +42,9 @@ class AppState:
     metrics: ServiceMetrics
     events: Events
     rate: RateLimiter
+    datasets: Datasets
+    clips: Clips
+    cuts: CutQueue
     started: float = field(default_factory=time.monotonic)
     started_at: int = field(default_factory=lambda: int(time.time()))
     loop: asyncio.AbstractEventLoop | None = None

@@ -149,7 +149,11 @@ class StderrFile:
 
     def last_line(self) -> str:
         """As the function `last_line`, of what was written last."""
-        return last_line(_tail(self._file, _STDERR_KEPT_BYTES))
+        return last_line(self.tail())
+
+    def tail(self) -> str:
+        """What was written last, at most 4 kB."""
+        return _tail(self._file, _STDERR_KEPT_BYTES)
 
     def close(self) -> None:
         """Deletes the file."""

@@ -49,6 +49,7 @@ READS_ENVIRONMENT = {
     "machine/devices/probe/runner.py": "what its children inherit; where a user's caches are",
     "machine/devices/probe/child.py": "SOTAQUE_PROBE_FAULT: tests make the check fail",
     "machine/doctor/readings/collection.py": "libraries and GPUs it chooses: that is judged",
+    "api/datasets/cutting.py": "what a cut inherits, and one thread",
     "api/voices/recordings.py": "what the decoder of uploads inherits, and one thread",
     "xtts/workers/file_worker_main.py": "SOTAQUE_WORKER_FAULT: tests make the worker fail",
     "machine/threads.py": "sets how OpenMP waits, before torch starts it",
@@ -63,10 +64,17 @@ _PROBE = ("tests/machine/devices/probe/test_probe.py", "the probe is tested from
 _SPEECH = ("tests/api/routes/test_speech_routes.py", "tested by what a client hears and is told")
 _EXPORT = ("tests/xtts/onnx/export/test_exporter.py", "what a graph computes is that of its file")
 _CUTTING = ("tests/train/cutting/test_command.py", "one recording cut from end to end for all")
+_DATASETS = ("tests/api/routes/test_dataset_routes.py", "as a client meets them, over HTTP")
 _CONTRACT = ("tests/api/test_contract.py", "the whole of the routes against their description")
 TESTED_ELSEWHERE = {
     "api/app.py": _CONTRACT,
+    "api/dataset_schemas.py": _CONTRACT,
+    "api/datasets/clips.py": _DATASETS,
+    "api/datasets/cutting.py": _DATASETS,
+    "api/datasets/store.py": _DATASETS,
+    "api/datasets/uploads.py": _DATASETS,
     "api/engine/engine.py": _SPEECH,
+    "api/routes/datasets.py": _DATASETS,
     "api/http/acceptor.py": ("tests/api/http/test_connections.py", "real clients, one service"),
     "api/middleware.py": _SPEECH,
     "api/response_schemas.py": _CONTRACT,
@@ -80,6 +88,7 @@ TESTED_ELSEWHERE = {
     "train/cutting/cutter.py": _CUTTING,
     "train/cutting/dataset_folder.py": _CUTTING,
     "train/cutting/alignment/recogniser.py": _CUTTING,
+    "train/cutting/listening.py": _CUTTING,
     "train/cutting/sound.py": _CUTTING,
     "train/inspection/measuring.py": (
         "tests/train/inspection/test_suspects.py", "a dataset looked at as a whole",

@@ -41,12 +41,15 @@ FIXED = {
     API: {
         "OUTPUT_DIR": "/data/output",
         "VOICES_DIR": "/data/voices",
+        "DATASETS_DIR": "/data/datasets",
         "XTTS_V2_DIR": "/data/xtts_v2",
         "API_HOST": "0.0.0.0",
         "API_PORT": "8005",
         "API_ALLOW_NO_KEY": "on",
     },
 }
+# What a folder is called outside, which the container cannot know by itself.
+TOLD = {"DATASETS_HOST_PATH": "${DATASETS_DIR:-./datasets}"}
 NAMES = {TRAINING: TRAIN_NAMES | SHARED_NAMES, API: API_NAMES | SHARED_NAMES}
 
 
@@ -95,7 +98,8 @@ def test_every_setting_is_passed_by_name_and_an_empty_value_still_wins(name: str
     passed = environment(name)
     assert set(passed) - {"NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"} == NAMES[name]
     assert {key: passed[key] for key in FIXED[name]} == FIXED[name]
-    assert {passed[key] for key in NAMES[name] - set(FIXED[name])} == {None}
+    assert {key: passed[key] for key in TOLD if key in NAMES[name]} in (TOLD, {})
+    assert {passed[key] for key in NAMES[name] - set(FIXED[name]) - set(TOLD)} == {None}
 
 
 @pytest.mark.parametrize("name", BOTH)
@@ -170,6 +174,7 @@ def test_each_folder_of_the_settings_is_mounted_where_the_container_looks_for_it
         "CACHE_DIR": "./train/cache",
         "XTTS_V2_DIR": "./train/xtts_v2",
         "VOICES_DIR": "./voices",
+        "DATASETS_DIR": "./datasets",
     }
     for key, inside in FIXED[name].items():
         if key in defaults:
@@ -209,7 +214,7 @@ def test_what_is_the_users_own_is_mounted_read_only(name: str) -> None:
     writable = [mount for mount in program(name)["volumes"] if not mount.get("read_only")]
     kept = {"/data/output", "/data/runs", "/data/cache", "/data/xtts_v2"}
     assert {mount["target"] for mount in writable} == (
-        kept if name == TRAINING else {"/data/voices"}
+        kept if name == TRAINING else {"/data/voices", "/data/datasets"}
     )
     # The short form would take `my-clips` for the name of a volume and train on an empty folder.
     assert {mount["type"] for mount in program(name)["volumes"]} == {"bind"}

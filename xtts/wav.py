@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from machine.storage.atomic import make_folder, replace_file
+from machine.storage.atomic import Written, make_folder, replace_file
 
 
-def write(path: Path, samples: "np.ndarray[Any, Any]", rate: int) -> None:
+def write(path: Path, samples: "np.ndarray[Any, Any]", rate: int) -> Written:
     """Writes `[samples]` in -1..1; the file is whole or absent, also after a power cut.
 
     Raises DiskFull (exit 74), or WriteError for a folder that cannot be written.
@@ -21,4 +21,4 @@ def write(path: Path, samples: "np.ndarray[Any, Any]", rate: int) -> None:
     clipped = np.clip(samples.astype(np.float32, copy=False), -1.0, 1.0)
     soundfile.write(whole, clipped, rate, subtype="PCM_16", format="WAV")
     make_folder(path.parent)
-    replace_file(path, lambda file: file.write(whole.getbuffer()))
+    return replace_file(path, lambda file: file.write(whole.getbuffer()))

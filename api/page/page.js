@@ -10,6 +10,7 @@ import { candidatesOf, JudgedTable, showVerdict } from "./judged.js";
 import { askForKey } from "./key.js";
 import { showMeanings } from "./meanings.js";
 import { showProgress } from "./progress.js";
+import { Recordings } from "./recordings.js";
 import { joined } from "./scales.js";
 import { epochPath, onKeyWanted, read, runPath, send } from "./server.js";
 import { SpeakBox } from "./speak.js";
@@ -27,6 +28,7 @@ const chosen = { run: "current", epoch: null, candidate: null, busy: null };
 const desk = new Desk();
 const curves = new Curves();
 const voices = new Voices();
+const recordings = new Recordings();
 const epochs = new EpochsTable({
   chosen: (epoch) => {
     chosen.epoch = epoch;
@@ -204,11 +206,13 @@ function everything() {
   statusSoon();
   runsSoon();
   metricsSoon();
+  recordings.soon();
 }
 
 function heard({ event }) {
   if (event === "status") statusSoon();
   if (event === "epoch") runsSoon();
+  if (event === "dataset") recordings.soon();
   if (event === "epoch" || event === "metrics") metricsSoon();
 }
 

@@ -84,6 +84,12 @@ export function timeLeft(seconds) {
   return `about ${Math.floor(minutes / 60)} h ${minutes % 60} min left`;
 }
 
+/** A size on disk: 850 kB, 12.3 MB, 1.24 GB. */
+export function diskSize(bytes) {
+  if (bytes < 1e6) return `${Math.ceil(bytes / 1e3)} kB`;
+  return bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(2)} GB`;
+}
+
 /** Which words may stand in a file name. */
 export function fileName(...parts) {
   return parts.join("_").replace(/[^\w.-]+/g, "-").slice(0, 80);

@@ -43,7 +43,7 @@ async def add_voice(
 ) -> dict[str, Any]:
     """A voice from a recording. Clone a voice only with its owner's consent."""
     parts.check_rate(request)
-    voice = await adding.add_voice(parts, _shown(name), file)
+    voice = await adding.add_voice(parts, visible_name(name), file)
     return voice.row()
 
 
@@ -61,7 +61,7 @@ async def rename_voice(voice_id: str, wanted: RenameRequest, parts: Shared) -> d
     if voice_id == SERVED:
         raise APIError(409, "served_voice", "The served voice is chosen by VOICE, or by promotion.")
     voice = parts.voices.find(voice_id)
-    renamed = await asyncio.to_thread(parts.voices.rename, voice, _shown(wanted.name))
+    renamed = await asyncio.to_thread(parts.voices.rename, voice, visible_name(wanted.name))
     return renamed.row()
 
 
@@ -81,7 +81,7 @@ async def remove_voice(voice_id: str, parts: Shared) -> Response:
     return Response(status_code=204)
 
 
-def _shown(name: str) -> str:
+def visible_name(name: str) -> str:
     """The name without what cannot be seen. Raises APIError when nothing is left."""
     kept = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in name)
     found = " ".join(kept.split())

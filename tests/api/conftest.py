@@ -22,6 +22,7 @@ from api.state import AppState
 from machine.devices.selection import Environment
 
 FAKE = (sys.executable, "-m", "tests.api.fake_child")
+FAKE_CUT = "tests.api.datasets.fake_cut"
 NO_GPU = Environment(2, False, 8 << 30, False)
 QUICK = EngineLimits(slots=4, queue=8, deadline=5.0, hang=3.0, start=60.0, ready=60.0, micro=20.0)
 
@@ -58,12 +59,14 @@ def running(
     limits: EngineLimits = QUICK,
     connections: ConnectionLimits | None = None,
     wyoming: Sequence[socket.socket] = (),
+    cut_module: str = FAKE_CUT,
 ) -> Iterator[Running]:
     """The child dies with the thread that starts it: the server's, which ends here."""
     how = how or ChildOptions(
         command=FAKE, look=lambda: NO_GPU, latents=settings.voices_dir / "latents"
     )
     app = build(settings, how, limits)
+    app.state.parts.cuts.module = cut_module
     # With its protocol, as uvicorn's own: asyncio turns Nagle's algorithm off for such only.
     with socket.socket(proto=socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
@@ -87,6 +90,7 @@ def running(
 def settings_in(folder: Path, **more: Any) -> ApiSettings:
     """Everything that is written, in `folder`; nobody is slowed down."""
     given = {"output_dir": folder / "output", "voices_dir": folder / "voices",
+             "datasets_dir": folder / "datasets",
              "api_requests_per_minute": None, **more}  # fmt: skip
     return ApiSettings(**given)
 

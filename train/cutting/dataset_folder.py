@@ -1,7 +1,7 @@
-"""Writes a cut: `wavs/`, `account.csv`, `report.html`, `metadata.csv`, and `cut.json` at last.
+"""Writes a cut: `wavs/`, `account.csv`, `report.html`, `clips.jsonl`, `metadata.csv`, `cut.json`.
 
-The same input gives the same bytes, also when a kill came between: each file is whole or absent,
-and what is there already is written again.
+The last of them last. The same input gives the same bytes, also when a kill came between: each file
+is whole or absent, and what is there already is written again.
 """
 
 import csv
@@ -32,7 +32,8 @@ _SCHEMA = 1
 
 @dataclass(frozen=True)
 class WrittenClip:
-    """A clip in the folder. start: seconds in its recording; levels: dB each 10 ms."""
+    """A clip in the folder. start: seconds in its recording; levels: dB each 10 ms; sha256: of its
+    file."""
 
     name: str
     recording: str
@@ -40,6 +41,7 @@ class WrittenClip:
     seconds: float
     text: str
     levels: Sequence[float]
+    sha256: str
 
 
 def claim(folder: Path, fingerprint: str) -> bool:
@@ -90,11 +92,11 @@ def write_clips(folder: Path, result: CutResult) -> list[WrittenClip]:
         for place, samples in stretches(one.recording, spans):
             clip = one.clips[place]
             name = f"{one.recording.name}-{place + 1:04d}"
-            wav.write(wavs / f"{name}.wav", samples, rate)
+            file = wav.write(wavs / f"{name}.wav", samples, rate)
             levels = one.profile.level_db[clip.first : clip.last]
             written.append(
                 WrittenClip(name, one.recording.name, clip.first / 100, len(samples) / rate,
-                            clip.text, [round(float(level)) for level in levels])
+                            clip.text, [round(float(level)) for level in levels], file.sha256)
             )  # fmt: skip
     return written
 

@@ -3,6 +3,7 @@
 The sound is held for at most two blocks; what stays is a few bytes for each 10 ms.
 """
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -13,8 +14,10 @@ from train.cutting.alignment.manuscript import Manuscript
 from train.cutting.alignment.recogniser import HeardWord, TextRecogniser
 from train.cutting.journal import HeardJournal
 from train.cutting.pauses import SoundProfile
-from train.cutting.sound import SourceRecording, listening_blocks
+from train.cutting.sound import BLOCK_SECONDS, SourceRecording, listening_blocks
 from train.cutting.speech import LEVEL_FRAME, VAD_FRAME, VAD_SECONDS, SpeechDetector, levels
+
+log = logging.getLogger("train")
 
 _LONGEST_CHUNK, _SHORTEST_CHUNK = int(20 / VAD_SECONDS), int(6 / VAD_SECONDS)
 _SPEECH, _PAUSE = 0.5, 0.35
@@ -22,6 +25,8 @@ _MARGIN_FRAMES = 6
 # The expectation moves on with the reader in steps: a model takes a tenth of a second to build.
 _EXPECTATION_STEP = 600
 _FULL_SCALE = 0.999
+# A line of the log for so much sound.
+_TOLD_BLOCKS = 10
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,10 @@ def listen(
     speech, clipped = list[np.ndarray](), list[np.ndarray]()
 
     def heard_blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for block in listening_blocks(recording):
+        for number, block in enumerate(listening_blocks(recording)):
+            if number and number % _TOLD_BLOCKS == 0:
+                seconds = number * BLOCK_SECONDS
+                log.info("%s: %d of %d s heard", recording.name, seconds, recording.seconds)
             measured.append(levels(block))
             clipped.append(_clipped(block))
             speech.append(detector.listen(block))

@@ -1,4 +1,7 @@
-"""`report.html`: the clips with waveforms, worst first, to hear and to correct; one file."""
+"""`report.html`: the clips with waveforms, worst first, to hear and to correct; one file.
+
+`clips.jsonl` is the same for programs: a clip a line, in the order of the recordings.
+"""
 
 import json
 import math
@@ -22,11 +25,19 @@ _ODD_RATE = math.log(1.5)
 def write_report(
     folder: Path, clips: Sequence[WrittenClip], result: CutResult, unheard: Sequence[str]
 ) -> None:
-    """Writes it beside `wavs/`, from where it plays. Raises DiskFull and WriteError."""
-    data = json.dumps(report_data(clips, result, unheard), ensure_ascii=False)
+    """Writes both beside `wavs/`, from where it plays. Raises DiskFull and WriteError."""
+    found = report_data(clips, result, unheard)
+    _write_lines(folder / "clips.jsonl", clips, found["clips"])
+    data = json.dumps(found, ensure_ascii=False)
     # A text may say </script>.
     page = _TEMPLATE.read_text(encoding="utf-8").replace("@DATA@", data.replace("<", "\\u003c"))
     replace_file(folder / "report.html", lambda file: file.write(page.encode()))
+
+
+def _write_lines(path: Path, clips: Sequence[WrittenClip], rows: Sequence[dict[str, Any]]) -> None:
+    more = ({"recording": clip.recording, "sha256": clip.sha256} for clip in clips)
+    lines = [json.dumps({**row, **one}, ensure_ascii=False) + "\n" for row, one in zip(rows, more)]
+    replace_file(path, lambda file: file.write("".join(lines).encode()))
 
 
 def report_data(

@@ -168,7 +168,11 @@ def _by_av(path: Path, to: Path) -> Path:
         ) from None
     make_folder(to.parent)
     try:
-        with av.open(str(path)) as container:
+        # By no name, and nothing that it names: a playlist would have FFmpeg read other files.
+        with (
+            path.open("rb") as original,
+            av.open(original, options={"protocol_whitelist": "none"}) as container,
+        ):
             if not container.streams.audio:
                 raise CuttingError(f"{path} has no sound track.")
             track = container.streams.audio[0]

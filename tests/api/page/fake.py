@@ -47,6 +47,7 @@ class Answers(BaseHTTPRequestHandler):
             "/status": self.world.status, "/v1/runs": self.world.runs,
             "/v1/runs/current/evaluation": self.world.details,
             "/v1/voices": lambda: {"voices": self.world.voices},
+            "/v1/datasets": lambda: {"datasets": [], "space": {"used": 0, "most": 1, "free": 1}},
             "/v1/models": lambda: {"object": "list", "data": [{"id": "sotaque", "licence": "MIT"}]},
         }  # fmt: skip
         if path in answers:

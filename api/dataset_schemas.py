@@ -1,0 +1,200 @@
+"""Bodies of /v1/datasets, of requests and of responses, as /openapi.json shows them."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from api.datasets.clips import MOST_TEXT
+from api.datasets.store import JobState
+from api.datasets.uploads import MOST_NAME as MOST_FILE_NAME
+from api.schemas import MOST_NAME
+
+_STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+class DatasetRequest(BaseModel):
+    """A new dataset."""
+
+    model_config = _STRICT
+    name: Annotated[str, Field(min_length=1, max_length=MOST_NAME)]
+    language: Annotated[
+        str,
+        Field(pattern=r"^[a-zA-Z]{2,3}(-[a-zA-Z0-9]{2,8})?$", max_length=12,
+              description="What is spoken in the recordings: a code such as `en` or `pt-br`."),
+    ] = "en"  # fmt: skip
+
+
+class RecordingRequest(BaseModel):
+    """A recording that is going to be sent."""
+
+    model_config = _STRICT
+    name: Annotated[
+        str,
+        Field(min_length=1, max_length=MOST_FILE_NAME,
+              description="As the file is called; its ending says of what kind it is."),
+    ]  # fmt: skip
+    bytes: Annotated[int, Field(ge=1, le=2**53, description="How many it has.")]
+
+
+class ClipRequest(BaseModel):
+    """What is changed of a clip; what is left out stays."""
+
+    model_config = _STRICT
+    text: Annotated[
+        str | None,
+        Field(max_length=MOST_TEXT, description="What it says; null: as it was cut."),
+    ] = None
+    dropped: Annotated[bool, Field(description="Whether training leaves it out.")] = False
+    sha256: Annotated[
+        str | None,
+        Field(max_length=64, description="Of the clip that was heard: 409 where it is another "
+              "one by now."),
+    ] = None  # fmt: skip
+
+    @model_validator(mode="after")
+    def _something_is_changed(self) -> "ClipRequest":
+        if not self.model_fields_set & {"text", "dropped"}:
+            raise ValueError("text or dropped is needed")
+        return self
+
+
+class RecordingRow(BaseModel):
+    """A recording. received: bytes that have arrived, which is where the next piece begins."""
+
+    id: str
+    name: str
+    bytes: int
+    received: int
+    whole: bool
+
+
+class DatasetText(BaseModel):
+    """What the recordings say."""
+
+    kind: str
+    bytes: int
+
+
+class CutRow(BaseModel):
+    """The cut of a dataset. ahead: how many are cut before it; told: how far it is; outdated:
+    recordings, text or language have changed since."""
+
+    state: JobState
+    message: str
+    asked: str | None
+    started: str | None
+    ended: str | None
+    ahead: int
+    told: str
+    outdated: bool
+
+
+class DatasetRow(BaseModel):
+    """A dataset in the list."""
+
+    id: str
+    name: str
+    language: str
+    created: str
+    recordings: int
+    state: JobState
+
+
+class DiskSpace(BaseModel):
+    """In bytes. used: by all datasets, with what is announced; most: by DATASETS_MAX_GB."""
+
+    used: int
+    most: int
+    free: int
+
+
+class DatasetList(BaseModel):
+    """All datasets, the newest first."""
+
+    datasets: list[DatasetRow]
+    space: DiskSpace
+
+
+class ClipCounts(BaseModel):
+    """kept: what training learns from; without_text: left out until somebody writes one."""
+
+    total: int
+    kept: int
+    dropped: int
+    without_text: int
+    corrected: int
+    kept_seconds: float
+
+
+class AccountOfRecording(BaseModel):
+    """Every second of a recording by what became of it; they sum to its length."""
+
+    name: str
+    seconds: float
+    clips: int
+    seconds_by_reason: dict[str, float]
+
+
+class UnplacedCorrection(BaseModel):
+    """A correction that found no clip in the newest cut. It is kept."""
+
+    name: str
+    was: str
+    text: str | None
+    dropped: bool
+
+
+class TrainingLine(BaseModel):
+    """How a training on it is started: the setting, and the lines to type."""
+
+    dataset_dir: str
+    command: str
+    container: str
+
+
+class DatasetDetails(BaseModel):
+    """A dataset. unheard: sentences of the text that nobody says; train: null without a clip."""
+
+    id: str
+    name: str
+    language: str
+    created: str
+    recordings: list[RecordingRow]
+    text: DatasetText | None
+    cut: CutRow
+    clips: ClipCounts
+    unplaced: list[UnplacedCorrection]
+    account: list[AccountOfRecording]
+    unheard: list[str]
+    num_unheard: int
+    speech_by: str
+    train: TrainingLine | None
+
+
+class ClipRow(BaseModel):
+    """A clip. levels: its waveform in dB, at most 120 of them; why: what is odd about it;
+    cut_text: what the cut says."""
+
+    name: str
+    recording: str
+    start: float
+    seconds: float
+    text: str
+    cut_text: str
+    corrected: bool
+    dropped: bool
+    why: str
+    levels: list[float]
+    sha256: str
+    sound: str
+
+
+class ClipPage(BaseModel):
+    """Some clips of a dataset, from `offset` on."""
+
+    clips: list[ClipRow]
+    total: int
+    offset: int
+
+
+ClipOrder = Literal["worst", "time"]

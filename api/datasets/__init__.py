@@ -1,0 +1,1 @@
+"""Datasets made of uploaded recordings: uploads, cuts, clips and their corrections."""

@@ -1,0 +1,273 @@
+"""The clips of a cut dataset: listed, heard, corrected, dropped.
+
+`corrections.json` holds what a person has changed, apart from the cut: by recording, place and
+SHA-256 of the clip's sound. So a later cut gets them again wherever the same sound is cut the same;
+those that find no clip stay in the file and are told. `clips/metadata.csv`, which training reads,
+is written from both: it can be made again at any time.
+"""
+
+import contextlib
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from api.datasets.store import UploadedDataset, kept, locked, now
+from api.errors import APIError
+from machine.storage.atomic import replace_file, write_json
+
+Order = Literal["worst", "time"]
+MOST_TEXT = 1_000
+MOST_CLIPS = 100
+_MOST_UNPLACED = 200
+_MOST_INDICES = 4
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_NAME = re.compile(r"[\w-]{1,100}")
+# A sentence that nobody said is told; of a foreign text that may be a whole book.
+_MOST_UNHEARD = 500
+
+
+@dataclass(frozen=True)
+class IndexedClip:
+    """A clip and where its line is in `clips.jsonl`. worst: how odd it is; text: by the cut."""
+
+    name: str
+    key: str
+    worst: float
+    text: str
+    seconds: float
+    offset: int
+
+
+@dataclass(frozen=True)
+class ClipIndex:
+    """All clips of one cut, in the order of the recordings."""
+
+    clips: tuple[IndexedClip, ...]
+    by_name: Mapping[str, IndexedClip]
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What a person changed of one clip; text None: as it was cut. name, was: of the cut that was
+    corrected, to be told where no clip fits any more."""
+
+    text: str | None
+    dropped: bool
+    name: str
+    was: str
+    at: str
+
+
+class Clips:
+    """Reads cuts; keeps the indices of the newest that were asked for."""
+
+    def __init__(self) -> None:
+        self._indices: OrderedDict[Path, tuple[tuple[int, int], ClipIndex]] = OrderedDict()
+
+    def index(self, dataset: UploadedDataset) -> ClipIndex:
+        """The clips of its cut; none where it is not cut."""
+        path = dataset.clips / "clips.jsonl"
+        try:
+            found = path.stat()
+        except OSError:
+            return ClipIndex((), {})
+        stamp = (found.st_size, found.st_mtime_ns)
+        known = self._indices.get(path)
+        if known is None or known[0] != stamp:
+            known = (stamp, _index(path))
+            self._indices[path] = known
+        self._indices.move_to_end(path)
+        while len(self._indices) > _MOST_INDICES:
+            self._indices.popitem(last=False)
+        return known[1]
+
+    def listing(
+        self, dataset: UploadedDataset, order: Order, offset: int, limit: int
+    ) -> dict[str, Any]:
+        """A page of clips, as /v1/datasets tells it."""
+        index = self.index(dataset)
+        found = list(index.clips)
+        if order == "worst":
+            # The same in each page: ties are in the order of the recordings.
+            found.sort(key=lambda clip: -clip.worst)
+        corrections = read_corrections(dataset)
+        page = found[offset : offset + limit]
+        rows = [self._row(dataset, clip, corrections.get(clip.key)) for clip in page]
+        return {"clips": rows, "total": len(found), "offset": offset}
+
+    def find(self, dataset: UploadedDataset, name: str) -> IndexedClip:
+        """Raises APIError (404)."""
+        found = self.index(dataset).by_name.get(name)
+        if found is None:
+            raise APIError(404, "no_clip", "That dataset has no clip of that name.", param="clip")
+        return found
+
+    def sound(self, dataset: UploadedDataset, name: str) -> Path:
+        """The file of a clip. Raises APIError (404)."""
+        path = dataset.clips / "wavs" / f"{self.find(dataset, name).name}.wav"
+        if not path.is_file():
+            raise APIError(404, "no_clip", "The sound of that clip is not there.", param="clip")
+        return path
+
+    def correct(
+        self, dataset: UploadedDataset, name: str, changed: Mapping[str, Any], sha256: str | None
+    ) -> dict[str, Any]:
+        """Changes `text` or `dropped` of a clip, and what training reads.
+
+        Args:
+            sha256: of the sound that was heard; another one, and the cut was made again.
+
+        Returns:
+            The clip as `listing` has it.
+
+        Raises:
+            APIError: There is no such clip, it is another one by now, or nothing can be written.
+        """
+        with locked(dataset):
+            clip = self.find(dataset, name)
+            if sha256 is not None and clip.key.rpartition(" ")[2] != sha256:
+                told = "The dataset was cut again meanwhile, and this is another clip now."
+                raise APIError(409, "other_clip", told, param="sha256")
+            corrections = read_corrections(dataset)
+            before = corrections.get(clip.key) or Correction(None, False, name, clip.text, now())
+            text = changed.get("text", before.text)
+            if text is not None:
+                text = _field(text)
+                text = None if text == _field(clip.text) else text
+            made = Correction(text, changed.get("dropped", before.dropped), name, clip.text, now())
+            corrections.pop(clip.key, None)
+            if made.text is not None or made.dropped:
+                corrections[clip.key] = made
+            with kept():
+                value = {key: one.__dict__ for key, one in corrections.items()}
+                write_json(dataset.folder / "corrections.json", {"corrections": value})
+                self._write_metadata(dataset, corrections)
+            return self._row(dataset, clip, corrections.get(clip.key))
+
+    def write_metadata(self, dataset: UploadedDataset) -> None:
+        """Brings what training reads up to the corrections. Raises APIError."""
+        with locked(dataset):
+            self._write_metadata(dataset, read_corrections(dataset))
+
+    def summary(self, dataset: UploadedDataset) -> dict[str, Any]:
+        """Counts, the account of every recording, and corrections that found no clip."""
+        index, corrections = self.index(dataset), read_corrections(dataset)
+        counted = {"total": len(index.clips), "kept": 0, "dropped": 0, "without_text": 0,
+                   "corrected": 0, "kept_seconds": 0.0}  # fmt: skip
+        for clip in index.clips:
+            one = corrections.get(clip.key)
+            text = clip.text if one is None or one.text is None else one.text
+            counted["corrected"] += one is not None and one.text is not None
+            dropped = one is not None and one.dropped
+            counted["dropped"] += dropped
+            counted["without_text"] += not dropped and not text
+            if text and not dropped:
+                counted["kept"] += 1
+                counted["kept_seconds"] += clip.seconds
+        counted["kept_seconds"] = round(counted["kept_seconds"], 3)
+        keys = {clip.key for clip in index.clips}
+        unplaced = [
+            {"name": one.name, "was": one.was, "text": one.text, "dropped": one.dropped}
+            for key, one in corrections.items() if key not in keys
+        ]  # fmt: skip
+        return {"clips": counted, "unplaced": unplaced[:_MOST_UNPLACED], **_account(dataset)}
+
+    def _write_metadata(
+        self, dataset: UploadedDataset, corrections: Mapping[str, Correction]
+    ) -> None:
+        rows = []
+        for clip in self.index(dataset).clips:
+            one = corrections.get(clip.key)
+            text = _field(clip.text) if one is None or one.text is None else one.text
+            # Training refuses a transcript with an empty text whole.
+            if text and not (one is not None and one.dropped):
+                rows.append(f"{clip.name}|{text}\n")
+        path, content = dataset.clips / "metadata.csv", "".join(rows).encode()
+        if not path.parent.is_dir():
+            return
+        with kept():
+            if not path.is_file() or path.read_bytes() != content:
+                replace_file(path, lambda file: file.write(content))
+
+    def _row(
+        self, dataset: UploadedDataset, clip: IndexedClip, made: Correction | None
+    ) -> dict[str, Any]:
+        told = _line(dataset.clips / "clips.jsonl", clip.offset)
+        text = clip.text if made is None or made.text is None else made.text
+        return {
+            "name": clip.name, "recording": told.get("recording", ""),
+            "start": told.get("start", 0.0), "seconds": clip.seconds, "text": text,
+            "cut_text": clip.text, "corrected": made is not None and made.text is not None,
+            "dropped": made is not None and made.dropped, "why": told.get("why", ""),
+            "levels": told.get("levels", []), "sha256": told.get("sha256", ""),
+            "sound": f"/v1/datasets/{dataset.id}/clips/{clip.name}.wav",
+        }  # fmt: skip
+
+
+def read_corrections(dataset: UploadedDataset) -> dict[str, Correction]:
+    """By the clip's key; none where none were made."""
+    path = dataset.folder / "corrections.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))["corrections"]
+        return {key: Correction(**one) for key, one in found.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        # Never taken for none: the next change would write over them.
+        text = "The corrections of this dataset cannot be read. Mend or remove corrections.json."
+        raise APIError(507, "not_kept", text) from error
+
+
+def _index(path: Path) -> ClipIndex:
+    clips, offset = [], 0
+    for line in _lines(path):
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            one = json.loads(line)
+            key = f"{one['recording']} {one['start']:.2f} {one['sha256']}"
+            if _NAME.fullmatch(one["name"]):
+                clips.append(
+                    IndexedClip(one["name"], key, float(one["worst"]), str(one["text"]),
+                                float(one["seconds"]), offset)
+                )  # fmt: skip
+        offset += len(line)
+    return ClipIndex(tuple(clips), {clip.name: clip for clip in clips})
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        yield from file
+
+
+def _line(path: Path, offset: int) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
+        file.seek(offset)
+        found: dict[str, Any] = json.loads(file.readline())
+        return found
+    return {}
+
+
+def _account(dataset: UploadedDataset) -> dict[str, Any]:
+    """What `train cut` says of every recording: every second is in a clip, or has a reason."""
+    empty: dict[str, Any] = {"account": [], "unheard": [], "num_unheard": 0, "speech_by": ""}
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        told = json.loads((dataset.clips / "cut.json").read_text(encoding="utf-8"))
+        return {
+            "account": [
+                {"name": str(one["name"]), "seconds": float(one["seconds"]),
+                 "clips": int(one["clips"]), "seconds_by_reason": dict(one["seconds_by_reason"])}
+                for one in told["recordings"]
+            ],
+            "unheard": [str(one) for one in told["unheard_sentences"][:_MOST_UNHEARD]],
+            "num_unheard": len(told["unheard_sentences"]),
+            "speech_by": str(told["speech_by"]),
+        }  # fmt: skip
+    return empty
+
+
+def _field(text: str) -> str:
+    """As it may stand between the bars of metadata.csv."""
+    return " ".join(_CONTROL.sub(" ", text.replace("|", ",")).split())

@@ -1,0 +1,308 @@
+"""Cuts datasets: `python -m train cut` as a child, one at a time, behind whoever speaks.
+
+The queue is on disk (`job.json`), and one replica works on it: the one that holds the lock file of
+DATASETS_DIR. A service that ends or is killed leaves its cut to the next one, which goes on where
+`train cut` had come to.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from api.datasets import uploads
+from api.datasets.clips import Clips
+from api.datasets.store import Datasets, Job, UploadedDataset, now, read_job, write_job
+from api.errors import APIError, without_paths
+from machine.process import StderrFile, kill_group, last_line, module_command, printable
+from machine.storage.atomic import WriteError
+
+log = logging.getLogger("api")
+
+# What works: another module in tests.
+MODULE = "train"
+# Behind everybody: the child that speaks has 0. 19 would be none at all on a busy machine.
+NICENESS = 15
+# The first to go where memory is short: a cut goes on where it stopped.
+_OOM_SCORE = 900
+_ONE_THREAD = dict.fromkeys(
+    (f"{library}_NUM_THREADS" for library in ("OPENBLAS", "OMP", "MKL", "BLIS")), "1"
+)
+# Ten hours of English take half an hour of one core; a file that pretends to be endless is ended.
+MOST_SECONDS = 12 * 3600.0
+_LOOK_SECONDS = 5.0
+_LONGEST_MESSAGE = 700
+_READ_LIMIT = 1 << 16
+
+
+class CutQueue:
+    """Cuts what is queued.
+
+    Args:
+        changed: Called with a dataset's id when the state of its cut has changed.
+    """
+
+    def __init__(
+        self, datasets: Datasets, clips: Clips, changed: Callable[[str], None], module: str = MODULE
+    ) -> None:
+        self.module = module
+        self._datasets = datasets
+        self._clips = clips
+        self._changed = changed
+        self._woken = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._lock: int | None = None
+        self._running: tuple[str, asyncio.subprocess.Process | None] | None = None
+        self._stopped = False
+        self._told = ""
+
+    def start(self) -> None:
+        """Begins to work, in the running loop."""
+        self._task = asyncio.create_task(self._work())
+
+    async def close(self) -> None:
+        """Ends the cut that is being made; the next service goes on with it."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        if self._lock is not None:
+            os.close(self._lock)
+
+    def ask(self, dataset: UploadedDataset) -> Job:
+        """Queues a cut. Blocks. Raises APIError where it is queued already, or nothing is there."""
+        found = uploads.recordings(dataset)
+        if not any(one.is_whole for one in found):
+            text = "There is nothing to cut yet: no recording has arrived whole."
+            raise APIError(409, "no_recording", text)
+        if unfinished := [one.name for one in found if not one.is_whole]:
+            text = (
+                f"{len(unfinished)} recordings have not arrived whole, such as {unfinished[0]}. "
+                "Send the rest, or delete them."
+            )
+            raise APIError(409, "unfinished_recording", text)
+        if read_job(dataset).state in ("queued", "running"):
+            raise being_cut()
+        return _kept_job(dataset, state="queued", asked=now(), started=None, ended=None, message="")
+
+    def wake(self) -> None:
+        """Has it look into the queue."""
+        self._woken.set()
+
+    def told(self, dataset: UploadedDataset) -> str:
+        """The last line of the child's log, where this service cuts that dataset."""
+        running = self._running
+        return self._told if running is not None and running[0] == dataset.id else ""
+
+    def place(self, dataset: UploadedDataset) -> int:
+        """How many are cut before it. Blocks."""
+        waiting = [one.id for one in self._waiting()]
+        return waiting.index(dataset.id) if dataset.id in waiting else 0
+
+    async def stop(self, dataset: UploadedDataset, *, deleted: bool = False) -> None:
+        """Ends its cut, or takes it from the queue. What was heard is kept for the next time."""
+        running = self._running
+        if running is not None and running[0] == dataset.id:
+            self._stopped = True
+            if running[1] is not None:
+                kill_group(running[1].pid)
+            while self._running is running:
+                await asyncio.sleep(0.02)
+        elif not deleted and read_job(dataset).state in ("queued", "running"):
+            text = "Stopped. Cut again, and it goes on from there."
+            await asyncio.to_thread(
+                _kept_job, dataset, state="stopped", ended=now(), message=text
+            )  # fmt: skip
+            self._changed(dataset.id)
+
+    async def _work(self) -> None:
+        while True:
+            self._woken.clear()
+            try:
+                found = await asyncio.to_thread(self._next)
+                if found is not None:
+                    await self._cut(found)
+                    continue
+            except (APIError, WriteError, OSError) as error:
+                log.error("The queue of cuts cannot go on: %s", error)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), _LOOK_SECONDS)
+
+    def _next(self) -> UploadedDataset | None:
+        """What is to be cut next, where this service is the one that cuts. Blocks."""
+        if not self._datasets.folder.is_dir() or not self._is_ours():
+            return None
+        return next(iter(self._waiting()), None)
+
+    def _waiting(self) -> list[UploadedDataset]:
+        """A cut that is called running is one too: nobody else holds the lock."""
+        jobs = [(one, read_job(one)) for one in self._datasets.all()]
+        waiting = [(one, job) for one, job in jobs if job.state in ("queued", "running")]
+        waiting.sort(key=lambda found: (found[1].state != "running", found[1].asked or ""))
+        return [one for one, _ in waiting]
+
+    def _is_ours(self) -> bool:
+        if self._lock is not None:
+            return True
+        lock = os.open(
+            self._datasets.folder / ".cutting.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        )
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return False
+        except OSError as error:
+            log.warning("DATASETS_DIR has no file locks (%s): cut by one service only.", error)
+        self._lock = lock
+        self._datasets.remove_rest()
+        for dataset in self._datasets.all():
+            # Between a correction and what training reads of it, a kill may have come.
+            adopt(dataset)
+            with contextlib.suppress(APIError):
+                self._clips.write_metadata(dataset)
+        return True
+
+    async def _cut(self, dataset: UploadedDataset) -> None:
+        self._stopped, self._told = False, ""
+        self._running = (dataset.id, None)
+        try:
+            command = await asyncio.to_thread(self._prepare, dataset)
+            self._changed(dataset.id)
+            state, message = await self._ran(dataset, command)
+            await asyncio.to_thread(self._end, dataset, state, message)
+        except asyncio.CancelledError:
+            text = "The service was stopped; the next one goes on where the cut had come to."
+            with contextlib.suppress(WriteError, OSError):
+                write_job(dataset, state="queued", message=text)
+            raise
+        except (APIError, WriteError, OSError) as error:
+            message = without_paths(str(error))
+            with contextlib.suppress(WriteError, OSError):
+                write_job(dataset, state="failed", ended=now(), message=message)
+            log.error("The cut of %s failed: %s", dataset.id, error)
+            # Where not even that can be written, it is queued still.
+            await asyncio.sleep(_LOOK_SECONDS)
+        finally:
+            self._running = None
+            self._changed(dataset.id)
+
+    def _prepare(self, dataset: UploadedDataset) -> tuple[str, ...]:
+        inputs = uploads.signature(dataset)
+        if read_job(dataset).inputs != inputs:
+            # Of other recordings: nothing of it may get among the clips.
+            shutil.rmtree(dataset.cutting, ignore_errors=True)
+        write_job(dataset, state="running", started=now(), ended=None, message="", inputs=inputs)
+        found = [str(one.path.resolve()) for one in uploads.recordings(dataset) if one.is_whole]
+        options = ["--to", str(dataset.cutting.resolve()), "--language", dataset.language]
+        if (text := uploads.text_of(dataset)) is not None:
+            options += ["--text", str(text.resolve())]
+        return module_command(self.module, "cut", *found, *options)
+
+    async def _ran(self, dataset: UploadedDataset, command: tuple[str, ...]) -> tuple[str, str]:
+        """Runs it to its end: the state of the job, and a sentence."""
+        errors = StderrFile()
+        child = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+            stderr=errors.fileno(), start_new_session=True, limit=_READ_LIMIT,
+            env={**os.environ, **_ONE_THREAD},
+        )  # fmt: skip
+        self._running = (dataset.id, child)
+        _behind_everybody(child.pid)
+        try:
+            async with asyncio.timeout(MOST_SECONDS):
+                await self._listen(child)
+                await child.wait()
+        except TimeoutError:
+            return "failed", f"It was ended after {MOST_SECONDS / 3600:g} hours."
+        finally:
+            kill_group(child.pid)
+            with contextlib.suppress(asyncio.CancelledError):
+                await child.wait()
+            said = errors.tail()
+            errors.close()
+        if self._stopped:
+            return "stopped", "Stopped. Cut again, and it goes on from there."
+        assert child.returncode is not None
+        return outcome(child.returncode, said)
+
+    async def _listen(self, child: asyncio.subprocess.Process) -> None:
+        assert child.stdout is not None
+        while True:
+            try:
+                line = await child.stdout.readline()
+            except ValueError:  # longer than any that is ours
+                continue
+            if not line:
+                return
+            if told := last_line(printable(line.decode(errors="replace"))):
+                self._told = without_paths(told)
+
+    def _end(self, dataset: UploadedDataset, state: Any, message: str) -> None:
+        if not (dataset.folder / "dataset.json").is_file():
+            # Deleted meanwhile, by another replica: what the child has made goes too.
+            shutil.rmtree(dataset.folder, ignore_errors=True)
+            return
+        if state == "done":
+            adopt(dataset)
+            self._clips.write_metadata(dataset)
+        write_job(dataset, state=state, ended=now(), message=message)
+        log.info("Cut of %s: %s. %s", dataset.id, state, message)
+
+
+def adopt(dataset: UploadedDataset) -> None:
+    """Puts a cut that is whole in the place of the one before; again after a kill. Blocks."""
+    if not (dataset.cutting / "cut.json").is_file():
+        return
+    before = dataset.folder / ".clips-before"
+    shutil.rmtree(before, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        dataset.clips.rename(before)
+    dataset.cutting.rename(dataset.clips)
+    shutil.rmtree(before, ignore_errors=True)
+
+
+def outcome(code: int, said: str) -> tuple[str, str]:
+    """What the end of `train cut` means: the state of the job, and a sentence. Pure.
+
+    Args:
+        code: Its exit status, negative for a signal.
+        said: What it wrote to stderr last.
+    """
+    if code == 0:
+        return "done", ""
+    said = printable(said)
+    words = last_line(said) if "Traceback (most" in said else " ".join(said.split())
+    words = without_paths(words[-_LONGEST_MESSAGE:])
+    if code in (2, 74) and words:
+        return "failed", words
+    again = "What was heard so far is kept: cut again, and it goes on from there."
+    if code < 0 or code in (130, 137, 143):
+        return "failed", f"The cut was killed, perhaps for want of memory. {again}"
+    return "failed", f"The cut ended with exit code {code}. {words} {again}".replace("  ", " ")
+
+
+def being_cut() -> APIError:
+    """Of what waits until the cut is made."""
+    text = "The dataset is being cut, or waits for it. Wait, or stop the cut."
+    return APIError(409, "being_cut", text, retry_after=5)
+
+
+def _kept_job(dataset: UploadedDataset, **changed: Any) -> Job:
+    try:
+        return write_job(dataset, **changed)
+    except WriteError as error:
+        raise APIError(507, "not_kept", without_paths(str(error))) from error
+
+
+def _behind_everybody(pid: int) -> None:
+    # All that it starts is in its group, and gets the same.
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PGRP, pid, NICENESS)
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/oom_score_adj").write_text(str(_OOM_SCORE), encoding="ascii")

@@ -1,0 +1,192 @@
+"""Datasets on disk: create, find, delete; the state of their cut. Shared between replicas.
+
+    DATASETS_DIR/<id>/dataset.json     id, name, language, when; without it there is no dataset
+    DATASETS_DIR/<id>/recordings/…     as `api.datasets.uploads` says
+    DATASETS_DIR/<id>/text.<kind>      what the recordings say
+    DATASETS_DIR/<id>/job.json         the cut: asked for, being made, done, failed
+    DATASETS_DIR/<id>/cutting/         a cut that is being made
+    DATASETS_DIR/<id>/clips/           the newest whole cut: what training reads
+    DATASETS_DIR/<id>/corrections.json as `api.datasets.clips` says
+
+Ids are made here and looked up in what is on disk: what a caller writes never becomes a path.
+"""
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import shutil
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from api.errors import APIError, without_paths
+from machine.storage import locks
+from machine.storage.atomic import WriteError, make_folder, write_json
+
+MOST_DATASETS = 200
+JobState = Literal["none", "queued", "running", "done", "failed", "stopped"]
+_ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,63}")
+_LONGEST_SLUG = 40
+_DELETED = ".deleted-"
+
+
+@dataclass(frozen=True)
+class UploadedDataset:
+    """A folder of DATASETS_DIR. language: a code such as `pt` or `en-gb`."""
+
+    folder: Path
+    id: str
+    name: str
+    language: str
+    created: str
+
+    @property
+    def clips(self) -> Path:
+        """What training reads, once it is cut."""
+        return self.folder / "clips"
+
+    @property
+    def cutting(self) -> Path:
+        """What is being cut."""
+        return self.folder / "cutting"
+
+
+@dataclass(frozen=True)
+class Job:
+    """The cut of a dataset. inputs: what it is of (`api.datasets.uploads.signature`); times as ISO
+    8601."""
+
+    state: JobState = "none"
+    asked: str | None = None
+    started: str | None = None
+    ended: str | None = None
+    message: str = ""
+    inputs: str = ""
+
+
+class Datasets:
+    """The folder; read again for each question, since replicas write into it too."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def all(self) -> list[UploadedDataset]:
+        """Every dataset, the newest first."""
+        found = []
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self.folder):
+                if _ID.fullmatch(name) and (one := self._read(name)) is not None:
+                    found.append(one)
+        return sorted(found, key=lambda one: (one.created, one.id), reverse=True)
+
+    def find(self, identity: str) -> UploadedDataset:
+        """Raises APIError (404), the same for an id that cannot be one."""
+        found = self._read(identity) if _ID.fullmatch(identity) else None
+        if found is None:
+            text = "There is no dataset of that id; /v1/datasets lists them."
+            raise APIError(404, "no_dataset", text, param="dataset")
+        return found
+
+    def create(self, name: str, language: str) -> UploadedDataset:
+        """An empty dataset. Raises APIError where there are too many, or none can be written."""
+        if len(self.all()) >= MOST_DATASETS:
+            text = f"There are {MOST_DATASETS} datasets already. Delete one."
+            raise APIError(409, "too_many_datasets", text)
+        with kept():
+            make_folder(self.folder)
+            identity = self._make_folder(slug(name, "dataset"))
+            made = UploadedDataset(self.folder / identity, identity, name, language, now())
+            make_folder(made.folder / "recordings")
+            about = asdict(made)
+            del about["folder"]
+            write_json(made.folder / "dataset.json", about)
+        return made
+
+    def remove(self, dataset: UploadedDataset) -> None:
+        """Deletes all of a dataset. At once for everybody else; a kill meanwhile is made up for by
+        `remove_rest`. Raises APIError where it cannot be deleted."""
+        gone = self.folder / f"{_DELETED}{dataset.id}-{secrets.token_hex(4)}"
+        try:
+            dataset.folder.rename(gone)
+            shutil.rmtree(gone)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise APIError(507, "not_kept", f"It cannot be deleted ({error.strerror}).") from error
+
+    def remove_rest(self) -> None:
+        """What killed deletions have left."""
+        for path in self.folder.glob(f"{_DELETED}*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def _make_folder(self, wanted: str) -> str:
+        for number in range(1, 2 * MOST_DATASETS):
+            identity = wanted if number == 1 else f"{wanted}-{number}"
+            try:
+                (self.folder / identity).mkdir()
+            except FileExistsError:
+                continue
+            except OSError as error:
+                text = f"The folder of datasets cannot be written ({error.strerror})."
+                raise APIError(507, "not_kept", text) from error
+            return identity
+        text = f"There are too many datasets called {wanted}. Name it otherwise."
+        raise APIError(409, "too_many_datasets", text, param="name")
+
+    def _read(self, identity: str) -> UploadedDataset | None:
+        folder = self.folder / identity
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            found = json.loads((folder / "dataset.json").read_text(encoding="utf-8"))
+            dataset = UploadedDataset(folder, **found)
+            return dataset if dataset.id == identity else None
+        return None
+
+
+def read_job(dataset: UploadedDataset) -> Job:
+    """The state of its cut; that of no cut where nothing is known."""
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return Job(**json.loads((dataset.folder / "job.json").read_text(encoding="utf-8")))
+    return Job()
+
+
+def write_job(dataset: UploadedDataset, **changed: Any) -> Job:
+    """Changes fields of the job. Raises WriteError; of a dataset that is deleted, nothing."""
+    job = replace(read_job(dataset), **changed)
+    # Not made again by a cut that outlives it.
+    if dataset.folder.is_dir():
+        write_json(dataset.folder / "job.json", asdict(job))
+    return job
+
+
+@contextmanager
+def locked(dataset: UploadedDataset) -> Iterator[None]:
+    """One change of a dataset after another, those of other replicas too; waits. In a thread."""
+    with kept(), locks.wait_for(dataset.folder / ".lock", lambda: None):
+        yield
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Raises APIError (507) for what cannot be written inside."""
+    try:
+        yield
+    except WriteError as error:
+        raise APIError(507, "not_kept", without_paths(str(error))) from error
+
+
+def slug(name: str, otherwise: str) -> str:
+    """A name as small letters, digits and single hyphens of ASCII: "Ana, fita 1" -> ana-fita-1."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    found = re.sub(r"[^a-z0-9]+", "-", plain)[:_LONGEST_SLUG].strip("-")
+    return found or otherwise
+
+
+def now() -> str:
+    """This moment as ISO 8601, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,358 @@
+"""Recordings and the text of a dataset on disk. Recordings arrive in pieces, also after a break.
+
+    recordings/<id>.json          what was announced: name and size; without it there is none
+    recordings/<id><ending>.part  what has arrived: its size is the offset of the next piece
+    recordings/<id><ending>       the whole recording
+
+Every piece says its offset, as in tus (https://tus.io/protocols/resumable-upload). What arrived
+stays, whatever ends the sender, the connection or this process.
+"""
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from api.datasets.store import Datasets, UploadedDataset, kept, locked, now, slug
+from api.errors import APIError
+from api.validation_messages import shown
+from machine.storage.atomic import replace_file, sync_folder, write_json
+
+ENDINGS = (
+    ".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".aac", ".webm", ".mp4", ".mkv", ".mov"
+)  # fmt: skip
+TEXT_KINDS = ("txt", "srt", "vtt", "lab", "textgrid")
+MOST_RECORDINGS = 200
+MOST_NAME = 120
+# An upload never takes the last of a disk: the run and the voices are written there too.
+KEPT_FREE_BYTES = 1 << 30
+# What a body is written in: each write waits for a thread.
+_WRITE_BYTES = 1 << 20
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,63}")
+
+
+@dataclass(frozen=True)
+class UploadedRecording:
+    """A recording as it was announced. name: as the person calls its file; bytes: all of it."""
+
+    folder: Path
+    id: str
+    name: str
+    bytes: int
+    created: str
+
+    @property
+    def path(self) -> Path:
+        """Where the whole recording is, or will be."""
+        return self.folder / f"{self.id}{ending_of(self.name)}"
+
+    @property
+    def part(self) -> Path:
+        """Where it arrives."""
+        return self.path.with_name(f"{self.path.name}.part")
+
+    @property
+    def received(self) -> int:
+        """How many bytes have arrived."""
+        for path in (self.path, self.part):
+            with contextlib.suppress(OSError):
+                return path.stat().st_size
+        return 0
+
+    @property
+    def is_whole(self) -> bool:
+        return self.path.is_file()
+
+    def row(self) -> dict[str, Any]:
+        """As /v1/datasets tells it."""
+        return {"id": self.id, "name": self.name, "bytes": self.bytes, "received": self.received,
+                "whole": self.is_whole}  # fmt: skip
+
+
+def recordings(dataset: UploadedDataset) -> list[UploadedRecording]:
+    """Those of a dataset in the order of their names, numbers by their value: 2 before 10."""
+    found = []
+    with contextlib.suppress(OSError):
+        for name in os.listdir(dataset.folder / "recordings"):
+            if name.endswith(".json"):
+                one = _read(dataset, name.removesuffix(".json"))
+                if one is not None:
+                    found.append(one)
+    return sorted(found, key=lambda one: (_natural(Path(one.name).stem), one.name))
+
+
+def find_recording(dataset: UploadedDataset, identity: str) -> UploadedRecording:
+    """Raises APIError (404), the same for an id that cannot be one."""
+    found = _read(dataset, identity)
+    if found is None:
+        text = "That dataset has no recording of that id."
+        raise APIError(404, "no_recording", text, param="recording")
+    return found
+
+
+def announce(
+    datasets: Datasets, dataset: UploadedDataset, name: str, num_bytes: int, most_bytes: int
+) -> UploadedRecording:
+    """The recording of that name and size: a new one, or the one that has begun to arrive.
+
+    Args:
+        most_bytes: what all datasets may take together.
+
+    Raises:
+        APIError: It is of no kind that is read, another one has its name, or there is no room.
+    """
+    if not ending_of(name):
+        text = f"{shown(name)} is no recording by its ending; read are {', '.join(ENDINGS)}."
+        raise APIError(422, "not_a_recording", text, param="name")
+    with locked(dataset):
+        known = recordings(dataset)
+        if same := next((one for one in known if one.name == name), None):
+            if same.bytes != num_bytes:
+                text = (
+                    f"Another recording of {same.bytes:,} bytes is called {shown(name)} here. "
+                    "Delete it first, or give this one another name."
+                )
+                raise APIError(409, "other_recording", text, param="name")
+            _finish(same)
+            return same
+        if len(known) >= MOST_RECORDINGS:
+            text = f"A dataset holds at most {MOST_RECORDINGS} recordings."
+            raise APIError(409, "too_many_recordings", text)
+        check_room(datasets, num_bytes, most_bytes)
+        folder, taken = dataset.folder / "recordings", {one.id for one in known}
+        plain = slug(Path(name).stem, "recording")
+        numbered = (f"{plain}-{number}" for number in range(2, len(taken) + 3))
+        identity = (
+            plain if plain not in taken else next(one for one in numbered if one not in taken)
+        )
+        made = UploadedRecording(folder, identity, name, num_bytes, now())
+        about = asdict(made)
+        del about["folder"]
+        # Of a recording whose deletion was killed.
+        made.part.unlink(missing_ok=True)
+        write_json(folder / f"{identity}.json", about)
+    return made
+
+
+def check_room(datasets: Datasets, num_bytes: int, most_bytes: int) -> None:
+    """Raises APIError (507) where so much more would be more than the setting or the disk has."""
+    used, announced = space(datasets)
+    if used + announced + num_bytes > most_bytes:
+        text = (
+            f"Datasets take {used + announced:,} bytes, {num_bytes:,} more are asked for, and "
+            f"{most_bytes:,} are allowed. Delete what is not needed, or raise DATASETS_MAX_GB."
+        )
+        raise APIError(507, "no_space", text)
+    free = shutil.disk_usage(datasets.folder).free
+    if num_bytes + announced + KEPT_FREE_BYTES > free:
+        text = (
+            f"The disk has {free:,} bytes left; {num_bytes + announced:,} are to come, and "
+            f"{KEPT_FREE_BYTES:,} stay free for what else is written. Free some space."
+        )
+        raise APIError(507, "no_space", text)
+
+
+def space(datasets: Datasets) -> tuple[int, int]:
+    """Bytes that all datasets take, and bytes that are announced and have not arrived."""
+    used = announced = 0
+    for dataset in datasets.all():
+        for folder, _, names in os.walk(dataset.folder):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    used += os.lstat(os.path.join(folder, name)).st_size
+        announced += sum(max(0, one.bytes - one.received) for one in recordings(dataset))
+    return used, announced
+
+
+class Arrival:
+    """A recording that is open to take a piece at `offset`. Blocks: in a thread.
+
+    Raises:
+        APIError: Somebody else sends it too, it is whole, or its next byte is another one.
+    """
+
+    def __init__(self, recording: UploadedRecording, offset: int) -> None:
+        self._recording = recording
+        # A task that is cancelled leaves its thread writing.
+        self._writing = threading.Lock()
+        try:
+            # Not where its dataset was deleted: the folder is not made again.
+            self._file = os.open(recording.part, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            text = f"The recording cannot be written ({error.strerror})."
+            raise APIError(507, "not_kept", text) from error
+        try:
+            self._take_turn()
+            self._check(offset)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def write(self, piece: bytes) -> None:
+        """Appends. Raises APIError on a full disk, and for more than was announced."""
+        with self._writing:
+            self._write(piece)
+
+    def _write(self, piece: bytes) -> None:
+        size = os.fstat(self._file).st_size
+        if size + len(piece) > self._recording.bytes:
+            text = f"More than the {self._recording.bytes:,} bytes that were announced arrive."
+            raise APIError(409, "longer_than_announced", text)
+        if shutil.disk_usage(self._recording.folder).free < KEPT_FREE_BYTES + len(piece):
+            raise _disk_full(size)
+        view = memoryview(piece)
+        try:
+            while view:
+                view = view[os.pwrite(self._file, view, os.fstat(self._file).st_size) :]
+        except OSError as error:
+            if error.errno in _FULL:
+                raise _disk_full(os.fstat(self._file).st_size) from error
+            text = f"The recording cannot be written ({error.strerror})."
+            raise APIError(507, "not_kept", text) from error
+
+    def close(self, last: bytes = b"") -> None:
+        """Appends the last of it and keeps what has arrived; a whole recording gets its name."""
+        try:
+            if last:
+                self.write(last)
+        finally:
+            with self._writing:
+                with contextlib.suppress(OSError):
+                    os.fsync(self._file)
+                _finish(self._recording)
+                os.close(self._file)
+
+    def _take_turn(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = "A piece of this recording is arriving already. Send one after the other."
+            raise APIError(409, "upload_busy", text, retry_after=1) from None
+        except OSError:
+            return  # a file system without locks: the offsets are compared all the same
+
+    def _check(self, offset: int) -> None:
+        size = os.fstat(self._file).st_size
+        if self._recording.is_whole:
+            self._recording.part.unlink(missing_ok=True)
+            text = "The recording is whole; nothing more is taken."
+            raise APIError(409, "wrong_offset", text)
+        if offset != size:
+            text = f"{size:,} bytes of the recording have arrived; send on from there."
+            raise APIError(409, "wrong_offset", text)
+
+
+async def receive(
+    recording: UploadedRecording, offset: int, stream: AsyncIterator[bytes]
+) -> UploadedRecording:
+    """Writes a piece as it arrives. What came before it broke off, for whatever reason, stays.
+
+    Raises APIError as `Arrival`, and whatever ends the stream.
+    """
+    arrival = await asyncio.to_thread(Arrival, recording, offset)
+    held = bytearray()
+    try:
+        async for part in stream:
+            held += part
+            if len(held) >= _WRITE_BYTES:
+                taken, held = bytes(held), bytearray()
+                await asyncio.to_thread(arrival.write, taken)
+    finally:
+        # To its end also where this task is cancelled.
+        await asyncio.shield(asyncio.to_thread(arrival.close, bytes(held)))
+    return recording
+
+
+def remove_recording(recording: UploadedRecording) -> None:
+    """Deletes it, whole or not. Raises APIError."""
+    try:
+        (recording.folder / f"{recording.id}.json").unlink(missing_ok=True)
+        recording.part.unlink(missing_ok=True)
+        recording.path.unlink(missing_ok=True)
+    except OSError as error:
+        raise APIError(507, "not_kept", f"It cannot be deleted ({error.strerror}).") from error
+
+
+def text_of(dataset: UploadedDataset) -> Path | None:
+    """The file of the text, if there is one."""
+    paths = (dataset.folder / f"text.{kind}" for kind in TEXT_KINDS)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def put_text(dataset: UploadedDataset, kind: str, content: bytes) -> None:
+    """Takes the place of any text before. Raises APIError."""
+    with locked(dataset):
+        with kept():
+            replace_file(dataset.folder / f"text.{kind}", lambda file: file.write(content))
+        remove_text(dataset, but=kind)
+
+
+def remove_text(dataset: UploadedDataset, but: str = "") -> None:
+    """Deletes it. Raises APIError."""
+    try:
+        for kind in TEXT_KINDS:
+            if kind != but:
+                (dataset.folder / f"text.{kind}").unlink(missing_ok=True)
+    except OSError as error:
+        raise APIError(507, "not_kept", f"It cannot be deleted ({error.strerror}).") from error
+
+
+def signature(dataset: UploadedDataset) -> str:
+    """What a cut depends on, as it is now: another one, another cut."""
+    parts = [dataset.language]
+    parts += [f"{one.id} {one.created} {one.bytes}" for one in recordings(dataset) if one.is_whole]
+    if (text := text_of(dataset)) is not None:
+        with contextlib.suppress(OSError):
+            parts.append(f"{text.suffix} {hashlib.sha256(text.read_bytes()).hexdigest()}")
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def ending_of(name: str) -> str:
+    """The ending of a recording's name in small letters; "" for what is no recording."""
+    found = Path(name).suffix.lower()
+    return found if found in ENDINGS else ""
+
+
+def _finish(recording: UploadedRecording) -> None:
+    """Gives a recording that has arrived its name; a kill may have come before that."""
+    with contextlib.suppress(OSError):
+        if not recording.is_whole and recording.part.stat().st_size == recording.bytes:
+            os.replace(recording.part, recording.path)
+            sync_folder(recording.folder)
+
+
+def _disk_full(received: int) -> APIError:
+    text = (
+        f"The disk is full, but for {KEPT_FREE_BYTES:,} bytes that are kept for what else is "
+        f"written. {received:,} bytes of the recording have arrived and stay: free some space, "
+        "and send on from there."
+    )
+    return APIError(507, "no_space", text)
+
+
+def _read(dataset: UploadedDataset, identity: str) -> UploadedRecording | None:
+    if not _ID.fullmatch(identity):
+        return None
+    folder = dataset.folder / "recordings"
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        found = json.loads((folder / f"{identity}.json").read_text(encoding="utf-8"))
+        one = UploadedRecording(folder, **found)
+        return one if one.id == identity and ending_of(one.name) else None
+    return None
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """tape 2 before tape 10."""
+    parts = re.findall(r"\d+|\D+", name.casefold())
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]

@@ -1,0 +1,96 @@
+"""`python -m tests.api.datasets.fake_cut cut RECORDING… --to DIR …`: cuts two clips of each.
+
+FAKE_CUT says otherwise: refuse, full, crash, hang (until it is killed; the next time it goes on),
+odd (other clips). What it was given and how it runs is in DIR/given.json.
+"""
+
+import argparse
+import hashlib
+import io
+import json
+import os
+import sys
+import time
+import wave
+from pathlib import Path
+
+import numpy as np
+
+RATE = 16_000
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("verb")
+    parser.add_argument("recordings", nargs="+", type=Path)
+    parser.add_argument("--to", type=Path, required=True)
+    parser.add_argument("--text", type=Path)
+    parser.add_argument("--language")
+    given = parser.parse_args()
+    how = os.environ.get("FAKE_CUT", "")
+    if how == "refuse":
+        print(f"The text is not that of {given.recordings[0]}: 0 of its 9 words.", file=sys.stderr)
+        return 2
+    if how == "full":
+        print("No space left for the clips: 9 bytes needed, 1 free in /x/y.", file=sys.stderr)
+        return 74
+    if how == "crash":
+        raise ZeroDivisionError("a fault of ours")
+    work = given.to / ".cutting"
+    work.mkdir(parents=True, exist_ok=True)
+    if how == "hang" and not (work / "heard.jsonl").exists():
+        (work / "heard.jsonl").write_text("half\n")
+        print("tape: 320 of 640 s heard", flush=True)
+        time.sleep(600)
+    cut(given, how)
+    return 0
+
+
+def cut(given: argparse.Namespace, how: str) -> None:
+    lines, texts, recordings = [], [], []
+    (given.to / "wavs").mkdir(exist_ok=True)
+    for path in given.recordings:
+        for number in (1, 2):
+            name = f"{path.stem}-{number:04d}"
+            content = wav(path.read_bytes()[:8], number + (2 if how == "odd" else 0))
+            (given.to / "wavs" / f"{name}.wav").write_bytes(content)
+            text = f"Sentence {number}, of {path.stem}." if given.text else ""
+            lines.append({
+                "name": name, "start": 2.0 * number, "seconds": 1.5, "text": text,
+                "levels": [-60, -20, -30, -60], "worst": number / 10, "why": "fast" * (number - 1),
+                "recording": path.stem, "sha256": hashlib.sha256(content).hexdigest(),
+            })  # fmt: skip
+            texts.append(f"{name}|{text}\n")
+        recordings.append({
+            "name": path.stem, "seconds": 10.0, "clips": 2,
+            "seconds_by_reason": {"silence": 7.0, "in a clip": 3.0},
+        })  # fmt: skip
+    told = {"pid": os.getpid(), "nice": os.getpriority(os.PRIO_PROCESS, 0),
+            "threads": os.environ.get("OMP_NUM_THREADS"), "language": given.language,
+            "text": given.text and given.text.name,
+            "resumed": (given.to / ".cutting/heard.jsonl").exists(),
+            "recordings": [path.name for path in given.recordings],
+            "oom": Path("/proc/self/oom_score_adj").read_text().strip()}  # fmt: skip
+    (given.to / "given.json").write_text(json.dumps(told))
+    (given.to / "clips.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    (given.to / "account.csv").write_text("recording,start,end,seconds,reason,text\n")
+    (given.to / "metadata.csv").write_text("".join(texts))
+    unheard = ["Nobody says this."] if given.text else []
+    whole = {"recordings": recordings, "unheard_sentences": unheard, "speech_by": "the fake"}
+    (given.to / "cut.json").write_text(json.dumps(whole))
+
+
+def wav(seed: bytes, number: int) -> bytes:
+    out = io.BytesIO()
+    generator = np.random.default_rng([*seed, number])
+    samples = (3_000 * generator.standard_normal(RATE * 3 // 2)).astype("<i2")
+    with wave.open(out, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(RATE)
+        file.writeframes(samples.tobytes())
+    return out.getvalue()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,245 @@
+"""Recordings on the page, with the true service: uploaded, cut, corrected, deleted. The cut itself
+is a double in most tests, and `python -m train cut` in one."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.conftest import Running, running, settings_in
+from tests.api.page.conftest import until
+from tests.api.routes.test_dataset_routes import announced, cut, details, made, sent, with_tape
+from tests.train.cutting.recordings import demo_texts, join_demo
+
+pytestmark = pytest.mark.system
+
+Open = Callable[..., Any]
+CHECKS = (Path(__file__).parent / "checks.js").read_text(encoding="utf-8")
+STATE = "document.getElementById('cut-told').textContent"
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Running]:
+    with running(settings_in(tmp_path)) as found:
+        found.wait_ready()
+        yield found
+
+
+def with_clips(service: Running, name: str = "Anna") -> str:
+    dataset = with_tape(service, name)
+    service.client.put(f"/v1/datasets/{dataset}/text", content=b"Words.")
+    assert cut(service, dataset)["clips"]["total"] == 2
+    return dataset
+
+
+def opened(service: Running, open_page: Open, **options: Any) -> Any:
+    """The page with the clips of the first dataset."""
+    return open_page(service.address, ready="#clip-list li", **options)
+
+
+def test_a_recording_becomes_a_dataset_by_keyboard_alone(
+    service: Running, open_page: Open, tmp_path: Path
+) -> None:
+    tape, text = tmp_path / "tape.wav", tmp_path / "tape.srt"
+    tape.write_bytes(bytes(range(256)) * 20_000)  # three pieces
+    text.write_text("Words.")
+    page = open_page(service.address)
+    until(page, "document.getElementById('dataset-language').value === 'en'")
+    page.focus("#dataset-name")
+    page.keyboard.type("Anna")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#dataset-works:not([hidden])")
+    assert page.is_disabled("#cut")
+    page.set_input_files("#recording-files", tape)  # The browser's own dialog chooses a file.
+    page.wait_for_selector("#recording-list li:has-text('5.1 MB')")
+    until(page, "!document.querySelector('#recording-list progress')")
+    kept = service.parts.datasets.folder / "anna/recordings/tape.wav"
+    assert kept.read_bytes() == tape.read_bytes()
+    page.set_input_files("#recording-text", text)
+    until(page, "document.getElementById('text-told').textContent.includes('srt')")
+    page.focus("#cut")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#clip-list li >> nth=1")
+    assert page.text_content("#cut-told").startswith("Cut.")
+    assert page.text_content("#clip-list li .name") == "tape-0002"  # the odd one first
+    shares = page.eval_on_selector_all(
+        "#account .number:last-child", "all => all.map((o) => o.textContent)"
+    )
+    assert sum(float(one.rstrip(" %")) for one in shares) == pytest.approx(100, abs=0.2)
+    line = page.text_content("#train-line")
+    assert re.fullmatch(r"DATASET_DIR=\S+/anna/clips LANGUAGE=en make train", line)
+    metadata = service.parts.datasets.folder / "anna/clips/metadata.csv"
+    page.focus("[data-clip='tape-0001'] textarea")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("By hand.")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("[data-clip='tape-0001'] [role=status]:has-text('Corrected.')")
+    assert "tape-0001|By hand.\n" in metadata.read_text()
+    page.keyboard.press("Tab")  # Drop.
+    page.keyboard.press("Enter")
+    page.wait_for_selector("[data-clip='tape-0001'].dropped")
+    assert "tape-0001" not in metadata.read_text()
+    page.focus("[aria-label='Hear tape-0002']")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("[aria-label='Stop tape-0002']")
+    page.wait_for_selector("[aria-label='Hear tape-0002']")
+    page.focus("#dataset-remove")
+    page.keyboard.press("Enter")
+    assert page.text_content("#dataset-remove") == "Really delete dataset"
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#dataset-works", state="hidden")
+    assert not (service.parts.datasets.folder / "anna").exists()
+
+
+def test_an_upload_that_broke_off_goes_on_when_the_file_is_chosen_again(
+    service: Running, open_page: Open, tmp_path: Path
+) -> None:
+    tape = tmp_path / "tape.wav"
+    tape.write_bytes(bytes(range(256)) * 20_000)
+    dataset = made(service)
+    row = announced(service, dataset, "tape.wav", tape.stat().st_size)
+    sent(service, dataset, row["id"], 0, tape.read_bytes()[:3_000_000])
+    page = open_page(service.address)
+    page.wait_for_selector("#recording-list li:has-text('3.0 MB of 5.1 MB; choose the file again')")
+    pieces: list[str] = []
+    page.on("request", lambda one: one.method == "PATCH" and pieces.append(
+        one.headers["upload-offset"]))  # fmt: skip
+    page.set_input_files("#recording-files", tape)
+    until(page, "!document.querySelector('#recording-list progress')")
+    assert pieces[0] == "3000000"
+    kept = service.parts.datasets.folder / "anna/recordings/tape.wav"
+    assert kept.read_bytes() == tape.read_bytes()
+
+
+def test_an_upload_survives_a_connection_that_is_lost(
+    service: Running, open_page: Open, tmp_path: Path
+) -> None:
+    tape = tmp_path / "tape.wav"
+    tape.write_bytes(bytes(range(256)) * 20_000)
+    made(service)
+    page = open_page(service.address)
+    page.wait_for_selector("#dataset-works:not([hidden])")
+    failures = [0]
+
+    def lost(route: Any) -> None:
+        failures[0] += 1
+        route.abort() if failures[0] == 2 else route.continue_()
+
+    page.route("**/recordings/*", lost)
+    page.provoked.append("ERR_FAILED")
+    page.set_input_files("#recording-files", tape)
+    kept = service.parts.datasets.folder / "anna/recordings/tape.wav"
+    end = time.monotonic() + 60
+    while not kept.is_file():
+        assert time.monotonic() < end
+        page.wait_for_timeout(50)
+    assert failures[0] > 3 and kept.read_bytes() == tape.read_bytes()
+
+
+def test_a_cut_is_waited_for_and_stopped_and_its_fault_is_told(
+    service: Running, open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_CUT", "hang")
+    with_tape(service)
+    page = open_page(service.address)
+    page.wait_for_selector("#cut:not(:disabled)")
+    page.click("#cut")
+    until(page, f"{STATE}.includes('Is being cut. tape: 320 of 640 s heard')")
+    assert page.is_disabled("#cut") and page.is_disabled("#recording-text")
+    page.click("#cut-stop")
+    until(page, f"{STATE}.startsWith('Stopped.')")
+    monkeypatch.setenv("FAKE_CUT", "refuse")
+    page.click("#cut")
+    until(page, f"{STATE}.includes('The text is not that of tape.wav')")
+    assert page.text_content("#cut") == "Cut again"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_names_contrast_and_width(
+    service: Running, open_page: Open, scheme: str, width: int
+) -> None:
+    with_clips(service, "A name that is long enough to need more than one line of a phone")
+    size = {"width": width, "height": 844}
+    page = opened(service, open_page, color_scheme=scheme, viewport=size, has_touch=width < 400)
+    page.click("#unheard summary")
+    page.click("[data-clip='tape-0001'] button:has-text('Drop')")
+    page.wait_for_selector(".dropped")
+    found = page.evaluate(CHECKS)
+    assert found["faults"] == [] and found["texts"] > 60
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    if width < 400:
+        small = page.evaluate("""[...document.querySelectorAll(
+          "#recordings :is(button, select, textarea, input, summary)")]
+          .filter((one) => one.checkVisibility())
+          .filter((one) => Math.min(one.offsetWidth, one.offsetHeight) < 43.9)
+          .map((one) => one.id || one.textContent)""")
+        assert small == []
+
+
+def test_markup_in_a_name_or_a_text_stays_text(service: Running, open_page: Open) -> None:
+    evil = "<img src=x onerror=\"document.title='taken'\">"
+    dataset = with_clips(service, evil)
+    service.client.patch(f"/v1/datasets/{dataset}/clips/tape-0001", json={"text": evil})
+    page = opened(service, open_page)
+    assert page.input_value("[data-clip='tape-0001'] textarea") == evil
+    assert page.text_content("#dataset option") == evil
+    assert page.evaluate("document.querySelectorAll('img').length") == 0
+    assert page.title() == "Sotaque"
+
+
+def test_with_a_key_recordings_are_sent_and_heard(open_page: Open, tmp_path: Path) -> None:
+    with running(settings_in(tmp_path, api_key="secret")) as service:
+        service.client.headers["authorization"] = "Bearer secret"
+        service.wait_ready()
+        with_clips(service)
+        page = open_page(service.address, ready="#key-dialog[open]")
+        page.provoked.append("401")
+        page.fill("#key", "secret")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#clip-list li")
+        (tmp_path / "b.wav").write_bytes(b"b" * 1000)
+        page.set_input_files("#recording-files", tmp_path / "b.wav")
+        page.wait_for_selector("#recording-list li:has-text('b.wav'):has-text('1 kB')")
+        page.click("[aria-label='Hear tape-0001']")
+        page.wait_for_selector("[aria-label='Stop tape-0001']")
+
+
+@pytest.mark.timeout(900)
+def test_a_true_recording_is_cut_by_the_true_command(open_page: Open, tmp_path: Path) -> None:
+    """From a tape and its text to what training reads, and a picture of it."""
+    pytest.importorskip("pocketsphinx", reason="it has wheels for Python 3.11 and 3.13")
+    numbers = [1, 2, 3, 5, 7, 8]
+    join_demo(tmp_path / "tape.wav", numbers)
+    (tmp_path / "tape.txt").write_text(" ".join(demo_texts()[number - 1] for number in numbers))
+    settings = settings_in(tmp_path, datasets_host_path="datasets")
+    with running(settings, cut_module="train") as service:
+        service.wait_ready()
+        page = open_page(service.address, viewport={"width": 1280, "height": 900})
+        page.fill("#dataset-name", "Anna")
+        page.click("#dataset-form button")
+        page.wait_for_selector("#dataset-works:not([hidden])")
+        page.set_input_files("#recording-files", tmp_path / "tape.wav")
+        page.set_input_files("#recording-text", tmp_path / "tape.txt")
+        page.wait_for_selector("#text-remove:not([hidden])")
+        until(page, "!document.querySelector('#recording-list progress')")
+        page.click("#cut")
+        # It has what others leave of the processor, which on a busy machine is little.
+        page.wait_for_selector("#clip-list li canvas", timeout=600_000)
+        found = details(service, "anna")
+        assert found["clips"]["kept"] == found["clips"]["total"] >= 3
+        (row,) = found["account"]
+        assert sum(row["seconds_by_reason"].values()) == pytest.approx(row["seconds"], abs=1e-4)
+        inked = page.evaluate("""(() => {
+          const sheet = document.querySelector("#clip-list canvas");
+          const { data } = sheet.getContext("2d").getImageData(0, 0, sheet.width, sheet.height);
+          return data.filter((value, i) => i % 4 === 3 && value).length;
+        })()""")
+        assert inked > 100
+        line = "DATASET_DIR=datasets/anna/clips LANGUAGE=en make train"
+        assert page.text_content("#train-line") == line
+        page.locator("#recordings").screenshot(path=tmp_path / "page-recordings.png")
+        print(tmp_path / "page-recordings.png")
