@@ -154,7 +154,11 @@ def test_cutting_back_leaves_a_sound_file_alone(tmp_path: Path) -> None:
     before = path.stat()
     cut_back(path, 5)
     after = path.stat()  # not the time of access, which reading moves on
-    assert (after.st_ino, after.st_mtime_ns, after.st_size) == (before.st_ino, before.st_mtime_ns, before.st_size)
+    assert (after.st_ino, after.st_mtime_ns, after.st_size) == (
+        before.st_ino,
+        before.st_mtime_ns,
+        before.st_size,
+    )
     cut_back(path, 1)
     assert path.read_text() == '{"step": 1}\n'
 
