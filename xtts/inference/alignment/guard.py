@@ -28,6 +28,8 @@ MOST_CLOSING = 16
 MOST_LOUD_CLOSING = 10
 # A stop sooner than this behind the last token cut its sound, where the sound is not known.
 FEWEST_CLOSING = 4
+# In so many codes a stop or an affricate may be quiet before it bursts.
+MOST_IN_A_CLOSURE = 1
 # The longest stay on one token, and how many times as long as the usual one: a phone takes 2 codes,
 # a word that is one token 6.
 MOST_ON_ONE_TOKEN, MOST_TIMES_AS_LONG = 9, 5
@@ -109,8 +111,7 @@ def judge(
     said = np.asarray(codes)
     if alignment is None or alignment.last_spoken < 0:
         return _by_length(said, stopped=stopped, tokens=tokens)
-    # The vocoder clicks where its input ends, in the last code.
-    known = None if loud is None or len(said) < 2 else np.asarray(loud)[: len(said) - 1]
+    known = None if loud is None or len(said) < 2 else np.asarray(loud)[: len(said)]
     return _by_path(said, alignment, known, stopped=stopped)
 
 
@@ -118,7 +119,7 @@ def _by_path(
     codes: Array, path: Alignment, loud: Array | None, *, stopped: bool
 ) -> EndingVerdict:  # fmt: skip
     end = path.end
-    if end is None and stopped and _faded_out(path, loud):
+    if end is None and stopped and _reached(path) and loud is not None and not _loud_at_end(loud):
         end = len(path.wandering)
     # What comes behind the end is judged apart: attention has nothing to follow there.
     told = len(path.wandering) if end is None else end
@@ -147,14 +148,19 @@ def _by_path(
     if (lost := _lost(path, end, len(path.wandering))) is not None:
         reason = f"sound that is not of the text {_at(lost)}, behind the last word"
         return EndingVerdict(Ending.CONTINUED, reason, covered, keep)
-    if closing < FEWEST_CLOSING if loud is None else bool(loud[-1]):
+    if closing < FEWEST_CLOSING if loud is None else _loud_at_end(loud):
         return EndingVerdict(Ending.UNFINISHED, "it stopped within the last sound", covered)
     return EndingVerdict(Ending.GOOD, covered=covered)
 
 
-def _faded_out(path: Alignment, loud: Array | None) -> bool:
-    """Whether the last token was reached, and its sound was over: attention may stay there."""
-    return loud is not None and not loud[-1] and int(path.wandering.max()) == path.last_spoken
+def _reached(path: Alignment) -> bool:
+    """Whether the last token was reached: attention may stay there when its sound is over."""
+    return int(path.wandering.max()) == path.last_spoken
+
+
+def _loud_at_end(loud: Array) -> bool:
+    """Whether the sound had not faded: one quiet code may be the closure of a stop."""
+    return bool(loud[-MOST_IN_A_CLOSURE - 1 :].any())
 
 
 def _goes_on(closing: int, end: int, loud: Array | None) -> bool:

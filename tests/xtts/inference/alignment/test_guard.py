@@ -60,14 +60,25 @@ def loudness(count, quiet):
 
 @pytest.mark.parametrize(
     ("closing", "quiet", "ending"),
-    [(2, 2, Ending.GOOD), (7, 0, Ending.UNFINISHED), (7, 4, Ending.GOOD), (20, 16, Ending.GOOD),
-     (16, 2, Ending.CONTINUED)],
+    [(2, 2, Ending.GOOD), (7, 0, Ending.UNFINISHED), (7, 1, Ending.UNFINISHED),
+     (7, 4, Ending.GOOD), (20, 16, Ending.GOOD), (16, 2, Ending.CONTINUED)],
 )  # fmt: skip
 def test_where_the_sound_is_known_it_tells_whether_the_last_word_was_over(closing, quiet, ending):
     places = whole(closing)
-    # The vocoder's click is in the last code, and STOP has no sound.
-    loud = np.append(loudness(len(places) - 2, quiet), [True, False])
+    # The vocoder's click is in the sound of STOP, and is not counted as loud.
+    loud = np.append(loudness(len(places) - 1, quiet), False)
     assert verdict(places, loud=loud).ending is ending
+
+
+@pytest.mark.parametrize("closing", [0, 4])
+def test_the_closure_of_a_last_stop_is_no_end(closing):
+    places = [*FIRST_HALF, *SECOND_HALF, *[LAST + 1] * closing]
+    loud = loudness(len(places), 2)
+    assert verdict(places, loud=loud).ending is Ending.UNFINISHED
+    # Its burst has begun.
+    loud[-3:] = [False, True, False]
+    assert verdict(places, loud=loud).ending is Ending.UNFINISHED
+    assert verdict(places, loud=loudness(len(places), 3)).good
 
 
 def test_attention_that_stays_on_the_last_token_is_good_where_its_sound_was_over():

@@ -2,6 +2,8 @@
 ONNX Runtime in float32 and int8."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,3 +110,38 @@ def test_every_backend_says_the_same_of_the_same_codes(
         for found in others:
             assert (found.ending, found.aligned) == (wanted.ending, True)
             assert np.abs(found.times - wanted.times).max() <= CODE_SECONDS + 1e-6
+
+
+def sounds(voice: LoadedVoice, *, guarded: bool, speed: float) -> dict[str, np.ndarray[Any, Any]]:
+    """The text whole, streamed, and among four of which half are whole."""
+    voice = replace(voice, guarded=guarded)
+    ask = SynthesisParams(TEXT, "en", seed=1, speed=speed)
+    found = {
+        "whole": voice.synthesize_guarded(ask, voice.guard(ask)),
+        "streamed": np.concatenate(list(voice.stream_guarded(ask, voice.guard(ask)))),
+    }
+    crowd, chunks = voice.crowd(4), dict[str, list[Any]]()
+    for number in range(4):
+        one = SynthesisParams(TEXT, "en", seed=number, speed=speed, whole=number % 2 == 0)
+        crowd.enter(f"among others {number}", voice.own, one)
+    while crowd.busy:
+        for said in crowd.step():
+            chunks.setdefault(said.name, []).extend(np.asarray(chunk) for chunk in said.chunks)
+            if said.done:
+                assert [piece.ending for piece in said.pieces] == [Ending.GOOD] * guarded
+    return found | {name: np.concatenate(told) for name, told in chunks.items()}
+
+
+@pytest.mark.parametrize("kind", ["torch", "fp32", "int8"])
+@pytest.mark.parametrize("speed", [1.0, 1.5])
+def test_where_nothing_is_wrong_the_guard_changes_no_bit(
+    torchs: LoadedVoice, exported: dict[str, LoadedVoice], good: list[int], force: ForcedCodes,
+    kind: str, speed: float,
+) -> None:  # fmt: skip
+    voice = torchs if kind == "torch" else exported[kind]
+    force.codes = good
+    without = sounds(voice, guarded=False, speed=speed)
+    found = sounds(voice, guarded=True, speed=speed)
+    assert found.keys() == without.keys() and len(found) == 6
+    for name, sound in found.items():
+        assert len(sound) > 12_000 and np.array_equal(sound, without[name]), name
