@@ -62,8 +62,8 @@ class SharedSettings:
         Literal["auto", "fp32", "bf16", "int8", "int4"],
         Means("auto, fp32, bf16, int8 or int4", words=True),
     ] = "auto"
-    """What speaking computes in. auto is the fastest one without an audible difference: on a GPU
-    bf16, where it has that; fp32 is exact; int8 and int4 are a CPU's, and int4 rounds."""
+    """What speaking computes in. auto is on a CPU the fastest one without an audible difference, on
+    a GPU bf16 where it has that; fp32 is exact; int8 and int4 are a CPU's, and int4 rounds."""
     guard: Switch = True
     """Judges how each utterance ended, and speaks again one that broke off, repeated itself, stood
     still or went on behind its end. off serves what comes."""
