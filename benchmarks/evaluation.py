@@ -5,7 +5,8 @@ Fine-tunes the embedded voice on the demo dataset with default settings once for
 `make train` does; whatever was judged there (base, epochs, blends) speaks the reporting set, which
 the evaluation never sees, and a recogniser (pocketsphinx) counts word errors. Told are how far the
 chosen one is behind the one with the fewest errors, and how the evaluation's `words` and its own
-recogniser's word errors rank checkpoints. Every result is kept as a line of JSON as soon as it is there: `--resume` goes on.
+recogniser's word errors rank checkpoints. Every result is kept as a line of JSON as soon as it is
+there: `--resume` goes on.
 """
 
 import argparse

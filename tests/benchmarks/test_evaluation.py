@@ -18,13 +18,18 @@ def _few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmark, "RESAMPLES", 100)
 
 
-def run(seed: int, lost: tuple[float, ...]) -> Evaluation:
-    """A run whose epochs leave out so many words; the first comes nearest to the person."""
+def run(seed: int, lost: tuple[float, ...], *, recognised: bool = False) -> Evaluation:
+    """A run whose epochs leave out so many words; the first comes nearest to the person.
+    recognised: a recogniser hears as many wrong."""
     epochs = [
-        candidate(facts(seed + 10 * number, lost=share, voice=0.9 - 0.1 * number), epoch=number)
+        candidate(
+            facts(seed + 10 * number, lost=share, voice=0.9 - 0.1 * number,
+                  errors=share if recognised else None),
+            epoch=number,
+        )
         for number, share in enumerate(lost, start=1)
-    ]
-    told, verdict = verdict_of(base(seed), *epochs)
+    ]  # fmt: skip
+    told, verdict = verdict_of(base(seed, **{"errors": 0.0} if recognised else {}), *epochs)
     return Evaluation(
         "", "en", {}, "set", {}, {"reference": "a.wav"}, {}, list(told.values()), verdict
     )
@@ -68,6 +73,16 @@ def test_a_ranking_that_agrees_is_told_with_its_intervals() -> None:
         assert low <= told["spearman"] <= high <= 1
     against = [heard(one.seed, runs[1].candidates[one.epoch], 5 - one.epoch) for one in listened]
     assert benchmark.figures(runs, against)["epochs"]["spearman"] < -0.9
+
+
+def test_the_recogniser_of_the_evaluation_is_ranked_where_it_listened() -> None:
+    found = run(1, (0.0, 0.2, 0.4), recognised=True)
+    listened = [heard(1, one, number) for number, one in enumerate(found.candidates)]
+    told = benchmark.figures({1: found}, listened)
+    assert told["word errors, epochs"]["checkpoints"] == 3
+    assert told["word errors, epochs"]["spearman"] == pytest.approx(1)
+    deaf = run(1, (0.0, 0.2, 0.4))
+    assert benchmark.figures({1: deaf}, listened)["word errors, epochs"] == {"checkpoints": 0}
 
 
 def test_ranks_share_their_ties_and_a_constant_agrees_with_nothing() -> None:
