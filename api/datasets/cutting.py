@@ -51,6 +51,7 @@ class CutQueue:
         self, datasets: Datasets, clips: Clips, changed: Callable[[str], None], module: str = MODULE
     ) -> None:
         self.module = module
+        self.niceness = NICENESS
         self._datasets = datasets
         self._clips = clips
         self._changed = changed
@@ -213,7 +214,7 @@ class CutQueue:
             env={**os.environ, **_ONE_THREAD},
         )  # fmt: skip
         self._running = (dataset.id, child)
-        _behind_everybody(child.pid)
+        _behind_everybody(child.pid, self.niceness)
         try:
             async with asyncio.timeout(MOST_SECONDS):
                 await self._listen(child)
@@ -300,9 +301,9 @@ def _kept_job(dataset: UploadedDataset, **changed: Any) -> Job:
         raise APIError(507, "not_kept", without_paths(str(error))) from error
 
 
-def _behind_everybody(pid: int) -> None:
+def _behind_everybody(pid: int, niceness: int) -> None:
     # All that it starts is in its group, and gets the same.
     with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PGRP, pid, NICENESS)
+        os.setpriority(os.PRIO_PGRP, pid, niceness)
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/oom_score_adj").write_text(str(_OOM_SCORE), encoding="ascii")

@@ -67,6 +67,8 @@ def running(
     )
     app = build(settings, how, limits)
     app.state.parts.cuts.module = cut_module
+    # Behind everybody, it would take minutes where many tests run.
+    app.state.parts.cuts.niceness = 0
     # With its protocol, as uvicorn's own: asyncio turns Nagle's algorithm off for such only.
     with socket.socket(proto=socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))

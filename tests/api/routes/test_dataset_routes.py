@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from api.datasets import uploads
+from api.datasets.cutting import NICENESS
 from tests.api.conftest import Running, running, settings_in
 
 TAPE = bytes(range(256)) * 40  # No recording: the double of the cut asks for none.
@@ -54,7 +55,7 @@ def cut(service: Running, dataset: str) -> dict[str, Any]:
 
 
 def ended(service: Running, dataset: str) -> dict[str, Any]:
-    service.wait_until(lambda: details(service, dataset)["cut"]["state"] not in WAITING, 60)
+    service.wait_until(lambda: details(service, dataset)["cut"]["state"] not in WAITING, 200)
     return details(service, dataset)
 
 
@@ -440,6 +441,7 @@ def test_one_of_two_replicas_cuts_and_both_tell_of_it(
 
 def test_whoever_speaks_is_in_front_of_a_cut(service: Running) -> None:
     """Lower priority, one thread, and the first to go where memory is short."""
+    service.parts.cuts.niceness = NICENESS
     dataset = with_tape(service)
     cut(service, dataset)
     given = json.loads((folder_of(service, dataset) / "clips/given.json").read_text())
