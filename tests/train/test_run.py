@@ -17,7 +17,13 @@ from train.__main__ import main
 from train.trainer import Trainer
 from xtts.hub.run_folder import RunFolder
 
-QUIET = {"SAMPLE_DEVICE": "off", "TENSORBOARD": "off"}
+# A recogniser and a learned speaker have tests of their own, and take seconds a run.
+QUIET = {
+    "SAMPLE_DEVICE": "off",
+    "TENSORBOARD": "off",
+    "EVALUATE_RECOGNISER": "off",
+    "LEARN_SPEAKER": "off",
+}
 # Small batches: an epoch of 12 clips has 11 steps.
 COMMON = {"BATCH_SECONDS": "1.2", "SEED": "5", "NUM_THREADS": "1", "DEVICE": "cpu"}
 

@@ -1,6 +1,7 @@
 """When a speaker embedding is learned for the best weights, when it is kept and who takes it."""
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,19 @@ def test_it_goes_with_the_weights_that_it_was_learned_for(ground: Ground) -> Non
     second = kept(ground)
     assert second is not None and second.share < 1
     assert speaker_beside(ground.run.checkpoint_path(first.epoch)) is None
+
+
+def test_killed_before_it_is_written_it_is_learned_again(ground: Ground) -> None:
+    child = os.fork()
+    if not child:
+        os.environ["SOTAQUE_CRASH_AT"] = "before speaker"
+        ground.conclude()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -9
+    assert kept(ground) is None and not ground.run.best_blend.exists()
+    ground.evaluator = ground.another()
+    ground.conclude()
+    assert kept(ground) is not None and ground.best()["kind"] == "blend"
 
 
 def test_off_leaves_none_behind(ground: Ground) -> None:

@@ -11,6 +11,7 @@ import torch
 
 from tests.datasets import a_sound
 from train.checkpointing.checkpoints import Checkpoints
+from xtts.hub.base_models import DEMO
 from xtts.hub.run_folder import RunFolder
 from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors
@@ -91,8 +92,9 @@ def test_a_sentence_without_an_end_is_ended_and_told(
 
 
 def test_a_recogniser_listens_to_what_has_a_sound_and_ended(
-    speaker: FileSpeaker, request_of_base: EvaluateRequest, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """By the embedded voice: random weights may never end."""
     lengths, names = list[int](), list[tuple[str, str]]()
 
     class Deaf:
@@ -105,18 +107,19 @@ def test_a_recogniser_listens_to_what_has_a_sound_and_ended(
         return Deaf()
 
     monkeypatch.setattr("xtts.evaluation.recogniser.opened", opened)
-    plain = speaker.evaluate(request_of_base).sentences
-    asked = replace(request_of_base, recogniser="a folder")
+    speaker = FileSpeaker(DEMO, "cpu", precision="fp32")
+    texts = {"hello": True, "one two three": True, "good night": False}
+    asked = EvaluateRequest(
+        tuple(SentenceTask(text, "en", 1, sounded=sounded) for text, sounded in texts.items()),
+        DEMO / "reference.wav", None, 1.0, SpeakingRate(2.0, 3.0), recogniser="a folder",
+    )  # fmt: skip
     found = speaker.evaluate(asked).sentences
     speaker.evaluate(asked)
     assert names == [("a folder", "en")]
-    heard = [one for one in found if one.heard is not None]
-    assert heard and len(heard) == sum(one.finished and bool(one.embedding) for one in plain)
-    assert lengths[: len(heard)] == pytest.approx([16_000 * one.seconds for one in heard], abs=64)
-    wanted = {"hello": 2.0, "one two three": round(1 / 3, 5)}
-    for task, one in zip(asked.sentences, found, strict=True):
-        assert one.word_errors == (None if one.heard is None else wanted[task.text])
-    assert [replace(one, heard=None, word_errors=None) for one in found] == plain
+    assert [one.finished for one in found] == [True, True, True]
+    assert [one.heard for one in found] == ["one two", "one two", None]
+    assert [one.word_errors for one in found] == [2.0, round(1 / 3, 5), None]
+    assert lengths[:2] == pytest.approx([16_000 * one.seconds for one in found[:2]], rel=0.03)
 
 
 def test_a_budget_ends_between_groups_and_changes_no_sentence(
