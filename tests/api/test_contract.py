@@ -108,6 +108,7 @@ def test_a_thousand_examples_of_each_operation(service: Running, tmp_path: Path)
     assert not unreached
 
 
+@pytest.mark.slow
 def test_the_examples_are_of_what_exists(service: Running, tmp_path: Path) -> None:
     """What exists by `contract_hooks` alone, so that it is not left to luck: recordings, voices,
     runs, and sounds that were spoken before."""

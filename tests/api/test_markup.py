@@ -87,6 +87,7 @@ def test_fuzzed_markup_is_refused_or_never_among_the_words(real: Running) -> Non
     assert spoken >= 5
 
 
+@pytest.mark.slow
 def test_every_word_of_the_text_has_its_time(real: Running) -> None:
     """Whole, in lines and as events the same words; at their times, in order, inside the sound."""
     text = "Dr. Smith paid $5.50 & left. [pause:300ms] He was (quite) happy."

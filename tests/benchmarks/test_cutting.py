@@ -49,6 +49,7 @@ def test_the_recording_is_what_flite_says_of_it() -> None:
 
 
 @needs_flite
+@pytest.mark.slow
 def test_a_small_recording_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
     assert cutting.main(["--voices", "slt", "--sentences", "9", "--seed", "4", "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)

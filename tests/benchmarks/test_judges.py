@@ -50,6 +50,7 @@ def test_distortion_ignores_tempo_and_sees_timbre() -> None:
     assert judges.cepstral_distortion(one, slower) < judges.cepstral_distortion(one, other) / 2
 
 
+@pytest.mark.slow
 def test_distance_ignores_tempo_and_sees_timbre() -> None:
     one = voice(120.0, 1.0, 1)
     slower = torch.cat((one[:8000], one[4000:]))

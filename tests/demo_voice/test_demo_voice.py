@@ -229,6 +229,7 @@ def test_the_rate_rises_and_falls() -> None:
     assert rates[3] == pytest.approx(0.02)
 
 
+@pytest.mark.slow
 def test_goes_on_from_a_packed_voice(
     made: Making, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -205,7 +205,10 @@ def test_a_killed_run_goes_on_bit_for_bit(workshop, straight):
     assert_same_end(straight, workshop.run("killed", 4))
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)],
+)
 def test_a_signal_inside_an_epoch_saves_and_goes_on_bit_for_bit(workshop, straight, number, code):
     name = f"signal-{number}"
     run = RunFolder(workshop.folder / name)
@@ -244,6 +247,7 @@ def test_a_signal_while_validating_is_a_stop_inside_the_epoch(
     assert losses(run) == losses(straight)
 
 
+@pytest.mark.slow
 def test_a_signal_that_saving_cannot_follow_in_time_exits_at_once(workshop):
     run = RunFolder(workshop.folder / "hasty")
     process = workshop.start("hasty", 4, STOP_SECONDS="0")
@@ -254,6 +258,7 @@ def test_a_signal_that_saving_cannot_follow_in_time_exits_at_once(workshop):
     assert run.newest_verified().epoch == 1
 
 
+@pytest.mark.slow
 def test_a_second_trainer_in_the_folder_is_refused(workshop, capfd):
     run = RunFolder(workshop.folder / "shared")
     process = workshop.start("shared", 4)
@@ -326,6 +331,7 @@ def test_every_epoch_is_judged_beside_the_base(heard):
     assert kept and all((heard.folder / wav).is_file() for wav in kept)
 
 
+@pytest.mark.slow
 def test_a_pruned_epoch_keeps_its_sample(workshop):
     run = workshop.run("pruned", 2, SAMPLE_DEVICE="cpu", SAMPLE_TEXT="One.", KEEP_CHECKPOINTS="1")
     gone = [epoch for epoch in (1, 2) if not run.checkpoint_path(epoch).exists()]

@@ -77,6 +77,7 @@ def test_a_stopped_run_ends_with_75(ground: Ground, whole: RunFolder) -> None:
     assert_goes_on(ground, whole, "stopped", clean=False)
 
 
+@pytest.mark.slow
 def test_no_slow_disk_is_taken_for_a_hang(ground: Ground, whole: RunFolder) -> None:
     """A save of 16 fsyncs takes six times what a step may."""
     assert ground.run("slow-disk", poison="slow_disk 0.2", STALL_SECONDS=0.5) == 0, ground.told()
@@ -325,6 +326,7 @@ def test_a_kill_in_the_middle_of_a_save_leaves_nothing_behind(
 # Folders and children
 
 
+@pytest.mark.slow
 def test_two_runs_with_one_runs_dir_keep_their_curves(ground: Ground) -> None:
     """Also when the second starts over: it moves its own and no other's."""
     runs_dir = ground.folder / "shared"

@@ -230,6 +230,7 @@ def child(place: Place) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_build_killed_half_way_goes_on(place: Place):
     """Killed when the first shard's data stands without its index."""
     process = child(place)

@@ -333,6 +333,7 @@ def test_a_taken_port_is_not_waited_for(caplog: pytest.LogCaptureFixture, tmp_pa
     assert f"Port {port} is taken; TensorBoard uses {server.port}." in caplog.messages
 
 
+@pytest.mark.slow
 def test_tensorboard_dies_with_a_run_that_is_killed(tmp_path: Path) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(f"""
@@ -354,6 +355,7 @@ def test_tensorboard_dies_with_a_run_that_is_killed(tmp_path: Path) -> None:
     assert gone(pid)
 
 
+@pytest.mark.slow
 def test_logging_imports_neither_tensorflow_nor_matplotlib() -> None:
     code = (
         "import sys, train.metrics.logs; from torch.utils.tensorboard import SummaryWriter; "

@@ -182,6 +182,7 @@ def test_the_same_with_the_real_worker(
     assert_told(run, fault, caplog.text)
 
 
+@pytest.mark.slow
 def test_after_a_fault_the_next_sample_is_spoken(
     workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
     reports: list[tuple[str, str]],

@@ -51,6 +51,7 @@ def test_clips_that_it_did_not_learn_from_come_nearer(learned: SpeakerLearned) -
     assert (learned.clips, learned.steps, len(learned.embedding)) == (8, 6, 512)
 
 
+@pytest.mark.slow
 def test_the_same_clips_and_seed_give_the_same_and_no_random_state_moves(
     speaker: FileSpeaker, learned: SpeakerLearned
 ) -> None:

@@ -95,6 +95,7 @@ def test_the_space_that_it_takes_is_asked_for(
     assert asked[0] == pytest.approx(sum(numbers), rel=0.15)
 
 
+@pytest.mark.slow
 def test_an_earlier_export_is_replaced_and_other_things_are_not(
     base_folder: Path, tmp_path: Path
 ) -> None:
