@@ -65,6 +65,7 @@ def seconds_to_end(service: subprocess.Popen[str]) -> float:
     return time.monotonic() - started
 
 
+@pytest.mark.slow
 def test_open_pages_do_not_hold_the_end_and_who_waits_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ class Deaf:
         return float(clip.abs().max())
 
 
+@pytest.mark.slow
 def test_figures_of_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         judges, "words_heard", lambda clip: "one two" if len(clip) > 9000 else "one"

@@ -56,6 +56,7 @@ def test_code_and_memory_without_a_name_are_no_files(tmp_path: Path) -> None:
     # The second: that the first would notice if oneDNN kept as much as it does by itself.
     [(True, False), pytest.param(False, True, marks=pytest.mark.slow)],
 )
+@pytest.mark.slow
 def test_onednn_keeps_the_code_of_few_shapes(own: bool, known: bool) -> None:
     """Behind 150 widths, 600 shapes with what turns them, code for the first one has to be made
     again, or was kept with the rest."""

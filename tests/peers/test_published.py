@@ -19,6 +19,7 @@ OPEN = (
 
 
 @pytest.mark.parametrize("home", ["TTS.tts.models.xtts", "TTS.tts.configs.xtts_config"])
+@pytest.mark.slow
 def test_a_file_with_coquis_objects_in_it_opens_without_coqui(
     home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -41,6 +42,7 @@ def test_a_file_with_coquis_objects_in_it_opens_without_coqui(
     assert done.stdout == "['gpt.weight']\n", done.stderr
 
 
+@pytest.mark.slow
 def test_anything_else_in_it_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.pth"
     torch.save({"config": types.SimpleNamespace(a=1), "model": {}}, path)

@@ -156,11 +156,13 @@ def test_more_epochs_train_only_what_is_missing(workshop, straight, capfd):
     assert {epoch for _, epoch, *_ in after[len(before) :]} == {3}
 
 
+@pytest.mark.slow
 def test_prefetching_cache_and_overlap_change_nothing(workshop, straight):
     plain = workshop.run("plain", 4, PREFETCH="off", CACHE="off", OVERLAP="off")
     assert_same_end(straight, plain)
 
 
+@pytest.mark.slow
 def test_one_kernel_for_all_weights_changes_rounding_only(workshop):
     """In float32, to the end of an epoch. In bf16 a weight whose last bit differs may be rounded to
     the next copy: up to 1e-3 were seen from the sixth step on."""
@@ -223,6 +225,7 @@ def test_a_signal_inside_an_epoch_saves_and_goes_on_bit_for_bit(workshop, straig
 
 
 @pytest.mark.parametrize("save_every", ["1", "4"])
+@pytest.mark.slow
 def test_a_signal_while_validating_is_a_stop_inside_the_epoch(
     workshop, straight, monkeypatch, save_every
 ):

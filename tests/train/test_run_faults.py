@@ -169,6 +169,7 @@ def test_a_signal_inside_a_save_lets_it_end(ground: Ground, whole: RunFolder) ->
     assert_same_end(run, whole, EPOCHS)
 
 
+@pytest.mark.slow
 def test_a_second_signal_inside_a_save_ends_it(ground: Ground, whole: RunFolder) -> None:
     assert ground.run("in-save-2", poison="signals_while_saving 15 2") == 143
     assert "Second signal: exiting at once" in ground.told()
@@ -296,6 +297,7 @@ def test_a_folder_that_cannot_be_written_is_told_at_the_start(
 # Other settings for a run that goes on
 
 
+@pytest.mark.slow
 def test_another_learning_rate_is_told_and_used_and_fewer_epochs_are_told(ground: Ground) -> None:
     assert ground.run("rate", NUM_EPOCHS=1, LEARNING_RATE=1e-3) == 0, ground.told()
     assert ground.run("rate", NUM_EPOCHS=2, LEARNING_RATE=5e-4) == 0, ground.told()

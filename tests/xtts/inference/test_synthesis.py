@@ -84,6 +84,7 @@ def test_fading_a_stream_is_fading_the_whole(cuts: list[int]) -> None:
     assert len(joined) == len(wave) and joined[0] == 0 and joined[-1] == 0
 
 
+@pytest.mark.slow
 def test_no_step_at_a_join_is_larger_than_inside_a_piece(model: Model, voice: Voice) -> None:
     """A click is a step of the waveform that nothing inside it makes."""
     pieces = list(synthesize_pieces(model, voice, LONG, "en", decoding=RULES))

@@ -39,6 +39,7 @@ def test_modules_built_afterwards_are_initialised_as_ever():
         "import torch; make = lambda: torch.nn.init.xavier_uniform_(torch.nn.Linear(4, 4).weight)",
     ],
 )
+@pytest.mark.slow
 def test_torchs_compiler_is_not_imported_for_it(made: str) -> None:
     """Found by the clock: 870 modules and seconds at every start of trainer and worker."""
     program = (

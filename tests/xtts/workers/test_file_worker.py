@@ -291,6 +291,7 @@ def test_the_tiny_model_speaks_with_the_weights_it_is_given(
         worker.close()
 
 
+@pytest.mark.slow
 def test_what_the_parent_has_written_is_not_hashed_again_by_its_child(
     base_folder: Path, recording: Path, tmp_path: Path
 ) -> None:
@@ -311,6 +312,7 @@ def test_what_the_parent_has_written_is_not_hashed_again_by_its_child(
         worker.close()
 
 
+@pytest.mark.slow
 def test_all_but_the_new_weights_is_ready_before_anything_is_asked(
     base_folder: Path, recording: Path, tmp_path: Path
 ) -> None:
