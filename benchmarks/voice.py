@@ -80,6 +80,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks voice", description=__doc__)
     parser.add_argument("--bundle", default="demo", help="demo, a bundle, a checkpoint, or source")
     parser.add_argument("--speak-as", default="slt,rms,awb", help="whose reference it is given")
+    parser.add_argument(
+        "--reference", type=Path,
+        help="a recording of the person to speak from, instead of one that nobody trained on",
+    )  # fmt: skip
     parser.add_argument("--set", choices=texts.FILES, default="twenty", help="which sentences")
     parser.add_argument("--joined", type=int, help="texts of so many sentences of the set each")
     parser.add_argument("--seeds", type=int, default=5)
@@ -102,7 +106,7 @@ def measured(arguments: argparse.Namespace, voice: str, sentences: Sequence[str]
     own = judges.word_errors(sentences, [judges.words_heard(clip) for clip in source])
     spoken = _spoken(
         arguments.bundle, voice, sentences, arguments.seeds, arguments.precision,
-        low=arguments.low_memory,
+        low=arguments.low_memory, recording=arguments.reference,
     )  # fmt: skip
     seeds = [figures(said, source, sentences, judge) for said in spoken]
     columns = [asdict(seed) for seed in seeds]
@@ -152,7 +156,14 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def _spoken(
-    bundle: str, voice: str, sentences: Sequence[str], seeds: int, precision: str, *, low: bool
+    bundle: str,
+    voice: str,
+    sentences: Sequence[str],
+    seeds: int,
+    precision: str,
+    *,
+    low: bool,
+    recording: Path | None,
 ) -> Iterator[list[Tensor]]:
     """The sentences of each seed in turn, at 16 kHz; `source` gives flite's own, once."""
     if bundle == "source":
@@ -160,7 +171,7 @@ def _spoken(
         return
     from xtts.hub.base_models import DEMO
     from xtts.inference.synthesis import synthesize
-    from xtts.inference.voice import voice_from_reference
+    from xtts.inference.voice import read_reference, voice_from_reference
     from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
 
     with_onnx = precision.startswith(onnx_voice.PREFIX)
@@ -168,7 +179,10 @@ def _spoken(
     where = ComputeConfig(precision=own, low_memory=low and not with_onnx)
     opened: Any = load_voice(VoiceSpec(bundle, tos_agreed=True), where)
     model = opened.model
-    reference = resample(judges.teacher(voice, REFERENCE_TEXT), SPEAKER_RATE, CODE_RATE)
+    if recording is None:
+        reference = resample(judges.teacher(voice, REFERENCE_TEXT), SPEAKER_RATE, CODE_RATE)
+    else:
+        reference = read_reference(model.config, recording)
     heard = voice_from_reference(model, reference)
     if opened.speaker is not None:  # a speaker embedding that its run has learned
         heard = replace(heard, speaker=opened.speaker.tensor())
