@@ -168,11 +168,7 @@ class Checkpoints:
         started = time.monotonic()
         path, manifest_path = self.run.best_blend, self.run.best_blend_manifest
         self._prepare(model_state, None, path)
-        blend = {
-            "epoch": verdict.epoch,
-            "share": verdict.share,
-            "checkpoint_sha256": verdict.checkpoint_sha256,
-        }
+        blend = verdict.weights
         remove(self.run, [manifest_path])
         content = {"model": _owned(model_state), "provenance": {**provenance, "blend": blend}}
         written = _save(path, content)

@@ -31,7 +31,7 @@ def learn_best_speaker(evaluator: Evaluator, verdict: Verdict) -> None:
     """
     path = evaluator.run.best_speaker
     known = learned_speaker.read(path)
-    if known is not None and known.weights == _weights(verdict):
+    if known is not None and known.weights == verdict.weights:
         return
     path.unlink(missing_ok=True)
     if verdict.kind == "base":  # its own voices are what it does best; a blend would have won
@@ -45,9 +45,7 @@ def learn_best_speaker(evaluator: Evaluator, verdict: Verdict) -> None:
     learned_speaker.write(
         path,
         LearnedSpeaker(
-            epoch=verdict.epoch,
-            share=verdict.share,
-            checkpoint_sha256=verdict.checkpoint_sha256,
+            **verdict.weights,
             speaker_embedding=found.embedding,
             distance_before=found.distance_before,
             distance_after=found.distance_after,
@@ -58,14 +56,6 @@ def learn_best_speaker(evaluator: Evaluator, verdict: Verdict) -> None:
         "Speaker embedding learned from %d clips in %.0f s; spectral distance of clips that it did "
         "not learn from: %s.", found.clips, found.seconds, told,
     )  # fmt: skip
-
-
-def _weights(verdict: Verdict) -> dict[str, object]:
-    return {
-        "epoch": verdict.epoch,
-        "share": verdict.share,
-        "checkpoint_sha256": verdict.checkpoint_sha256,
-    }
 
 
 def _request(evaluator: Evaluator, verdict: Verdict) -> LearnSpeakerRequest:

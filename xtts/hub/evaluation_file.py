@@ -160,6 +160,15 @@ class Verdict:
     indistinguishable_from_base: bool
     checkpoint_sha256: str
 
+    @property
+    def weights(self) -> dict[str, Any]:
+        """What names its weights in the manifest of a best.pt and in best_speaker.json."""
+        return {
+            "epoch": self.epoch,
+            "share": self.share,
+            "checkpoint_sha256": self.checkpoint_sha256,
+        }
+
 
 @dataclass(frozen=True)
 class Evaluation:

@@ -210,12 +210,7 @@ class RunFolder:
             manifest = read_manifest(self.best_blend_manifest)
         except ManifestError:
             return None
-        wanted = {
-            "epoch": verdict.epoch,
-            "share": verdict.share,
-            "checkpoint_sha256": verdict.checkpoint_sha256,
-        }
-        if manifest.blend != wanted or fault_of(manifest, self.checkpoints):
+        if manifest.blend != verdict.weights or fault_of(manifest, self.checkpoints):
             return None
         sha256 = manifest.files[self.best_blend.name].sha256
         return BestWeights(
