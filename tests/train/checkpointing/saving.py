@@ -1,14 +1,12 @@
 """A run of tiny checkpoints: for the tests, and in a process that they kill."""
 
-import os
-import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from tests.forked import in_child
 from train.checkpointing.checkpoints import Checkpoints, SavedCheckpoint
 from train.checkpointing.fingerprint import Fingerprint
 from xtts.hub.run_folder import RunFolder
@@ -72,20 +70,6 @@ def stop_in_child(output_dir: Path, epoch: int, crash_at: str) -> int:
     return in_child(
         lambda: interrupt(Checkpoints(RunFolder(output_dir), 1), epoch, batch=4), crash_at
     )
-
-
-def in_child(work: Callable[[], object], crash_at: str) -> int:
-    """Forked, since a new interpreter would import torch for every point at which one is killed."""
-    child = os.fork()
-    if not child:
-        os.environ["SOTAQUE_CRASH_AT"] = crash_at
-        try:
-            work()
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def names(run: RunFolder) -> list[str]:

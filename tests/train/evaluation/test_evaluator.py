@@ -2,13 +2,13 @@
 
 import json
 import logging
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from tests.forked import in_child
 from tests.train.evaluation.spoken import PERSON, facts
 from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.clips import Clip
@@ -228,12 +228,7 @@ def test_what_a_kill_left_out_is_done_at_the_next_start(ground: Ground) -> None:
 def test_killed_while_best_pt_is_written(ground: Ground, point: str) -> None:
     ground.evaluator.judge(ground.save(2))
     ground.evaluator.blends((0.5,))
-    child = os.fork()
-    if not child:
-        os.environ["SOTAQUE_CRASH_AT"] = point
-        ground.conclude(0.5)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -9
+    assert in_child(lambda: ground.conclude(0.5), crash_at=point) == -9
     best = ground.run.best_weights()
     assert (best is None) is (point != "after blend")
     ground.evaluator = ground.another()

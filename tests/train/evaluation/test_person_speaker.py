@@ -1,11 +1,11 @@
 """When a speaker embedding is learned for the best weights, when it is kept and who takes it."""
 
 import logging
-import os
 from pathlib import Path
 
 import pytest
 
+from tests.forked import in_child
 from tests.train.evaluation.test_evaluator import SOUNDS, Ground
 from train.evaluation.blending import conclude
 from train.sampling.sampler import MeasuringFailed
@@ -62,12 +62,7 @@ def test_it_goes_with_the_weights_that_it_was_learned_for(ground: Ground) -> Non
 
 
 def test_killed_before_it_is_written_it_is_learned_again(ground: Ground) -> None:
-    child = os.fork()
-    if not child:
-        os.environ["SOTAQUE_CRASH_AT"] = "before speaker"
-        ground.conclude()
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -9
+    assert in_child(ground.conclude, crash_at="before speaker") == -9
     assert kept(ground) is None and not ground.run.best_blend.exists()
     ground.evaluator = ground.another()
     ground.conclude()
