@@ -34,7 +34,7 @@ print(*sorted({name.partition(".")[0] for name in sys.modules}))
 """
 
 
-@pytest.mark.parametrize("backend", ["torch", "onnx"])
+@pytest.mark.parametrize("backend", ["onnx", pytest.param("torch", marks=pytest.mark.slow)])
 def test_the_service_itself_imports_no_torch(tmp_path: Path, backend: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path), backend],

@@ -29,12 +29,14 @@ def test_tensors_are_counted_from_their_making_to_their_end():
     assert counted.peak_bytes == 12_000
 
 
+@pytest.mark.slow
 def test_a_step_has_at_least_weights_gradients_and_states(measured):
     for one in measured:
         assert one.peak_bytes > one.weights_bytes + 4 * one.learning + one.states_bytes
         assert one.card_bytes == one.peak_bytes + cards.CONTEXT_BYTES
 
 
+@pytest.mark.slow
 def test_each_way_takes_less_than_the_one_it_is_for(measured):
     whole, recomputed, eight_bit, lora, both = (one.peak_bytes for one in measured)
     assert whole > recomputed > eight_bit
@@ -42,6 +44,7 @@ def test_each_way_takes_less_than_the_one_it_is_for(measured):
     assert measured[3].learning == 16 * 16 * cards.SMALL.width * cards.SMALL.layers
 
 
+@pytest.mark.slow
 def test_the_states_are_what_the_footprint_says(measured):
     from train.memory.estimate import STATE_BYTES
 

@@ -63,6 +63,7 @@ def test_at_another_world_size_it_goes_on(straight, workshop):
     assert losses(found)[: step + 1] == losses(straight)[: step + 1]
 
 
+@pytest.mark.slow
 def test_ended_and_started_again_it_ends_the_same(straight, workshop):
     run = on_two_ranks(workshop, "again", NUM_EPOCHS="1")
     assert run.epochs() == [1]

@@ -24,7 +24,13 @@ assert voice.own
 """
 
 
-@pytest.mark.parametrize("program", [SPEAKS, SERVES], ids=["a sentence", "a voice to serve"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(SPEAKS, marks=pytest.mark.slow, id="a sentence"),
+        pytest.param(SERVES, id="a voice to serve"),
+    ],
+)
 def test_nothing_heavy_is_imported_to_speak(program: str) -> None:
     told = "import sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     done = subprocess.run(

@@ -122,6 +122,7 @@ def test_a_hang_is_ended(tmp_path: Path) -> None:
         assert service.say("hello").status_code == 200
 
 
+@pytest.mark.slow
 def test_a_child_that_is_stopped_is_a_hang_too(tmp_path: Path) -> None:
     with running(settings_in(tmp_path), limits=replace(QUICK, hang=1.5)) as service:
         service.wait_ready()
@@ -201,6 +202,7 @@ def on_gpu(tmp_path: Path) -> Iterator[Running]:
         yield found
 
 
+@pytest.mark.slow
 def test_after_three_restarts_on_the_gpu_it_is_the_cpu_and_says_why(on_gpu: Running) -> None:
     assert on_gpu.client.get("/status").json()["execution_provider"] == "torch:cuda"
     for word in ("one", "two", "three", "four"):  # texts that differ in digits count as one input

@@ -70,6 +70,7 @@ def test_every_clip_is_learned_once_an_epoch_all_the_same(workshop, monkeypatch)
     assert len(clips) == len(set(clips)) == 11
 
 
+@pytest.mark.slow
 def test_a_resumed_run_has_the_same_batches(halved, workshop):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(trainer, "forward_backward", short_memory(1))
@@ -77,6 +78,7 @@ def test_a_resumed_run_has_the_same_batches(halved, workshop):
     assert_same_end(halved, workshop.run("resumed", EPOCHS, **SETTINGS), EPOCHS)
 
 
+@pytest.mark.slow
 def test_a_stop_behind_the_halving_goes_on_inside_the_epoch(halved, workshop):
     with pytest.MonkeyPatch.context() as patched:
 
@@ -94,6 +96,7 @@ def test_a_stop_behind_the_halving_goes_on_inside_the_epoch(halved, workshop):
     assert_same_end(halved, workshop.run("stopped", EPOCHS, **SETTINGS), EPOCHS)
 
 
+@pytest.mark.slow
 def test_short_again_it_is_halved_again(workshop, caplog):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(trainer, "forward_backward", short_memory(0, times=4))

@@ -15,6 +15,7 @@ def eight(**changes):
     return a_learner(optimizer="adamw8bit", **changes)
 
 
+@pytest.mark.slow
 def test_it_learns_as_adamw_does():
     exact, rough = a_learner(dropout=0.0), eight(dropout=0.0)
     for number in range(40):

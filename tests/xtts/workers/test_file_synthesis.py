@@ -130,6 +130,7 @@ def test_stereo_at_96_khz_is_a_voice_like_any_other(base_folder: Path, tmp_path:
     assert file_synthesis.FileSpeaker(base_folder, "cpu").speak(asked).audio_seconds > 0
 
 
+@pytest.mark.slow
 def test_the_speaker_of_a_recording_is_taken_once(
     base_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,11 +106,19 @@ def test_an_exit_tells_its_status_and_last_words_and_the_next_call_has_a_new_chi
     [
         ("SIGSEGV", "crashed", "SIGSEGV", None),
         ("SIGKILL", "killed", "SIGKILL", None),
-        ("memory", "out_of_memory", "ran out of memory", Outcome.TRANSIENT),
+        pytest.param(
+            "memory",
+            "out_of_memory",
+            "ran out of memory",
+            Outcome.TRANSIENT,
+            marks=pytest.mark.slow,
+        ),
         ("gpu memory", "out_of_memory", "Tried to allocate 2.00 GiB", Outcome.TRANSIENT),
         ("cuFFT error: CUFFT_INVALID_SIZE", "gpu_fault", "CUFFT_INVALID_SIZE", Outcome.BUILD),
         ("700", "gpu_fault", "The worker failed on cpu: CUDA error: number 700.", Outcome.STICKY),
-        ("710", "gpu_fault", "CUDA error: number 710", Outcome.STICKY),
+        pytest.param(
+            "710", "gpu_fault", "CUDA error: number 710", Outcome.STICKY, marks=pytest.mark.slow
+        ),
         ("a mistake of ours", "crashed", "It said last: RuntimeError: a mistake of ours", None),
     ],
 )

@@ -185,6 +185,7 @@ def test_without_a_recording_it_says_its_own_word_and_nothing_else(
     talk.send(do="close", key="m")
 
 
+@pytest.mark.slow
 def test_it_ends_with_its_parents_pipe(folders: tuple[Path, Path]) -> None:
     talk = Talk()
     talk.child.stdin.close()

@@ -45,6 +45,7 @@ def test_two_at_once_make_it_once(needed: Needed, tmp_path: Path) -> None:
     assert (found[0] / folder.NAME).stat().st_mtime_ns == made
 
 
+@pytest.mark.slow
 def test_a_damaged_one_is_made_again(needed: Needed, tmp_path: Path) -> None:
     to = export_cache.kept_export(tmp_path, needed, at_home)
     for harm in ("vocoder.onnx.data", "onnx.json"):
@@ -66,6 +67,7 @@ def test_the_ones_used_last_stay_and_what_was_killed_goes(needed: Needed, tmp_pa
     assert left == {to.name, *(f"old{age}" for age in range(1, KEPT))}
 
 
+@pytest.mark.slow
 def test_one_that_fails_says_why(base_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.pt").write_bytes(b"no checkpoint")
     needed = Needed(base_folder, "0" * 64, "int8", tmp_path / "bad.pt")
