@@ -54,10 +54,12 @@ class ChildOptions:
 @dataclass(frozen=True)
 class VoiceTarget:
     """A voice on disk, as `xtts.workers.voice_registry.VoiceSpec` takes it, and the name it goes
-    by."""
+    by. speaker: which speaker embedding was learned for it, and is opened with it
+    (`xtts.hub.learned_speaker`); "" for none."""
 
     name: str
     wanted: Mapping[str, Any]
+    speaker: str = ""
 
 
 DEMO = VoiceTarget("demo", {"name": "demo"})

@@ -17,6 +17,7 @@ from api.runs.listing import CURRENT, EpochSummary, LossCurves, RunSummary
 from api.runs.promotion import Promotion
 from api.runs.targets import FollowTarget
 from api.settings import ApiSettings
+from xtts.hub.learned_speaker import digest_beside
 
 log = logging.getLogger("api")
 
@@ -248,7 +249,7 @@ class VoiceFollower:
         if kept := promotion.kept(self.settings.voices_dir, wanted):
             name = targets.epoch_name(wanted.epoch, wanted.sha256)
             voice = targets.voice_at(self.settings, str(kept), name)
-            return FollowTarget(voice, wanted.sha256)
+            return FollowTarget(replace(voice, speaker=digest_beside(kept)), wanted.sha256)
         return None
 
     async def _turn_if_needed(self) -> None:
@@ -275,15 +276,17 @@ class VoiceFollower:
             self.engine.problem_code = "voice_refused"
 
     def is_served(self, target: FollowTarget) -> bool:
-        """Whether it speaks already: the same weights, or, for a voice that is no checkpoint of a
-        run, the same name (the base is the same, whichever epoch's checkpoint it is found by)."""
+        """Whether it speaks already: the same weights with the same learned embedding, or, for a
+        voice that is no checkpoint of a run, the same name (the base is the same, whichever epoch's
+        checkpoint it is found by)."""
         standing = self.engine.standing
         if standing is None:
             return False
         if target.candidate == evaluations.BASE:
             return standing.voice.name == target.voice.name
-        same = bool(target.sha256) and standing.sha256 == target.sha256
-        return same or standing.voice == target.voice
+        if target.sha256 and standing.sha256 == target.sha256:
+            return standing.voice.speaker == target.voice.speaker
+        return standing.voice == target.voice
 
     async def _turn_to(self, target: FollowTarget) -> None:
         await self.engine.open(target.voice)

@@ -8,14 +8,15 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from machine.storage.checksums import Manifest, ManifestError, read_manifest
-from xtts.hub import run_lock
+from xtts.hub import learned_speaker, run_lock
 from xtts.hub.evaluation_file import Evaluation
+from xtts.hub.learned_speaker import LearnedSpeaker
 from xtts.hub.run_folder import RunFolder
 
 CURRENT = "current"
@@ -33,7 +34,8 @@ CheckpointState = Literal["whole", "pruned", "unfinished", "damaged"]
 @dataclass(frozen=True)
 class EpochSummary:
     """One epoch: what is on disk of it. sample: its sidecar's JSON, None without one; checkpoint:
-    None where its manifest does not fit it at a first look (`state` says why)."""
+    None where its manifest does not fit it at a first look (`state` says why); speaker: the digest
+    of an embedding learned for these weights, "" without one."""
 
     number: int
     manifest: Manifest | None
@@ -42,6 +44,7 @@ class EpochSummary:
     output: Path | None
     reference: Path | None
     state: CheckpointState = "whole"
+    speaker: str = ""
 
     @property
     def sha256(self) -> str:
@@ -59,7 +62,8 @@ class EpochSummary:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run and its epochs, by number. evaluation: None where nothing was judged."""
+    """A run and its epochs, by number. evaluation: None where nothing was judged; learned: what
+    best_speaker.json says."""
 
     id: str
     folder: RunFolder
@@ -67,6 +71,7 @@ class RunSummary:
     epochs: Mapping[int, EpochSummary]
     training: bool
     evaluation: Evaluation | None = None
+    learned: LearnedSpeaker | None = None
 
     @property
     def best(self) -> int | None:
@@ -104,9 +109,10 @@ def scan(
 
 def _run(name: str, folder: RunFolder, evaluation: Evaluation | None) -> RunSummary:
     numbers = set(folder.epochs()) | _sampled(folder)
-    epochs = {number: _epoch(folder, number) for number in sorted(numbers)}
+    learned = learned_speaker.in_use(folder.best_speaker)
+    epochs = {number: _epoch(folder, number, learned) for number in sorted(numbers)}
     training = name == CURRENT and is_training(folder)
-    return RunSummary(name, folder, _created(folder), epochs, training, evaluation)
+    return RunSummary(name, folder, _created(folder), epochs, training, evaluation, learned)
 
 
 def _sampled(folder: RunFolder) -> set[int]:
@@ -119,14 +125,14 @@ def _sampled(folder: RunFolder) -> set[int]:
     return found
 
 
-def _epoch(folder: RunFolder, number: int) -> EpochSummary:
+def _epoch(folder: RunFolder, number: int, learned: LearnedSpeaker | None) -> EpochSummary:
     manifest = None
     with contextlib.suppress(ManifestError):
         manifest = read_manifest(folder.manifest_path(number))
     sample = _json(folder.samples / f"epoch_{number}_output.json")
     checkpoint = folder.checkpoint_path(number)
     state = _state(checkpoint, folder.manifest_path(number), manifest)
-    return EpochSummary(
+    found = EpochSummary(
         number,
         manifest,
         checkpoint if state == "whole" else None,
@@ -135,6 +141,8 @@ def _epoch(folder: RunFolder, number: int) -> EpochSummary:
         _there(folder.samples / f"epoch_{number}_reference.wav"),
         state,
     )
+    own = learned is not None and learned.share == 1 and learned.checkpoint_sha256 == found.sha256
+    return replace(found, speaker=learned.digest) if learned and own else found
 
 
 def _state(checkpoint: Path, beside: Path, manifest: Manifest | None) -> CheckpointState:

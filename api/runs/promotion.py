@@ -1,7 +1,8 @@
 """Promotion of an epoch, kept in VOICES_DIR and shared between replicas.
 
     VOICES_DIR/promotion.json           {run, epoch, sha256}; written last
-    VOICES_DIR/promoted/<sha256>/…      its checkpoint, manifest and reference, as in a run folder
+    VOICES_DIR/promoted/<sha256>/…      its checkpoint, manifest, reference and learned speaker
+                                        embedding, as in a run folder
 
 The trainer prunes epochs and knows no API (a container lends OUTPUT_DIR for reading only), so what
 is served is kept here: a link where that can be, which costs nothing until the trainer prunes, else
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from api.errors import APIError, without_paths
 from machine.storage.atomic import WriteError, make_folder, replace_file, require_space, write_json
+from xtts.hub.learned_speaker import speaker_beside
 from xtts.hub.run_folder import RunFolder, reference_beside
 
 log = logging.getLogger("api")
@@ -84,6 +86,8 @@ def _keep_files(folder: Path, promotion: Promotion, checkpoint: Path) -> None:
     if (reference := reference_beside(checkpoint)) is not None:
         own_name = f"epoch_{promotion.epoch}_reference.wav"
         pairs.append((reference, run.samples / own_name))
+    if (speaker := speaker_beside(checkpoint)) is not None:
+        pairs.append((speaker, run.best_speaker))
     try:
         for part in (run.checkpoints, run.samples):
             make_folder(part)

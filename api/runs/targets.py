@@ -4,7 +4,7 @@ Decided over what `api.runs.listing` found, the blend's manifest, and which reco
 """
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ def epoch_target(settings: ApiSettings, run_id: str, epoch: EpochSummary) -> Fol
     """An epoch's own weights."""
     name = epoch_name(epoch.number, epoch.sha256)
     voice = voice_at(settings, str(epoch.checkpoint), name)
+    voice = replace(voice, speaker=epoch.speaker)
     candidate = evaluations.candidate_id("epoch", epoch.number)
     return FollowTarget(voice, epoch.sha256, run_id, candidate, epoch.number)
 
@@ -74,6 +75,8 @@ def blend_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
             return None
         share = f"epoch {verdict.epoch} at {verdict.share:.0%}"
         voice = voice_at(settings, str(path), f"{share} ({written.sha256[:8]})")
+        if run.learned and run.learned.weights == manifest.blend:
+            voice = replace(voice, speaker=run.learned.digest)
         candidate = evaluations.candidate_id("blend", verdict.epoch, verdict.share)
         return FollowTarget(voice, written.sha256, run.id, candidate, verdict.epoch)
     return None

@@ -8,6 +8,7 @@ import soundfile
 
 from machine.storage.atomic import replace_file
 from machine.storage.checksums import Manifest, read_manifest, write_manifest
+from xtts.hub import learned_speaker
 from xtts.hub.evaluation_file import (
     Candidate,
     CandidateKind,
@@ -19,6 +20,7 @@ from xtts.hub.evaluation_file import (
     Verdict,
     write_evaluation,
 )
+from xtts.hub.learned_speaker import LearnedSpeaker
 from xtts.hub.run_folder import RunFolder
 
 TEXTS = ("The first sentence.", "The second one.", "A third.")
@@ -65,6 +67,14 @@ def write_blend(folder: Path, epoch: int, share: float, content: bytes = b"a ble
     blend = {"epoch": epoch, "share": share, "checkpoint_sha256": sha256_of_epoch(run, epoch)}
     manifest = Manifest(epoch, epoch * 10, {run.best_blend.name: written}, blend=blend)
     write_manifest(run.best_blend_manifest, manifest)
+
+
+def write_learned_speaker(folder: Path, epoch: int, share: float = 1.0, value: float = 0.5) -> None:
+    """best_speaker.json for weights made of an epoch that is there."""
+    run = RunFolder(folder)
+    embedding = [value] * 512
+    weights = epoch, share, sha256_of_epoch(run, epoch)
+    learned_speaker.write(run.best_speaker, LearnedSpeaker(*weights, embedding, 2.0, 1.5, 40))
 
 
 def sha256_of_epoch(run: RunFolder, epoch: int) -> str:

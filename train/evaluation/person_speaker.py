@@ -1,8 +1,8 @@
 """Has a speaker embedding learned for the best weights of a run, and keeps it where it helps.
 
-The last step of an evaluation (`train.evaluation.blending`). Kept is one with which clips that it
-did not learn from are nearer to what the person said; every other outcome leaves the recording's
-own embedding.
+The last step of an evaluation (`train.evaluation.blending`). Spoken with is one with which clips
+that it did not learn from are nearer to what the person said; every other outcome leaves the
+recording's own embedding, and is kept as well, so that no later start looks again.
 """
 
 import logging
@@ -37,21 +37,19 @@ def learn_best_speaker(evaluator: Evaluator, verdict: Verdict) -> None:
     if verdict.kind == "base":  # its own voices are what it does best; a blend would have won
         return
     found = evaluator.sampler.learn_speaker(_request(evaluator, verdict))
+    learned = LearnedSpeaker(
+        **verdict.weights,
+        speaker_embedding=found.embedding,
+        distance_before=found.distance_before,
+        distance_after=found.distance_after,
+        clips=found.clips,
+    )
+    crash_point("before speaker")
+    learned_speaker.write(path, learned)
     told = f"{found.distance_before:.3f} to {found.distance_after:.3f}"
-    if found.distance_after >= found.distance_before:
+    if not learned.nearer:
         log.info("No speaker embedding nearer to the person was found (distance %s).", told)
         return
-    crash_point("before speaker")
-    learned_speaker.write(
-        path,
-        LearnedSpeaker(
-            **verdict.weights,
-            speaker_embedding=found.embedding,
-            distance_before=found.distance_before,
-            distance_after=found.distance_after,
-            clips=found.clips,
-        ),
-    )
     log.info(
         "Speaker embedding learned from %d clips in %.0f s; spectral distance of clips that it did "
         "not learn from: %s.", found.clips, found.seconds, told,

@@ -7,6 +7,7 @@ Importing this module imports no torch.
 """
 
 import contextlib
+import hashlib
 import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -59,6 +60,16 @@ class LearnedSpeaker:
             "checkpoint_sha256": self.checkpoint_sha256,
         }
 
+    @property
+    def nearer(self) -> bool:
+        """Whether it is nearer to the person; else it is kept as an answer and speaks nowhere."""
+        return self.distance_after < self.distance_before
+
+    @property
+    def digest(self) -> str:
+        """Tells one embedding from another that was learned for the same weights."""
+        return hashlib.sha256(repr(self.speaker_embedding).encode()).hexdigest()
+
     def tensor(self) -> "Tensor":
         """The embedding `[1, 512, 1]` in float32."""
         import torch
@@ -84,10 +95,23 @@ def read(path: Path) -> LearnedSpeaker | None:
     return found if found.schema == SCHEMA else None
 
 
+def in_use(path: Path) -> LearnedSpeaker | None:
+    """As `read`, where it came nearer to the person."""
+    found = read(path)
+    return found if found is not None and found.nearer else None
+
+
+def digest_beside(checkpoint: Path) -> str:
+    """Of the embedding that was learned for this very checkpoint; "" without one."""
+    path = speaker_beside(checkpoint)
+    learned = read(path) if path else None
+    return learned.digest if learned else ""
+
+
 def speaker_beside(checkpoint: Path) -> Path | None:
     """best_speaker.json, where it was learned for this very checkpoint; else None."""
     run = RunFolder(checkpoint.parent.parent)
-    learned = read(run.best_speaker)
+    learned = in_use(run.best_speaker)
     if learned is None:
         return None
     with contextlib.suppress(ManifestError, KeyError):

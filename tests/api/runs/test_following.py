@@ -6,7 +6,15 @@ import pytest
 
 from tests.api.conftest import Running, running, settings_in
 from tests.api.judged_run import PATIENT, preview, row, served, write_judged_run
-from tests.api.run_folders import candidate, write_blend, write_epoch, write_evaluated
+from tests.api.run_folders import (
+    candidate,
+    sha256_of_epoch,
+    write_blend,
+    write_epoch,
+    write_evaluated,
+    write_learned_speaker,
+)
+from xtts.hub.run_folder import RunFolder
 
 
 def test_without_voice_the_best_is_served_and_the_status_says_why(still: Running) -> None:
@@ -38,6 +46,29 @@ def test_a_new_verdict_is_followed_to_a_blend_and_to_the_base(
     write_epoch(output, 3)  # another checkpoint of the same base: nothing is opened again
     service.wait_until(lambda: 3 in service.parts.follower.runs["current"].epochs, 10)
     assert served(service) == expected and service.parts.engine.standing.key == key
+
+
+def test_a_speaker_embedding_that_is_learned_meanwhile_is_taken(
+    service: Running, output: Path
+) -> None:
+    """It comes when a run ends, for weights that may speak already; without it they go on."""
+    keys = [service.parts.engine.standing.key]
+
+    def another() -> bool:
+        return service.parts.engine.standing.key not in keys
+
+    for value in (0.5, 0.6):
+        write_learned_speaker(output, 1, value=value)
+        service.wait_until(another, 10)
+        keys.append(service.parts.engine.standing.key)
+    assert served(service)["candidate"] == "epoch_1"
+    write_learned_speaker(output, 2)  # of weights that do not speak
+    service.wait_until(another, 10)
+    keys.append(service.parts.engine.standing.key)
+    write_learned_speaker(output, 2, value=0.7)
+    write_epoch(output, 3)
+    service.wait_until(lambda: 3 in service.parts.follower.runs["current"].epochs, 10)
+    assert not another() and service.parts.engine.standing.voice.speaker == ""
 
 
 def test_a_blend_that_is_another_one_than_the_verdicts_is_not_spoken_with(
@@ -73,3 +104,23 @@ def test_a_promoted_epoch_goes_before_the_best(service: Running) -> None:
     assert service.client.get("/status").json()["voice_reason"] == "Epoch 2 was promoted."
     answer = service.client.delete("/v1/promotion").json()
     assert answer["served"]["candidate"] == "epoch_1"
+
+
+def test_a_promoted_epoch_keeps_its_learned_speaker_when_it_is_pruned(
+    service: Running, output: Path
+) -> None:
+    write_learned_speaker(output, 1)
+    service.wait_until(lambda: service.parts.engine.standing.voice.speaker != "", 10)
+    learned = service.parts.engine.standing.voice.speaker
+    service.client.post("/v1/runs/current/epochs/1/promote")
+    run = RunFolder(output)
+    kept = service.parts.settings.voices_dir / "promoted" / sha256_of_epoch(run, 1)
+    assert RunFolder(kept).best_speaker.read_bytes() == run.best_speaker.read_bytes()
+    for path in (run.checkpoint_path(1), run.best_speaker):
+        path.unlink()
+
+    def opened_from_what_was_kept() -> bool:
+        return str(service.parts.engine.wanted.wanted["name"]).startswith(str(kept))
+
+    service.wait_until(opened_from_what_was_kept, 10)
+    assert service.parts.engine.wanted.speaker == learned

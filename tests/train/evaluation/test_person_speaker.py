@@ -40,14 +40,17 @@ def test_it_is_learned_once_for_what_is_best_and_belongs_to_it_alone(ground: Gro
     assert len(ground.speaking.learned) == 1
 
 
-def test_one_that_comes_no_nearer_is_not_kept(
+def test_one_that_comes_no_nearer_speaks_nowhere_and_is_not_looked_for_again(
     ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     ground.speaking.distance_after = 2.0
     with caplog.at_level(logging.INFO, "train"):
         ground.conclude()
-    assert kept(ground) is None
     assert "No speaker embedding nearer to the person was found" in caplog.text
+    assert speaker_beside(ground.run.best_blend) is None
+    ground.evaluator = ground.another()
+    ground.conclude()
+    assert len(ground.speaking.learned) == 1  # the answer was kept
 
 
 def test_it_goes_with_the_weights_that_it_was_learned_for(ground: Ground) -> None:
