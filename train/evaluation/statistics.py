@@ -38,8 +38,3 @@ def paired_difference(
     return mean_interval(
         [one - other for one, other in zip(own, others, strict=True) if None not in (one, other)]  # type: ignore[operator]
     )
-
-
-def standard_error(interval: MeanInterval) -> float:
-    """Of a mean, from the width of its interval."""
-    return (interval.high - interval.low) / (2 * 1.96)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from machine.errors import SotaqueError
 from xtts.model.gpt import GPT
@@ -135,12 +135,3 @@ def _inject(gpt: GPT, shape: LoraShape, seed: int) -> None:
 
 def _is_adapter(name: str) -> bool:
     return ".lora_" in name
-
-
-def linear_layers(gpt: GPT) -> list[nn.Linear]:
-    """What gets an adapter."""
-    return [
-        module
-        for name, module in gpt.gpt.named_modules()
-        if isinstance(module, nn.Linear) and name.endswith(TARGETS)
-    ]

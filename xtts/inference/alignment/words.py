@@ -1,11 +1,8 @@
-"""When each word is spoken: words of the path through attention, as JSON, SRT or WebVTT."""
+"""Words with the times at which they are spoken, as JSON, SRT or WebVTT."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-
-from xtts.inference.alignment.guarded_piece import SpokenPiece
-from xtts.text.tokenizer import WordSpan
 
 # Of one subtitle: what is read in one glance (BBC's guideline is two lines of 37), and no longer.
 CUE_CHARACTERS, CUE_SECONDS = 42, 6.0
@@ -22,42 +19,6 @@ class TimedWord:
     word: str
     start_time: float
     end_time: float
-
-
-def timed_words(
-    pieces: Iterable[SpokenPiece],
-    spans: Sequence[Sequence[WordSpan]],
-    spelled: Sequence[str] = (),
-    speed: float = 1.0,
-    pauses: Sequence[tuple[float, float]] = (),
-) -> list[TimedWord] | None:
-    """The words of a speech; None where a piece has no path.
-
-    Args:
-        pieces: In their order (`xtts.inference.alignment.guarded_piece.Guard.pieces`).
-        spans: Of each piece the words in its ids (`xtts.text.tokenizer.Tokenizer.word_spans`).
-        spelled: How the words are written, where ids are phones; used if there are as many.
-        speed: As it was spoken.
-        pauses: Seconds of silence before and behind each piece; () is none.
-    """
-    found, began = list[TimedWord](), 0.0
-    for number, (piece, words) in enumerate(zip(pieces, spans, strict=True)):
-        if piece.times is None:
-            return None
-        before, after = pauses[number] if pauses else (0.0, 0.0)
-        began += before
-        # What was not reached, or was cut off, is over when the sound is.
-        for word in words:
-            start = min(float(piece.times[word.first, 0]) / speed, piece.seconds)
-            end = min(float(piece.times[word.last, 1]) / speed, piece.seconds)
-            found.append(TimedWord(word.text, _rounded(began + start), _rounded(began + end)))
-        began += piece.seconds + after
-    if len(spelled) == len(found):
-        found = [
-            TimedWord(text, word.start_time, word.end_time)
-            for text, word in zip(spelled, found, strict=True)
-        ]
-    return found
 
 
 def written(words: Sequence[TimedWord], form: str) -> str:
@@ -99,7 +60,3 @@ def _clock(seconds: float, mark: str) -> str:
     hours, minutes = divmod(minutes, 60)
     whole, rest = divmod(milliseconds, 1000)
     return f"{hours:02}:{minutes:02}:{whole:02}{mark}{rest:03}"
-
-
-def _rounded(seconds: float) -> float:
-    return round(seconds, 3)

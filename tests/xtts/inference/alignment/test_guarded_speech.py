@@ -11,7 +11,7 @@ from xtts.inference import decoding
 from xtts.inference.alignment import head_measurement
 from xtts.inference.alignment.guard import Ending
 from xtts.inference.alignment.guarded_piece import RETRY_SEED_STRIDE
-from xtts.inference.alignment.words import timed_words
+from xtts.inference.alignment.spoken_words import words_of_speech
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_params import SynthesisParams
 from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
@@ -174,8 +174,7 @@ def test_every_word_has_its_time(voice) -> None:
     guard = voice.guard(ASK)
     sound = voice.synthesize_guarded(ASK, guard)
     tokenizer = voice.model.tokenizer
-    spans = [tokenizer.word_spans(piece.ids) for piece in guard.pieces]
-    found = timed_words(guard.pieces, spans, tokenizer.spelled(ASK.text, "en"))
-    assert [word.word for word in found] == ["turn", "left", "here"]
+    found = words_of_speech(tokenizer.split(ASK.text, "en"), guard.pieces)
+    assert [word.word for word in found] == ["Turn", "left", "here"]
     times = [time for word in found for time in (word.start_time, word.end_time)]
     assert times == sorted(times) and 0 <= times[0] and times[-1] < len(sound) / 24_000

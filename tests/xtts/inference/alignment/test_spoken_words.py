@@ -4,13 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from tests.xtts.inference.alignment.test_words import TIMES, piece
+from xtts.inference.alignment.guard import Ending
+from xtts.inference.alignment.guarded_piece import SpokenPiece
 from xtts.inference.alignment.spoken_words import SpokenWords, words_of_speech
 from xtts.inference.alignment.words import TimedWord
 from xtts.text.tokenizer import Piece, WordSpan
 
 WORDS = (WordSpan("$5", 2, 5), WordSpan("paid", 7, 9))
 READ = Piece("", [1] * 10, words=WORDS)
+TIMES = np.array([[i / 10, (i + 1) / 10] for i in range(12)])
+
+
+def piece(times: np.ndarray | None = TIMES, seconds: float = 1.2) -> SpokenPiece:
+    return SpokenPiece([1] * 10, Ending.GOOD, "", 1, False, True, 24, seconds, times)
 
 
 def test_pauses_speed_and_later_pieces_move_words() -> None:

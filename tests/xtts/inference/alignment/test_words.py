@@ -1,41 +1,10 @@
-"""Words get their times, and subtitles their form."""
+"""Words with their times as subtitles and as JSON."""
 
 import json
 
-import numpy as np
 import pytest
 
-from xtts.inference.alignment.guard import Ending
-from xtts.inference.alignment.guarded_piece import SpokenPiece
-from xtts.inference.alignment.words import TimedWord, timed_words, written
-from xtts.text.tokenizer import WordSpan
-
-SPANS = [WordSpan("h@lo", 2, 5), WordSpan("wRld", 7, 9)]
-TIMES = np.array([[i / 10, (i + 1) / 10] for i in range(12)])
-
-
-def piece(times=TIMES, seconds=1.2):
-    return SpokenPiece([1] * 10, Ending.GOOD, "", 1, False, True, 24, seconds, times)
-
-
-def test_words_begin_with_their_first_token_and_end_with_their_last():
-    found = timed_words([piece(), piece()], [SPANS, SPANS])
-    assert found == [
-        TimedWord("h@lo", 0.2, 0.6), TimedWord("wRld", 0.7, 1.0),
-        TimedWord("h@lo", 1.4, 1.8), TimedWord("wRld", 1.9, 2.2),
-    ]  # fmt: skip
-
-
-def test_pauses_around_a_piece_move_what_comes_later():
-    found = timed_words([piece(), piece()], [SPANS, SPANS], pauses=[(0.5, 1.0), (0.0, 0.0)])
-    assert [word.start_time for word in found] == [0.7, 1.2, 2.9, 3.4]
-
-
-def test_speed_spelling_and_an_end_that_was_cut():
-    found = timed_words([piece(seconds=0.4)], [SPANS], ["hello", "world"], speed=2.0)
-    assert found == [TimedWord("hello", 0.1, 0.3), TimedWord("world", 0.35, 0.4)]
-    assert timed_words([piece()], [SPANS], ["only one"])[0].word == "h@lo"
-    assert timed_words([piece(times=None)], [SPANS]) is None
+from xtts.inference.alignment.words import TimedWord, written
 
 
 @pytest.mark.parametrize(("form", "mark"), [("srt", ","), ("vtt", ".")])
