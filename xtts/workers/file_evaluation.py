@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from xtts.evaluation.recogniser import Recogniser
     from xtts.inference.decoding import DecodingResult
     from xtts.inference.voice import Voice
     from xtts.model.loading import Model
     from xtts.text.tokenizer import Piece
+    from xtts.workers.background_hearing import BackgroundHearing
 
 # Spoken at once; always as many rows, so that a sentence is the same whoever is beside it.
 SLOTS = 8
@@ -174,11 +174,12 @@ def speak_all(
     whose: "Voice",
     request: EvaluateRequest,
     started: float,
-    recogniser: "Recogniser | None" = None,
+    hearing: "BackgroundHearing",
 ) -> tuple[list["SpokenFacts"], list["DecodedSentence"]]:
     """Speaks the sentences, a group at once, as far as the budget goes.
 
-    started: when the budget began, as `time.perf_counter`; recogniser: listens to what has a sound.
+    started: when the budget began, as `time.perf_counter`; hearing: listens to what has a sound,
+    and tells what it heard when all is spoken.
 
     Returns:
         Their measurements, and what was decoded. `words` are measured here where the base itself
@@ -188,6 +189,7 @@ def speak_all(
     spoken: list[DecodedSentence] = []
     for first in range(0, len(request.sentences), SLOTS):
         group = request.sentences[first : first + SLOTS]
+        hearing.catch_up()
         if _too_late(request, time.perf_counter() - started, len(facts), len(group)):
             break
         utterances = _decoded(model, whose, request.rate, group)
@@ -196,8 +198,7 @@ def speak_all(
             _measured(model, utterance, sound)
             for utterance, sound in zip(utterances, sounds, strict=True)
         ]
-        if recogniser is not None:
-            measured = _recognised(model, recogniser, utterances, sounds, measured)
+        hearing.begin(group, sounds, measured)
         if request.of_base:
             said = [evidence(model, whose.latents, utterance) for utterance in utterances]
             measured = [
@@ -235,37 +236,6 @@ def _measured(
         embedding=embedding,
         pitch_hz=pitch,
     )
-
-
-def _recognised(
-    model: "Model",
-    recogniser: "Recogniser",
-    utterances: Sequence["DecodedSentence"],
-    sounds: Sequence["Tensor | None"],
-    facts: Sequence[SpokenFacts],
-) -> list[SpokenFacts]:
-    """With what the recogniser heard. What did not end is not listened to: it is counted apart,
-    and is the longest."""
-    from xtts import audio
-    from xtts.evaluation.recogniser import RATE, heard_words, num_errors, words_of
-
-    asked = [
-        number
-        for number, (sound, one) in enumerate(zip(sounds, facts, strict=True))
-        if sound is not None and one.finished
-    ]
-    waves = [
-        audio.resample(sounds[number].cpu().float(), audio.VOCODER_RATE, RATE).numpy()  # type: ignore[union-attr]
-        for number in asked
-    ]
-    found = list(facts)
-    for number, heard in zip(asked, recogniser.hear(waves), strict=True):
-        task = utterances[number].task
-        said = words_of(model.tokenizer, task.text, task.language)
-        errors = num_errors(said, heard_words(model.tokenizer, heard, task.language))
-        share = round(errors / max(1, len(said)), 5)
-        found[number] = replace(found[number], heard=heard, word_errors=share)
-    return found
 
 
 def evidence(model: "Model", latents: "Tensor", utterance: "DecodedSentence") -> list[float]:

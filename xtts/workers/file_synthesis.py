@@ -175,24 +175,25 @@ class FileSpeaker:
 
         from xtts.inference import voice
         from xtts.workers import file_evaluation
+        from xtts.workers.background_hearing import BackgroundHearing
         from xtts.workers.file_evaluation import SpokenSet
 
         started = time.perf_counter()
         reading = self._reading(request.weights)
         reference = voice.read_reference(self._model.config, request.reference)
-        with torch.inference_mode():
+        hearing = BackgroundHearing(self._recogniser_of(request), reading.tokenizer)
+        with torch.inference_mode(), hearing:
             self._take(None if request.of_base else request.weights, request.share)
             whose = self._voice_of(reference)
             model = replace(reading, gpt=self._model.gpt)
-            facts, utterances = file_evaluation.speak_all(
-                model, whose, request, started, self._recogniser_of(request)
-            )
+            facts, utterances = file_evaluation.speak_all(model, whose, request, started, hearing)
             if not request.of_base:
                 self._take(None)
                 latents = self._voice_of(reference).latents
                 model = replace(reading, gpt=self._model.gpt)
                 words = [file_evaluation.evidence(model, latents, one) for one in utterances]
                 facts = [replace(one, words=said) for one, said in zip(facts, words, strict=True)]
+            facts = hearing.told(facts)
             self._let_go()
         return SpokenSet(facts, time.perf_counter() - started, self.device)
 
