@@ -173,7 +173,7 @@ FULL = BaseRecipe(
     vocoder_shape=VocoderShape(
         256, (8, 8, 4, 4), (16, 16, 8, 8), "2", (3, 5, 7), ((1, 2), (2, 6), (3, 12))
     ),
-    piece_tokens=50,
+    piece_tokens=36,
 )
 
 SHORT = BaseRecipe(

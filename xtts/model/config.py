@@ -21,7 +21,7 @@ T = TypeVar("T")
 EXPORT_FILES = ("bundle.json", "onnx.json")
 # What a model says in one piece where its config.json does not tell, by its front-end: the embedded
 # voice's first folders and bundles do not say it. Others keep to the language's characters.
-PIECE_TOKENS = {"cmu_phones": 50}
+PIECE_TOKENS = {"cmu_phones": 36}
 CPML = "CPML-1.0.0 (non-commercial, model and outputs)"
 
 
