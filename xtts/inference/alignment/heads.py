@@ -29,7 +29,7 @@ Head = tuple[int, int]
 Spoken = tuple[Mapping[Head, Array], Sequence[bool]]
 
 TEXTS = (
-    "The first train in the morning leaves at six.",
+    "The first train leaves at six.",
     "We walked along the river.",
     "Please put the box on the table.",
 )
