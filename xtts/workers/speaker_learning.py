@@ -126,8 +126,8 @@ def learn(
     held_out, learned_from = spoken[::HELD_OUT_EVERY], _all_but_each(spoken, HELD_OUT_EVERY)
     if len(learned_from) < FEWEST_CLIPS:
         raise SpeakerLearningError(
-            f"A speaker embedding is learned from at least {FEWEST_CLIPS} clips that the model can "
-            f"say in one piece; of {len(request.clips)} there are {len(learned_from)}."
+            f"A speaker embedding is learned from at least {FEWEST_CLIPS} clips of a length "
+            f"that the model learns from; of {len(request.clips)} there are {len(learned_from)}."
         )
     before = _mean_distance(model, held_out, whose.speaker)
     embedding, steps = _descend(model, whose.speaker, learned_from, request, started)
@@ -149,21 +149,23 @@ def _all_but_each(found: Sequence[SpokenLatents], nth: int) -> list[SpokenLatent
 def _latents(
     model: "Model", whose: "Voice", dvae: "nn.Module", clip: TranscribedClip
 ) -> SpokenLatents | None:
-    """None for a clip that the model cannot say in one piece."""
+    """None for a clip that is too short, or longer than the model has learned from. Its text is
+    read as in training, whole: what it may have more than a piece of speech (`split`) was said."""
     import torch
 
     from xtts import audio
 
-    pieces = model.tokenizer.split(clip.text, clip.language)
+    ids = model.tokenizer.encode(clip.text, clip.language)
     waveform = audio.read(clip.recording, audio.CODE_RATE)
     count = -(-len(waveform) // audio.SAMPLES_PER_CODE)
-    if len(pieces) != 1 or not SEGMENT_CODES <= count <= model.config.gpt.max_audio_tokens:
+    most = model.config.gpt.max_audio_tokens
+    if len(ids) > model.tokenizer.max_tokens or not SEGMENT_CODES <= count <= most:
         return None
     with torch.no_grad():
         # The DVAE codes where the mel is taken: on the CPU, once.
         mel = audio.dvae_mel(waveform[None], model.mel_stats.cpu())
         codes = dvae.get_codebook_indices(mel)[0, :count]  # type: ignore[operator]
-        latents = _forced(model, whose, pieces[0].ids, codes.to(model.device))
+        latents = _forced(model, whose, ids, codes.to(model.device))
     sound = audio.read(clip.recording, audio.VOCODER_RATE).to(model.device)
     return SpokenLatents(latents, sound)
 
