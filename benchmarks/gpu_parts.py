@@ -318,6 +318,29 @@ def vocoder(at: Setup) -> Figures:
     return found
 
 
+def features(at: Setup) -> Figures:
+    """Milliseconds for codes and mels of a clip, each of another length: through cuDNN, which makes
+    plans, without it, as a dataset is computed, and on the CPU. Raises ImportError where there is
+    no TTS."""
+    from train.dataset.features import features_of
+    from xtts.model.shapes import CODE_RATE, DVAEShape
+    from xtts.model.vocoder import new_dvae
+
+    small = DVAEShape(num_codes=32, codebook_dim=16, hidden_dim=16, num_resnet_blocks=1)
+    dvae = new_dvae(DVAEShape() if at.on_gpu else small).eval().requires_grad_(False)
+    stats, found = torch.ones(80), Figures()
+    ways = {"through cuDNN": (at.device, True), "without": (at.device, False), "cpu": ("cpu", True)}
+    for name, (device, cudnn) in ways.items():
+        dvae, stats, milliseconds = dvae.to(device), stats.to(device), []
+        for turn in range(at.rounds + 1):
+            sound = 0.1 * torch.randn(2 * CODE_RATE + 2500 * turn)
+            with torch.backends.cudnn.flags(enabled=cudnn):
+                took = timed(at, lambda sound=sound: features_of(sound.to(device), dvae, stats))  # type: ignore[misc] # noqa: B023
+            milliseconds += [took] if turn else []
+        found[name] = {"milliseconds": round(statistics.median(milliseconds), 3)}
+    return found
+
+
 def saving(at: Setup) -> Figures:
     """How long a step waits while an epoch is copied for the writer, in seconds: the first time,
     when memory is pinned, and after; and when the copy has arrived."""
@@ -452,6 +475,6 @@ def _peak_gb(at: Setup) -> float | None:
 
 PARTS: dict[str, Callable[[Setup], Figures]] = {
     "attention": attention, "probe": probe, "graph": graph, "training": training,
-    "against_coqui": against_coqui, "speaking": speaking, "vocoder": vocoder, "profile": profile,
-    "saving": saving, "memory": memory,
+    "against_coqui": against_coqui, "speaking": speaking, "vocoder": vocoder, "features": features,
+    "profile": profile, "saving": saving, "memory": memory,
 }  # fmt: skip

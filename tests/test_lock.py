@@ -20,8 +20,8 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-# The extras that `make lock` writes into each. A setting can ask for lora and adamw8bit.
-RUN_EXTRAS = ("api", "onnx", "lora", "adamw8bit", "cut", "install")
+# The extras that `make lock` writes into each. A setting can ask for lora.
+RUN_EXTRAS = ("api", "onnx", "lora", "cut", "install")
 EXTRAS = {"requirements.lock": RUN_EXTRAS, "requirements-dev.lock": (*RUN_EXTRAS, "dev")}
 RUN, DEVELOP = EXTRAS
 LOCKS = {name: (ROOT / name).read_text(encoding="utf-8") for name in EXTRAS}

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from machine.devices import selection
 from train.dataset import features
 from train.dataset.dataset import Dataset
 from train.inspection import suspects
@@ -41,16 +42,19 @@ def run(
     if show_text:
         _show_texts(context)
     log.info(context.data.report())
-    place = (context.data, context.base, context.config, settings.cache_dir)
+    features_on = selection.choose_feature_device(context.machine, context.device.value)
     if repair:
-        mended = features.repair(*place)
+        mended = features.repair(
+            context.data, context.base, context.config, settings.cache_dir, features_on
+        )
         log.info("Features: %d damaged records computed again. %s", len(mended), _named(mended))
     elif verify:
         return _verified(context.data, features.folder_of(context.base, settings.cache_dir))
     else:
         models = suspects.models_of(
-            settings, context.base, context.config, context.tokenizer, context.device.value
-        )
+            settings, context.base, context.config, context.tokenizer, context.device.value,
+            features_on,
+        )  # fmt: skip
         suspects.look(context.data, replace(models, with_likelihood=with_likelihood))
     return 0
 

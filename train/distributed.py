@@ -6,10 +6,11 @@ Gradients are summed by DDP (nccl on GPUs, gloo on CPUs); numbers of tokens, los
 stop go over gloo, so that no step waits for a GPU. Rank 0 writes, logs and speaks; the others wait.
 """
 
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from machine.devices.cuda_errors import GpuLost
 from machine.errors import SotaqueError
+from train.dataset.batches import Batch
 from xtts.model.gpt import GPT, Losses
 from xtts.model.packed_batch import PackedBatch
 
@@ -58,6 +60,25 @@ class World:
         torch.distributed.all_reduce(together)
         return together.tolist()
 
+    def all_reduce_started(self, *numbers: float) -> Callable[[], list[float]]:
+        """As `all_reduce`, begun now; what comes back gives the sums and waits for them."""
+        if self.is_single_process:
+            return lambda: list(numbers)
+        together = torch.tensor(numbers, dtype=torch.float64)
+        under_way = torch.distributed.all_reduce(together, async_op=True)
+
+        def arrived() -> list[float]:
+            assert under_way is not None
+            under_way.wait()
+            return together.tolist()
+
+        return arrived
+
+    def sum_in_place(self, numbers: Tensor) -> None:
+        """Sums a tensor over all ranks where it is; of a GPU's the host does not wait."""
+        if not self.is_single_process:
+            torch.distributed.all_reduce(numbers)
+
     def all_reduce_min(self, number: float) -> float:
         """The smallest that any rank has."""
         if self.is_single_process:
@@ -90,16 +111,55 @@ class Totals:
     audio_share: float
 
 
-def totals(world: World, rows: PackedBatch) -> Totals:
-    """The loss of a step is the mean over all its tokens, wherever they are.
+class Agreement:
+    """What the ranks tell each other of one step: how many targets it has, and whether anybody
+    wants to stop behind it. Asked for at once; reading it waits for the others."""
 
-    Batches hold different numbers of tokens, so a mean of the ranks' means would weigh a token of a
-    small batch more. Shares are times the number of ranks, because DDP takes the mean.
-    """
-    own = (float(len(rows.text_targets)), float(len(rows.audio_targets)))
-    text, audio = world.all_reduce(*own)
-    shares = (world.size * part / max(1.0, all_) for part, all_ in zip(own, (text, audio)))
-    return Totals(text, audio, *shares)
+    def __init__(self, world: World, rows: PackedBatch, stop: bool = False) -> None:
+        self._size = world.size
+        self._own = (float(len(rows.text_targets)), float(len(rows.audio_targets)))
+        self._arrived = world.all_reduce_started(*self._own, float(stop))
+
+    @functools.cached_property
+    def _sums(self) -> list[float]:
+        return self._arrived()
+
+    @property
+    def stop(self) -> bool:
+        """Whether any rank was asked to stop when this was asked for."""
+        return bool(self._sums[2])
+
+    @property
+    def totals(self) -> Totals:
+        """The loss of a step is the mean over all its tokens, wherever they are.
+
+        Batches hold different numbers of tokens, so a mean of the ranks' means would weigh a token
+        of a small batch more. Shares are times the number of ranks, because DDP takes the mean.
+        """
+        text, audio, _ = self._sums
+        pairs = zip(self._own, (text, audio), strict=True)
+        return Totals(text, audio, *(self._size * own / max(1.0, all_) for own, all_ in pairs))
+
+
+def totals(world: World, rows: PackedBatch) -> Totals:
+    """The targets of a step that nobody asked for ahead."""
+    return Agreement(world, rows).totals
+
+
+def agreed(batches: Iterator[Batch], world: World, stop: Callable[[], bool]) -> Iterator[Batch]:
+    """The same batches. Of several ranks each has its `agreement`, asked for while the step before
+    it runs. stop: whether this rank is asked to stop."""
+    if world.is_single_process:
+        yield from batches
+        return
+    ahead: Batch | None = None
+    for batch in batches:
+        coming = replace(batch, agreement=Agreement(world, batch.rows, stop()))
+        if ahead is not None:
+            yield ahead
+        ahead = coming
+    if ahead is not None:
+        yield ahead
 
 
 def world() -> World:

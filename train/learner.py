@@ -127,7 +127,6 @@ class Learner:
             self.device.type != "cpu"
             and optimization.fuses_clipping(self.optimizer)
             and not self.scaler.is_enabled()
-            and self.world.is_single_process
             and self.weights.averages is None
         )
 
@@ -137,7 +136,8 @@ class Learner:
         rate = self.config.learning_rate * self.schedule.share(self.step)
         set_rate(self.optimizer, rate)
         if not self.world.is_single_process:
-            self.totals = totals(self.world, batch.rows)
+            agreement = batch.agreement
+            self.totals = agreement.totals if agreement else totals(self.world, batch.rows)
         return rate
 
     def forward(self, batch: Batch) -> Losses:
@@ -158,6 +158,16 @@ class Learner:
         """The 2-norm over all gradients, before clipping, on their device."""
         self.scaler.unscale_(self.optimizer)
         return optimization.gradient_norm(self.weights.learning)
+
+    def over_all_ranks(self, numbers: Tensor) -> Tensor:
+        """Text loss, audio loss, loss and gradient norm `[4]` of the whole step, on their device:
+        every rank has the same, and decides alike whether the step counts."""
+        if not self.world.is_single_process:
+            parts = (self.totals.text_share, self.totals.audio_share, 1.0)
+            for number, share in zip(numbers[:3], parts, strict=True):
+                number.mul_(share / self.world.size)
+            self.world.sum_in_place(numbers[:3])
+        return numbers
 
     def read(self, numbers: Tensor, learning_rate: float) -> StepResult:
         """The result of the step whose numbers these are, over all ranks; waits for the device."""

@@ -170,7 +170,7 @@ class TrainSettings(SharedSettings):
     optimizer: Annotated[Literal["adamw", "adamw8bit"], Means("adamw or adamw8bit", words=True)] = (
         "adamw"
     )
-    """adamw8bit keeps its averages in 8 bits (torchao): 2.6 GB less for XTTS-v2, and slower."""
+    """adamw8bit keeps its averages in 8 bits: 2.6 GB less for XTTS-v2, and slower."""
     gradient_checkpointing: Annotated[
         Literal["auto", "on", "off"], Means("auto, on or off", words=True)
     ] = "auto"

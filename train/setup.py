@@ -103,7 +103,10 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     tokenizer = Tokenizer(config, base)
     data = dataset.read(settings, tokenizer, config.gpt)
     if settings.suspect_clips == "leave_out":
-        models = suspects.models_of(settings, base, config, tokenizer, device.value)
+        models = suspects.models_of(
+            settings, base, config, tokenizer, device.value,
+            selection.choose_feature_device(machine, device.value),
+        )  # fmt: skip
         data = suspects.left_out(data, models)
     return RunContext(machine, device, precision, base, config, tokenizer, data)
 
@@ -282,7 +285,8 @@ def build_feature_cache(
         return cached.UncachedFeatures(context.data.clips, context.base, context.config)
     if world.local_rank:
         world.barrier()
-    found = cached.build(context.data, context.base, context.config, settings.cache_dir)
+    place = selection.choose_feature_device(context.machine, context.device.value)
+    found = cached.build(context.data, context.base, context.config, settings.cache_dir, place)
     if not world.local_rank:
         world.barrier()
     return found

@@ -24,7 +24,7 @@ from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.batch_budget import OomBackoff, at_epoch, halve_budget, to_state
 from train.dataset.batches import Batch, Batches
 from train.dataset.device_prefetch import copier_for, prefetch
-from train.distributed import World
+from train.distributed import World, agreed
 from train.early_stopping import EarlyStopping
 from train.evaluation.blending import conclude
 from train.evaluation.evaluator import Evaluator
@@ -72,6 +72,7 @@ def train_step(
     norm = learner.gradient_norm()
     numbers = torch.stack((losses.text, losses.audio, loss, norm.to(loss))).detach()
     if deferred:
+        numbers = learner.over_all_ranks(numbers)
         learner.clip_gradients(norm)
         learner.optimizer_step(non_finite=~torch.isfinite(numbers[2] + numbers[3]))
         result: StepResult | DeferredStepResult = DeferredStepResult(numbers, learning_rate)
@@ -178,7 +179,7 @@ class Trainer:
                 self.stop.step_seconds = time.perf_counter() - clock
                 self._log_step(epoch, number, batch, result, waited)
                 done = number
-                if self._stop_requested():
+                if self._stop_requested(batch):
                     return self._save_interrupted(epoch, done)
                 self._sample_saved()
                 clock = time.perf_counter()
@@ -209,6 +210,7 @@ class Trainer:
         while halvings != len(self.batches.halvings):
             halvings, planned = len(self.batches.halvings), len(self.batches.plan(epoch))
             ahead = prefetch(self.batches.epoch(epoch, done), copier)
+            ahead = agreed(ahead, self.world, lambda: self.stop.requested)
             for batch in self.heartbeat.watch(ahead, "learning"):
                 number = min(done + self.world.size, planned)
                 yield number, batch
@@ -267,13 +269,18 @@ class Trainer:
 
     # Decisions
 
-    def _stop_requested(self) -> bool:
-        """Whether a signal came, to this process or to any other of the run."""
+    def _stop_requested(self, batch: Batch | None = None) -> bool:
+        """Whether a signal came, to this process or to any other of the run. Behind a step of
+        several processes: as they agreed on it with its batch, at most two steps before."""
         if self.world.is_single_process:
             return self.stop.requested
-        if self.world.all_reduce(float(self.stop.requested))[0] and not self.stop.requested:
+        if batch and batch.agreement:
+            wanted = batch.agreement.stop
+        else:
+            wanted = bool(self.world.all_reduce(float(self.stop.requested))[0])
+        if wanted and not self.stop.requested:
             self.stop.signal_number = signal.SIGTERM
-        return self.stop.requested
+        return wanted
 
     def _stops_early(self) -> bool:
         """EARLY_STOPPING, logged with its reason. Of several processes only one knows the verdict:

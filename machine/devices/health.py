@@ -52,11 +52,13 @@ OPERATIONS = (
     "train_step",
     "graph",
 )
-# What a training step asks for, whatever its precision; mels are cached, taken on the CPU.
+# What a training step asks for, whatever its precision; mels are cached before.
 _FOR_BOTH = frozenset({"allocation", "resample", "convolution", "matrix_product", "attention_fp32"})
 FOR_TRAINING = _FOR_BOTH | {"train_step"}
 # What speaking asks for. A broken `fft` costs it nothing but the place of the speaker's mel.
 FOR_SPEAKING = _FOR_BOTH | {"sampling"}
+# What codes and mels of a dataset ask for.
+FOR_FEATURES = frozenset({"allocation", "fft", "convolution", "matrix_product"})
 # What runs through cuDNN. torch has convolutions of its own: slower, and as right.
 USES_CUDNN = frozenset(
     {"resample", "convolution", "attention_fp16", "attention_bf16", "train_step"}
@@ -160,6 +162,10 @@ class GpuHealth:
     def speaks(self) -> bool:
         """Whether it is good for speaking, the speaker's mel on the CPU where its FFT is bad."""
         return self._passes(FOR_SPEAKING)
+
+    def computes_features(self) -> bool:
+        """Whether codes and mels of a dataset are computed on it; never through cuDNN."""
+        return self._passes(FOR_FEATURES)
 
     def speaks_in_own_process(self) -> bool:
         """Whether a process of its own can speak on it, without foreign libraries if need be."""

@@ -149,6 +149,17 @@ def uses_cudnn(machine: Environment, device: str) -> Choice:
     return Choice("on", "")
 
 
+def choose_feature_device(machine: Environment, device: str) -> Choice:
+    """Where codes and mels of a dataset are computed by a run on `device`: there, if it is a GPU
+    whose FFT, convolutions and products passed the check; else on the CPU."""
+    gpu = gpu_at(machine, device)
+    if gpu is None:
+        return Choice("cpu", "the run is on the CPU")
+    if gpu.computes_features():
+        return Choice(device, f"{gpu.name} passed the check of FFT, convolutions and products")
+    return Choice("cpu", distrusted(gpu))
+
+
 def gpu_at(machine: Environment, device: str) -> GpuHealth | None:
     """The GPU that "cuda" or "cuda:N" names; None for the CPU, or where there is none."""
     if not device.startswith("cuda"):

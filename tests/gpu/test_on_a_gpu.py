@@ -105,6 +105,24 @@ def test_an_utterance_is_the_same_whoever_else_speaks(device: str, kind: torch.d
         assert torch.equal(said(others), alone)
 
 
+def test_a_gpus_features_are_the_cpus(
+    device: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Recordings of unlike lengths; none of them is handed to the CPU."""
+    from machine.devices.selection import Choice
+    from tests.train.dataset.test_features import Place
+    from train.dataset import features
+
+    place = Place(tmp_path, tiny_base(tmp_path / "base"), clips=8)
+    on_cpu = place.build()
+    place.cache = tmp_path / "another cache"
+    on_gpu = place.build(Choice(device, "a test"))
+    assert "on the CPU from here on" not in caplog.text
+    for clip in range(8):
+        found, wanted = ((one.codes(clip), one.mel(clip)) for one in (on_gpu, on_cpu))
+        assert features._difference(found, wanted) == ""
+
+
 def test_recorded_windows_of_the_vocoder_say_what_plain_ones_say(device: str) -> None:
     from xtts.model.streaming_vocoder import vocoder_widths, warm_up_widths
 

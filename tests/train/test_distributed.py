@@ -17,6 +17,7 @@ from train.distributed import (
     ALONE,
     DistributedError,
     World,
+    agreed,
     device_of,
     joined,
     totals,
@@ -122,6 +123,63 @@ def test_a_step_that_is_no_number_on_one_rank_moves_nothing_on_any(tmp_path: Pat
 
     assert together.ranks(2, work) == [0, 0]
     assert {(tmp_path / str(rank)).read_text() for rank in range(2)} == {"False True"}
+
+
+def test_ranks_that_run_ahead_of_their_devices_learn_what_waiting_ones_learn(tmp_path: Path):
+    """No rank reads a number of its device: what a step needs of the others was asked for a step
+    before, and what it says is read at the end. One step is no number, on one rank."""
+
+    def work(world: World) -> None:
+        waiting, ahead = a_small_learner(world), a_small_learner(world)
+        made = [a_part(world), a_batch(poison=not world.is_main), a_part(world), a_part(world)]
+        expected = [train_step(waiting, one) for one in made]
+        deferred, read = [], []
+        original = World.all_reduce
+        World.all_reduce = lambda *_: read.append(1)  # nobody asks and waits
+        try:
+            for batch in agreed(iter(made), world, lambda: False):
+                deferred.append(train_step(ahead, batch, deferred=True))
+        finally:
+            World.all_reduce = original
+        found = ahead.read_deferred(deferred)
+        same = all(torch.equal(one, weights(waiting)[n]) for n, one in weights(ahead).items())
+        told = (expected, found, same, read)
+        torch.save(told, tmp_path / f"{world.rank}.pt")
+
+    assert together.ranks(2, work) == [0, 0]
+    told = [torch.load(tmp_path / f"{rank}.pt", weights_only=False) for rank in range(2)]
+    for expected, found, same, read in told:
+        assert same and not read
+        assert [one.finite for one in found] == [True, False, True, True]
+        for one, other in zip(found, expected, strict=True):
+            if one.finite:
+                assert one.loss == pytest.approx(other.loss, rel=1e-5)
+                assert one.audio_loss == pytest.approx(other.audio_loss, rel=1e-5)
+                assert one.gradient_norm == pytest.approx(other.gradient_norm, rel=1e-4)
+    assert [one.loss for one in told[0][1] if one.finite] == [
+        one.loss for one in told[1][1] if one.finite
+    ]
+
+
+def test_every_rank_stops_behind_the_same_step(tmp_path: Path):
+    """Whichever of them was asked, and when."""
+
+    def work(world: World) -> None:
+        steps = [0]
+        batches = agreed(iter([a_part(world)] * 6), world, lambda: steps[0] > 1 and world.is_main)
+        for batch in batches:
+            steps[0] += 1
+            if batch.agreement.stop:
+                break
+        (tmp_path / str(world.rank)).write_text(str(steps[0]))
+
+    assert together.ranks(2, work) == [0, 0]
+    assert {(tmp_path / str(rank)).read_text() for rank in range(2)} == {"4"}
+
+
+def test_one_process_has_nobody_to_agree_with():
+    made = [a_batch(), a_batch()]
+    assert [one is other for one, other in zip(agreed(iter(made), ALONE, bool), made)] == [True] * 2
 
 
 def test_ranks_drop_differently():

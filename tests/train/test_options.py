@@ -10,6 +10,7 @@ import torch
 
 from tests.train.test_run import Workshop, assert_same_end, content, losses
 from train.checkpointing.checkpoints import Checkpoints
+from train.dataset.batches import Batch
 from train.evaluation.blending import keep_best_blend
 from train.learner import Learner, Validation
 from train.trainer import Trainer
@@ -42,7 +43,7 @@ def in_two_goes(workshop: Workshop, name: str, monkeypatch, **settings: str):
     """Ended behind the first epoch as by a signal."""
     with monkeypatch.context() as patched:
 
-        def stop_requested(trainer: Trainer) -> bool:
+        def stop_requested(trainer: Trainer, *_: Batch) -> bool:
             if trainer.checkpoints.run.epochs() == [1]:
                 trainer.stop.signal_number = 15
             return trainer.stop.requested

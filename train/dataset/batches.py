@@ -13,8 +13,8 @@ import logging
 import random
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -52,13 +52,26 @@ class FeatureSource(Protocol):
     def mel(self, clip: int) -> np.ndarray: ...
 
 
+class StepAgreement(Protocol):
+    """What `train.distributed.Agreement` says of a step."""
+
+    @property
+    def stop(self) -> bool: ...
+    @property
+    def totals(self) -> Any: ...
+
+
 @dataclass(frozen=True)
 class Batch:
-    """rows for the model; which clips they are; how many seconds of audio they hold."""
+    """rows for the model; which clips they are; how many seconds of audio they hold.
+
+    agreement: what the ranks of a run tell each other of it, where there are several.
+    """
 
     rows: PackedBatch
     clips: tuple[int, ...]
     audio_seconds: float
+    agreement: StepAgreement | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

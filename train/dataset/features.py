@@ -7,24 +7,31 @@ again at every step decode each clip twice and run two mel front-ends and a DVAE
     CACHE_DIR/features-<key>/<shard>.json   audio SHA-256 -> [offset, codes, frames, SHA-256]
 
 The key holds the hash of DVAE and mel statistics and the version of this code; new clips add
-shards. A shard's JSON is written behind its data, so a build may be killed at any time, and two
-trainers may build at once: what both made is there twice and equal. Every record is held against
-its hash before a run learns from it (a day of audio: 1.2 GB, read once in any case).
+shards. It does not hold the device: a GPU rounds in another way than a CPU, as two CPUs do, and one
+that is farther off computes no features (`_Extractor`). A shard's JSON is written behind its data,
+so a build may be killed at any time, and two trainers may build at once: what both made is there
+twice and equal. Every record is held against its hash before a run learns from it (a day of audio:
+1.2 GB, read once in any case).
 """
 
 import hashlib
 import itertools
 import logging
+import os
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 import numpy as np
 import torch
 
+from machine.devices import cuda_errors
+from machine.devices.selection import Choice
 from machine.errors import SotaqueError
 from machine.storage.atomic import STALE_SECONDS, remove_stale, replace_file, sha256_of, write_json
 from train.dataset.dataset import Clip, Dataset
@@ -49,8 +56,18 @@ VERSION = 1
 CLIPS_PER_SHARD = 256
 # Of all clips, so many may have become unreadable since they were judged; more is no accident.
 LARGEST_LOST_SHARE = 0.01
+# A GPU's first clips are computed on the CPU too, and it must agree: one code in fifty may lie
+# between two entries of the codebook, and a mel may be rounded otherwise to float16.
+PROVING_CLIPS = 4
+LARGEST_OTHER_SHARE = 0.02
+LARGEST_MEL_DISTANCE = 1e-3
+ON_CPU = Choice("cpu", "no GPU was asked for")
+_MOST_READERS = 8
 # Records for a thread at once: handing one over costs as much as hashing it.
 _PORTION = 64
+
+
+T = TypeVar("T")
 
 
 class FeaturesError(SotaqueError):
@@ -126,8 +143,7 @@ class UncachedFeatures:
 
     def __init__(self, clips: Sequence[Clip], base: Path, config: ModelConfig) -> None:
         self._clips = clips
-        self._dvae = load_dvae(base, config)
-        self._stats = mel_stats(base, read_tensors(base / "model.pth"))
+        self._features = DeviceFeatures(base, config)
 
     def tokens(self, clip: int) -> np.ndarray:
         """Text ids `[n]`."""
@@ -135,22 +151,25 @@ class UncachedFeatures:
 
     def codes(self, clip: int) -> np.ndarray:
         """As `FeatureCache.codes`. Raises AudioError for a recording that cannot be decoded."""
-        return features_of_recording(self._clips[clip].path, self._dvae, self._stats)[0]
+        return self._features.of(read(self._clips[clip].path, CODE_RATE))[0]
 
     def mel(self, clip: int) -> np.ndarray:
         """As `FeatureCache.mel`."""
-        return features_of_recording(self._clips[clip].path, self._dvae, self._stats)[1]
+        return self._features.of(read(self._clips[clip].path, CODE_RATE))[1]
 
     def present(self, indices: Sequence[int]) -> tuple[int, ...]:
         """All of them; what cannot be decoded is logged by its batch."""
         return tuple(indices)
 
 
-def build(dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path) -> FeatureCache:
+def build(
+    dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path, place: Choice = ON_CPU
+) -> FeatureCache:
     """The features of every clip; computes those that are not there or not what was written.
 
-    A clip that can no longer be decoded is logged and left out (`FeatureCache.present`); raises
-    FeaturesError when they are more than one in a hundred.
+    place: where, as `machine.devices.selection.choose_feature_device` says. A clip that can no
+    longer be decoded is logged and left out (`FeatureCache.present`); raises FeaturesError when
+    they are more than one in a hundred.
     """
     folder = folder_of(base, cache_dir)
     remove_stale(folder, older_than_seconds=STALE_SECONDS)
@@ -167,15 +186,19 @@ def build(dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path) ->
     wanted = {clip.audio_sha256: clip for clip in dataset.clips}
     missing = [clip for sha, clip in wanted.items() if sha not in found.records]
     if missing:
-        _compute(missing, base, config, folder, most_lost=int(LARGEST_LOST_SHARE * len(wanted)))
+        _compute(
+            missing, base, config, folder, place, most_lost=int(LARGEST_LOST_SHARE * len(wanted))
+        )
         found = FeatureCache(dataset.clips, folder)
     return found
 
 
-def repair(dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path) -> list[str]:
+def repair(
+    dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path, place: Choice = ON_CPU
+) -> list[str]:
     """Computes damaged records again, as every start does; the names of their clips."""
     damaged = FeatureCache(dataset.clips, folder_of(base, cache_dir)).damaged()
-    build(dataset, base, config, cache_dir)
+    build(dataset, base, config, cache_dir, place)
     return sorted(damaged)
 
 
@@ -187,26 +210,30 @@ def folder_of(base: Path, cache_dir: Path) -> Path:
 
 
 def _compute(
-    clips: Sequence[Clip], base: Path, config: ModelConfig, folder: Path, most_lost: int
-) -> None:
+    clips: Sequence[Clip], base: Path, config: ModelConfig, folder: Path, place: Choice,
+    most_lost: int,
+) -> None:  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
-    dvae = load_dvae(base, config)
-    stats = mel_stats(base, read_tensors(base / "model.pth"))
-    log.info("Computing features of %d clips, once.", len(clips))
-    rest = _decoded(with_progress(clips, len(clips), "Features"), dvae, stats, most_lost)
+    log.info(
+        "Computing features of %d clips, once, on %s (%s).", len(clips), place.value,
+        place.reason,
+    )  # fmt: skip
+    extractor = _Extractor(base, config, place)
+    rest = _decoded(with_progress(clips, len(clips), "Features"), extractor, most_lost)
     for _ in range(0, len(clips), CLIPS_PER_SHARD):
         stem = folder / f"{time.time_ns()}-{uuid.uuid4().hex[:8]}"
         _write_shard(stem, itertools.islice(rest, CLIPS_PER_SHARD))
+    extractor.close()
 
 
 def _decoded(
-    clips: Iterable[Clip], dvae: torch.nn.Module, stats: torch.Tensor, most_lost: int
+    clips: Iterable[Clip], extractor: "_Extractor", most_lost: int
 ) -> Iterator[tuple[Clip, np.ndarray, np.ndarray]]:
     """(clip, codes, mel) of what can be decoded; the dataset judged each clip, some time ago."""
     lost = 0
-    for clip in clips:
+    for clip, waveform in _read_ahead(clips, extractor.reads_ahead):
         try:
-            yield clip, *features_of_recording(clip.path, dvae, stats)
+            yield clip, *extractor.features(waveform())
         except AudioError as error:
             lost += 1
             if lost > most_lost:
@@ -215,6 +242,26 @@ def _decoded(
                     "(one in a hundred) would be left out. Mend the files or remove their rows."
                 ) from error
             log.warning("%s is left out of this run: %s", clip.name, error)
+
+
+def _read_ahead(
+    clips: Iterable[Clip], ahead: int
+) -> Iterator[tuple[Clip, Callable[[], torch.Tensor]]]:
+    """Each clip, and what gives its waveform at 22,050 Hz or raises AudioError; as many are being
+    read behind it as `ahead` says."""
+    if not ahead:
+        for clip in clips:
+            yield clip, partial(read, clip.path, CODE_RATE)
+        return
+    waiting: deque[tuple[Clip, Future[torch.Tensor]]] = deque()
+    with ThreadPoolExecutor(ahead) as pool:
+        for clip in clips:
+            waiting.append((clip, pool.submit(read, clip.path, CODE_RATE)))
+            if len(waiting) > ahead:
+                first, waveform = waiting.popleft()
+                yield first, waveform.result
+        for first, waveform in waiting:
+            yield first, waveform.result
 
 
 def _write_shard(stem: Path, clips: Iterable[tuple[Clip, np.ndarray, np.ndarray]]) -> None:
@@ -233,13 +280,103 @@ def _write_shard(stem: Path, clips: Iterable[tuple[Clip, np.ndarray, np.ndarray]
     write_json(stem.with_suffix(".json"), index)
 
 
+class _Extractor:
+    """Computes features on a GPU that says of the first clips what the CPU says, else on the CPU.
+
+    What fails there afterwards is computed on the CPU, with all that follows.
+    """
+
+    def __init__(self, base: Path, config: ModelConfig, place: Choice) -> None:
+        self._on_cpu = DeviceFeatures(base, config)
+        self._on_gpu: DeviceFeatures | None = None
+        self._device, self._unproven = place.value, 0
+        if place.value != "cpu":
+            self._try(lambda: self._move(base, config))
+
+    def _move(self, base: Path, config: ModelConfig) -> None:
+        self._on_gpu = DeviceFeatures(base, config, self._device)
+        self._unproven = PROVING_CLIPS
+
+    @property
+    def reads_ahead(self) -> int:
+        """How many recordings are read while one is computed: a GPU would wait for them."""
+        return min(_MOST_READERS, os.cpu_count() or 1) if self._on_gpu else 0
+
+    def features(self, waveform: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """As `features_of`."""
+        found = self._try(lambda: self._by_gpu(waveform)) if self._on_gpu else None
+        return found or self._on_cpu.of(waveform)
+
+    def _by_gpu(self, waveform: torch.Tensor) -> tuple[np.ndarray, np.ndarray] | None:
+        assert self._on_gpu
+        found = self._on_gpu.of(waveform)
+        if not np.isfinite(found[1]).all():
+            raise cuda_errors.NotFinite("its mel has non-finite values.")
+        if not self._unproven:
+            return found
+        expected = self._on_cpu.of(waveform)
+        if difference := _difference(found, expected):
+            raise cuda_errors.NotFinite(difference)
+        self._unproven -= 1
+        return expected
+
+    def _try(self, work: Callable[[], T]) -> T | None:
+        """None where the GPU failed, which is not asked again."""
+        try:
+            return work()
+        except Exception as error:
+            if not isinstance(error, cuda_errors.NotFinite) and not cuda_errors.classify(error):
+                raise
+            words = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        log.warning("Features are computed on the CPU from here on: %s: %s.", self._device, words)
+        self.close()
+        return None
+
+    def close(self) -> None:
+        """Gives the GPU's memory back."""
+        if self._on_gpu:
+            self._on_gpu = None
+            cuda_errors.free_after_fault(self._device)
+
+
+def _difference(
+    ours: tuple[np.ndarray, np.ndarray], expected: tuple[np.ndarray, np.ndarray]
+) -> str:
+    """ "" where two devices agree but for rounding, else what they differ in."""
+    (codes, mel), (right, right_mel) = ours, expected
+    other = int((codes != right).sum())
+    if other > max(1, int(LARGEST_OTHER_SHARE * len(right))):
+        return f"{other} of {len(right)} codes of a clip are not the CPU's"
+    exact = right_mel.astype(np.float64)
+    off = np.linalg.norm(mel - exact) / max(float(np.linalg.norm(exact)), 1e-30)
+    return "" if off <= LARGEST_MEL_DISTANCE else f"its mel is {off:.1g} off the CPU's"
+
+
+class DeviceFeatures:
+    """The DVAE and the mel scales on one device."""
+
+    def __init__(self, base: Path, config: ModelConfig, device: str = "cpu") -> None:
+        self._device = torch.device(device)
+        self._dvae = load_dvae(base, config).to(self._device)
+        self._stats = mel_stats(base, read_tensors(base / "model.pth")).to(self._device)
+
+    def of(self, waveform: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """As `features_of`. On a GPU without cuDNN: it would make a plan for each of some ten
+        convolutions at each length of a clip, and compute in TF32."""
+        if self._device.type == "cpu":  # also beside a training step, whose cuDNN stays as it is
+            return features_of(waveform, self._dvae, self._stats)
+        with torch.backends.cudnn.flags(enabled=False):
+            return features_of(waveform.to(self._device), self._dvae, self._stats)
+
+
 @torch.inference_mode()
-def features_of_recording(
-    path: Path, dvae: torch.nn.Module, stats: torch.Tensor
+def features_of(
+    waveform: torch.Tensor, dvae: torch.nn.Module, stats: torch.Tensor
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(codes `[n]` int16, mel `[80, frames]` float16) of one recording, by itself: no padding."""
-    waveform = read(path, CODE_RATE)[None]
+    """(codes `[n]` int16, mel `[80, frames]` float16) of one recording, `[samples]` at 22,050 Hz,
+    by itself: no padding."""
+    waveform = waveform[None]
     count = -(-waveform.shape[1] // SAMPLES_PER_CODE)
     codes = dvae.get_codebook_indices(dvae_mel(waveform, stats))[0, :count]  # type: ignore[operator]
     mel = conditioning_mel(waveform, stats)[0]
-    return codes.numpy().astype(np.int16), mel.numpy().astype(np.float16)
+    return codes.cpu().numpy().astype(np.int16), mel.cpu().numpy().astype(np.float16)

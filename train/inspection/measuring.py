@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
+from machine.devices.selection import Choice
 from machine.storage.atomic import sha256_of
 from machine.storage.file_cache import FileCache
 from machine.storage.hash_cache import kept_sha256
@@ -51,7 +52,8 @@ _OURS = "the base's speaker encoder"
 
 @dataclass(frozen=True)
 class InspectionModels:
-    """What a look is taken with. device: of the GPT; with_likelihood: whether it is asked."""
+    """What a look is taken with. device: of the GPT; with_likelihood: whether it is asked;
+    features_on: where codes and mels are computed that are not there."""
 
     base: Path
     config: ModelConfig
@@ -61,6 +63,7 @@ class InspectionModels:
     with_likelihood: bool = True
     speaker_model: Path | None = None
     spoof_model: Path | None = None
+    features_on: Choice = features.ON_CPU
 
 
 @dataclass(frozen=True)
@@ -197,7 +200,9 @@ def _with_likelihood(
     missing = [number for number, key in enumerate(keys) if cache.get(key) is None]
     if missing:
         started = time.monotonic()
-        known = features.build(data, models.base, models.config, models.cache_dir)
+        known = features.build(
+            data, models.base, models.config, models.cache_dir, models.features_on
+        )
         gpt = load_gpt(read_tensors(models.base / "model.pth"), models.config, device=models.device)
         gpt.eval().requires_grad_(False)
         places = {clip.name: number for number, clip in enumerate(data.clips)}

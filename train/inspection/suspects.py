@@ -6,8 +6,10 @@ Called by `train.check` and `train.setup`.
 import logging
 from pathlib import Path
 
+from machine.devices.selection import Choice
 from train.dataset.clips import RejectedClip
 from train.dataset.dataset import Dataset
+from train.dataset.features import ON_CPU
 from train.inspection import report
 from train.inspection.judging import SuspectClip, find_suspects
 from train.inspection.measuring import InspectionModels, inspect
@@ -46,12 +48,13 @@ def left_out(data: Dataset, models: InspectionModels) -> Dataset:
 
 
 def models_of(
-    settings: TrainSettings, base: Path, config: ModelConfig, tokenizer: Tokenizer, device: str
-) -> InspectionModels:
-    """What to look with, by the settings. device: of the GPT."""
+    settings: TrainSettings, base: Path, config: ModelConfig, tokenizer: Tokenizer, device: str,
+    features_on: Choice = ON_CPU,
+) -> InspectionModels:  # fmt: skip
+    """What to look with, by the settings. device: of the GPT; features_on: of DVAE and mels."""
     speaker, spoof = (
         Path(place) if place else None for place in (settings.speaker_model, settings.spoof_model)
     )
     return InspectionModels(
-        base, config, tokenizer, device, settings.cache_dir, True, speaker, spoof
+        base, config, tokenizer, device, settings.cache_dir, True, speaker, spoof, features_on
     )

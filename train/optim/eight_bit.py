@@ -1,91 +1,267 @@
-"""OPTIMIZER=adamw8bit: AdamW with 8-bit states, by torchao.
+"""OPTIMIZER=adamw8bit: AdamW with 8-bit states.
 
 Dettmers et al. 2022 (https://arxiv.org/abs/2110.02861): each block of 256 values has a scale, each
 value is one of 256 levels. Small tensors (under 4,096 values) stay in float32. Weights and
-arithmetic are float32 as before; at XTTS-v2's size 2.6 GB less.
+arithmetic are float32 as before; at XTTS-v2's size 2.6 GB less. The numbers are those of torchao's
+AdamW8bit, and so are the states in checkpoints.
 
-torchao compiles its step, which needs a C compiler and a minute; here it runs as it is written, the
-same on every machine, a tensor at a time. Its states are kept as plain tensors in checkpoints.
+Tensors stand behind each other and are worked on in chunks, so that a step starts as many kernels
+as there are chunks to fill, however many tensors there are, and needs no more memory beside than a
+chunk's. A value's level is found by one search among the thresholds between levels.
 """
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from train.optim.optimizer import ADAM_BETAS, ADAM_EPSILON, OptimizerError, other_state
 
+BLOCK = 256
+FEWEST_QUANTISED = 4096
+# Values at once: some 40 kernels a chunk, 170 MB beside the weights.
+CHUNK = 1 << 22
+_EXPONENTS = 7
+
 
 class AdamW8bit(torch.optim.Optimizer):
-    """torchao's optimizer with rates and states that are plain values.
-
-    Raises OptimizerError where torchao is not installed.
-    """
+    """AdamW whose averages take a byte a value, in blocks; `param_groups` are AdamW's."""
 
     def __init__(self, groups: list[dict[str, Any]], learning_rate: float) -> None:
-        quantised = _imported()
-        self._inner = quantised(groups, lr=learning_rate, betas=ADAM_BETAS, eps=ADAM_EPSILON)
-        plain = [{**group, "lr": learning_rate} for group in self._inner.param_groups]
-        super().__init__(plain, {})
-        self.state = self._inner.state
+        super().__init__(groups, {"lr": learning_rate, "weight_decay": 0.0})
+        self._rows = [row for group in self.param_groups for row in _rows(group)]
+        # Views of what is allocated, so that whoever asks sees how much it is.
+        for row in self._rows:
+            self.state |= {place.weight: row.averages_of(place) for place in row.places}
 
+    @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """One step at the groups' rates."""
+        """One step at the groups' rates, of the weights that have a gradient."""
         del closure
-        for own, inner in zip(self.param_groups, self._inner.param_groups, strict=True):
-            inner["lr"].fill_(own["lr"])
-        with torch.compiler.set_stance("force_eager"):
-            self._inner.step()
+        for row in self._rows:
+            row.step()
 
     def state_dict(self) -> dict[str, Any]:
         """Plain tensors and values only, in the order of the weights."""
-        states = [
-            {name: _packed(value) for name, value in self.state.get(weight, {}).items()}
-            for group in self.param_groups
-            for weight in group["params"]
-        ]
-        return {"adamw8bit": states}
+        places = {id(place.weight): (row, place) for row in self._rows for place in row.places}
+        found = [places[id(one)] for group in self.param_groups for one in group["params"]]
+        return {"adamw8bit": [row.state_of(place) for row, place in found]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes up what `state_dict` told. Raises OptimizerError for another optimizer's."""
         if "adamw8bit" not in state_dict:
             raise OptimizerError(other_state("adamw", "adamw8bit"))
+        places = {id(place.weight): (row, place) for row in self._rows for place in row.places}
         weights = [weight for group in self.param_groups for weight in group["params"]]
         for weight, kept in zip(weights, state_dict["adamw8bit"], strict=True):
-            if kept:
-                self.state[weight] = {
-                    name: _unpacked(value, weight) for name, value in kept.items()
-                }
+            row, place = places[id(weight)]
+            row.take_up(place, kept)
 
 
-def _packed(value: Any) -> Any:
-    """A quantised average as codes, scales and sign; anything else as it is."""
-    if not hasattr(value, "codes"):
-        return value
-    return {"codes": value.codes, "scale": value.scale, "signed": value.signed}
+@dataclass
+class _Place:
+    """A weight in a row: where its values begin, and how many steps it has taken."""
+
+    weight: Tensor
+    start: int
+    steps: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.start + self.weight.numel()
 
 
-def _unpacked(value: Any, weight: torch.Tensor) -> Any:
-    if not isinstance(value, Mapping):
-        # The count of steps stays on the CPU, as torchao has it.
-        return value.clone() if value.dim() == 0 else value.to(weight.device, copy=True)
-    from torchao.optim.subclass_8bit import OptimState8bit
+class _Averages:
+    """One average of all values of a row, in 8 bits or as it is."""
 
-    block = value["codes"].numel() // value["scale"].numel()
-    empty = OptimState8bit.zeros(
-        weight.shape, value["signed"], block, weight.device, dtype=weight.dtype
-    )
-    empty.codes.copy_(value["codes"])
-    empty.scale.copy_(value["scale"])
-    return empty
+    def __init__(self, count: int, like: Tensor, *, signed: bool, quantised: bool) -> None:
+        self.signed = signed
+        self.scale: Tensor | None = None
+        if quantised:
+            self.values = torch.zeros(count, dtype=torch.uint8, device=like.device)
+            self.scale = torch.zeros(count // BLOCK, device=like.device)
+        else:
+            self.values = torch.zeros(count, device=like.device)
+
+    def read(self, start: int, end: int) -> Tensor:
+        """In float32, a copy."""
+        if self.scale is None:
+            return self.values[start:end].clone()
+        levels = _levels(self.signed, self.values.device)
+        found = levels.index_select(0, self.values[start:end].int())
+        found.view(-1, BLOCK).mul_(self.scale[start // BLOCK : end // BLOCK, None])
+        return found
+
+    def write(self, start: int, new: Tensor) -> None:
+        """Keeps what begins at `start`."""
+        end = start + len(new)
+        if self.scale is None:
+            self.values[start:end] = new
+            return
+        blocks = new.view(-1, BLOCK)
+        scale = self.scale[start // BLOCK : end // BLOCK]
+        torch.linalg.vector_norm(blocks, torch.inf, 1, out=scale).clamp_(min=1e-12)
+        thresholds = _thresholds(self.signed, self.values.device)
+        self.values[start:end] = torch.bucketize(
+            blocks / scale[:, None], thresholds, out_int32=True, right=True
+        ).view(-1)
+
+    def state_of(self, place: _Place) -> Any:
+        """As it stands in a checkpoint."""
+        own = self.values[place.start : place.end].view(place.weight.shape)
+        if self.scale is None:
+            return own
+        scale = self.scale[place.start // BLOCK : place.end // BLOCK]
+        return {"codes": own, "scale": scale, "signed": self.signed}
+
+    def take_up(self, place: _Place, kept: Any) -> None:
+        if self.scale is not None:
+            self.scale[place.start // BLOCK : place.end // BLOCK] = kept["scale"]
+            kept = kept["codes"]
+        self.values[place.start : place.end] = kept.reshape(-1)
 
 
-def _imported() -> Any:
-    try:
-        from torchao.optim import AdamW8bit as Quantised
-    except ImportError as error:
-        raise OptimizerError(
-            f"OPTIMIZER=adamw8bit needs torchao, which is not installed ({error}). Type "
-            "`.venv/bin/uv pip install 'sotaque[adamw8bit]'`, or set OPTIMIZER=adamw."
-        ) from error
-    return Quantised
+class _Row:
+    """Weights of one group behind each other, all with averages in 8 bits or none."""
+
+    def __init__(
+        self, group: Mapping[str, Any], weights: Sequence[Tensor], *, quantised: bool
+    ) -> None:
+        self._group = group
+        self.places, count = list[_Place](), 0
+        for weight in weights:
+            self.places.append(_Place(weight, count))
+            count += weight.numel()
+        self._first = _Averages(count, weights[0], signed=True, quantised=quantised)
+        self._second = _Averages(count, weights[0], signed=False, quantised=quantised)
+
+    def step(self) -> None:
+        """One step of the weights that have a gradient."""
+        for place in self.places:
+            place.steps += place.weight.grad is not None
+        for chunk in _chunks([one for one in self.places if one.weight.grad is not None]):
+            values = [place.weight.view(-1)[start:end] for place, start, end in chunk]
+            gradients = [_flat_gradient(place)[start:end] for place, start, end in chunk]
+            place, start, _ = chunk[0]
+            if len(values) == 1:
+                self._move(values[0], gradients[0], place.start + start, place.steps)
+                continue
+            together = torch.cat(values)
+            self._move(together, torch.cat(gradients), place.start + start, place.steps)
+            torch._foreach_copy_(values, together.split([len(one) for one in values]))
+
+    def _move(self, weights: Tensor, gradients: Tensor, start: int, steps: int) -> None:
+        """AdamW of the values that begin at `start`, in place."""
+        end, (beta1, beta2) = start + len(weights), ADAM_BETAS
+        # Numbers of float32 on the host, as torchao computes them.
+        rate, step = (torch.tensor(float(one)) for one in (self._group["lr"], steps))
+        if decay := self._group["weight_decay"]:
+            weights.sub_(weights * (rate * decay))
+        first = self._first.read(start, end).lerp_(gradients, 1 - beta1)
+        self._first.write(start, first)
+        second = self._second.read(start, end).lerp_(gradients.square(), 1 - beta2)
+        self._second.write(start, second)
+        divisor = second.sqrt_().div_((1 - beta2**step).sqrt()).add_(ADAM_EPSILON)
+        weights.sub_(first.div_(1 - beta1**step).mul_(rate).div_(divisor))
+
+    def state_of(self, place: _Place) -> dict[str, Any]:
+        """Of one weight; nothing before its first step."""
+        if not place.steps:
+            return {}
+        return {"step": torch.tensor(float(place.steps)), **self.averages_of(place)}
+
+    def averages_of(self, place: _Place) -> dict[str, Any]:
+        """Of one weight, as they stand here."""
+        return {
+            "exp_avg": self._first.state_of(place), "exp_avg_sq": self._second.state_of(place),
+        }  # fmt: skip
+
+    def take_up(self, place: _Place, kept: Mapping[str, Any]) -> None:
+        """What `state_of` told."""
+        if kept:
+            place.steps = int(kept["step"])
+            self._first.take_up(place, kept["exp_avg"])
+            self._second.take_up(place, kept["exp_avg_sq"])
+
+
+def _rows(group: Mapping[str, Any]) -> Iterator[_Row]:
+    """A group's weights in two rows: in 8 bits, and small or odd ones."""
+    sides: dict[bool, list[Tensor]] = {True: [], False: []}
+    for weight in group["params"]:
+        count = weight.numel()
+        sides[count >= FEWEST_QUANTISED and count % BLOCK == 0].append(weight)
+    return (_Row(group, side, quantised=kind) for kind, side in sides.items() if side)
+
+
+def _chunks(places: Sequence[_Place]) -> Iterator[list[tuple[_Place, int, int]]]:
+    """Pieces of weights, (place, from, to), that stand behind each other, have taken the same
+    number of steps and are at most `CHUNK` values together."""
+    chunk, room = list[tuple[_Place, int, int]](), CHUNK
+    for number, place in enumerate(places):
+        before = places[number - 1] if number else place
+        if chunk and (before.end != place.start or before.steps != place.steps):
+            yield chunk
+            chunk, room = [], CHUNK
+        count = place.weight.numel()
+        for start in _cuts(count, room):
+            end = min(count, start + room)
+            chunk.append((place, start, end))
+            room -= end - start
+            if not room:
+                yield chunk
+                chunk, room = [], CHUNK
+    if chunk:
+        yield chunk
+
+
+def _cuts(count: int, room: int) -> Iterator[int]:
+    """Where the pieces of a weight begin, the first of which has `room` left."""
+    yield 0
+    yield from range(room, count, CHUNK)
+
+
+def _flat_gradient(place: _Place) -> Tensor:
+    gradient = place.weight.grad
+    assert gradient is not None
+    return gradient.float().reshape(-1)
+
+
+@functools.lru_cache(maxsize=4)
+def _levels(signed: bool, device: torch.device) -> Tensor:
+    """The 256 levels, between -1 or 0 and 1, of the dynamic tree data type (Dettmers 2016,
+    https://arxiv.org/abs/1511.04561): seven decades, each with twice as many as the one below."""
+    found = [torch.tensor([0.0, 1.0])]
+    for decade in range(_EXPONENTS):
+        edges = torch.linspace(0.1, 1.0, 2 ** (decade + (not signed)) + 1)
+        middles = (edges[:-1] + edges[1:]) / 2 * 10 ** (decade + 1 - _EXPONENTS)
+        found += [middles, -middles] if signed else [middles]
+    return torch.cat(found).sort().values.to(device)
+
+
+@functools.lru_cache(maxsize=4)
+def _thresholds(signed: bool, device: torch.device) -> Tensor:
+    """The smallest number, of all that float32 has, that is taken to the next level instead of this
+    one: whose distance is at least half of theirs, as float32 subtracts."""
+    levels = _levels(signed, torch.device("cpu"))
+    below, above = levels[:-1], levels[1:]
+    half = (above - below) * 0.5
+    low, high = _ordered(below), _ordered(above)
+    while bool((high - low > 1).any()):
+        middle = torch.div(low + high, 2, rounding_mode="floor")
+        up = _number(middle) - below >= half
+        low, high = torch.where(up, low, middle), torch.where(up, middle, high)
+    return _number(high).to(device)
+
+
+def _ordered(numbers: Tensor) -> Tensor:
+    """float32 as whole numbers, neighbours beside each other."""
+    bits = numbers.view(torch.int32).long()
+    return torch.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
+
+
+def _number(ordered: Tensor) -> Tensor:
+    bits = torch.where(ordered < 0, -ordered - (1 << 31), ordered)
+    return bits.int().view(torch.float32)

@@ -126,6 +126,20 @@ class VarlenLayout:
         )
         return grid.index_fill(0, self.slots, True).view(len(self.lengths), 1, 1, -1)
 
+    def mask(self, like: Tensor, before: int = 0) -> Tensor:
+        """What is added to the scores of a padded grid whose keys are `like`, `[clips, 1, 1, before
+        + longest]`: 0 for what is there and for `before` keys in front of it, else -inf. Attention
+        would make the same of `present`, three operations each time."""
+        if (key := (like.dtype, before)) not in self._masks:
+            seen = F.pad(self.present, (before, 0), value=True)
+            zeros = torch.zeros_like(seen, dtype=like.dtype)
+            self._masks[key] = zeros.masked_fill_(~seen, -torch.inf)
+        return self._masks[key]
+
+    @functools.cached_property
+    def _masks(self) -> dict[tuple[torch.dtype, int], Tensor]:
+        return {}
+
     def flat(self, part: Tensor) -> Tensor:
         """[clips, heads, longest, head_width] -> [1, heads, sum, head_width]."""
         rows = part.transpose(1, 2).flatten(0, 1)

@@ -11,6 +11,7 @@ from machine.devices.health import GpuHealth
 from machine.devices.selection import (
     DeviceError,
     choose_device,
+    choose_feature_device,
     choose_precision,
     gpu_hint,
     oom_kills,
@@ -102,6 +103,19 @@ def test_device_by_verdicts(state: str, wish: str, use: str) -> None:
     assert choice.value == ("cuda:0" if good and wish != "cpu" else "cpu")
     # Whatever the check found is told, unless nobody asked about the GPU.
     assert wish == "cpu" or gpu.verdict in choice.reason
+
+
+@pytest.mark.parametrize("state", GPUS)
+def test_features_are_computed_where_what_they_need_is_right(state: str) -> None:
+    bad = {
+        "fft", "exclusive, fft", "convolution", "convolution, right with clean libraries",
+        "exclusive, right with clean libraries", "everything", "driver", "full", "dead", "hang",
+    }  # fmt: skip
+    choice = choose_feature_device(machine(GPUS[state]), "cuda:0")
+    assert choice.value == ("cpu" if state in bad else "cuda:0")
+    assert choice.reason.startswith("RTX 3090" if GPUS[state].name != "the GPU" else "the GPU")
+    assert GPUS[state].verdict in choice.reason or choice.value == "cuda:0"
+    assert choose_feature_device(machine(GPUS[state]), "cpu").value == "cpu"
 
 
 @pytest.mark.parametrize("wish", ["auto", "fp32", "fp16", "bf16"])

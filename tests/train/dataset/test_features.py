@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 import soundfile
 import torch
 
+from machine.devices.selection import Choice
 from tests.datasets import make_dataset
 from tests.models import tiny_base
 from tests.train.checkpointing.test_damage import DAMAGES, Damage, grown, missing
@@ -42,8 +44,8 @@ class Place:
         settings = TrainSettings(dataset_dir=self.data_folder, cache_dir=self.cache)
         return dataset.read(settings, Tokenizer(self.config, self.base), self.config.gpt)
 
-    def build(self) -> features.FeatureCache:
-        return features.build(self.data, self.base, self.config, self.cache)
+    def build(self, place: Choice = features.ON_CPU) -> features.FeatureCache:
+        return features.build(self.data, self.base, self.config, self.cache, place)
 
     def repair(self) -> list[str]:
         return features.repair(self.data, self.base, self.config, self.cache)
@@ -112,11 +114,9 @@ def test_only_a_new_clip_is_computed(place: Place, monkeypatch: pytest.MonkeyPat
     make_dataset(place.data_folder, clips=6, rate=16_000)
     place.data = place.read()
     computed = []
-    original = features.features_of_recording
+    original = features.read
     monkeypatch.setattr(
-        features,
-        "features_of_recording",
-        lambda path, *rest: computed.append(path) or original(path, *rest),
+        features, "read", lambda path, *rest: computed.append(path) or original(path, *rest)
     )
     found = place.build()
     assert [path.name for path in computed] == ["clip-5.wav"]
@@ -144,6 +144,104 @@ def test_many_clips_fill_many_shards(place: Place, monkeypatch: pytest.MonkeyPat
     found = place.build()
     assert len(place.shards()) == 3
     assert equal(found, whole, 5)
+
+
+# What a GPU does, by the same numbers on a device of another name.
+AS_A_GPU = Choice("cpu:0", "stands for a GPU")
+
+
+def by(place: Place, folder: str, where: Choice) -> list[bytes]:
+    place.cache = place.cache.with_name(folder)
+    return contents(place.build(where))
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The devices that features were computed on, in turn; "cpu:0" has its own branch."""
+    seen: list[str] = []
+    original = features.DeviceFeatures.of
+
+    def of(self, waveform):
+        seen.append(str(self._device))
+        return original(self, waveform)
+
+    monkeypatch.setattr(features.DeviceFeatures, "of", of)
+    yield seen
+
+
+def test_a_gpu_that_says_what_the_cpu_says_computes_the_features(
+    place: Place, gpu: list[str], caplog: pytest.LogCaptureFixture
+):
+    with caplog.at_level("INFO", "train"):
+        assert by(place, "gpu", AS_A_GPU) == by(place, "cpu", features.ON_CPU)
+    # Four clips are computed on both, the fifth where it is fast.
+    assert gpu == ["cpu:0", "cpu"] * 4 + ["cpu:0"] + ["cpu"] * 5
+    assert "once, on cpu:0 (stands for a GPU)" in caplog.text
+    assert "no GPU was asked for" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda codes, mel: (codes[::-1].copy(), mel), "codes of a clip are not the CPU's"),
+        (lambda codes, mel: (codes, (mel * 1.01).astype(np.float16)), "off the CPU's"),
+        (lambda codes, mel: (codes, mel * np.float16(np.nan)), "non-finite values"),
+    ],
+)
+def test_a_gpu_that_says_something_else_computes_no_features(
+    place: Place, gpu: list[str], monkeypatch: pytest.MonkeyPatch, caplog, wrong, words: str
+):
+    expected = by(place, "cpu", features.ON_CPU)
+    gpu.clear()
+    right = features.DeviceFeatures.of
+
+    def of(self, waveform):
+        found = right(self, waveform)
+        return wrong(*found) if str(self._device) == "cpu:0" else found
+
+    monkeypatch.setattr(features.DeviceFeatures, "of", of)
+    assert by(place, "gpu", AS_A_GPU) == expected
+    assert gpu.count("cpu:0") == 1
+    assert "Features are computed on the CPU from here on: cpu:0" in caplog.text
+    assert words in caplog.text
+
+
+@pytest.mark.parametrize("good", [0, 2, 4])
+def test_a_gpu_that_fails_half_way_leaves_the_rest_to_the_cpu(
+    place: Place, gpu: list[str], monkeypatch: pytest.MonkeyPatch, caplog, good: int
+):
+    expected = by(place, "cpu", features.ON_CPU)
+    gpu.clear()
+    right = features.DeviceFeatures.of
+
+    def of(self, waveform):
+        if str(self._device) == "cpu:0" and gpu.count("cpu:0") == good:
+            raise RuntimeError("CUDA error: out of memory")
+        return right(self, waveform)
+
+    monkeypatch.setattr(features.DeviceFeatures, "of", of)
+    assert by(place, "gpu", AS_A_GPU) == expected
+    assert gpu.count("cpu:0") == good
+    assert "cpu:0: CUDA error: out of memory." in caplog.text
+
+
+def test_a_bug_of_ours_is_not_a_gpus_fault(place: Place, monkeypatch: pytest.MonkeyPatch):
+    def of(self, waveform):
+        raise IndexError("not a device's words")
+
+    monkeypatch.setattr(features.DeviceFeatures, "of", of)
+    with pytest.raises(IndexError, match="not a device's"):
+        place.build(AS_A_GPU)
+
+
+def test_what_cannot_be_read_ahead_is_left_out_as_it_is_one_by_one(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog
+):
+    monkeypatch.setattr(features, "LARGEST_LOST_SHARE", 0.2)
+    place.data.clips[2].path.write_bytes(b"RIFF")
+    found = place.build(AS_A_GPU)
+    assert found.present(range(5)) == (0, 1, 3, 4)
+    assert f"{place.data.clips[2].name} is left out" in caplog.text
 
 
 def damage_middle(shard: Path, record: features.Record) -> None:

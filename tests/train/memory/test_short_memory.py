@@ -9,7 +9,7 @@ import torch
 
 from tests.train.test_run import Workshop, assert_same_end, content, losses
 from train import trainer
-from train.dataset.batches import Batches
+from train.dataset.batches import Batch, Batches
 from train.learner import Learner
 from xtts.hub.run_folder import RunFolder
 
@@ -82,7 +82,7 @@ def test_a_resumed_run_has_the_same_batches(halved, workshop):
 def test_a_stop_behind_the_halving_goes_on_inside_the_epoch(halved, workshop):
     with pytest.MonkeyPatch.context() as patched:
 
-        def stop_requested(run: trainer.Trainer) -> bool:
+        def stop_requested(run: trainer.Trainer, *_: Batch) -> bool:
             if run.batches.halvings and run.learner.step > run.batches.halvings[0].batch:
                 run.stop.signal_number = 15
             return run.stop.requested

@@ -1,13 +1,13 @@
 """AdamW with averages of a byte: it learns, it goes on where it was, it is small."""
 
-import sys
-
 import pytest
 import torch
 
+from benchmarks.operations import OperationCounter
 from tests.train.test_learner import a_batch, a_learner, same, weights
+from train.optim import eight_bit
 from train.optim.factory import new_optimizer
-from train.optim.optimizer import OptimizerError, state_bytes
+from train.optim.optimizer import ADAM_BETAS, ADAM_EPSILON, OptimizerError, state_bytes
 from train.trainer import train_step
 
 
@@ -41,7 +41,7 @@ def test_a_resumed_run_goes_on_bit_for_bit(tmp_path):
     for seed in range(2):
         train_step(first, a_batch(seed))
     torch.save(first.trainer_state(), tmp_path / "state.pt")
-    # Plain tensors: read without torchao, and by the strict reader.
+    # Plain tensors: read by the strict reader.
     state = torch.load(tmp_path / "state.pt", weights_only=True)
     second.resume(first.model_state(), state, first.step)
     for seed in (2, 3):
@@ -65,7 +65,79 @@ def test_the_other_ones_state_is_refused_in_words(old: str, new: str):
         second.resume(first.model_state(), first.trainer_state(), 1)
 
 
-def test_without_torchao_a_sentence_says_what_to_type(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torchao.optim", None)
-    with pytest.raises(OptimizerError, match=r"needs torchao.*sotaque\[adamw8bit\]"):
-        eight()
+def torchaos(weights: list[torch.nn.Parameter], decay: float):
+    """The reference: torchao's own step, as it is written."""
+    from torchao.optim import AdamW8bit
+
+    found = AdamW8bit(weights, lr=1e-2, betas=ADAM_BETAS, eps=ADAM_EPSILON, weight_decay=decay)
+
+    def step():
+        with torch.compiler.set_stance("force_eager"):
+            found.step()
+
+    return found, step
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.01])
+@pytest.mark.parametrize("chunk", [256, 5120, 1 << 22])
+def test_its_numbers_are_torchaos(monkeypatch, decay: float, chunk: int):
+    """Bit for bit where averages are in 8 bits, whatever is in a chunk; with a weight that has no
+    gradient now and then, one of an odd size, and one that lies the other way round."""
+    monkeypatch.setattr(eight_bit, "CHUNK", chunk)
+    draw = torch.Generator().manual_seed(0)
+    shapes = [(64, 64), (3, 7), (16, 1024), (128, 160), (4096,), (65, 64), (300,)]
+    ours = [torch.nn.Parameter(torch.randn(*one, generator=draw)) for one in shapes]
+    theirs = [torch.nn.Parameter(one.detach().clone()) for one in ours]
+    optimizer = new_optimizer("adamw8bit", [{"params": ours, "weight_decay": decay}], 1e-2)
+    reference, step = torchaos(theirs, decay)
+    for turn in range(6):
+        for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+            # Gradients of every size, as a norm and an embedding have them.
+            made = torch.randn(one.shape, generator=draw) * 10.0 ** (-number)
+            made[torch.rand(one.shape, generator=draw) < 0.2] = 0.0
+            one.grad = made.t().contiguous().t() if number == 3 else made
+            other.grad = made.clone()
+            if number == 2 and turn in (0, 3):
+                one.grad = other.grad = None
+        optimizer.step()
+        step()
+        for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+            quantised = number not in (1, 5, 6)
+            assert torch.equal(one, other) or not quantised
+            torch.testing.assert_close(one, other, atol=1e-7, rtol=1e-6)
+    kept = optimizer.state_dict()["adamw8bit"]
+    for state, other in zip(kept, theirs, strict=True):
+        expected = reference.state[other]
+        assert state["step"] == expected["step"]
+        for name in ("exp_avg", "exp_avg_sq"):
+            if isinstance(state[name], dict):
+                assert torch.equal(state[name]["codes"], expected[name].codes)
+                assert torch.equal(state[name]["scale"], expected[name].scale)
+                assert state[name]["signed"] == expected[name].signed
+    assert sum(isinstance(state["exp_avg"], dict) for state in kept) == 4
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_every_number_has_torchaos_level(signed: bool):
+    """Around each threshold, where one float32 more or less is another level, and everywhere."""
+    from torchao.optim.quant_utils import create_dynamic_map, quantize_8bit_with_qmap
+
+    cpu = torch.device("cpu")
+    levels, thresholds = eight_bit._levels(signed, cpu), eight_bit._thresholds(signed, cpu)
+    assert torch.equal(levels, torch.tensor(create_dynamic_map(signed=signed)))
+    up, down = (torch.nextafter(thresholds, torch.tensor(way)) for way in (2.0, -2.0))
+    anywhere = torch.linspace(-1.0, 1.0, 100_001)
+    for numbers in (thresholds, up, down, levels, anywhere, anywhere**7):
+        found = torch.bucketize(numbers, thresholds, right=True).to(torch.uint8)
+        assert torch.equal(found, quantize_8bit_with_qmap(numbers, levels))
+
+
+def test_as_few_operations_as_there_are_chunks():
+    weights = [torch.nn.Parameter(torch.randn(64, 64)) for _ in range(200)]
+    for one in weights:
+        one.grad = torch.randn(64, 64)
+    optimizer = new_optimizer("adamw8bit", [{"params": weights, "weight_decay": 0.01}], 1e-3)
+    optimizer.step()
+    with OperationCounter() as counter:
+        optimizer.step()
+    assert 20 < sum(counter.names.values()) <= 45, counter.names
