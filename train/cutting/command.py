@@ -1,5 +1,6 @@
-"""`python -m train cut RECORDING… --to DIR [--text FILE] [--language L]`."""
+"""`python -m train cut RECORDING… --to DIR [--text FILE | --recogniser DIR] [--language L]`."""
 
+import contextlib
 import importlib.util
 import logging
 import re
@@ -11,9 +12,11 @@ from train.cutting.alignment.manuscript import Manuscript, manuscript_of
 from train.cutting.alignment.text_files import read_cues
 from train.cutting.cutter import CutResult
 from train.cutting.errors import CuttingError
+from train.cutting.journal import HeardJournal
 from train.cutting.report import write_report
 from train.cutting.sound import SourceRecording, open_recording
 from train.cutting.speech import SpeechDetector, find_detector
+from train.cutting.transcribing import open_recogniser, transcribed
 
 log = logging.getLogger("train")
 
@@ -21,13 +24,24 @@ _MOST_SENTENCES = 20
 _LONGEST_NAME = 60
 
 
-def run(recordings: Sequence[Path], to: Path | None, text: Path | None, language: str) -> int:
-    """Cuts, writes and tells; 0. Raises CuttingError, DiskFull (exit 74) and WriteError."""
+def run(
+    recordings: Sequence[Path], to: Path | None, text: Path | None, language: str,
+    recogniser: Path | None = None,
+) -> int:  # fmt: skip
+    """Cuts, writes and tells; 0. Raises CuttingError, DiskFull (exit 74) and WriteError.
+
+    recogniser: a folder with a Whisper model, which writes the transcripts where there is no text.
+    """
     if not recordings or to is None:
         raise CuttingError(
             "cut needs recordings and a folder to write: python -m train cut RECORDING… --to DIR"
         )
     short = language.lower().split("-")[0]
+    if text is not None and recogniser is not None:
+        raise CuttingError(
+            f"--text {text} says what is spoken, so that --recogniser {recogniser} has nothing to "
+            "write. Leave one of them out."
+        )
     manuscript = None if text is None else manuscript_of(read_cues(text), short)
     by_words = short == "en" and _by_words(manuscript)
     _check_text(manuscript, text, recordings, by_words, short)
@@ -39,12 +53,18 @@ def run(recordings: Sequence[Path], to: Path | None, text: Path | None, language
     detectors = [find_detector() for _ in opened]
     log.info("Speech is found by %s.", detectors[0].told)
     way = f"{short} by words" if by_words else short
+    ear = None if recogniser is None else open_recogniser(recogniser, language)
+    if ear is not None:
+        way = f"{short} heard by {ear[1]}"
     fingerprint = cutter.fingerprint_of(opened, manuscript, way, detectors[0])
     if not dataset_folder.claim(to, fingerprint):
         log.info("%s holds this cut already; nothing was done.", to)
         return 0
     try:
         result = _cut(opened, manuscript, detectors, by_words, work, fingerprint)
+        if ear is not None:
+            with contextlib.closing(HeardJournal(work / "heard.jsonl", fingerprint)) as journal:
+                result = transcribed(result, ear[0], journal)
         if not any(one.clips for one in result.recordings):
             doubt = "" if text is None else f" Is {text} the text of it, and in {language}?"
             raise CuttingError(
@@ -56,7 +76,7 @@ def run(recordings: Sequence[Path], to: Path | None, text: Path | None, language
             dataset_folder.abandon(to)
         raise
     _write(to, result, manuscript, fingerprint, detectors[0].told)
-    _tell(to, result, manuscript)
+    _tell(to, result, manuscript, recogniser)
     return 0
 
 
@@ -107,7 +127,7 @@ def _write(
     dataset_folder.write_finished(to, result, text, fingerprint, detector)
 
 
-def _tell(to: Path, result: CutResult, text: Manuscript | None) -> None:
+def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path | None) -> None:
     log.info("%s", _told(result))
     if text is not None and result.unheard:
         log.info("%d sentences of the text were not heard:", len(result.unheard))
@@ -117,12 +137,14 @@ def _tell(to: Path, result: CutResult, text: Manuscript | None) -> None:
             log.info("  and %d more, in report.html", len(result.unheard) - _MOST_SENTENCES)
     count = sum(len(one.clips) for one in result.recordings)
     log.info("%d clips in %s. Listen and correct: %s", count, to, to / "report.html")
-    if text is None:
+    if text is None and recogniser is None:
         log.info(
             "They have no transcripts yet. Write what each says behind its bar in %s; "
             "report.html plays them and gives the filled file.", to / "metadata.csv",
         )  # fmt: skip
     else:
+        if recogniser is not None:
+            log.info("Their transcripts are what %s heard: read them first.", recogniser.name)
         log.info("Train on it: DATASET_DIR=%s make train", to)
 
 
