@@ -82,9 +82,13 @@ def _check(settings: TrainSettings, own: argparse.Namespace) -> int:
 
 def _cut(settings: TrainSettings, own: argparse.Namespace) -> int:
     from train.cutting import command as cutting
+    from train.cutting.by_base import base_that_aligns
 
     language = own.language or settings.language
-    return cutting.run(own.recordings, own.to, own.text, language, own.recogniser)
+    return cutting.run(
+        own.recordings, own.to, own.text, language, own.recogniser,
+        lambda spoken: base_that_aligns(settings, spoken),
+    )  # fmt: skip
 
 
 def _prepare(settings: TrainSettings, _own: argparse.Namespace) -> int:

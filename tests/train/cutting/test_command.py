@@ -208,14 +208,6 @@ def test_without_pocketsphinx_the_times_of_english_subtitles_are_taken(
     assert sum(entry.text.count("says") for entry in entries) == len(ground.spans)
 
 
-def test_another_language_needs_times(
-    ground: Ground, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked = ["cut", str(ground.recording), "--to", str(tmp_path / "out"), "--language", "de"]
-    assert main([*asked, "--text", str(ground.text)]) == 2
-    assert "has no times" in capsys.readouterr().err
-
-
 def test_bad_recordings_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def told(path: Path) -> str:
         assert main(["cut", str(path), "--to", str(tmp_path / "out")]) == 2
