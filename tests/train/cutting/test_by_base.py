@@ -84,6 +84,31 @@ def test_the_text_of_another_recording_writes_nothing(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_base_of_many_languages_is_asked_in_the_one_that_is_spoken(
+    tmp_path: Path, base_folder: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    from xtts.text.tokenizer import Tokenizer
+
+    real, read = Tokenizer.encode, list[tuple[str, str]]()
+
+    def encode(self: Tokenizer, text: str, language: str) -> list[int]:
+        read.append((text, language))
+        return real(self, text, language)
+
+    monkeypatch.setattr(Tokenizer, "encode", encode)
+    join_demo(tmp_path / "fita.wav", NUMBERS[:2])
+    said = ["O primeiro trem da manhã sai às seis.", "Caminhamos ao longo do rio."]
+    (tmp_path / "texto.txt").write_text(" ".join(said), encoding="utf-8")
+    asked = ["cut", str(tmp_path / "fita.wav"), "--to", str(tmp_path / "out"), "--language", "pt"]
+    asked += ["--base-model", str(base_folder), "--device", "cpu"]
+    # Its weights are random, so that it understands nothing.
+    assert main([*asked, "--text", str(tmp_path / "texto.txt")]) == 2
+    assert "The text is not that of" in capsys.readouterr().err
+    assert {(text, "pt") for text in said} <= set(read)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_language_that_the_base_does_not_speak_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
