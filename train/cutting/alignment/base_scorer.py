@@ -173,10 +173,12 @@ class BaseScorer:
         return scores
 
     def _likeliest(self, begin: int, groups: Sequence[range], asked: Sequence[int]) -> list[int]:
-        """The groups that begin with the pieces which fit the first codes best."""
-        own, _, _ = self._ask(begin, _FIRST_CODES, [groups[place] for place in asked])
+        """The groups that begin with the pieces which fit the first codes best, up to wherever
+        each fits best: a short one is over before the last of them."""
+        own, _, null = self._ask(begin, _FIRST_CODES, [groups[place] for place in asked])
+        fits = np.cumsum(own - null, axis=1).max(axis=1)
         best: dict[int, float] = {}
-        for place, nats in zip(asked, own.sum(axis=1)):
+        for place, nats in zip(asked, fits):
             piece = groups[place].start
             best[piece] = max(best.get(piece, float(nats)), float(nats))
         kept = sorted(best, key=lambda piece: (-best[piece], piece))[:_KEPT]
