@@ -9,6 +9,7 @@ they were drawn.
 import json
 import os
 import random
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,10 @@ RECORDINGS = {
     "audio/aac": made("aac", speech(1.2, 48_000)),
     "audio/webm": made("webm", speech(1.2, 48_000)),
 }
+# Datasets that are cut, with a recording that is whole and one that is not.
+TAPE, REST = "tape", "rest"
+NUM_BYTES = 64
+_datasets: list[dict[str, str]] = []
 _turns = Counter[str]()
 _voices: list[str] = []
 _sounds: list[str] = []
@@ -85,7 +90,14 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
     drawn = random.Random(turn)
     if "{name}" in label and turn % 100 == 0:
         _speak(case.operation.base_url)
-    if not case.meta.is_negative_at(ParameterLocation.PATH) and case.path_parameters:
+    if "{dataset}" in label and (not _datasets or turn % 100 == 0):
+        _cut_a_dataset(case.operation.base_url)
+    if not case.meta.is_negative_at(ParameterLocation.PATH) and "{dataset}" in label:
+        case.path_parameters = {**case.path_parameters, **_of_a_dataset(label, drawn)}
+        is_sent = not case.meta.is_negative_at(ParameterLocation.HEADER)
+        if is_sent and label.startswith("PATCH") and label.endswith("{recording}"):
+            case.headers = {**(case.headers or {}), "Upload-Offset": "0"}
+    elif not case.meta.is_negative_at(ParameterLocation.PATH) and case.path_parameters:
         case.path_parameters = {
             name: _existing(name, value, drawn) for name, value in case.path_parameters.items()
         }
@@ -103,6 +115,31 @@ def _speak(address: str) -> None:
     """Has a sound kept for AllTalk's clients, which is forgotten after ten minutes."""
     spoken = httpx.post(f"{address.rstrip('/')}/api/tts-generate", data={"text_input": "Hello."})
     _sounds.append(spoken.json()["output_file_path"])
+
+
+def _cut_a_dataset(address: str) -> None:
+    with httpx.Client(base_url=address, timeout=60) as client:
+        made = client.post("/v1/datasets", json={"name": "Tape", "language": "en"}).json()["id"]
+        place = f"/v1/datasets/{made}"
+        recordings = [{"name": f"{name}.wav", "bytes": NUM_BYTES} for name in (TAPE, REST)]
+        client.post(f"{place}/recordings", json=recordings[0]).raise_for_status()
+        client.patch(
+            f"{place}/recordings/{TAPE}", content=bytes(NUM_BYTES), headers={"Upload-Offset": "0"}
+        ).raise_for_status()
+        client.post(f"{place}/cut").raise_for_status()
+        while client.get(place).json()["cut"]["state"] in ("queued", "running"):
+            time.sleep(0.1)
+        clips = client.get(f"{place}/clips").json()["clips"]
+        client.post(f"{place}/recordings", json=recordings[1]).raise_for_status()
+    _datasets.append({"dataset": made, "clip": clips[0]["name"]})
+
+
+def _of_a_dataset(label: str, drawn: random.Random) -> dict[str, str]:
+    """Parts of an address that exist, as many as the operation has."""
+    known = {**drawn.choice(_datasets[-3:]), "recording": drawn.choice((TAPE, REST))}
+    if label.startswith("PATCH"):
+        known["recording"] = REST
+    return {name: value for name, value in known.items() if f"{{{name}}}" in label}
 
 
 def _existing(name: str, value: Any, drawn: random.Random) -> Any:
@@ -133,6 +170,9 @@ def after_call(context: Any, case: Any, response: Any) -> None:
         file.write(json.dumps([label, status, media_type]) + "\n")
     if label == "POST /v1/voices" and status == 201:
         _voices.append(response.json()["id"])
+    elif label == "DELETE /v1/datasets/{dataset}" and status == 204:
+        gone = case.path_parameters["dataset"]
+        _datasets[:] = [one for one in _datasets if one["dataset"] != gone]
     elif label == "DELETE /v1/voices/{voice_id}" and status == 204:
         gone = case.path_parameters["voice_id"]
         _voices[:] = [voice for voice in _voices if voice != gone]
