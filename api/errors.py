@@ -154,13 +154,21 @@ def _is_route(request: Request, path: str) -> bool:
 
 
 def _allowed(request: Request) -> set[str]:
-    """The methods of this path: each is a route of its own, and the framework names the first's."""
+    """The methods of this path: each is a route of its own, and the framework names the first's.
+    Of `/clips/{clip}.wav` and `/clips/{clip}`, which both match a sound, the closer one counts."""
     routes = [
         route for route in request.app.state.routes
         if route.matches(request.scope)[0] is not Match.NONE
     ]  # fmt: skip
+    closest = max((_num_literal(route) for route in routes), default=0)
+    routes = [route for route in routes if _num_literal(route) == closest]
     found = set().union(*(getattr(route, "methods", None) or () for route in routes))
     return found | {"HEAD"} if "GET" in found else found
+
+
+def _num_literal(route: Any) -> int:
+    """How many characters of a route's path are not left open."""
+    return len(re.sub(r"\{[^}]*\}", "", getattr(route, "path", "")))
 
 
 async def answer_invalid(request: Request, error: Exception) -> JSONResponse:

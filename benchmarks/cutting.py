@@ -32,6 +32,10 @@ from train.cutting.alignment.manuscript import said_words
 # Nearer to a phone's edge than this is at its edge: what flite prints is rounded.
 _EDGE_SECONDS = 0.005
 _POLL_SECONDS = 0.02
+_WITHOUT_POCKETSPHINX = (
+    "import sys; sys.modules['pocketsphinx'] = None; from train.__main__ import main; "
+    "sys.exit(main())"
+)
 
 
 class CutFailed(SotaqueError):
@@ -68,6 +72,11 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks cutting", description=__doc__)
     parser.add_argument("--voices", default="awb,slt,kal16", help="of flite's")
     parser.add_argument("--other", default="rms", help="the other person")
+    parser.add_argument("--set", default="reporting", choices=("choosing", "reporting"))
+    parser.add_argument(
+        "--by", default="words", choices=("words", "base"),
+        help="words: pocketsphinx; base: as where that is not installed",
+    )  # fmt: skip
     parser.add_argument("--sentences", type=int, default=60, help="the first so many of the set")
     parser.add_argument("--times", type=int, default=1, help="sentences over and over, for memory")
     parser.add_argument("--seed", type=int, default=1)
@@ -75,7 +84,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args(argv)
     # The set goes from the shortest to the longest, which nobody's text does.
-    lines = texts.sentences("reporting")
+    lines = texts.sentences(arguments.set)
     said = random.Random(arguments.seed).sample(lines, len(lines))
     said = said[: arguments.sentences] * arguments.times
     with tempfile.TemporaryDirectory() as name:
@@ -84,7 +93,7 @@ def main(argv: Sequence[str]) -> int:
         found = list[CutQuality]()
         for voice in arguments.voices.split(","):
             known = make(said, voice, arguments.other, arguments.seed)
-            found.append(measure(known, voice, folder))
+            found.append(measure(known, voice, folder, arguments.by))
             if not arguments.json:
                 print(_told(found[-1]), flush=True)
     if arguments.json:
@@ -92,12 +101,15 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def measure(known: KnownRecording, voice: str, folder: Path) -> CutQuality:
-    """Writes the recording, cuts it and compares. Raises CutFailed."""
+def measure(known: KnownRecording, voice: str, folder: Path, by: str = "words") -> CutQuality:
+    """Writes the recording, cuts it and compares. Raises CutFailed.
+
+    by: what aligns, `words` (pocketsphinx) or `base` (BASE_MODEL's GPT).
+    """
     recording, text, to = (folder / f"{voice}{end}" for end in (".wav", ".txt", ""))
     soundfile.write(recording, known.samples, RATE, subtype="PCM_16")
     text.write_text(known.text, encoding="utf-8")
-    usage, peak = _cut(recording, text, to)
+    usage, peak = _cut(recording, text, to, by)
     with (to / "account.csv").open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["reason"] == "in a clip"]
     clips = [(float(row["start"]), float(row["end"]), row["text"]) for row in rows]
@@ -143,9 +155,10 @@ def character_errors(known: KnownRecording, clips: Sequence[tuple[float, float, 
     return float(jiwer.cer(truth, written)) if truth else 1.0
 
 
-def _cut(recording: Path, text: Path, to: Path) -> tuple[resource.struct_rusage, int]:
+def _cut(recording: Path, text: Path, to: Path, by: str) -> tuple[resource.struct_rusage, int]:
     """Cuts in a child on one thread; what it used, and its peak in bytes. Raises CutFailed."""
-    command = ["env", "OMP_NUM_THREADS=1", sys.executable, "-m", "train", "cut", str(recording)]
+    program = ["-m", "train"] if by == "words" else ["-c", _WITHOUT_POCKETSPHINX]
+    command = ["env", "OMP_NUM_THREADS=1", sys.executable, *program, "cut", str(recording)]
     child = subprocess.Popen([*command, "--text", str(text), "--to", str(to)], stdout=2)
     # Our own stdout is for the table; only wait4 tells what this one child used.
     # Its `ru_maxrss` would be at least our own peak, which a child inherits.

@@ -4,6 +4,7 @@ run      fine-tune, from the beginning or from where it stopped
 check    read and judge the dataset, sound and text; train nothing   (--verify, --repair: the
          feature cache; --show-text: how the transcripts are read; --no-likelihood: faster)
 cut      make a dataset of long recordings: RECORDING… --to DIR [--text FILE] [--language L]
+         (--recogniser DIR: a Whisper model writes the transcripts)
 prepare  compute the feature cache, train nothing
 sample   speak the newest epoch again, or --epoch N
 evaluate judge the base, every saved epoch and blends, and say which is best  (--json)
@@ -81,8 +82,13 @@ def _check(settings: TrainSettings, own: argparse.Namespace) -> int:
 
 def _cut(settings: TrainSettings, own: argparse.Namespace) -> int:
     from train.cutting import command as cutting
+    from train.cutting.by_base import base_that_aligns
 
-    return cutting.run(own.recordings, own.to, own.text, own.language or settings.language)
+    language = own.language or settings.language
+    return cutting.run(
+        own.recordings, own.to, own.text, language, own.recogniser,
+        lambda spoken: base_that_aligns(settings, spoken),
+    )  # fmt: skip
 
 
 def _prepare(settings: TrainSettings, _own: argparse.Namespace) -> int:
@@ -167,6 +173,9 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
             type=Path,
             metavar="FILE",
             help="what they say: txt, or with times: srt, vtt, lab, TextGrid",
+        )
+        add(
+            "--recogniser", type=Path, metavar="DIR", help="a Whisper model, where there is no text"
         )
         # Told apart from the setting, whose value would be taken for a recording.
         add("--language", metavar="L", help="what is spoken; else LANGUAGE")  # fmt: skip

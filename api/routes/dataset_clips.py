@@ -10,12 +10,19 @@ from api.dataset_schemas import ClipOrder, ClipPage, ClipRequest, ClipRow
 from api.datasets.clips import MOST_CLIPS
 from api.errors import APIError
 from api.response_schemas import PROBLEMS
+from api.routes.wav_file import WAV_RESPONSES, WavFile
 from api.state import AppState, app_state
 
 router = APIRouter(prefix="/v1/datasets/{dataset}", tags=["datasets"], responses=PROBLEMS)
 Shared = Annotated[AppState, Depends(app_state)]
 # A clip of that name may be another one after the next cut.
 _FRESH = {"Cache-Control": "no-store"}
+
+_CSV_RESPONSES: dict[int | str, dict[str, Any]] = {
+    **WAV_RESPONSES,
+    200: {"content": {"text/csv": {}}},
+    206: {"content": {"text/csv": {}, "multipart/byteranges": {}}},
+}
 
 
 @router.get("/clips", response_model=ClipPage)
@@ -43,23 +50,21 @@ async def correct_clip(
 
 
 @router.get(
-    "/clips/{clip}.wav", response_class=FileResponse,
-    responses={status: {"content": {"audio/wav": {}}} for status in (200, 206)},
+    "/clips/{clip}.wav", response_class=FileResponse, responses=WAV_RESPONSES,
 )  # fmt: skip
 async def hear_clip(dataset: str, clip: str, parts: Shared) -> FileResponse:
     """The sound of a clip; ranges are served."""
     found = parts.datasets.find(dataset)
     path = await asyncio.to_thread(parts.clips.sound, found, clip)
-    return FileResponse(path, media_type="audio/wav", headers=_FRESH)
+    return WavFile(path, media_type="audio/wav", headers=_FRESH)
 
 
 @router.get(
-    "/account.csv", response_class=FileResponse,
-    responses={status: {"content": {"text/csv": {}}} for status in (200, 206)},
+    "/account.csv", response_class=FileResponse, responses=_CSV_RESPONSES,
 )  # fmt: skip
 async def read_account(dataset: str, parts: Shared) -> FileResponse:
     """Every second of every recording: from when to when, in a clip or why not."""
     path = parts.datasets.find(dataset).clips / "account.csv"
     if not path.is_file():
         raise APIError(404, "not_cut", "That dataset is not cut yet.")
-    return FileResponse(path, media_type="text/csv; charset=utf-8", headers=_FRESH)
+    return WavFile(path, media_type="text/csv; charset=utf-8", headers=_FRESH)

@@ -35,6 +35,8 @@ _BYTES = {
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
+# An empty piece adds nothing, and is answered with how far the recording is.
+_PIECE = {"requestBody": {**_BYTES["requestBody"], "required": False}}
 
 
 @router.get("", response_model=DatasetList)
@@ -89,7 +91,7 @@ async def announce_recording(
 
 
 @router.patch(
-    "/{dataset}/recordings/{recording}", response_model=RecordingRow, openapi_extra=_BYTES
+    "/{dataset}/recordings/{recording}", response_model=RecordingRow, openapi_extra=_PIECE
 )
 async def send_piece(
     dataset: str,

@@ -9,6 +9,7 @@ they were drawn.
 import json
 import os
 import random
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,10 @@ RECORDINGS = {
     "audio/aac": made("aac", speech(1.2, 48_000)),
     "audio/webm": made("webm", speech(1.2, 48_000)),
 }
+# Datasets that are cut.
+TAPE = "tape"
+NUM_BYTES, MOST_PIECE = 64, 8_000_000
+_datasets: list[dict[str, str]] = []
 _turns = Counter[str]()
 _voices: list[str] = []
 _sounds: list[str] = []
@@ -85,7 +90,9 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
     drawn = random.Random(turn)
     if "{name}" in label and turn % 100 == 0:
         _speak(case.operation.base_url)
-    if not case.meta.is_negative_at(ParameterLocation.PATH) and case.path_parameters:
+    if "{dataset}" in label:
+        _meet_a_dataset(case, turn, drawn)
+    elif not case.meta.is_negative_at(ParameterLocation.PATH) and case.path_parameters:
         case.path_parameters = {
             name: _existing(name, value, drawn) for name, value in case.path_parameters.items()
         }
@@ -95,7 +102,9 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
     is_valid = not case.meta.is_negative_at(ParameterLocation.BODY)
     if is_valid and isinstance(case.body, dict) and not is_form:
         case.body = _spoken(case.body, label, drawn)
-    if label.endswith(".wav") and turn % 4 == 0:
+        if label == "POST /v1/datasets/{dataset}/recordings" and turn % 4 == 0:
+            case.body = {"name": f"take-{turn}.wav", "bytes": NUM_BYTES}
+    if label.endswith((".wav", ".csv")) and turn % 4 == 0:
         case.headers = {**(case.headers or {}), "Range": drawn.choice(RANGES)}
 
 
@@ -103,6 +112,51 @@ def _speak(address: str) -> None:
     """Has a sound kept for AllTalk's clients, which is forgotten after ten minutes."""
     spoken = httpx.post(f"{address.rstrip('/')}/api/tts-generate", data={"text_input": "Hello."})
     _sounds.append(spoken.json()["output_file_path"])
+
+
+def _meet_a_dataset(case: Any, turn: int, drawn: random.Random) -> None:
+    label, address = case.operation.label, case.operation.base_url
+    # Where pieces are sent, nothing can be cut: that is asked of a new one.
+    if not _datasets or turn % 100 == 0 or (label.endswith("/cut") and turn % 20 == 0):
+        _cut_a_dataset(address)
+    if case.meta.is_negative_at(ParameterLocation.PATH):
+        return
+    known = _of_a_dataset(label, drawn)
+    if label.startswith("PATCH") and "recording" in known:
+        known["recording"] = _announced(address, known["dataset"], turn)
+        if not case.meta.is_negative_at(ParameterLocation.HEADER):
+            case.headers = {**(case.headers or {}), "Upload-Offset": "0"}
+    case.path_parameters = {**case.path_parameters, **known}
+
+
+def _cut_a_dataset(address: str) -> None:
+    with httpx.Client(base_url=address, timeout=60) as client:
+        made = client.post("/v1/datasets", json={"name": "Tape", "language": "en"}).json()["id"]
+        place = f"/v1/datasets/{made}"
+        wanted = {"name": f"{TAPE}.wav", "bytes": NUM_BYTES}
+        client.post(f"{place}/recordings", json=wanted).raise_for_status()
+        client.patch(
+            f"{place}/recordings/{TAPE}", content=bytes(NUM_BYTES), headers={"Upload-Offset": "0"}
+        ).raise_for_status()
+        client.post(f"{place}/cut").raise_for_status()
+        while client.get(place).json()["cut"]["state"] in ("queued", "running"):
+            time.sleep(0.1)
+        clips = client.get(f"{place}/clips").json()["clips"]
+    _datasets.append({"dataset": made, "clip": clips[0]["name"]})
+
+
+def _of_a_dataset(label: str, drawn: random.Random) -> dict[str, str]:
+    """Parts of an address that exist, as many as the operation has."""
+    found = _datasets[-1] if label.endswith("/cut") else drawn.choice(_datasets[-3:])
+    known = {**found, "recording": TAPE}
+    return {name: value for name, value in known.items() if f"{{{name}}}" in label}
+
+
+def _announced(address: str, dataset: str, turn: int) -> str:
+    """A recording of which nothing has come yet; "none" where the dataset takes none now."""
+    wanted = {"name": f"piece-{turn}.wav", "bytes": MOST_PIECE}
+    answer = httpx.post(f"{address.rstrip('/')}/v1/datasets/{dataset}/recordings", json=wanted)
+    return str(answer.json().get("id", "none"))
 
 
 def _existing(name: str, value: Any, drawn: random.Random) -> Any:
@@ -133,6 +187,9 @@ def after_call(context: Any, case: Any, response: Any) -> None:
         file.write(json.dumps([label, status, media_type]) + "\n")
     if label == "POST /v1/voices" and status == 201:
         _voices.append(response.json()["id"])
+    elif label == "DELETE /v1/datasets/{dataset}" and status == 204:
+        gone = case.path_parameters["dataset"]
+        _datasets[:] = [one for one in _datasets if one["dataset"] != gone]
     elif label == "DELETE /v1/voices/{voice_id}" and status == 204:
         gone = case.path_parameters["voice_id"]
         _voices[:] = [voice for voice in _voices if voice != gone]

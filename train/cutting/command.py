@@ -1,19 +1,25 @@
-"""`python -m train cut RECORDING… --to DIR [--text FILE] [--language L]`."""
+"""`python -m train cut RECORDING… --to DIR [--text FILE | --recogniser DIR] [--language L]`."""
 
+import contextlib
 import importlib.util
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from train.cutting import cutter, dataset_folder
+from train.cutting.alignment.base_scorer import ScoringBase
 from train.cutting.alignment.manuscript import Manuscript, manuscript_of
 from train.cutting.alignment.text_files import read_cues
+from train.cutting.by_base import cut_by_base
 from train.cutting.cutter import CutResult
 from train.cutting.errors import CuttingError
+from train.cutting.journal import HeardJournal
 from train.cutting.report import write_report
 from train.cutting.sound import SourceRecording, open_recording
 from train.cutting.speech import SpeechDetector, find_detector
+from train.cutting.transcribing import open_recogniser, transcribed
 
 log = logging.getLogger("train")
 
@@ -21,16 +27,39 @@ _MOST_SENTENCES = 20
 _LONGEST_NAME = 60
 
 
-def run(recordings: Sequence[Path], to: Path | None, text: Path | None, language: str) -> int:
-    """Cuts, writes and tells; 0. Raises CuttingError, DiskFull (exit 74) and WriteError."""
+@dataclass(frozen=True)
+class _Method:
+    """How recordings are cut. name: what the clips depend on besides recordings and text; cut: of
+    recordings, detectors, the work folder and the fingerprint."""
+
+    name: str
+    cut: Callable[[list[SourceRecording], list[SpeechDetector], Path, str], CutResult]
+
+
+def run(
+    recordings: Sequence[Path], to: Path | None, text: Path | None, language: str,
+    recogniser: Path | None = None, open_base: Callable[[str], ScoringBase] | None = None,
+) -> int:  # fmt: skip
+    """Cuts, writes and tells; 0. Raises CuttingError, DiskFull (exit 74) and WriteError.
+
+    recogniser: a folder with a Whisper model, which writes the transcripts where there is no text.
+    open_base: of a language, the base model that aligns a text without times in it.
+    """
     if not recordings or to is None:
         raise CuttingError(
             "cut needs recordings and a folder to write: python -m train cut RECORDING… --to DIR"
         )
+    if text is not None and recogniser is not None:
+        raise CuttingError(
+            f"--text {text} says what is spoken, so that --recogniser {recogniser} has nothing to "
+            "write. Leave one of them out."
+        )
     short = language.lower().split("-")[0]
     manuscript = None if text is None else manuscript_of(read_cues(text), short)
-    by_words = short == "en" and _by_words(manuscript)
-    _check_text(manuscript, text, recordings, by_words, short)
+    if manuscript is None:
+        method = _without_text(recogniser, language)
+    else:
+        method = _with_text(manuscript, text, recordings, language, open_base)
     existed = to.exists()
     work = to / dataset_folder.WORK
     opened = [
@@ -38,13 +67,12 @@ def run(recordings: Sequence[Path], to: Path | None, text: Path | None, language
     ]
     detectors = [find_detector() for _ in opened]
     log.info("Speech is found by %s.", detectors[0].told)
-    way = f"{short} by words" if by_words else short
-    fingerprint = cutter.fingerprint_of(opened, manuscript, way, detectors[0])
+    fingerprint = cutter.fingerprint_of(opened, manuscript, method.name, detectors[0])
     if not dataset_folder.claim(to, fingerprint):
         log.info("%s holds this cut already; nothing was done.", to)
         return 0
     try:
-        result = _cut(opened, manuscript, detectors, by_words, work, fingerprint)
+        result = method.cut(opened, detectors, work, fingerprint)
         if not any(one.clips for one in result.recordings):
             doubt = "" if text is None else f" Is {text} the text of it, and in {language}?"
             raise CuttingError(
@@ -56,44 +84,61 @@ def run(recordings: Sequence[Path], to: Path | None, text: Path | None, language
             dataset_folder.abandon(to)
         raise
     _write(to, result, manuscript, fingerprint, detectors[0].told)
-    _tell(to, result, manuscript)
+    _tell(to, result, manuscript, recogniser)
     return 0
 
 
-def _by_words(text: Manuscript | None) -> bool:
-    """Whether an English text is followed word by word, which needs pocketsphinx; its own times,
-    where it has some, are taken without."""
-    if text is None or not text.is_timed or importlib.util.find_spec("pocketsphinx") is not None:
-        return True
-    log.info("pocketsphinx is not installed: the text is placed by its times alone.")
-    return False
+def _without_text(recogniser: Path | None, language: str) -> _Method:
+    short = language.lower().split("-")[0]
+    if recogniser is None:
+        # As it was named when English was the only language with a way of its own.
+        name = "en by words" if short == "en" else short
+        return _Method(name, lambda opened, detectors, *_: cutter.cut_by_speech(opened, detectors))
+    ear, sha256 = open_recogniser(recogniser, language)
+
+    def cut(
+        opened: list[SourceRecording], detectors: list[SpeechDetector], work: Path, fingerprint: str
+    ) -> CutResult:
+        found = cutter.cut_by_speech(opened, detectors)
+        with contextlib.closing(HeardJournal(work / "heard.jsonl", fingerprint)) as journal:
+            return transcribed(found, ear, journal)
+
+    return _Method(f"{short} heard by {sha256}", cut)
 
 
-def _check_text(
-    text: Manuscript | None, path: Path | None, recordings: Sequence[Path], by_words: bool,
-    language: str,
-) -> None:  # fmt: skip
-    if text is None or by_words:
-        return
-    if not text.is_timed:
-        raise CuttingError(
-            f"{path} has no times, and a text is aligned with the sound in English only "
-            f"(--language {language}). Give a text with times (srt, vtt, lab, TextGrid), or cut "
-            "without --text and fill the transcripts in."
+def _with_text(
+    text: Manuscript, path: Path | None, recordings: Sequence[Path], language: str,
+    open_base: Callable[[str], ScoringBase] | None,
+) -> _Method:  # fmt: skip
+    """English by words where pocketsphinx is there; else by the text's times, or by the base."""
+    short = language.lower().split("-")[0]
+    if short == "en" and importlib.util.find_spec("pocketsphinx") is not None:
+        return _Method(
+            "en by words",
+            lambda opened, detectors, work, fingerprint: cutter.cut_by_words(
+                opened, text, detectors, work, fingerprint
+            ),
         )
-    if len(recordings) > 1:
-        raise CuttingError(f"{path} has the times of one recording; {len(recordings)} are named.")
-
-
-def _cut(
-    recordings: Sequence[SourceRecording], text: Manuscript | None,
-    detectors: Sequence[SpeechDetector], by_words: bool, work: Path, fingerprint: str,
-) -> CutResult:  # fmt: skip
-    if text is None:
-        return cutter.cut_by_speech(recordings, detectors)
-    if by_words:
-        return cutter.cut_by_words(recordings, text, detectors, work, fingerprint)
-    return cutter.cut_by_cues(recordings, text, detectors)
+    if short == "en":
+        told = "placed by its times alone" if text.is_timed else "aligned by the base model"
+        log.info("pocketsphinx is not installed: the text is %s.", told)
+    if text.is_timed:
+        if len(recordings) > 1:
+            raise CuttingError(
+                f"{path} has the times of one recording; {len(recordings)} are named."
+            )
+        return _Method(
+            short, lambda opened, detectors, *_: cutter.cut_by_cues(opened, text, detectors)
+        )
+    if open_base is None:
+        raise CuttingError(f"{path} has no times, and no base model is there to align it.")
+    base = open_base(language)
+    return _Method(
+        f"{short} by the base {base.sha256}",
+        lambda opened, detectors, work, fingerprint: cut_by_base(
+            opened, text, detectors, base, language, work, fingerprint
+        ),
+    )
 
 
 def _write(
@@ -107,7 +152,7 @@ def _write(
     dataset_folder.write_finished(to, result, text, fingerprint, detector)
 
 
-def _tell(to: Path, result: CutResult, text: Manuscript | None) -> None:
+def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path | None) -> None:
     log.info("%s", _told(result))
     if text is not None and result.unheard:
         log.info("%d sentences of the text were not heard:", len(result.unheard))
@@ -117,12 +162,14 @@ def _tell(to: Path, result: CutResult, text: Manuscript | None) -> None:
             log.info("  and %d more, in report.html", len(result.unheard) - _MOST_SENTENCES)
     count = sum(len(one.clips) for one in result.recordings)
     log.info("%d clips in %s. Listen and correct: %s", count, to, to / "report.html")
-    if text is None:
+    if text is None and recogniser is None:
         log.info(
             "They have no transcripts yet. Write what each says behind its bar in %s; "
             "report.html plays them and gives the filled file.", to / "metadata.csv",
         )  # fmt: skip
     else:
+        if recogniser is not None:
+            log.info("Their transcripts are what %s heard: read them first.", recogniser.name)
         log.info("Train on it: DATASET_DIR=%s make train", to)
 
 

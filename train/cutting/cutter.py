@@ -92,7 +92,7 @@ def cut_by_words(recordings: Sequence[SourceRecording], text: Manuscript,
             checked = _checked(recording, doubtful, listener, text)
             units = place_units(text, own, heard, checked)
             num_placed += sum(len(unit.text.split()) for unit in units)
-            done.append(_cut_one(recording, profile, units))
+            done.append(cut_one(recording, profile, units))
             sure |= own.keys() | {
                 word for word, one in checked.items() if (one.certainty or 0.0) >= LEAST_CERTAINTY
             }
@@ -123,7 +123,7 @@ def cut_by_cues(recordings: Sequence[SourceRecording], text: Manuscript,
             PlacedUnit(text.sentences[number], cue.start, min(cue.end, recording.seconds), 2,
                        with_next, min(before, cue.start), max(after, cue.end), _CUE_REACH_SECONDS)
         )  # fmt: skip
-    return CutResult([_cut_one(recording, profile, units)], unheard)
+    return CutResult([cut_one(recording, profile, units)], unheard)
 
 
 def cut_by_speech(
@@ -142,13 +142,14 @@ def cut_by_speech(
                        spans[place + 1][0] if place + 1 < len(spans) else recording.seconds, 0.3)
             for place, (start, end) in enumerate(spans)
         ]  # fmt: skip
-        done.append(_cut_one(recording, profile, units))
+        done.append(cut_one(recording, profile, units))
     return CutResult(done, [])
 
 
-def _cut_one(
+def cut_one(
     recording: SourceRecording, profile: SoundProfile, units: Sequence[PlacedUnit]
 ) -> CutRecording:
+    """The clips of placed units, and the account of all of the recording."""
     clips, left = plan(units, profile)
     rows = account(clips, left, profile, recording.rate, recording.frames)
     return CutRecording(recording, profile, clips, left, rows)

@@ -29,13 +29,20 @@ class HeardJournal:
 
     def get(self, chunk: str) -> list[HeardWord] | None:
         """What was heard in a chunk, or None."""
-        found = self._known.get(chunk)
+        found = self.values(chunk)
         return None if found is None else [HeardWord(*one) for one in found]
 
     def put(self, chunk: str, words: list[HeardWord]) -> None:
         """Remembers it."""
-        said = [[one.text, one.start, one.end, one.certainty] for one in words]
-        self._write(json.dumps({"chunk": chunk, "words": said}))
+        self.keep(chunk, [[one.text, one.start, one.end, one.certainty] for one in words])
+
+    def values(self, chunk: str) -> list[Any] | None:
+        """What `keep` was given for it, or None."""
+        return self._known.get(chunk)
+
+    def keep(self, chunk: str, values: list[Any]) -> None:
+        """Remembers what JSON can hold."""
+        self._write(json.dumps({"chunk": chunk, "words": values}))
 
     def close(self) -> None:
         """The file stays."""
@@ -48,7 +55,7 @@ class HeardJournal:
             os.fsync(self._file.fileno())
 
 
-def _read(path: Path, fingerprint: str) -> tuple[dict[str, list[list[Any]]], int]:
+def _read(path: Path, fingerprint: str) -> tuple[dict[str, list[Any]], int]:
     """(What it holds, bytes that are whole); nothing where it is of other recordings."""
     try:
         content = path.read_bytes()

@@ -15,6 +15,8 @@ MARGIN_SECONDS, WIDE_MARGIN_SECONDS = 0.15, 0.3
 # Quiet is nearer to the background than to speech.
 _ABOVE_BACKGROUND_DB, _BELOW_SPEECH_DB = 9.0, 24.0
 _SURELY_NO_SPEECH = 0.15
+# What is quiet is judged anew every 5 s.
+_WINDOW = 500
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,19 @@ def pause_between(
     begin, end = max(found, key=lambda run: run[1] - run[0])
     pause = Pause(begin * LEVEL_SECONDS, end * LEVEL_SECONDS)
     return pause if pause.seconds >= shortest - 1e-6 else None
+
+
+def sounding_spans(profile: SoundProfile) -> list[tuple[float, float]]:
+    """(start, end) in seconds of what stands between pauses of `SHORTEST_PAUSE_SECONDS`."""
+    quiet = np.concatenate([
+        _quiet(profile, first, min(first + _WINDOW, len(profile.level_db)))
+        for first in range(0, len(profile.level_db), _WINDOW)
+    ])  # fmt: skip
+    shortest = round(SHORTEST_PAUSE_SECONDS / LEVEL_SECONDS)
+    for begin, end in runs_of(quiet):
+        if end - begin < shortest and begin > 0 and end < len(quiet):
+            quiet[begin:end] = False
+    return [(begin * LEVEL_SECONDS, end * LEVEL_SECONDS) for begin, end in runs_of(~quiet)]
 
 
 def _quiet(profile: SoundProfile, first: int, last: int) -> np.ndarray:

@@ -113,16 +113,21 @@ def blocks(recording: SourceRecording) -> Iterator[np.ndarray]:
 
 def listening_blocks(recording: SourceRecording) -> Iterator[np.ndarray]:
     """The same at 16 kHz; every block but the last is `BLOCK_SECONDS` long."""
+    return resampled_blocks(recording, LISTENING_RATE)
+
+
+def resampled_blocks(recording: SourceRecording, rate: int) -> Iterator[np.ndarray]:
+    """The same at `rate`, in Hz."""
     context = _CONTEXT_SECONDS * recording.rate
     before = np.zeros(0, np.float32)
     ahead: np.ndarray | None = None
     for block in blocks(recording):
         if ahead is not None:
-            yield _resampled(before, ahead, block[:context], recording.rate)
+            yield _resampled(before, ahead, block[:context], recording.rate, rate)
             before = ahead[-context:]
         ahead = block
     if ahead is not None:
-        yield _resampled(before, ahead, np.zeros(0, np.float32), recording.rate)
+        yield _resampled(before, ahead, np.zeros(0, np.float32), recording.rate, rate)
 
 
 def stretches(
@@ -141,11 +146,13 @@ def stretches(
         held, start = held[keep_from - start :].copy(), keep_from
 
 
-def _resampled(before: np.ndarray, block: np.ndarray, after: np.ndarray, rate: int) -> np.ndarray:
+def _resampled(
+    before: np.ndarray, block: np.ndarray, after: np.ndarray, rate: int, wanted: int
+) -> np.ndarray:
     whole = torch.from_numpy(np.concatenate((before, block, after)))
-    found: np.ndarray = resample(whole, rate, LISTENING_RATE).numpy()
-    first = len(before) * LISTENING_RATE // rate
-    return found[first : first + -(-len(block) * LISTENING_RATE // rate)]
+    found: np.ndarray = resample(whole, rate, wanted).numpy()
+    first = len(before) * wanted // rate
+    return found[first : first + -(-len(block) * wanted // rate)]
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -8,7 +8,7 @@ the words of a sentence with each other.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -63,6 +63,32 @@ def log_likelihoods(
 ) -> list[Tensor]:
     """log p(codes | text) in nats for each of several texts, in one padded pass: what is behind a
     row's end is seen by nobody."""
+    wanted = torch.cat((codes, codes.new_tensor([gpt.shape.audio_stop])))
+    count = len(wanted) if stopped else len(codes)
+    return [
+        -F.cross_entropy(logits[:count], wanted[:count], reduction="sum")
+        for logits in _logits(gpt, latents, texts, codes)
+    ]
+
+
+@torch.inference_mode()
+def code_log_likelihoods(
+    gpt: GPT, latents: Tensor, texts: Sequence[Sequence[int]], codes: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Nats of each code given those before it and a text, `[texts, codes]`, and of STOP in the
+    place of each code and behind the last, `[texts, codes + 1]`."""
+    said, stop = [], []
+    for logits in _logits(gpt, latents, texts, codes):
+        nats = logits.log_softmax(-1)
+        said.append(nats[:-1].gather(1, codes[:, None])[:, 0])
+        stop.append(nats[:, gpt.shape.audio_stop])
+    return torch.stack(said), torch.stack(stop)
+
+
+def _logits(
+    gpt: GPT, latents: Tensor, texts: Sequence[Sequence[int]], codes: Tensor
+) -> Iterator[Tensor]:
+    """`[codes + 1, audio ids]` for each text: of each code, and of what follows the last."""
     device = codes.device
     start = codes.new_tensor([gpt.shape.audio_start])
     places = torch.arange(len(codes) + 1, device=device)
@@ -73,10 +99,5 @@ def log_likelihoods(
     hidden = gpt.final_norm(
         gpt.gpt(torch.stack([F.pad(r, (0, 0, 0, longest - len(r))) for r in rows]))
     )
-    wanted = torch.cat((codes, codes.new_tensor([gpt.shape.audio_stop])))
-    count = len(wanted) if stopped else len(codes)
-    found = []
     for row, prefix in zip(hidden, prefixes, strict=True):
-        logits = gpt.mel_head(row[len(prefix) : len(prefix) + count]).float()
-        found.append(-F.cross_entropy(logits, wanted[:count], reduction="sum"))
-    return found
+        yield gpt.mel_head(row[len(prefix) : len(prefix) + len(said)]).float()

@@ -518,3 +518,12 @@ def test_a_text_is_of_a_kind_that_is_read(service: Running, kind: str) -> None:
     assert [path.name for path in folder_of(service, "anna").glob("text.*")] == ["text.vtt"]
     assert service.client.delete(where).status_code == 204
     assert details(service, "anna")["text"] is None
+
+
+def test_a_sound_tells_its_own_methods_and_not_those_of_its_clip(service: Running) -> None:
+    dataset = with_tape(service)
+    cut(service, dataset)
+    name = clips(service, dataset)[0]["name"]
+    for path, methods in ((f"clips/{name}.wav", "GET, HEAD"), (f"clips/{name}", "PATCH")):
+        refused = service.client.put(f"/v1/datasets/{dataset}/{path}")
+        assert (refused.status_code, refused.headers["allow"]) == (405, methods)

@@ -10,12 +10,13 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import soundfile
 
+from machine.storage.atomic import DiskFull
 from tests.train.cutting.recordings import demo_texts, join_demo
 from train.__main__ import main
 from train.dataset.metadata import read_entries
@@ -208,14 +209,6 @@ def test_without_pocketsphinx_the_times_of_english_subtitles_are_taken(
     assert sum(entry.text.count("says") for entry in entries) == len(ground.spans)
 
 
-def test_another_language_needs_times(
-    ground: Ground, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked = ["cut", str(ground.recording), "--to", str(tmp_path / "out"), "--language", "de"]
-    assert main([*asked, "--text", str(ground.text)]) == 2
-    assert "has no times" in capsys.readouterr().err
-
-
 def test_bad_recordings_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def told(path: Path) -> str:
         assert main(["cut", str(path), "--to", str(tmp_path / "out")]) == 2
@@ -295,3 +288,55 @@ def test_without_silero_the_level_is_taken_and_told(
     assert "by the level alone, because package silero-vad is not installed" in caplog.text
     said = " ".join(entry.text for entry in read_entries(tmp_path / "out", "auto", "en"))
     assert plain(said) == plain(" ".join(demo_texts()[number - 1] for number in NUMBERS))
+
+
+def test_a_full_disk_ends_with_74_and_the_next_call_finishes(
+    ground: Ground, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    from xtts import wav
+
+    real, written = wav.write, list[Path]()
+
+    def full(path: Path, *rest: Any) -> Any:
+        if len(written) == 2:
+            raise DiskFull(f"{path} could not be written: 44,000 bytes needed, 0 free.")
+        written.append(path)
+        return real(path, *rest)
+
+    monkeypatch.setattr("train.cutting.dataset_folder.wav.write", full)
+    to = tmp_path / "out"
+    asked = ["cut", str(ground.recording), "--to", str(to), "--text", str(ground.text)]
+    assert main(asked) == 74
+    assert "0 free" in capsys.readouterr().err
+    assert not (to / "metadata.csv").exists() and not (to / "cut.json").exists()
+    monkeypatch.setattr("train.cutting.dataset_folder.wav.write", real)
+    assert main(asked) == 0
+    assert hashes(to) == hashes(ground.folder)
+
+
+def test_the_sound_of_a_film_is_cut(ground: Ground, tmp_path: Path) -> None:
+    av = pytest.importorskip("av", reason="extra `cut`")
+    film = tmp_path / "film.mkv"
+    samples, rate = soundfile.read(ground.recording, dtype="int16")
+    with av.open(str(film), "w") as container:
+        picture = container.add_stream("mpeg4", rate=5)
+        picture.width = picture.height = 32
+        picture.pix_fmt = "yuv420p"
+        track = container.add_stream("aac", rate=rate)
+        for number in range(5):
+            frame = av.VideoFrame.from_ndarray(np.zeros((32, 32, 3), np.uint8), format="rgb24")
+            frame.pts = number
+            container.mux(picture.encode(frame))
+        sound = av.AudioFrame.from_ndarray(samples[None], format="s16", layout="mono")
+        sound.rate = rate
+        container.mux(track.encode(sound))
+        container.mux(picture.encode(None))
+        container.mux(track.encode(None))
+    to = tmp_path / "out"
+    assert main(["cut", str(film), "--to", str(to), "--text", str(ground.text)]) == 0
+    said = " ".join(entry.text for entry in read_entries(to, "auto", "en"))
+    assert plain(said) == plain(" ".join(demo_texts()[number - 1] for number in NUMBERS))
+    assert sorted(path.name for path in to.iterdir()) == sorted(
+        path.name for path in ground.folder.iterdir()
+    )

@@ -4,8 +4,10 @@ and how errors are counted. Nothing is downloaded."""
 import csv
 import importlib
 import json
+import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -123,6 +125,62 @@ def test_a_folder_that_holds_no_whisper_is_told_of(tmp_path: Path, whisper: Path
     (tmp_path / "config.json").write_bytes((whisper / "config.json").read_bytes())
     with pytest.raises(RecogniserError, match="cannot be opened"):
         opened(str(tmp_path), "en", 1)
+
+
+def test_a_converted_whisper_is_heard_by_faster_whisper(
+    tmp_path: Path, whisper: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("faster_whisper", reason="an extra that is not in the locks")
+    converters = importlib.import_module("ctranslate2.converters")
+    transformers = importlib.import_module("transformers")
+    folder = tmp_path / "converted"
+    source = tmp_path / "source"
+    shutil.copytree(whisper, source)
+    # The converter asks for heads that follow the text, which a model of one layer has not.
+    chosen = transformers.GenerationConfig.from_pretrained(source)
+    chosen.alignment_heads, chosen.suppress_tokens, chosen.begin_suppress_tokens = [[0, 0]], [], []
+    chosen.save_pretrained(source)
+    converters.TransformersConverter(str(source)).convert(str(folder))
+    with pytest.raises(RecogniserError, match="and no tokenizer"):
+        opened(str(folder), "en", 1)
+    transformers.WhisperTokenizerFast.from_pretrained(source).save_pretrained(folder)
+    assert (folder / "tokenizer.json").is_file()
+    ear = opened(str(folder), "pt", 1)
+    assert isinstance(ear, recogniser.FasterWhisper)
+    _, waves = clips(2)
+    first = ear.hear(waves)
+    assert [type(text) for text in first] == [str, str]
+    assert ear.hear(waves) == first
+
+
+def test_a_converted_whisper_is_asked_for_words_without_chance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[dict[str, Any]]()
+
+    class Model:
+        is_multilingual = True
+
+    class WhisperModel:
+        def __init__(self, folder: str, **options: Any) -> None:
+            assert options["local_files_only"] and folder == str(tmp_path)
+            self.model = Model()
+
+        def transcribe(self, samples: np.ndarray, **options: Any) -> tuple[list[Any], None]:
+            asked.append(options)
+            parts = [SimpleNamespace(text=" Bom"), SimpleNamespace(text=" dia.")]
+            return parts, None
+
+    (tmp_path / "model.bin").touch()
+    (tmp_path / "tokenizer.json").touch()
+    monkeypatch.setattr(recogniser.importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(RecogniserError, match=r"pip install -e '.\[faster-whisper\]'"):
+        opened(str(tmp_path), "pt-BR", 1)
+    monkeypatch.setattr(recogniser.importlib.util, "find_spec", lambda _name: object())
+    library = SimpleNamespace(WhisperModel=WhisperModel)
+    monkeypatch.setitem(sys.modules, "faster_whisper", library)
+    assert opened(str(tmp_path), "pt-BR", 1).hear([np.zeros(RATE)]) == ["Bom dia."]
+    assert (asked[0]["language"], asked[0]["temperature"]) == ("pt", 0.0)
 
 
 def test_pocketsphinx_that_is_missing_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:

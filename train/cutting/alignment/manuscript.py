@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from train.cutting.alignment.text_files import Cue
 from xtts.text.normalization.registry import rules_of
 
-_SENTENCE_END = re.compile(r"(?<=[.!?…])[\"”’)\]]*\s+")
+# Chinese and Japanese leave no space behind a sentence.
+_SENTENCE_END = re.compile(r"(?<=[.!?…])[\"”’)\]]*\s+|(?<=[。！？])(?![」』”’）。！？])\s*")
 _ENGLISH_WORD = re.compile(r"[a-z]+(?:'[a-z]+)*")
 _ANY_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _CLAUSE_END = ",;:)—–"

@@ -17,7 +17,7 @@ _LEAST_HEARD_SHARE = 0.5
 # A match on its own is chance: short words are found everywhere.
 _FEWEST_IN_A_ROW = 3
 # Longer silence between two words is not one breath.
-_LONGEST_GAP_SECONDS = 0.8
+LONGEST_GAP_SECONDS = 0.8
 _LONGEST_DOUBT_SECONDS = 30.0
 
 
@@ -141,7 +141,7 @@ def _placed(text: Manuscript, sure: Sequence[int], times: Mapping[int, HeardWord
         gap = starts[place + 1] - ends[place] if follows else 0.0
         yield PlacedUnit(
             unit.text, starts[place], ends[place], unit.ends,
-            follows and gap <= _LONGEST_GAP_SECONDS, min(before, starts[place]),
+            follows and gap <= LONGEST_GAP_SECONDS, min(before, starts[place]),
             max(after, ends[place]),
         )  # fmt: skip
 

@@ -30,3 +30,9 @@ def test_sentences_of_timed_texts_are_its_cues() -> None:
     assert text.is_timed
     assert text.sentences == ("Good. Morning.", "Olá")
     assert text.words_of_sentence == (range(2), range(2, 3))
+
+
+def test_chinese_and_japanese_sentences_end_without_a_space() -> None:
+    text = manuscript_of([Cue("今日は晴れです。「本当？」と聞いた。散歩に行こう！")], "ja")
+    assert text.sentences == ("今日は晴れです。", "「本当？」と聞いた。", "散歩に行こう！")
+    assert [unit.sentence for unit in text.units] == [0, 1, 2]

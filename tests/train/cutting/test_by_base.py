@@ -1,0 +1,149 @@
+"""A text without times, aligned by the base model."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.train.cutting.recordings import demo_texts, join_demo
+from train.__main__ import main
+from train.cutting.alignment.manuscript import manuscript_of
+from train.cutting.alignment.spans import SpanMatch, SpanScore
+from train.cutting.alignment.text_files import Cue
+from train.cutting.by_base import TextPiece, pieces_of, sure_matches
+from train.dataset.metadata import read_entries
+
+NUMBERS = [1, 2, 3, 5, 7]
+WRONG = "Seventeen monkeys escaped from the laboratory on Sunday."
+
+
+@pytest.fixture
+def without_pocketsphinx(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        "train.cutting.command.importlib.util.find_spec",
+        lambda name: None if name == "pocketsphinx" else real(name),
+    )
+    monkeypatch.setitem(sys.modules, "pocketsphinx", None)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_pocketsphinx")
+def test_the_base_finds_the_sentences_and_names_what_nobody_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    join_demo(tmp_path / "tape.wav", NUMBERS)
+    said = [demo_texts()[number - 1] for number in NUMBERS]
+    (tmp_path / "text.txt").write_text(" ".join([*said[:3], WRONG, *said[3:]]), encoding="utf-8")
+
+    def cut(to: str) -> int:
+        asked = ["cut", str(tmp_path / "tape.wav"), "--to", str(tmp_path / to)]
+        return main([*asked, "--text", str(tmp_path / "text.txt"), "--device", "cpu"])
+
+    # Stopped in the middle, and begun again: what the model has said is not asked again.
+    from train.cutting.alignment.base_scorer import BaseScorer
+
+    real, asked = BaseScorer.score, list[int]()
+
+    def stopped(self: BaseScorer, first: int, groups: list[range]) -> list[list[SpanScore]]:
+        asked.append(first)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return real(self, first, groups)
+
+    monkeypatch.setattr(BaseScorer, "score", stopped)
+    assert cut("a") == 130
+    assert cut("a") == 0
+    assert asked[3:].count(asked[0]) == 0
+    assert cut("b") == 0
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+    entries = read_entries(tmp_path / "a", "auto", "en")
+    assert " ".join(entry.text for entry in entries) == " ".join(said)
+    assert json.loads((tmp_path / "a/cut.json").read_text())["unheard_sentences"] == [WRONG]
+
+
+@pytest.mark.usefixtures("without_pocketsphinx")
+def test_the_text_of_another_recording_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    join_demo(tmp_path / "tape.wav", NUMBERS[:3])
+    (tmp_path / "other.txt").write_text(" ".join(demo_texts()[20:24]), encoding="utf-8")
+    asked = ["cut", str(tmp_path / "tape.wav"), "--to", str(tmp_path / "out")]
+    assert main([*asked, "--text", str(tmp_path / "other.txt"), "--device", "cpu"]) == 2
+    assert "The text is not that of" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_base_of_many_languages_is_asked_in_the_one_that_is_spoken(
+    tmp_path: Path, base_folder: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    from xtts.text.tokenizer import Tokenizer
+
+    real, read = Tokenizer.encode, list[tuple[str, str]]()
+
+    def encode(self: Tokenizer, text: str, language: str) -> list[int]:
+        read.append((text, language))
+        return real(self, text, language)
+
+    monkeypatch.setattr(Tokenizer, "encode", encode)
+    join_demo(tmp_path / "fita.wav", NUMBERS[:2])
+    said = ["O primeiro trem da manhã sai às seis.", "Caminhamos ao longo do rio."]
+    (tmp_path / "texto.txt").write_text(" ".join(said), encoding="utf-8")
+    asked = ["cut", str(tmp_path / "fita.wav"), "--to", str(tmp_path / "out"), "--language", "pt"]
+    asked += ["--base-model", str(base_folder), "--device", "cpu"]
+    # Its weights are random, so that it understands nothing.
+    assert main([*asked, "--text", str(tmp_path / "texto.txt")]) == 2
+    assert "The text is not that of" in capsys.readouterr().err
+    assert {(text, "pt") for text in said} <= set(read)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_language_that_the_base_does_not_speak_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    join_demo(tmp_path / "fita.wav", NUMBERS[:1])
+    (tmp_path / "texto.txt").write_text("Uma frase.", encoding="utf-8")
+    asked = ["cut", str(tmp_path / "fita.wav"), "--to", str(tmp_path / "out"), "--language", "pt"]
+    assert main([*asked, "--text", str(tmp_path / "texto.txt")]) == 2
+    told = capsys.readouterr().err
+    assert "BASE_MODEL=demo speaks en, not pt" in told
+    assert "--base-model xtts_v2" in told
+
+
+def test_long_sentences_are_divided_at_their_commas() -> None:
+    long = "When it had rained for days, the river rose, and we moved to the hill."
+    text = manuscript_of([Cue(f"It rained, again. {long}")], "en")
+    assert [piece.text for piece in pieces_of(text, 100)] == ["It rained, again.", long]
+    divided = pieces_of(text, 40)
+    assert [piece.text for piece in divided] == [
+        "It rained, again.", "When it had rained for days,", "the river rose,",
+        "and we moved to the hill.",
+    ]  # fmt: skip
+    assert [piece.sentence for piece in divided] == [0, 1, 1, 1]
+
+
+def test_half_a_sentence_is_kept_beside_its_other_half_only() -> None:
+    pieces = [TextPiece("One,", 0, 1), TextPiece("two.", 0, 2), TextPiece("Three.", 1, 3)]
+
+    def match(first: int, piece: int, nats: float = 50.0, weakest: float = 1.0) -> SpanMatch:
+        return SpanMatch(first, first + 1, piece, piece + 1,
+                         SpanScore(first + 1, nats, 20, weakest))  # fmt: skip
+
+    both = [match(0, 0), match(1, 1), match(2, 2)]
+    assert sure_matches(both, pieces) == both
+    assert sure_matches([both[0], both[2]], pieces) == [both[2]]
+    apart = [match(0, 0), match(5, 1), match(6, 2)]
+    assert sure_matches(apart, pieces) == [apart[2]]
+    unlikely = [match(0, 0), match(1, 1, nats=2.0), match(2, 2, weakest=-3.0)]
+    assert sure_matches(unlikely, pieces) == []

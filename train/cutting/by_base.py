@@ -1,0 +1,236 @@
+"""Cuts with a text in any language that the base model speaks: its GPT says which breaths of the
+recording a piece of the text is."""
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from machine.devices.selection import choose_device, look_at_machine
+from train.cutting.alignment.base_scorer import BaseScorer, ScoringBase
+from train.cutting.alignment.manuscript import Manuscript
+from train.cutting.alignment.placing import LONGEST_GAP_SECONDS, PlacedUnit
+from train.cutting.alignment.spans import Breath, SpanMatch, SpanScore, best_matches
+from train.cutting.cutter import CutRecording, CutResult, cut_one
+from train.cutting.errors import CuttingError
+from train.cutting.journal import HeardJournal
+from train.cutting.listening import listen
+from train.cutting.pauses import SoundProfile, sounding_spans
+from train.cutting.sound import SourceRecording, check_unchanged
+from train.cutting.speech import VAD_SECONDS, SpeechDetector, speech_spans
+from train.settings import TrainSettings
+from xtts.hub.bundle import check_base, locate_base
+from xtts.hub.xtts_v2 import ModelSource
+from xtts.model.config import ModelConfig
+
+log = logging.getLogger("train")
+
+# Nats a code by which a span must be likelier with its text, in all and along any 0.75 s of it;
+# chosen on benchmarks/choosing.txt (docs/benchmarks.md).
+LEAST_EVIDENCE, LEAST_WEAKEST = 0.8, -1.0
+# Sound of which less is speech is music, noise or a breath.
+_LEAST_SPEECH = 0.3
+# Longer sentences are divided at their commas.
+_LONG_SECONDS = 8.0
+# What a character takes, at least and at most: Chinese and fast Spanish.
+_SECONDS_A_CHARACTER = (0.04, 0.35)
+_LEAST_SHARE = 0.2
+_TOLD_BREATHS = 100
+
+
+@dataclass(frozen=True)
+class TextPiece:
+    """What is looked for at once, a sentence or a part of a long one. ends: as in `TextUnit`."""
+
+    text: str
+    sentence: int
+    ends: int
+
+
+def base_that_aligns(settings: TrainSettings, language: str) -> ScoringBase:
+    """The base model of BASE_MODEL on DEVICE. Raises CuttingError for a language that it does not
+    speak, and the errors of bases and devices."""
+    folder = locate_base(
+        settings.base_model, ModelSource.of(settings), tos_agreed=settings.coqui_tos_agreed
+    )
+    check_base(folder)
+    known = ModelConfig.read(folder).languages
+    if language.lower().split("-")[0] not in {one.split("-")[0] for one in known}:
+        raise CuttingError(
+            f"A text without times is aligned by the base model, and BASE_MODEL="
+            f"{settings.base_model} speaks {', '.join(known)}, not {language}. Name one that does "
+            "(--base-model xtts_v2), give a text with times (srt, vtt, lab, TextGrid), or cut "
+            "without --text."
+        )
+    device = choose_device(look_at_machine(), settings.device)
+    log.info("The text is aligned by the base model %s on %s (%s).",
+             settings.base_model, device.value, device.reason)  # fmt: skip
+    return ScoringBase.load(folder, device.value)
+
+
+def cut_by_base(
+    recordings: Sequence[SourceRecording], text: Manuscript, detectors: Sequence[SpeechDetector],
+    base: ScoringBase, language: str, work: Path, fingerprint: str,
+) -> CutResult:  # fmt: skip
+    """Aligns a text without times. Raises CuttingError, also for the text of another recording."""
+    with contextlib.closing(HeardJournal(work / "heard.jsonl", fingerprint)) as journal:
+        profiles = [listen(one, detector, None) for one, detector in zip(recordings, detectors)]
+        pace = _pace(text, profiles)
+        pieces = pieces_of(text, round(_LONG_SECONDS / pace))
+        done, said, first = list[CutRecording](), set[int](), 0
+        for recording, profile in zip(recordings, profiles):
+            breaths = breaths_of(profile)
+            found = list[SpanMatch]()
+            if breaths and first < len(pieces):
+                rest = [piece.text for piece in pieces[first:]]
+                latents = base.voice(recording, speech_spans(profile.speech))
+                codes = base.codes(recording)
+                check_unchanged(recording)
+                if latents is not None:
+                    scorer = BaseScorer(base, latents, codes, breaths, rest, language, pace)
+                    told = _JournaledScorer(scorer, journal, recording.name, len(breaths))
+                    found = sure_matches(best_matches(breaths, len(rest), told), pieces[first:])
+            units = list(_units(found, pieces[first:], breaths, recording.seconds))
+            done.append(cut_one(recording, profile, units))
+            for one in found:
+                said |= set(range(first + one.first_piece, first + one.last_piece))
+            first += found[-1].last_piece if found else 0
+    _refuse_other_text(said, pieces, recordings)
+    return CutResult(done, _unheard(said, pieces, text))
+
+
+def sure_matches(matches: Sequence[SpanMatch], pieces: Sequence[TextPiece]) -> list[SpanMatch]:
+    """Those that are likely enough, and neither begin nor end inside a sentence whose other part is
+    not said beside them. Pure."""
+    found = [
+        one
+        for one in matches
+        if one.nats_a_code >= LEAST_EVIDENCE and one.score.weakest >= LEAST_WEAKEST
+    ]
+    while True:
+        kept = [
+            one
+            for place, one in enumerate(found)
+            if _is_whole(one, found[place - 1 : place], found[place + 1 : place + 2], pieces)
+        ]
+        if len(kept) == len(found):
+            return kept
+        found = kept
+
+
+def _is_whole(
+    one: SpanMatch, before: Sequence[SpanMatch], after: Sequence[SpanMatch],
+    pieces: Sequence[TextPiece],
+) -> bool:  # fmt: skip
+    first, last = pieces[one.first_piece], pieces[one.last_piece - 1]
+    begins = one.first_piece == 0 or pieces[one.first_piece - 1].sentence != first.sentence
+    ends = one.last_piece == len(pieces) or pieces[one.last_piece].sentence != last.sentence
+    return (begins or any(one.follows(other) for other in before)) and (
+        ends or any(other.follows(one) for other in after)
+    )
+
+
+def pieces_of(text: Manuscript, most_characters: int) -> list[TextPiece]:
+    """Its sentences; those that are longer are divided at the ends of clauses. Pure."""
+    found, held = list[TextPiece](), ""
+    for number, unit in enumerate(text.units):
+        held = f"{held} {unit.text}" if held else unit.text
+        sentence = text.sentences[unit.sentence]
+        divides = unit.ends == 1 and len(sentence) > most_characters
+        last = number + 1 == len(text.units) or text.units[number + 1].sentence != unit.sentence
+        if last or divides:
+            found.append(TextPiece(held, unit.sentence, unit.ends))
+            held = ""
+    return found
+
+
+def breaths_of(profile: SoundProfile) -> list[Breath]:
+    """What stands between two pauses and is speech, at least in part."""
+    found = list[Breath]()
+    for start, end in sounding_spans(profile):
+        frames = profile.speech[int(start / VAD_SECONDS) : int(np.ceil(end / VAD_SECONDS))]
+        if len(frames) and float((frames > 0.5).mean()) >= _LEAST_SPEECH:
+            found.append(Breath(start, end))
+    return found
+
+
+class _JournaledScorer:
+    """Asks the model what the journal does not know."""
+
+    def __init__(
+        self, scorer: BaseScorer, journal: HeardJournal, name: str, num_breaths: int
+    ) -> None:
+        self._scorer = scorer
+        self._journal = journal
+        self._name = name
+        self._num_breaths = num_breaths
+        self._told = 0
+
+    def may_join(self, pieces: range) -> bool:
+        return self._scorer.may_join(pieces)
+
+    def score(self, first: int, groups: Sequence[range]) -> list[list[SpanScore]]:
+        if first >= self._told + _TOLD_BREATHS:
+            self._told = first
+            log.info("%s: %d of %d breaths heard", self._name, first, self._num_breaths)
+        asked = ",".join(f"{group.start}-{group.stop}" for group in groups)
+        key = f"{self._name}|{first}|{asked}"
+        known = self._journal.values(key)
+        if known is None:
+            found = self._scorer.score(first, groups)
+            known = [[[one.last, one.nats, one.codes, one.weakest] for one in row] for row in found]
+            self._journal.keep(key, known)
+        return [[SpanScore(*one) for one in row] for row in known]
+
+
+def _pace(text: Manuscript, profiles: Sequence[SoundProfile]) -> float:
+    """Seconds a character, if all speech is the text and all the text is said."""
+    characters = sum(map(len, text.sentences))
+    seconds = sum(end - start for profile in profiles for start, end in breaths_of(profile))
+    least, most = _SECONDS_A_CHARACTER
+    return min(max(seconds / max(characters, 1), least), most)
+
+
+def _units(
+    matches: Sequence[SpanMatch], pieces: Sequence[TextPiece], breaths: Sequence[Breath],
+    seconds: float,
+) -> Iterator[PlacedUnit]:  # fmt: skip
+    for place, one in enumerate(matches):
+        following = matches[place + 1] if place + 1 < len(matches) else None
+        start, end = breaths[one.first].start, breaths[one.last - 1].end
+        after = breaths[one.last].start if one.last < len(breaths) else seconds
+        yield PlacedUnit(
+            " ".join(piece.text for piece in pieces[one.first_piece : one.last_piece]),
+            start, end, pieces[one.last_piece - 1].ends,
+            following is not None
+            and following.follows(one)
+            and after - end <= LONGEST_GAP_SECONDS,
+            breaths[one.first - 1].end if one.first else 0.0, after,
+        )  # fmt: skip
+
+
+def _unheard(said: set[int], pieces: Sequence[TextPiece], text: Manuscript) -> list[int]:
+    """Sentences of which less than half was found."""
+    found = [0] * len(text.sentences)
+    for number in said:
+        found[pieces[number].sentence] += len(pieces[number].text)
+    return [
+        number
+        for number, sentence in enumerate(text.sentences)
+        if 2 * found[number] < len(sentence)
+    ]
+
+
+def _refuse_other_text(
+    said: set[int], pieces: Sequence[TextPiece], recordings: Sequence[SourceRecording]
+) -> None:
+    found = sum(len(pieces[number].text) for number in said)
+    whole = sum(len(piece.text) for piece in pieces)
+    if found < _LEAST_SHARE * whole:
+        raise CuttingError(
+            f"The text is not that of {recordings[0].path}: {found:,} of its {whole:,} characters "
+            "were found. Is it another recording's, or in another language? Nothing was written."
+        )

@@ -1,0 +1,108 @@
+"""Transcripts of clips that have none, by a recogniser that the user has: a Whisper model.
+
+Each clip is heard by itself. What a recogniser invents where it understands nothing, the same words
+again and again or a note such as `[Music]`, is no transcript: that clip is left out.
+"""
+
+import hashlib
+import logging
+import re
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from train.cutting.accounting import account, clip_frame
+from train.cutting.alignment.recogniser import HeardWord
+from train.cutting.cutter import CutRecording, CutResult
+from train.cutting.errors import CuttingError
+from train.cutting.journal import HeardJournal
+from train.cutting.planning import UNSURE, LeftOut, PlannedClip
+from train.cutting.sound import LISTENING_RATE, SourceRecording, stretches
+from xtts.audio import resample
+from xtts.evaluation.recogniser import Recogniser, RecogniserError, opened
+
+log = logging.getLogger("train")
+
+# Whisper's own limit for words that go round (`compression_ratio_threshold`): bytes over zlib's.
+_MOST_REPEATED = 2.4
+# Nobody speaks as fast; a language without spaces says more with a character, so it is far below.
+_MOST_CHARACTERS_A_SECOND = 35.0
+_NOTE = re.compile(r"\[[^\]]*\]|\([^)]*\)|<[^>]*>|\*[^*]*\*|♪[^♪]*♪?")
+# A line of the log for so many clips.
+_TOLD_CLIPS = 20
+
+
+def open_recogniser(folder: Path, language: str) -> tuple[Recogniser, str]:
+    """The recogniser, and the SHA-256 of its files, which its transcripts depend on.
+
+    Raises CuttingError.
+    """
+    try:
+        found = opened(str(folder), language, torch.get_num_threads())
+        digest = hashlib.sha256()
+        for path in sorted(one for one in folder.iterdir() if one.is_file()):
+            with path.open("rb") as file:
+                digest.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+    except (RecogniserError, OSError) as error:
+        raise CuttingError(f"--recogniser: {error}") from error
+    return found, digest.hexdigest()
+
+
+def transcribed(result: CutResult, recogniser: Recogniser, journal: HeardJournal) -> CutResult:
+    """The clips with what was heard in each; those of which nothing was understood are left out."""
+    return CutResult(
+        [_transcribed_one(one, recogniser, journal) for one in result.recordings], result.unheard
+    )
+
+
+def transcript(heard: str, seconds: float) -> str | None:
+    """What was heard as a transcript; None where it cannot be what is said. Pure."""
+    text = " ".join(_NOTE.sub(" ", heard).split())
+    if not any(letter.isalnum() for letter in text):
+        return None
+    encoded = text.encode()
+    repeated = len(encoded) / len(zlib.compress(encoded)) > _MOST_REPEATED
+    return None if repeated or len(text) > _MOST_CHARACTERS_A_SECOND * seconds else text
+
+
+def _transcribed_one(
+    one: CutRecording, recogniser: Recogniser, journal: HeardJournal
+) -> CutRecording:
+    heard = _heard_clips(one.recording, one.clips, recogniser, journal)
+    kept, left = list[PlannedClip](), list(one.left)
+    for clip, words in zip(one.clips, heard):
+        text = transcript(words, (clip.last - clip.first) / 100)
+        if text is None:
+            left.append(LeftOut(clip.first, clip.last, UNSURE, words))
+        else:
+            kept.append(replace(clip, text=text))
+    recording = one.recording
+    rows = account(kept, left, one.profile, recording.rate, recording.frames)
+    return replace(one, clips=kept, left=left, rows=rows)
+
+
+def _heard_clips(
+    recording: SourceRecording, clips: Sequence[PlannedClip], recogniser: Recogniser,
+    journal: HeardJournal,
+) -> list[str]:  # fmt: skip
+    rate = recording.rate
+    spans = [
+        (clip_frame(clip.first, rate), min(clip_frame(clip.last, rate), recording.frames))
+        for clip in clips
+    ]
+    found = [""] * len(clips)
+    for place, samples in stretches(recording, spans):
+        key = f"{recording.name}|clip {clips[place].first} to {clips[place].last}"
+        known = journal.get(key)
+        if known is None:
+            wave = resample(torch.from_numpy(samples), rate, LISTENING_RATE).numpy()
+            said = recogniser.hear([wave])[0]
+            known = [HeardWord(said, clips[place].first / 100, clips[place].last / 100)]
+            journal.put(key, known)
+        found[place] = known[0].text
+        if (place + 1) % _TOLD_CLIPS == 0:
+            log.info("%s: %d of %d clips heard", recording.name, place + 1, len(clips))
+    return found
