@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from xtts.inference.voice import Voice
     from xtts.model.loading import Model
     from xtts.text.tokenizer import Piece
-    from xtts.workers.background_hearing import BackgroundHearing
 
 # Spoken at once; always as many rows, so that a sentence is the same whoever is beside it.
 SLOTS = 8
@@ -157,6 +156,23 @@ class DecodedSentence:
     said: "list[DecodingResult]"
 
 
+class Hearing(Protocol):
+    """Who listens to what is spoken (`xtts.workers.background_hearing`)."""
+
+    def begin(
+        self,
+        tasks: Sequence[SentenceTask],
+        sounds: "Sequence[Tensor | None]",
+        facts: Sequence[SpokenFacts],
+    ) -> None:
+        """The next group is spoken."""
+        ...
+
+    def catch_up(self) -> None:
+        """Another group is about to be spoken."""
+        ...
+
+
 def listen(model: "Model", base: Path, request: ListenRequest) -> HeardRecordings:
     """Measures recordings, and the voices that come with the base. Raises AudioError."""
     from xtts import audio
@@ -174,7 +190,7 @@ def speak_all(
     whose: "Voice",
     request: EvaluateRequest,
     started: float,
-    hearing: "BackgroundHearing",
+    hearing: Hearing,
 ) -> tuple[list["SpokenFacts"], list["DecodedSentence"]]:
     """Speaks the sentences, a group at once, as far as the budget goes.
 

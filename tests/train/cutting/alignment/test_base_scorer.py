@@ -10,7 +10,8 @@ from tests.train.cutting.recordings import demo_texts, join_demo
 from train.cutting.alignment.base_scorer import CODES_A_SECOND, BaseScorer, ScoringBase
 from train.cutting.alignment.spans import Breath
 from train.cutting.sound import SourceRecording, open_recording
-from train.dataset.features import features_of_recording
+from train.dataset.features import features_of
+from xtts.audio import CODE_RATE, read
 from xtts.evaluation.word_evidence import log_likelihoods
 from xtts.hub.base_models import DEMO
 
@@ -42,7 +43,7 @@ def scorer_of(base: ScoringBase, folder: Path, numbers: list[int]) -> BaseScorer
 def test_codes_of_blocks_are_those_of_the_whole(base: ScoringBase, tmp_path: Path) -> None:
     recording, _ = recorded(tmp_path, [1, 2, 3, 5, 7, 8, 9, 11, 12, 13, 14, 15], pause=1.0)
     assert recording.seconds > 31
-    whole, _ = features_of_recording(recording.path, base.dvae, base.stats)
+    whole, _ = features_of(read(recording.path, CODE_RATE), base.dvae, base.stats)
     found = base.codes(recording)
     assert found.dtype == whole.dtype
     assert abs(len(found) - len(whole)) <= 1
