@@ -52,6 +52,7 @@ def test_a_long_text_that_is_left_between_two_pieces_is_forgotten(
         assert not engine.waiting.queue
 
 
+@pytest.mark.slow
 def test_it_is_ready_while_it_speaks_one_long_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,7 @@ def test_the_cpu_is_no_gpu() -> None:
         benchmark.require_gpu("cpu")
 
 
+@pytest.mark.slow
 def test_distances_on_the_cpu_fit_and_differ_with_the_numbers() -> None:
     rows = benchmark.distances("cpu", 2)
     found = {(row["operation"], row["part"]): row for row in rows}

@@ -157,13 +157,10 @@ def test_what_cannot_be_is_refused_before_the_first_step(workshop, capfd, settin
     assert words in capfd.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "option",
-    [
-        pytest.param("lora", marks=pytest.mark.slow),
-        pytest.param("averages", marks=pytest.mark.slow),
-        "both",
-    ],
+    ["lora", "averages", "both"],
 )
 def test_a_blend_is_of_the_weights_that_the_epoch_was_saved_with(workshop, option: str):
     """Adapters folded in, averages taken: what is blended is what is spoken."""

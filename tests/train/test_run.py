@@ -207,9 +207,10 @@ def test_a_killed_run_goes_on_bit_for_bit(workshop, straight):
     assert_same_end(straight, workshop.run("killed", 4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code"),
-    [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)],
+    [(signal.SIGTERM, 143), (signal.SIGINT, 130)],
 )
 def test_a_signal_inside_an_epoch_saves_and_goes_on_bit_for_bit(workshop, straight, number, code):
     name = f"signal-{number}"

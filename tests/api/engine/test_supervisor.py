@@ -68,6 +68,7 @@ def test_a_crash_that_takes_its_time_is_no_kill(service: Running) -> None:
     service.wait_ready()
 
 
+@pytest.mark.slow
 def test_a_voice_that_kills_when_it_is_opened_is_not_opened_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -147,6 +147,7 @@ def test_the_largest_recording_that_is_allowed_fits() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_decoder_that_takes_too_long_is_gone_with_all_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,7 @@ def test_the_base_finds_the_sentences_and_names_what_nobody_says(
 
 
 @pytest.mark.usefixtures("without_pocketsphinx")
+@pytest.mark.slow
 def test_the_text_of_another_recording_writes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -54,6 +54,7 @@ def test_the_budget_is_halved_and_the_run_goes_on(halved, workshop):
     assert epoch == 1 and batch >= 1 and seconds <= 1.2
 
 
+@pytest.mark.slow
 def test_every_clip_is_learned_once_an_epoch_all_the_same(workshop, monkeypatch):
     made: list[tuple[int, tuple[int, ...]]] = []
     real = trainer.train_step
@@ -106,6 +107,7 @@ def test_short_again_it_is_halved_again(workshop, caplog):
     assert caplog.text.count("Memory is short") == 2
 
 
+@pytest.mark.slow
 def test_a_single_clip_that_does_not_fit_ends_the_run_in_words(workshop, monkeypatch, caplog):
     monkeypatch.setattr(trainer, "forward_backward", short_memory(0, times=1000))
     with pytest.raises(torch.OutOfMemoryError):  # on a GPU: GpuLost with its sentence

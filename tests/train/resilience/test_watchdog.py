@@ -130,6 +130,7 @@ def test_it_ends_with_its_trainer_even_while_it_is_stopped_itself(
     assert gone(run.watchdog)
 
 
+@pytest.mark.slow
 def test_ctrl_z_is_no_hang(start: Callable[[str], Run]) -> None:
     """The terminal stops trainer and watchdog together, and lets them go on together."""
     run = start("going_on")

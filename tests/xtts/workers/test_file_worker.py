@@ -115,7 +115,13 @@ def test_an_exit_tells_its_status_and_last_words_and_the_next_call_has_a_new_chi
         ),
         ("gpu memory", "out_of_memory", "Tried to allocate 2.00 GiB", Outcome.TRANSIENT),
         ("cuFFT error: CUFFT_INVALID_SIZE", "gpu_fault", "CUFFT_INVALID_SIZE", Outcome.BUILD),
-        ("700", "gpu_fault", "The worker failed on cpu: CUDA error: number 700.", Outcome.STICKY),
+        pytest.param(
+            "700",
+            "gpu_fault",
+            "The worker failed on cpu: CUDA error: number 700.",
+            Outcome.STICKY,
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             "710", "gpu_fault", "CUDA error: number 710", Outcome.STICKY, marks=pytest.mark.slow
         ),
@@ -184,6 +190,7 @@ def test_a_child_that_hangs_is_killed(
     assert pid is not None and gone(pid)
 
 
+@pytest.mark.slow
 def test_what_a_hanging_child_started_ends_with_it(worker: Worker, tmp_path: Path) -> None:
     left = tmp_path / "pid"
     failure(worker, request(tmp_path, f"grandchild {left}"), timeout_seconds=2.0)
