@@ -10,7 +10,7 @@ from api.dataset_schemas import ClipOrder, ClipPage, ClipRequest, ClipRow
 from api.datasets.clips import MOST_CLIPS
 from api.errors import APIError
 from api.response_schemas import PROBLEMS
-from api.routes.wav_file import WAV_RESPONSES, WavFile
+from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
 from api.state import AppState, app_state
 
 router = APIRouter(prefix="/v1/datasets/{dataset}", tags=["datasets"], responses=PROBLEMS)
@@ -18,11 +18,7 @@ Shared = Annotated[AppState, Depends(app_state)]
 # A clip of that name may be another one after the next cut.
 _FRESH = {"Cache-Control": "no-store"}
 
-_CSV_RESPONSES: dict[int | str, dict[str, Any]] = {
-    **WAV_RESPONSES,
-    200: {"content": {"text/csv": {}}},
-    206: {"content": {"text/csv": {}, "multipart/byteranges": {}}},
-}
+_CSV_RESPONSES = ranged_responses("text/csv")
 
 
 @router.get("/clips", response_model=ClipPage)
@@ -56,7 +52,7 @@ async def hear_clip(dataset: str, clip: str, parts: Shared) -> FileResponse:
     """The sound of a clip; ranges are served."""
     found = parts.datasets.find(dataset)
     path = await asyncio.to_thread(parts.clips.sound, found, clip)
-    return WavFile(path, media_type="audio/wav", headers=_FRESH)
+    return RangedFile(path, media_type="audio/wav", headers=_FRESH)
 
 
 @router.get(
@@ -67,4 +63,4 @@ async def read_account(dataset: str, parts: Shared) -> FileResponse:
     path = parts.datasets.find(dataset).clips / "account.csv"
     if not path.is_file():
         raise APIError(404, "not_cut", "That dataset is not cut yet.")
-    return WavFile(path, media_type="text/csv; charset=utf-8", headers=_FRESH)
+    return RangedFile(path, media_type="text/csv; charset=utf-8", headers=_FRESH)

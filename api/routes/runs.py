@@ -11,7 +11,7 @@ from starlette.responses import Response
 from api.errors import APIError
 from api.response_schemas import PROBLEMS, EvaluationDetails, Metrics, Promoted, RunList
 from api.routes import speech
-from api.routes.wav_file import WAV_RESPONSES, WavFile, wav_file
+from api.routes.ranged_file import WAV_RESPONSES, RangedFile, wav_file
 from api.runs import evaluations, listing
 from api.runs.listing import EpochSummary, RunSummary
 from api.runs.targets import find_target, no_checkpoint
@@ -40,12 +40,12 @@ async def read_metrics(run_id: str, parts: Shared, since: Since = 0) -> dict[str
 
 @router.get(
     "/runs/{run_id}/epochs/{epoch}/{which}.wav",
-    response_class=WavFile,
+    response_class=RangedFile,
     responses=WAV_RESPONSES,
 )
 async def read_sample(
     run_id: str, epoch: int, which: Literal["output", "reference"], parts: Shared
-) -> WavFile:
+) -> RangedFile:
     """What an epoch said, or the recording beside it; ranges are served."""
     found = _epoch(_run(parts, run_id), epoch)
     path: Path | None = getattr(found, which)
@@ -66,10 +66,10 @@ async def read_evaluation(run_id: str, parts: Shared) -> dict[str, Any]:
 
 @router.get(
     "/runs/{run_id}/candidates/{candidate}/sentences/{number}.wav",
-    response_class=WavFile,
+    response_class=RangedFile,
     responses=WAV_RESPONSES,
 )
-async def read_sentence(run_id: str, candidate: str, number: Number, parts: Shared) -> WavFile:
+async def read_sentence(run_id: str, candidate: str, number: Number, parts: Shared) -> RangedFile:
     """A sentence as a judged candidate said it; ranges are served."""
     run = _run(parts, run_id)
     found = evaluations.find_candidate(run, candidate)

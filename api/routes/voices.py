@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from api.errors import APIError
 from api.response_schemas import PROBLEMS, VoiceList, VoiceRow
-from api.routes.wav_file import WAV_RESPONSES, WavFile, wav_file
+from api.routes.ranged_file import WAV_RESPONSES, RangedFile, wav_file
 from api.schemas import MOST_NAME, RenameRequest
 from api.speech.speaking import served_name
 from api.state import AppState, app_state
@@ -65,8 +65,8 @@ async def rename_voice(voice_id: str, wanted: RenameRequest, parts: Shared) -> d
     return renamed.row()
 
 
-@router.get("/{voice_id}/preview.wav", response_class=WavFile, responses=WAV_RESPONSES)
-async def hear_voice(voice_id: str, parts: Shared) -> WavFile:
+@router.get("/{voice_id}/preview.wav", response_class=RangedFile, responses=WAV_RESPONSES)
+async def hear_voice(voice_id: str, parts: Shared) -> RangedFile:
     """The recording of an uploaded voice; ranges are served."""
     path = parts.voices.recording(parts.voices.find(voice_id))
     return await wav_file(path, cached="no-store")

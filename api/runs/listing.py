@@ -141,8 +141,9 @@ def _epoch(folder: RunFolder, number: int, learned: LearnedSpeaker | None) -> Ep
         _there(folder.samples / f"epoch_{number}_reference.wav"),
         state,
     )
-    own = learned is not None and learned.share == 1 and learned.checkpoint_sha256 == found.sha256
-    return replace(found, speaker=learned.digest) if learned and own else found
+    if learned and learned.share == 1 and learned.checkpoint_sha256 == found.sha256:
+        return replace(found, speaker=learned.digest)
+    return found
 
 
 def _state(checkpoint: Path, beside: Path, manifest: Manifest | None) -> CheckpointState:

@@ -69,9 +69,7 @@ def blend_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
     with contextlib.suppress(ManifestError, OSError, KeyError):
         manifest = read_manifest(run.folder.best_blend_manifest)
         written = manifest.files[path.name]
-        made_of = (verdict.epoch, verdict.share, verdict.checkpoint_sha256)
-        told = (manifest.blend.get(part) for part in ("epoch", "share", "checkpoint_sha256"))
-        if tuple(told) != made_of or path.stat().st_size != written.bytes:
+        if manifest.blend != verdict.weights or path.stat().st_size != written.bytes:
             return None
         share = f"epoch {verdict.epoch} at {verdict.share:.0%}"
         voice = voice_at(settings, str(path), f"{share} ({written.sha256[:8]})")

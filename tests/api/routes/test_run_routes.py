@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from api.errors import APIError
-from api.routes.wav_file import wav_file
+from api.routes.ranged_file import wav_file
 from api.runs import listing, promotion
 from machine.storage.checksums import read_manifest
 from tests.api.conftest import Running, running, settings_in

@@ -1,4 +1,4 @@
-"""A wav on this machine's disk as a response: whole, or in the ranges that players ask for."""
+"""A file on this machine's disk as a response: whole, or in the ranges that players ask for."""
 
 import asyncio
 import os
@@ -11,22 +11,27 @@ from starlette.types import Message, Receive, Scope, Send
 from api.errors import APIError, response
 from api.response_schemas import PROBLEMS
 
-# What every route that sends a wav tells of itself.
-WAV_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"audio/wav": {}}},
-    206: {"content": {"audio/wav": {}, "multipart/byteranges": {}}},
-    416: {**PROBLEMS[404], "description": "The file ends before that range."},
-}
+
+def ranged_responses(media_type: str) -> dict[int | str, dict[str, Any]]:
+    """What a route that sends such a file tells of itself."""
+    return {
+        200: {"content": {media_type: {}}},
+        206: {"content": {media_type: {}, "multipart/byteranges": {}}},
+        416: {**PROBLEMS[404], "description": "The file ends before that range."},
+    }
+
+
+WAV_RESPONSES = ranged_responses("audio/wav")
 _REFUSALS = {
     400: ("bad_range", "Range must be such as `bytes=0-999`."),
     416: ("range_not_satisfiable", "The file ends before the range that is asked for."),
 }
 
 
-class WavFile(FileResponse):
+class RangedFile(FileResponse):
     """The framework's response, but that a range it refuses is told as every other refusal.
 
-    Wavs are written atomically and may be written again: the client asks each time.
+    Files are written atomically and may be written again: the client asks each time.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -47,12 +52,12 @@ class WavFile(FileResponse):
             await response(refused, scope)(scope, receive, send)
 
 
-async def wav_file(path: Path, *, cached: str = "no-cache") -> WavFile:
+async def wav_file(path: Path, *, cached: str = "no-cache") -> RangedFile:
     """cached: the header Cache-Control. Raises APIError (404) where the file is gone by now."""
     try:
         found = await asyncio.to_thread(os.stat, path)
     except FileNotFoundError:
         raise APIError(404, "no_sample", "That recording was deleted.") from None
-    return WavFile(
+    return RangedFile(
         path, media_type="audio/wav", headers={"Cache-Control": cached}, stat_result=found
     )
