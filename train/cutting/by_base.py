@@ -29,7 +29,7 @@ from xtts.model.config import ModelConfig
 log = logging.getLogger("train")
 
 # Nats a code by which a span must be likelier with its text, in all and along any 0.75 s of it;
-# chosen on benchmarks/choosing.txt (docs/benchmarks.md).
+# set by hand and looked at on thirty sentences of benchmarks/choosing.txt (docs/benchmarks.md).
 LEAST_EVIDENCE, LEAST_WEAKEST = 0.8, -1.0
 # Sound of which less is speech is music, noise or a breath.
 _LEAST_SPEECH = 0.3
