@@ -89,7 +89,7 @@ def _cut(settings: TrainSettings, own: argparse.Namespace) -> int:
     return cutting.run(
         own.recordings, own.to, own.text, language, own.recogniser,
         lambda spoken: base_that_aligns(settings, spoken),
-        lambda: steps_for(own.ray, own.workers),
+        steps_for(own.ray, own.workers),
     )  # fmt: skip
 
 

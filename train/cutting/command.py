@@ -1,4 +1,4 @@
-"""`python -m train cut RECORDING… --to DIR [--text FILE | --recogniser DIR] [--language L] [--ray]`."""
+"""`python -m train cut RECORDING… --to DIR [--text FILE | --recogniser DIR] [--language L]`."""
 
 import contextlib
 import importlib.util

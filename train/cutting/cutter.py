@@ -166,8 +166,10 @@ def cut_one(
     return CutRecording(recording, profile, clips, left, rows)
 
 
-def _checked(recording: SourceRecording, doubtful: Sequence[DoubtfulSentence],
-             listener: TextListener, text: Manuscript, steps: Steps) -> dict[int, HeardWord]:  # fmt: skip
+def _checked(
+    recording: SourceRecording, doubtful: Sequence[DoubtfulSentence], listener: TextListener,
+    text: Manuscript, steps: Steps,
+) -> dict[int, HeardWord]:  # fmt: skip
     found = dict[int, HeardWord]()
     rate = recording.rate
     doubtful = sorted(doubtful, key=lambda one: one.end)

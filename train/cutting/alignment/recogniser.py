@@ -139,14 +139,14 @@ class TextRecogniser:
 
 
 def heard_words(expected: Sequence[str], samples: np.ndarray, start: float) -> list[HeardWord]:
-    """What of the expected words is heard in [samples] at 16 kHz. Pure, whatever was heard before."""
+    """What of the expected words is heard in [samples] at 16 kHz. Pure."""
     recogniser = text_recogniser()
     recogniser.expect(expected)
     return recogniser.hear(samples, start)
 
 
 def aligned_words(words: Sequence[str], samples: np.ndarray, start: float) -> list[HeardWord]:
-    """As `TextRecogniser.align`. Pure, whatever was heard before."""
+    """As `TextRecogniser.align`. Pure."""
     return text_recogniser().align(samples, words, start)
 
 

@@ -5,6 +5,7 @@ installed and see the recordings at the same paths. Ray's tasks rather than Ray 
 of a chunk decides what is expected of later ones, which no table of independent rows can say.
 """
 
+import functools
 import importlib
 import importlib.util
 import os
@@ -12,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from train.cutting.errors import CuttingError
+from train.cutting.errors import CuttingError, WorkersLost
 from train.cutting.workers.steps import OwnSteps, Steps
 
 T = TypeVar("T")
@@ -23,36 +24,35 @@ _STORE_BYTES = 256 << 20
 _AHEAD_OF_A_WORKER = 2
 # How often a step is begun again whose worker or machine was lost.
 _RETRIES = 10
-# What Ray reads when it is imported: nothing is reported to its makers, and its ports, which it opens
-# to every interface whatever address is named, ask for the token in the user's home folder.
+# What Ray reads when it is imported: nothing is reported to its makers, and its ports, which it
+# opens to every interface whatever address is named, ask for the token in the user's home folder.
 _ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token"}
-# Each worker has one thread, as a cut in one process is run behind a service.
 _LOCAL = "local"
 
 
 @dataclass(frozen=True)
 class RayPlan:
-    """address: of a cluster, or `local` for workers of this machine; workers: how many of them, None
-    for what the cluster has."""
+    """address: of a cluster, or `local` for workers of this machine; workers: how many of them,
+    None for what the cluster has."""
 
     address: str
     workers: int | None
 
 
-def steps_for(asked: bool, workers: int | None) -> Steps:
-    """Where the steps of this cut are computed. asked: `--ray`; workers: `--workers`.
+def steps_for(asked: bool, workers: int | None) -> Callable[[], Steps]:
+    """What begins to compute the steps of a cut. asked: `--ray`; workers: `--workers`.
 
-    Raises CuttingError where Ray is asked for and not installed, or cannot be reached.
+    Raises CuttingError where Ray is asked for and not installed.
     """
     found = ray_plan(asked, workers, os.environ, len(os.sched_getaffinity(0)))
     if found is None:
-        return OwnSteps()
+        return OwnSteps
     if importlib.util.find_spec("ray") is None:
         raise CuttingError(
             "Ray is asked for (--ray or RAY_ADDRESS) and not installed. Install it with: "
             ".venv/bin/python -m pip install -e '.[ray]'"
         )
-    return RaySteps(found)
+    return functools.partial(RaySteps, found)
 
 
 def ray_plan(
@@ -74,7 +74,7 @@ def ray_plan(
 class RaySteps:
     """Over Ray. A step whose worker dies is begun again on another.
 
-    Raises CuttingError where Ray cannot be started or reached.
+    Raises WorkersLost where Ray cannot be started or reached, or has lost a step for good.
     """
 
     def __init__(self, plan: RayPlan) -> None:
@@ -92,7 +92,7 @@ class RaySteps:
             )  # fmt: skip
             cores = int(self._ray.cluster_resources().get("CPU", 1))
         except (OSError, RuntimeError, ValueError, self._ray.exceptions.RayError) as error:
-            raise CuttingError(f"Ray at {plan.address} cannot be used ({error}).") from error
+            raise WorkersLost(f"Ray at {plan.address} cannot be used ({error}).") from error
         self.workers = max(min(cores, plan.workers or cores), 1)
         self.ahead = _AHEAD_OF_A_WORKER * self.workers
         self._remote: dict[Callable[..., Any], Any] = {}
@@ -116,7 +116,7 @@ class RaySteps:
             raise error.cause from error
         except self._ray.exceptions.RayError as error:
             text = str(error).strip().splitlines()[0]
-            raise CuttingError(
+            raise WorkersLost(
                 f"Ray lost a step and its {_RETRIES} repetitions ({text}). What was heard is kept: "
                 "give the same command again."
             ) from error
