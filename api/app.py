@@ -165,7 +165,10 @@ def _parts(settings: ApiSettings, how: ChildOptions, limits: EngineLimits) -> Ap
     rate = RateLimiter(settings.api_requests_per_minute)
     voices = Voices(settings.voices_dir)
     datasets, clips = Datasets(settings.datasets_dir), Clips()
-    cuts = CutQueue(datasets, clips, lambda dataset: events.tell("dataset", {"id": dataset}))
+    cuts = CutQueue(
+        datasets, clips, lambda dataset: events.tell("dataset", {"id": dataset}),
+        recogniser=settings.cut_recogniser,
+    )  # fmt: skip
     told.append(
         AppState(settings, engine, follower, voices, metrics, events, rate, datasets, clips, cuts)
     )

@@ -99,6 +99,9 @@ class ApiSettings(SharedSettings):
     """How many GB datasets may take together, recordings included. 1 GB of the disk stays free."""
     datasets_host_path: Annotated[Place | None, Means("a path; empty = DATASETS_DIR")] = None
     """What DATASETS_DIR is called outside a container, in the line that starts a training."""
+    cut_recogniser: Annotated[Place | None, Means("a folder; empty = none")] = None
+    """A Whisper model that writes the transcripts of uploaded recordings that have no text; on this
+    machine, as `train cut --recogniser` takes it (docs/cutting.md)."""
     api_slots: AutoCount = None
     """How many requests speak at once. auto is 4 on a CPU, on a GPU up to 16, by its memory."""
     api_queue: Count = 32

@@ -4,7 +4,7 @@ run      fine-tune, from the beginning or from where it stopped
 check    read and judge the dataset, sound and text; train nothing   (--verify, --repair: the
          feature cache; --show-text: how the transcripts are read; --no-likelihood: faster)
 cut      make a dataset of long recordings: RECORDING… --to DIR [--text FILE] [--language L]
-         (--recogniser DIR: a Whisper model writes the transcripts)
+         (--recogniser DIR: a Whisper model writes the transcripts; --ray: over Ray)
 prepare  compute the feature cache, train nothing
 sample   speak the newest epoch again, or --epoch N
 evaluate judge the base, every saved epoch and blends, and say which is best  (--json)
@@ -83,11 +83,13 @@ def _check(settings: TrainSettings, own: argparse.Namespace) -> int:
 def _cut(settings: TrainSettings, own: argparse.Namespace) -> int:
     from train.cutting import command as cutting
     from train.cutting.by_base import base_that_aligns
+    from train.cutting.workers.over_ray import steps_for
 
     language = own.language or settings.language
     return cutting.run(
         own.recordings, own.to, own.text, language, own.recogniser,
         lambda spoken: base_that_aligns(settings, spoken),
+        steps_for(own.ray, own.workers),
     )  # fmt: skip
 
 
@@ -177,6 +179,8 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
         add(
             "--recogniser", type=Path, metavar="DIR", help="a Whisper model, where there is no text"
         )
+        add("--ray", action="store_true", help="compute over Ray; RAY_ADDRESS names a cluster")
+        add("--workers", type=int, metavar="N", help="how many of Ray's; else all cores")
         # Told apart from the setting, whose value would be taken for a recording.
         add("--language", metavar="L", help="what is spoken; else LANGUAGE")  # fmt: skip
     if verb == "sample":

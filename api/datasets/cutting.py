@@ -45,13 +45,16 @@ class CutQueue:
 
     Args:
         changed: Called with a dataset's id when the state of its cut has changed.
+        recogniser: A folder of what writes the transcripts of recordings without a text.
     """
 
     def __init__(
-        self, datasets: Datasets, clips: Clips, changed: Callable[[str], None], module: str = MODULE
-    ) -> None:
+        self, datasets: Datasets, clips: Clips, changed: Callable[[str], None],
+        module: str = MODULE, recogniser: str | None = None,
+    ) -> None:  # fmt: skip
         self.module = module
         self.niceness = NICENESS
+        self._recogniser = recogniser
         self._datasets = datasets
         self._clips = clips
         self._changed = changed
@@ -203,6 +206,8 @@ class CutQueue:
         options = ["--to", str(dataset.cutting.resolve()), "--language", dataset.language]
         if (text := uploads.text_of(dataset)) is not None:
             options += ["--text", str(text.resolve())]
+        elif self._recogniser is not None:
+            options += ["--recogniser", str(Path(self._recogniser).resolve())]
         return module_command(self.module, "cut", *found, *options)
 
     async def _ran(self, dataset: UploadedDataset, command: tuple[str, ...]) -> tuple[str, str]:

@@ -14,13 +14,13 @@ from train.cutting.alignment.base_scorer import BaseScorer, ScoringBase
 from train.cutting.alignment.manuscript import Manuscript
 from train.cutting.alignment.placing import LONGEST_GAP_SECONDS, PlacedUnit
 from train.cutting.alignment.spans import Breath, SpanMatch, SpanScore, best_matches
-from train.cutting.cutter import CutRecording, CutResult, cut_one
+from train.cutting.cutter import CutRecording, CutResult, cut_one, measured_all
 from train.cutting.errors import CuttingError
 from train.cutting.journal import HeardJournal
-from train.cutting.listening import listen
 from train.cutting.pauses import SoundProfile, sounding_spans
 from train.cutting.sound import SourceRecording, check_unchanged
 from train.cutting.speech import VAD_SECONDS, SpeechDetector, speech_spans
+from train.cutting.workers.steps import Steps
 from train.settings import TrainSettings
 from xtts.hub.bundle import check_base, locate_base
 from xtts.hub.xtts_v2 import ModelSource
@@ -73,11 +73,11 @@ def base_that_aligns(settings: TrainSettings, language: str) -> ScoringBase:
 
 def cut_by_base(
     recordings: Sequence[SourceRecording], text: Manuscript, detectors: Sequence[SpeechDetector],
-    base: ScoringBase, language: str, work: Path, fingerprint: str,
+    base: ScoringBase, language: str, work: Path, fingerprint: str, steps: Steps,
 ) -> CutResult:  # fmt: skip
     """Aligns a text without times. Raises CuttingError, also for the text of another recording."""
     with contextlib.closing(HeardJournal(work / "heard.jsonl", fingerprint)) as journal:
-        profiles = [listen(one, detector, None) for one, detector in zip(recordings, detectors)]
+        profiles = list(measured_all(recordings, detectors, steps))
         pace = _pace(text, profiles)
         pieces = pieces_of(text, round(_LONG_SECONDS / pace))
         done, said, first = list[CutRecording](), set[int](), 0

@@ -20,6 +20,7 @@ from train.cutting.report import write_report
 from train.cutting.sound import SourceRecording, open_recording
 from train.cutting.speech import SpeechDetector, find_detector
 from train.cutting.transcribing import open_recogniser, transcribed
+from train.cutting.workers.steps import OwnSteps, Steps
 
 log = logging.getLogger("train")
 
@@ -30,20 +31,22 @@ _LONGEST_NAME = 60
 @dataclass(frozen=True)
 class _Method:
     """How recordings are cut. name: what the clips depend on besides recordings and text; cut: of
-    recordings, detectors, the work folder and the fingerprint."""
+    recordings, detectors, the work folder, the fingerprint and where steps are computed."""
 
     name: str
-    cut: Callable[[list[SourceRecording], list[SpeechDetector], Path, str], CutResult]
+    cut: Callable[[list[SourceRecording], list[SpeechDetector], Path, str, Steps], CutResult]
 
 
 def run(
     recordings: Sequence[Path], to: Path | None, text: Path | None, language: str,
     recogniser: Path | None = None, open_base: Callable[[str], ScoringBase] | None = None,
+    open_steps: Callable[[], Steps] = OwnSteps,
 ) -> int:  # fmt: skip
     """Cuts, writes and tells; 0. Raises CuttingError, DiskFull (exit 74) and WriteError.
 
     recogniser: a folder with a Whisper model, which writes the transcripts where there is no text.
     open_base: of a language, the base model that aligns a text without times in it.
+    open_steps: where the steps are computed.
     """
     if not recordings or to is None:
         raise CuttingError(
@@ -72,7 +75,8 @@ def run(
         log.info("%s holds this cut already; nothing was done.", to)
         return 0
     try:
-        result = method.cut(opened, detectors, work, fingerprint)
+        with contextlib.closing(open_steps()) as steps:
+            result = method.cut(opened, detectors, work, fingerprint, steps)
         if not any(one.clips for one in result.recordings):
             doubt = "" if text is None else f" Is {text} the text of it, and in {language}?"
             raise CuttingError(
@@ -93,17 +97,25 @@ def _without_text(recogniser: Path | None, language: str) -> _Method:
     if recogniser is None:
         # As it was named when English was the only language with a way of its own.
         name = "en by words" if short == "en" else short
-        return _Method(name, lambda opened, detectors, *_: cutter.cut_by_speech(opened, detectors))
+        return _Method(name, _cut_by_speech)
     ear, sha256 = open_recogniser(recogniser, language)
 
     def cut(
-        opened: list[SourceRecording], detectors: list[SpeechDetector], work: Path, fingerprint: str
-    ) -> CutResult:
-        found = cutter.cut_by_speech(opened, detectors)
+        opened: list[SourceRecording], detectors: list[SpeechDetector], work: Path,
+        fingerprint: str, steps: Steps,
+    ) -> CutResult:  # fmt: skip
+        found = cutter.cut_by_speech(opened, detectors, steps)
         with contextlib.closing(HeardJournal(work / "heard.jsonl", fingerprint)) as journal:
             return transcribed(found, ear, journal)
 
     return _Method(f"{short} heard by {sha256}", cut)
+
+
+def _cut_by_speech(
+    opened: list[SourceRecording], detectors: list[SpeechDetector], _work: Path, _print: str,
+    steps: Steps,
+) -> CutResult:  # fmt: skip
+    return cutter.cut_by_speech(opened, detectors, steps)
 
 
 def _with_text(
@@ -115,9 +127,7 @@ def _with_text(
     if short == "en" and importlib.util.find_spec("pocketsphinx") is not None:
         return _Method(
             "en by words",
-            lambda opened, detectors, work, fingerprint: cutter.cut_by_words(
-                opened, text, detectors, work, fingerprint
-            ),
+            lambda opened, detectors, *more: cutter.cut_by_words(opened, text, detectors, *more),
         )
     if short == "en":
         told = "placed by its times alone" if text.is_timed else "aligned by the base model"
@@ -135,8 +145,8 @@ def _with_text(
     base = open_base(language)
     return _Method(
         f"{short} by the base {base.sha256}",
-        lambda opened, detectors, work, fingerprint: cut_by_base(
-            opened, text, detectors, base, language, work, fingerprint
+        lambda opened, detectors, *more: cut_by_base(
+            opened, text, detectors, base, language, *more
         ),
     )
 

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,11 +22,12 @@ from train.cutting.alignment.placing import (
 from train.cutting.alignment.recogniser import HeardWord
 from train.cutting.errors import CuttingError
 from train.cutting.journal import HeardJournal
-from train.cutting.listening import TextListener, listen
+from train.cutting.listening import TextListener, listen, measured
 from train.cutting.pauses import SoundProfile
 from train.cutting.planning import LeftOut, PlannedClip, plan
 from train.cutting.sound import LISTENING_RATE, SourceRecording, check_unchanged, stretches
 from train.cutting.speech import SpeechDetector, speech_spans
+from train.cutting.workers.steps import Steps, in_order
 from xtts.audio import resample
 
 # In the fingerprint: another number where the same input is cut otherwise.
@@ -70,14 +71,15 @@ def fingerprint_of(recordings: Sequence[SourceRecording], text: Manuscript | Non
 
 def cut_by_words(recordings: Sequence[SourceRecording], text: Manuscript,
                  detectors: Sequence[SpeechDetector], work: Path,
-                 fingerprint: str) -> CutResult:  # fmt: skip
+                 fingerprint: str, steps: Steps) -> CutResult:  # fmt: skip
     """Aligns an English text word by word. Raises CuttingError, also for a foreign text."""
     with contextlib.closing(HeardJournal(work / "heard.jsonl", fingerprint)) as journal:
-        listener = TextListener(text, journal)
+        listener = TextListener(text, journal, steps)
         profiles, bounds = list[SoundProfile](), [0]
         for recording, detector in zip(recordings, detectors):
             hear = functools.partial(listener.hear, recording)
             profiles.append(listen(recording, detector, hear))
+            listener.finish()
             check_unchanged(recording)
             bounds.append(len(listener.heard))
         listener.follower.finish()
@@ -89,7 +91,7 @@ def cut_by_words(recordings: Sequence[SourceRecording], text: Manuscript,
             own = {word: heard - first for word, heard in places.items() if first <= heard < last}
             heard = listener.heard[first:last]
             doubtful = doubts(text, own, heard, recording.seconds)
-            checked = _checked(recording, doubtful, listener, text)
+            checked = _checked(recording, doubtful, listener, text, steps)
             units = place_units(text, own, heard, checked)
             num_placed += sum(len(unit.text.split()) for unit in units)
             done.append(cut_one(recording, profile, units))
@@ -127,13 +129,11 @@ def cut_by_cues(recordings: Sequence[SourceRecording], text: Manuscript,
 
 
 def cut_by_speech(
-    recordings: Sequence[SourceRecording], detectors: Sequence[SpeechDetector]
+    recordings: Sequence[SourceRecording], detectors: Sequence[SpeechDetector], steps: Steps
 ) -> CutResult:
     """Cuts where nobody speaks; the clips have no text."""
     done = []
-    for recording, detector in zip(recordings, detectors):
-        profile = listen(recording, detector, None)
-        check_unchanged(recording)
+    for recording, profile in zip(recordings, measured_all(recordings, detectors, steps)):
         spans = speech_spans(profile.speech)
         units = [
             PlacedUnit("", start + 0.1, end - 0.1, 2,
@@ -146,6 +146,17 @@ def cut_by_speech(
     return CutResult(done, [])
 
 
+def measured_all(
+    recordings: Sequence[SourceRecording], detectors: Sequence[SpeechDetector], steps: Steps
+) -> Iterator[SoundProfile]:
+    """The measures of each recording, in their order."""
+    begun = (
+        steps.begin(measured, recording, detector.told)
+        for recording, detector in zip(recordings, detectors)
+    )
+    return in_order(begun, steps.ahead)
+
+
 def cut_one(
     recording: SourceRecording, profile: SoundProfile, units: Sequence[PlacedUnit]
 ) -> CutRecording:
@@ -155,20 +166,27 @@ def cut_one(
     return CutRecording(recording, profile, clips, left, rows)
 
 
-def _checked(recording: SourceRecording, doubtful: Sequence[DoubtfulSentence],
-             listener: TextListener, text: Manuscript) -> dict[int, HeardWord]:  # fmt: skip
+def _checked(
+    recording: SourceRecording, doubtful: Sequence[DoubtfulSentence], listener: TextListener,
+    text: Manuscript, steps: Steps,
+) -> dict[int, HeardWord]:  # fmt: skip
     found = dict[int, HeardWord]()
     rate = recording.rate
     doubtful = sorted(doubtful, key=lambda one: one.end)
     spans = [
         (int(one.start * rate), min(int(one.end * rate), recording.frames)) for one in doubtful
     ]
-    for place, samples in stretches(recording, spans):
-        one = doubtful[place]
-        heard = resample(torch.from_numpy(samples), rate, LISTENING_RATE).numpy()
-        words = list(text.words[one.first : one.last + 1])
-        key = f"{recording.name}|words {one.first} to {one.last}|{one.start:.3f}"
-        aligned = listener.check(key, heard, words, one.start)
+
+    def begun() -> Iterator[Callable[[], tuple[DoubtfulSentence, list[HeardWord]]]]:
+        for place, samples in stretches(recording, spans):
+            one = doubtful[place]
+            heard = resample(torch.from_numpy(samples), rate, LISTENING_RATE).numpy()
+            words = list(text.words[one.first : one.last + 1])
+            key = f"{recording.name}|words {one.first} to {one.last}|{one.start:.3f}"
+            aligned = listener.check(key, heard, words, one.start)
+            yield lambda one=one, aligned=aligned: (one, aligned())  # type: ignore[misc]
+
+    for one, aligned in in_order(begun(), steps.ahead):
         found |= dict(zip(range(one.first, one.last + 1), aligned))
     return found
 

@@ -4,6 +4,7 @@ The sound is held for at most two blocks; what stays is a few bytes for each 10 
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -11,11 +12,30 @@ import numpy as np
 
 from train.cutting.alignment.following import EXPECTED_AFTER, EXPECTED_BEFORE, TextFollower
 from train.cutting.alignment.manuscript import Manuscript
-from train.cutting.alignment.recogniser import HeardWord, TextRecogniser
+from train.cutting.alignment.recogniser import (
+    HeardWord,
+    aligned_words,
+    heard_words,
+    text_recogniser,
+)
+from train.cutting.errors import CuttingError
 from train.cutting.journal import HeardJournal
 from train.cutting.pauses import SoundProfile
-from train.cutting.sound import BLOCK_SECONDS, SourceRecording, listening_blocks
-from train.cutting.speech import LEVEL_FRAME, VAD_FRAME, VAD_SECONDS, SpeechDetector, levels
+from train.cutting.sound import (
+    BLOCK_SECONDS,
+    SourceRecording,
+    check_unchanged,
+    listening_blocks,
+)
+from train.cutting.speech import (
+    LEVEL_FRAME,
+    VAD_FRAME,
+    VAD_SECONDS,
+    SpeechDetector,
+    find_detector,
+    levels,
+)
+from train.cutting.workers.steps import Steps
 
 log = logging.getLogger("train")
 
@@ -37,45 +57,83 @@ class SpokenChunk:
     samples: np.ndarray
 
 
+@dataclass(frozen=True)
+class _BegunChunk:
+    """key: in the journal; expected: the words of the text with which it is being heard."""
+
+    key: str
+    chunk: SpokenChunk
+    expected: tuple[int, int]
+    words: Callable[[], list[HeardWord]]
+
+
 class TextListener:
     """Hears chunk after chunk with the text that is expected next.
+
+    Chunks are begun ahead of those that are settled, with what is expected by then. Where those
+    move the expectation on, they are heard again: the words are those of one chunk at a time.
 
     Args:
         journal: What was heard before this process was started.
     """
 
-    def __init__(self, text: Manuscript, journal: HeardJournal) -> None:
+    def __init__(self, text: Manuscript, journal: HeardJournal, steps: Steps) -> None:
+        text_recogniser()  # raises where it is not installed
         self._text = text
         self._journal = journal
-        self._recogniser = TextRecogniser()
+        self._steps = steps
+        self._begun = deque[_BegunChunk]()
         self.follower = TextFollower(text.words)
         self.heard = list[HeardWord]()
         self._wanted = (0, min(EXPECTED_AFTER, len(text.words)))
-        self._built: tuple[int, int] | None = None
 
     def hear(self, recording: SourceRecording, chunk: SpokenChunk) -> None:
-        """Hears one chunk, unless the journal knows it."""
+        """Begins to hear one chunk, unless the journal knows it."""
         key = f"{recording.name}|{chunk.start:.3f}|{len(chunk.samples)}"
-        words = self._journal.get(key)
-        if words is None:
-            if self._built != self._wanted:
-                self._recogniser.expect(self._text.words[slice(*self._wanted)])
-                self._built = self._wanted
-            words = self._recogniser.hear(chunk.samples, chunk.start)
-            self._journal.put(key, words)
-        self.heard += words
-        self.follower.add(words)
-        self._wanted = self._expectation()
+        self._begun.append(self._begin(key, chunk))
+        if len(self._begun) > self._steps.ahead:
+            self._settle()
+
+    def finish(self) -> None:
+        """Waits for what is begun; all of it is in `heard` then."""
+        while self._begun:
+            self._settle()
 
     def check(
         self, key: str, samples: np.ndarray, words: list[str], start: float
-    ) -> list[HeardWord]:
-        """Words that should be in [samples] at 16 kHz, with their certainty."""
+    ) -> Callable[[], list[HeardWord]]:
+        """Begins to look for words that should be in [samples] at 16 kHz; what is returned waits
+        for them, with their certainty."""
         known = self._journal.get(key)
-        if known is None:
-            known = self._recogniser.align(samples, words, start)
-            self._journal.put(key, known)
-        return known
+        if known is not None:
+            return lambda: known
+        begun = self._steps.begin(aligned_words, words, samples, start)
+
+        def take() -> list[HeardWord]:
+            found = begun()
+            self._journal.put(key, found)
+            return found
+
+        return take
+
+    def _begin(self, key: str, chunk: SpokenChunk) -> _BegunChunk:
+        known = self._journal.get(key)
+        if known is not None:
+            return _BegunChunk(key, chunk, self._wanted, lambda: known)
+        expected = list(self._text.words[slice(*self._wanted)])
+        words = self._steps.begin(heard_words, expected, chunk.samples, chunk.start)
+        return _BegunChunk(key, chunk, self._wanted, words)
+
+    def _settle(self) -> None:
+        one = self._begun.popleft()
+        if one.expected != self._wanted:
+            one = self._begin(one.key, one.chunk)
+        words = one.words()
+        if self._journal.get(one.key) is None:
+            self._journal.put(one.key, words)
+        self.heard += words
+        self.follower.add(words)
+        self._wanted = self._expectation()
 
     def _expectation(self) -> tuple[int, int]:
         if self.follower.lost:
@@ -83,6 +141,22 @@ class TextListener:
         place = self.follower.position // _EXPECTATION_STEP * _EXPECTATION_STEP
         end = min(place + EXPECTED_AFTER + _EXPECTATION_STEP, len(self._text.words))
         return max(min(place, end - EXPECTED_AFTER) - EXPECTED_BEFORE, 0), end
+
+
+def measured(recording: SourceRecording, told: str) -> SoundProfile:
+    """A recording measured without hearing words in it: a step by itself.
+
+    Raises CuttingError where speech is found otherwise here than `told`, or the file changed.
+    """
+    detector = find_detector()
+    if detector.told != told:
+        raise CuttingError(
+            f"A worker finds speech by {detector.told}, and the others by {told}: install the same "
+            "packages on every machine."
+        )
+    profile = listen(recording, detector, None)
+    check_unchanged(recording)
+    return profile
 
 
 def listen(

@@ -25,6 +25,7 @@ def main() -> int:
     parser.add_argument("recordings", nargs="+", type=Path)
     parser.add_argument("--to", type=Path, required=True)
     parser.add_argument("--text", type=Path)
+    parser.add_argument("--recogniser", type=Path)
     parser.add_argument("--language")
     given = parser.parse_args()
     how = os.environ.get("FAKE_CUT", "")
@@ -68,6 +69,7 @@ def cut(given: argparse.Namespace, how: str) -> None:
     told = {"pid": os.getpid(), "nice": os.getpriority(os.PRIO_PROCESS, 0),
             "threads": os.environ.get("OMP_NUM_THREADS"), "language": given.language,
             "text": given.text and given.text.name,
+            "recogniser": given.recogniser and str(given.recogniser),
             "resumed": (given.to / ".cutting/heard.jsonl").exists(),
             "recordings": [path.name for path in given.recordings],
             "oom": Path("/proc/self/oom_score_adj").read_text().strip()}  # fmt: skip

@@ -304,6 +304,17 @@ def test_clips_without_a_text_are_left_out_until_they_have_one(service: Running)
     )
 
 
+def test_a_recogniser_writes_where_there_is_no_text(tmp_path: Path) -> None:
+    with running(settings_in(tmp_path, cut_recogniser=str(tmp_path / "ear"))) as service:
+        spoken, written = with_tape(service, "Spoken"), with_tape(service, "Written")
+        kept = service.client.put(f"/v1/datasets/{written}/text?kind=txt", content=b"It is said.")
+        assert kept.is_success
+        for dataset, recogniser in ((spoken, str(tmp_path / "ear")), (written, None)):
+            assert cut(service, dataset)["cut"]["state"] == "done"
+            given = json.loads((folder_of(service, dataset) / "clips/given.json").read_text())
+            assert given["recogniser"] == recogniser
+
+
 def test_pages_of_clips_have_the_odd_ones_first(service: Running) -> None:
     dataset = with_tape(service)
     cut(service, dataset)

@@ -249,18 +249,18 @@ def test_a_recording_that_changes_meanwhile_is_told(
     ground: Ground, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    from train.cutting import cutter
+    from train.cutting import listening
 
     path = tmp_path / "tape.wav"
     path.write_bytes(ground.recording.read_bytes())
-    listen = cutter.listen
+    listen = listening.listen
 
     def grown(*args: object) -> object:
         found = listen(*args)  # type: ignore[arg-type]
         path.open("ab").write(b"more")
         return found
 
-    monkeypatch.setattr(cutter, "listen", grown)
+    monkeypatch.setattr(listening, "listen", grown)
     assert main(["cut", str(path), "--to", str(tmp_path / "out")]) == 2
     assert "changed while it was read" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

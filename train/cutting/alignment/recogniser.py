@@ -13,7 +13,7 @@ import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +58,12 @@ class TextRecogniser:
                 "pocketsphinx — or give a text with times (srt, vtt, lab, TextGrid)."
             ) from None
         self._expected: Any = None
+        self._words: tuple[str, ...] | None = None
 
     def expect(self, words: Sequence[str]) -> None:
-        """Builds the language model of the words that may come next."""
+        """Builds the language model of the words that may come next, unless it is there."""
+        if self._words == tuple(words):
+            return
         with tempfile.TemporaryDirectory() as folder:
             model, dictionary = Path(folder) / "words.lm", Path(folder) / "words.dict"
             self._write_dictionary(sorted(set(words)), dictionary)
@@ -74,6 +77,7 @@ class TextRecogniser:
                 samprate=LISTENING_RATE, loglevel="FATAL", lm=str(model), dict=str(dictionary),
                 fwdflat=False, bestpath=False,
             )  # fmt: skip
+        self._words = tuple(words)
 
     def hear(self, samples: np.ndarray, start: float) -> list[HeardWord]:
         """The words in [samples] at 16 kHz, which begin at `start` seconds."""
@@ -132,6 +136,24 @@ class TextRecogniser:
             samprate=LISTENING_RATE, loglevel="FATAL", lm=None, allphone=phones, lw=2.0,
             beam=1e-20, pbeam=1e-20,
         )  # fmt: skip
+
+
+def heard_words(expected: Sequence[str], samples: np.ndarray, start: float) -> list[HeardWord]:
+    """What of the expected words is heard in [samples] at 16 kHz. Pure."""
+    recogniser = text_recogniser()
+    recogniser.expect(expected)
+    return recogniser.hear(samples, start)
+
+
+def aligned_words(words: Sequence[str], samples: np.ndarray, start: float) -> list[HeardWord]:
+    """As `TextRecogniser.align`. Pure."""
+    return text_recogniser().align(samples, words, start)
+
+
+@cache
+def text_recogniser() -> TextRecogniser:
+    """This process's own: its models take a second to load."""
+    return TextRecogniser()
 
 
 def _listen(decoder: Any, samples: np.ndarray) -> None:

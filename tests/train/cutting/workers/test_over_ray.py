@@ -1,0 +1,119 @@
+"""Cuts over Ray: what is decided, and real workers of it, one of which is killed."""
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.train.cutting.recordings import demo_texts, join_demo
+from train.__main__ import main
+from train.cutting.errors import CuttingError
+from train.cutting.workers.over_ray import RayPlan, ray_plan, steps_for
+from train.cutting.workers.steps import OwnSteps
+
+NUM_CLIPS = 40
+needs_ray = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None,
+    reason="Ray is 200 MB: .venv/bin/python -m pip install -e '.[ray]'",
+)
+
+
+def test_nobody_asked_for_ray() -> None:
+    assert ray_plan(False, None, {}, 4) is None
+    assert ray_plan(False, None, {"RAY_ADDRESS": " "}, 4) is None
+    with pytest.raises(CuttingError, match="--workers 2 is for Ray: add --ray"):
+        ray_plan(False, 2, {}, 4)
+
+
+def test_where_ray_computes() -> None:
+    assert ray_plan(True, None, {}, 4) == RayPlan("local", 4)
+    assert ray_plan(True, 2, {}, 4) == RayPlan("local", 2)
+    assert ray_plan(False, None, {"RAY_ADDRESS": "local"}, 4) == RayPlan("local", 4)
+    assert ray_plan(False, None, {"RAY_ADDRESS": "10.0.0.7:6379"}, 4) == RayPlan(
+        "10.0.0.7:6379", None
+    )
+    with pytest.raises(CuttingError, match="at least one worker"):
+        ray_plan(True, 0, {}, 4)
+
+
+def test_without_ray_a_sentence_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name == "ray" else find(name)
+    )
+    assert steps_for(False, None) is OwnSteps
+    join_demo(tmp_path / "tape.wav", [1])
+    assert main(["cut", str(tmp_path / "tape.wav"), "--to", str(tmp_path / "out"), "--ray"]) == 2
+    assert "pip install -e '.[ray]'" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", [False, True])
+def test_two_workers_give_the_bytes_of_one_process(tmp_path: Path, killed: bool) -> None:
+    pytest.importorskip("pocketsphinx", reason="it has wheels for Python 3.11 and 3.13")
+    join_demo(tmp_path / "tape.wav", list(range(1, NUM_CLIPS + 1)))
+    (tmp_path / "tape.txt").write_text(" ".join(demo_texts()[:NUM_CLIPS]))
+
+    def command(to: str, *more: str) -> list[str]:
+        asked = [str(tmp_path / "tape.wav"), "--text", str(tmp_path / "tape.txt")]
+        return [sys.executable, "-m", "train", "cut", *asked, "--to", str(tmp_path / to), *more]
+
+    subprocess.run(command("own"), check=True, capture_output=True)
+    child = subprocess.Popen(
+        command("ray", "--ray", "--workers", "2"),
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        if killed:
+            kill_a_worker(child, tmp_path / "ray/.cutting/heard.jsonl")
+        assert child.wait(280) == 0
+    finally:
+        child.kill()
+        child.wait()
+    assert hashes(tmp_path / "ray") == hashes(tmp_path / "own")
+
+
+@needs_ray
+@pytest.mark.slow
+def test_recordings_without_a_text_are_measured_by_workers(tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        join_demo(tmp_path / f"tape-{number}.wav", [number, number + 3, number + 6])
+    tapes = [str(tmp_path / f"tape-{number}.wav") for number in (1, 2, 3)]
+    for to, more in (("own", []), ("ray", ["--ray", "--workers", "2"])):
+        command = [sys.executable, "-m", "train", "cut", *tapes, "--to", str(tmp_path / to), *more]
+        subprocess.run(command, check=True, capture_output=True)
+    assert hashes(tmp_path / "ray") == hashes(tmp_path / "own")
+
+
+def kill_a_worker(child: subprocess.Popen[bytes], journal: Path) -> None:
+    """When a few chunks were heard, the worker that hears another one."""
+    end = time.monotonic() + 200
+    while child.poll() is None and time.monotonic() < end:
+        if journal.exists() and len(journal.read_bytes().splitlines()) > 3:
+            for one in psutil.Process(child.pid).children(recursive=True):
+                if "ray::heard_words" in " ".join(one.cmdline()):
+                    os.kill(one.pid, signal.SIGKILL)
+                    return
+        time.sleep(0.05)
+    raise AssertionError("no worker was found at work")
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
