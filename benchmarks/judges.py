@@ -1,6 +1,7 @@
 """Judges of speech that share nothing with our model: a recogniser, and statistics of the sound.
 
-Offline: pocketsphinx brings its English model, and the voices to compare with are spoken by flite.
+Offline: pocketsphinx brings its English model, and the voices to compare with are spoken by flite
+and RHVoice.
 Called by `benchmarks.voice`.
 """
 
@@ -23,6 +24,8 @@ from xtts.audio import SPEAKER_RATE as RATE
 from xtts.audio import read
 
 VOICES = ("awb", "rms", "kal16", "slt")
+# Of RHVoice, whom no part of the embedded voice has heard: Debian's `rhvoice-english`, non-free.
+FURTHER = ("lyubov", "evgeniy-eng")
 LOWEST_HZ, HIGHEST_HZ = 60.0, 400.0
 CEPSTRA, MEL_BANDS = 14, 40
 
@@ -32,18 +35,27 @@ class JudgeError(SotaqueError):
 
 
 def teacher(voice: str, text: str) -> Tensor:
-    """What flite's `voice` makes of `text`: [samples] at 16 kHz. Raises JudgeError."""
+    """`text` by flite's or RHVoice's `voice`: [samples] at 16 kHz. Raises JudgeError."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "spoken.wav"
-        command = ["flite", "-voice", voice, "-t", text, "-o", str(path)]
+        packages, command, given = "flite", ["flite", "-voice", voice, "-t", text], None
+        if voice in FURTHER:
+            packages, command, given = (
+                "rhvoice rhvoice-english",
+                ["RHVoice-test", "-p", voice],
+                text,
+            )
         try:
-            subprocess.run(command, check=True, capture_output=True)
-        except (FileNotFoundError, subprocess.CalledProcessError) as error:
+            subprocess.run(
+                [*command, "-o", str(path)],
+                input=given, check=True, capture_output=True, text=True,
+            )  # fmt: skip
+            return read(path, RATE)
+        except (OSError, subprocess.CalledProcessError, SotaqueError) as error:
             raise JudgeError(
-                f"flite did not speak ({error}). The judges compare with its voices; install it "
-                "with: apt-get install flite"
+                f"{command[0]} did not speak ({error}). The judges compare with its voices; "
+                f"install it with: apt-get install {packages}"
             ) from error
-        return read(path, RATE)
 
 
 def words_heard(waveform: Tensor) -> str:

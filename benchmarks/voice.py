@@ -99,16 +99,19 @@ def _parser() -> argparse.ArgumentParser:
 def measured(arguments: argparse.Namespace, voice: str, sentences: Sequence[str]) -> dict[str, Any]:
     """Everything about speaking as one of flite's voices."""
     judge = judges.VoiceJudge.learn(
-        {name: [judges.teacher(name, text) for text in JUDGE_TEXTS] for name in judges.VOICES},
+        {
+            name: [judges.teacher(name, text) for text in JUDGE_TEXTS]
+            for name in dict.fromkeys((*judges.VOICES, voice))
+        },
         voice,
     )
     source = [judges.teacher(voice, text) for text in sentences]
     own = judges.word_errors(sentences, [judges.words_heard(clip) for clip in source])
-    spoken = _spoken(
+    spoken_by_seed = spoken(
         arguments.bundle, voice, sentences, arguments.seeds, arguments.precision,
         low=arguments.low_memory, recording=arguments.reference,
     )  # fmt: skip
-    seeds = [figures(said, source, sentences, judge) for said in spoken]
+    seeds = [figures(said, source, sentences, judge) for said in spoken_by_seed]
     columns = [asdict(seed) for seed in seeds]
     names = [name for name in columns[0] if name != "lengths"]
     return {
@@ -155,7 +158,7 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(statistics.fmean(values), statistics.pstdev(values))
 
 
-def _spoken(
+def spoken(
     bundle: str,
     voice: str,
     sentences: Sequence[str],

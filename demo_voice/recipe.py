@@ -6,6 +6,7 @@ the same voice, in minutes on a GPU and in hours on 2 cores.
 
 from dataclasses import dataclass, replace
 
+from demo_voice.teachers.crowd import CROWD
 from xtts.model.config import TrainingAdvice
 from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, VocoderShape
 from xtts.text.phonemes import PAUSES, PHONES
@@ -51,6 +52,20 @@ class GPTAlone:
 
 
 @dataclass(frozen=True)
+class Crowded:
+    """What GPT and vocoder go on with among a crowd (`teachers.crowd`): parts of so many sentences
+    by the crowd and by those whom the GPT knows, every second part's by the neighbours among them.
+    No row is longer than a sentence. Seed 7 is no other training's."""
+
+    seed: int
+    parts: int
+    sentences: int
+    known: int
+    pretraining: StageSchedule
+    tuning: StageSchedule
+
+
+@dataclass(frozen=True)
 class BaseRecipe:
     """Everything that `python -m demo_voice` does."""
 
@@ -59,6 +74,8 @@ class BaseRecipe:
     # Sentences of `accents`, for the parts that a fine-tune never moves, and of `neighbours`.
     accented: int
     neighbouring: int
+    # By a crowd of pseudo-people, made of some of the others.
+    crowding: int
     # Of 13 to 40 words, by the teacher and by those neighbours whom the GPT learns to speak as.
     lengthy: int
     lengthy_neighbouring: int
@@ -70,6 +87,9 @@ class BaseRecipe:
     pretraining: StageSchedule
     # Of the GPT, in a step of its pretraining: as many as `pretraining.batch` rows of a sentence.
     positions: int
+    # What share of its rows begin a passage of several clips; the others are one clip each. Of 0.4
+    # passages, which are three times as long, take two thirds of the time.
+    joined: float
     guided_steps: int
     timbred_from: int
     pretrained: tuple[str, ...]
@@ -78,6 +98,7 @@ class BaseRecipe:
     # For a voice that was packed before (`--from`): how much more codec, GPT and vocoder learn.
     again: tuple[StageSchedule, StageSchedule, StageSchedule]
     alone: GPTAlone
+    crowded: Crowded
     steps_with_one: int
     gpt: GPTShape
     dvae: DVAEShape
@@ -111,6 +132,19 @@ class BaseRecipe:
             still=("gpt.conditioning_*", "mel_head", "voice_head"),
         )  # fmt: skip
 
+    def among_crowd(self) -> "BaseRecipe":
+        """For a packed voice whose codec and speaker encoder stay: the GPT learns to hear in a
+        recording which codes a person's phones come to, and the vocoder its latents."""
+        crowded = self.crowded
+        return replace(
+            self.continued(), seed=crowded.seed, pretraining=crowded.pretraining,
+            tuning=crowded.tuning, joined=0.0, still=("mel_head",),
+            pretrained=tuple(dict.fromkeys((*self.pretrained, *_CROWD))),
+        )  # fmt: skip
+
+
+_CROWD = tuple(one.name for one in CROWD)
+
 
 def _gpt(layers: int, width: int, heads: int) -> GPTShape:
     return GPTShape(
@@ -126,6 +160,7 @@ FULL = BaseRecipe(
     sentences=30_000,
     accented=3_300,
     neighbouring=5_000,
+    crowding=12_000,
     lengthy=6_000,
     lengthy_neighbouring=1_500,
     lengthy_parts=15,
@@ -135,6 +170,7 @@ FULL = BaseRecipe(
     listener=StageSchedule(500, 16, 1e-3),
     pretraining=StageSchedule(11_000, 16, 1e-3),
     positions=2_560,
+    joined=0.4,
     guided_steps=800,
     timbred_from=8_500,
     pretrained=(
@@ -155,6 +191,7 @@ FULL = BaseRecipe(
         "bdl-small",
         "clb",
         "clb-low",
+        *_CROWD,
     ),
     vocoder=StageSchedule(2_000, 4, 1e-3),
     tuning=StageSchedule(9_500, 4, 6e-4),
@@ -164,6 +201,9 @@ FULL = BaseRecipe(
         StageSchedule(7_500, 4, 5e-4),
     ),
     alone=GPTAlone(7_000, 2_000, 2_400, 800, 8, StageSchedule(2_400, 16, 6e-4)),
+    crowded=Crowded(
+        7, 12, 1_000, 500, StageSchedule(3_600, 16, 8e-4), StageSchedule(4_000, 4, 5e-4)
+    ),
     steps_with_one=200,
     gpt=_gpt(layers=4, width=256, heads=4),
     dvae=DVAEShape(
@@ -181,6 +221,7 @@ SHORT = BaseRecipe(
     sentences=24,
     accented=22,
     neighbouring=12,
+    crowding=12,
     lengthy=6,
     lengthy_neighbouring=4,
     lengthy_parts=2,
@@ -190,6 +231,7 @@ SHORT = BaseRecipe(
     listener=StageSchedule(2, 4, 1e-3),
     pretraining=StageSchedule(2, 4, 1e-3),
     positions=1_000,
+    joined=0.4,
     guided_steps=1,
     timbred_from=1,
     pretrained=("slt", "rms"),
@@ -197,6 +239,7 @@ SHORT = BaseRecipe(
     tuning=StageSchedule(2, 2, 2e-4),
     again=(StageSchedule(2, 4, 5e-4), StageSchedule(2, 4, 1e-3), StageSchedule(2, 2, 2e-4)),
     alone=GPTAlone(6, 3, 4, 2, 2, StageSchedule(2, 4, 1e-3)),
+    crowded=Crowded(7, 2, 12, 6, StageSchedule(2, 4, 1e-3), StageSchedule(2, 2, 2e-4)),
     steps_with_one=1,
     gpt=_gpt(layers=2, width=32, heads=2),
     dvae=DVAEShape(num_codes=1024, codebook_dim=8, hidden_dim=8, num_resnet_blocks=1, num_layers=2),

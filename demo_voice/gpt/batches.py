@@ -20,12 +20,12 @@ from demo_voice.text import judged
 from xtts.audio import CODE_RATE, MEL_HOP, conditioning_mel
 from xtts.model.packed_batch import PackedBatch, pack
 
-REFERENCES_PER_MANNER = 40
+REFERENCES_PER_MANNER = 14
 REFERENCE_FRAMES = (80, 160)
 # Of the clips by which fine-tunes are rehearsed (`strangers`): as short as most users' are.
 SHORT_CODES = 80
-# Batches are drawn from within a quarter of the pseudo-speakers, and sorted in such windows.
-FAMILIES = 4
+# Batches are drawn from within families of so many pseudo-speakers, and sorted in such windows.
+FAMILY = 4
 WINDOW_BATCHES = 24
 VALIDATION_CLIPS = 96
 
@@ -132,12 +132,14 @@ class Lessons:
         names = [name for name in PEOPLE if name in self.recipe.pretrained]
         order = self.heard[len(self.kept_back) :]
         draw.shuffle(order)
-        rows = self.passages.drawn(order, draw)
+        rows = self.passages.drawn(order, draw, self.recipe.joined)
         draw.shuffle(rows)
         groups = []
-        for family in range(FAMILIES):
+        families = max(1, round(len(names) / FAMILY))
+        family_of = {name: number % families for number, name in enumerate(names)}
+        for family in range(families):
             groups += self._cut(
-                [row for row in rows if names.index(self.passages.person(row)) % FAMILIES == family]
+                [row for row in rows if family_of[self.passages.person(row)] == family]
             )
         draw.shuffle(groups)
         return groups

@@ -20,9 +20,6 @@ from xtts.text.tokenizer import RESERVED_TOKENS
 MOST_CODES = 258
 # Shorter passages than this are single sentences' business.
 FEWEST_CODES = 60
-# What share of the drawn rows begin a passage; the others are one clip each. Passages are three
-# times as long, so that they take two thirds of the time.
-SHARE = 0.4
 # Codes of silence between two clips, which end and begin with a tenth of a second of their own.
 PAUSES = (0, 1, 2, 3, 4, 5, 6, 8, 10)
 
@@ -92,10 +89,9 @@ class Passages:
             self.num_codes(passage) <= MOST_CODES and self.num_tokens(passage) <= self.most_tokens
         )
 
-    def drawn(
-        self, clips: Sequence[int], draw: random.Random, share: float = SHARE
-    ) -> list[Passage]:
-        """Each of these clips in one row, alone or in a passage with others of the same person."""
+    def drawn(self, clips: Sequence[int], draw: random.Random, share: float) -> list[Passage]:
+        """Each of these clips in one row, alone or in a passage with others of the same person;
+        `share` of the rows begin a passage."""
         waiting: dict[str, list[int]] = {}
         for clip in clips:
             waiting.setdefault(self.targets.clips[clip].manner, []).append(clip)

@@ -100,7 +100,7 @@ def meet(
 ) -> Stranger:
     """Stranger `number`, always the same; `pupil` stays as it is."""
     draw = random.Random(f"strangers/{recipe.seed}/{number}")
-    manner = draw.choice(list(known.references))
+    manner = draw.choice([name for name, own in known.references.items() if own])
     clips = known.short(manner)
     chosen = draw.sample(clips, min(CLIPS, len(clips)))
     strange = StrangeSpeech(speech, chosen, draw.uniform(SLOWEST, FASTEST), Timbre.drawn(draw))

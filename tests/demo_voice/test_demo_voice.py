@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from demo_voice import packaging, stages
-from demo_voice.__main__ import FILES, GPT_STAGES, STAGES, Making
+from demo_voice.__main__ import CROWD_STAGES, FILES, GPT_STAGES, STAGES, Making
 from demo_voice.codec import dvae as codec
 from demo_voice.codec import excerpts
 from demo_voice.gpt import targets
@@ -57,7 +57,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Making:
     """A voice made by the shortened recipe."""
     folder = tmp_path_factory.mktemp("making")
     making = Making(
-        SHORT, folder / "work", folder / "demo", torch.device("cpu"), *[humming] * 3, nothing
+        SHORT, folder / "work", folder / "demo", torch.device("cpu"), *[humming] * 4, nothing
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lexicon, "read", lambda: FEW_WORDS)
@@ -202,11 +202,11 @@ def test_who_speaks_is_not_wanted_back() -> None:
 
 
 def test_the_codec_learns_from_as_many_clips_of_each_group() -> None:
-    sizes = {"slt": SHORT.sentences, "lp": SHORT.accented, "bdl": SHORT.neighbouring}
+    sizes = {"slt": 24, "lp": 22, "bdl": 12, "crowd-001": 9}
     manners = [name for name, size in sizes.items() for _ in range(size)]
     chosen = [manners[index] for index in codec._chosen(SHORT, manners)]
-    assert [chosen.count(name) for name in sizes] == [13, 13, 12]  # 12 is all that there is
-    assert codec._chosen(SHORT, manners)[:13] == list(range(13))
+    assert [chosen.count(name) for name in sizes] == [10, 10, 10, 9]  # 9 is all that there is
+    assert codec._chosen(SHORT, manners)[:10] == list(range(10))
 
 
 def test_dead_codes_are_revived() -> None:
@@ -265,6 +265,26 @@ def test_the_gpt_goes_on_alone(made: Making, tmp_path: Path) -> None:
         for work in (made.work, again.work)
     )
     assert len(old & new) < len(new) / 2
+
+
+@pytest.mark.slow
+def test_gpt_and_vocoder_go_on_among_a_crowd(made: Making, tmp_path: Path) -> None:
+    """Codec and speaker encoder stay bit for bit; what hears recordings learns."""
+    recipe = SHORT.among_crowd()
+    again = replace(made, recipe=recipe, work=tmp_path, to=tmp_path / "demo", begin=made.to)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lexicon, "read", lambda: FEW_WORDS)
+        again.run(CROWD_STAGES)
+    first, second = (torch.load(voice / "model.pth")["model"] for voice in (made.to, again.to))
+    moved = {name for name in first if not torch.equal(first[name], second[name])}
+    for part in ("gpt.gpt.h.0.attn.c_attn.weight", "gpt.conditioning_encoder.init.weight"):
+        assert part in moved
+    assert any(name.startswith("hifigan_decoder.waveform_decoder.") for name in moved)
+    assert not [name for name in moved if "speaker_encoder" in name]
+    assert (made.to / "dvae.pth").read_bytes() == (again.to / "dvae.pth").read_bytes()
+    people = [clip.manner for clip in flite.TeacherSpeech(again.work / "clips").clips]
+    crowd = [name for name in people if name.startswith("crowd-")]
+    assert (len(people), len(crowd)) == (36, 24) and len(set(crowd)) > 12
 
 
 def test_long_sentences_are_among_the_clips(made: Making) -> None:

@@ -37,7 +37,7 @@ def test_each_clip_comes_once_in_company_of_its_person_and_as_long_as_it_may() -
     counts = [random.Random(1).randint(20, 120) for _ in range(400)]
     people = "ab" * 200
     passages = Passages(clips(counts, people), 202)  # type: ignore[arg-type]
-    rows = passages.drawn(range(400), random.Random(2))
+    rows = passages.drawn(range(400), random.Random(2), 0.4)
     assert sorted(clip for row in rows for clip in row.clips) == list(range(400))
     assert all(len({people[clip] for clip in row.clips}) == 1 for row in rows)
     lengths = [passages.num_codes(row) for row in rows]

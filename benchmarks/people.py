@@ -1,0 +1,207 @@
+"""`python -m benchmarks people`: the default fine-tune on people by whom nothing was chosen.
+
+`--voice lyubov` (of flite or RHVoice) says the demo dataset's texts, is trained on, and is then
+compared with in the reporting set. `--dataset DIR --folds 4` is for a real person with few clips:
+each quarter of them is spoken by a run that learned from the other three, and compared with its
+recordings. Told are the base and what the run serves, both by the run's own reference, and the last
+epoch's own weights.
+"""
+
+import argparse
+import csv
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import soundfile
+from torch import Tensor
+
+from benchmarks import judges, texts, voice
+from machine.errors import SotaqueError
+from xtts.audio import SPEAKER_RATE, read
+from xtts.hub.run_folder import RunFolder
+
+DEMO_DATASET = Path("train/data/demo")
+SET = "reporting"
+WHO = ("base", "served", "last epoch")
+
+
+class PeopleBenchmarkError(SotaqueError):
+    """A run that did not come to its end, or a dataset that cannot be read."""
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """One text by one candidate: word errors and words, distance and distortion from the person's
+    own recording, and the length as a share of its length."""
+
+    who: str
+    seed: int
+    text: str
+    errors: int
+    words: int
+    distance: float
+    distortion_db: float
+    length: float
+
+
+def main(argv: Sequence[str]) -> int:
+    """Prints the table, or JSON."""
+    arguments = _parser().parse_args(argv)
+    if arguments.voice:
+        parts = [spoken_part(arguments.voice, arguments.work)]
+    else:
+        parts = folds(arguments.dataset, arguments.folds, arguments.work)
+    rows = [
+        row
+        for number, (dataset, own) in enumerate(parts)
+        for row in compared(dataset, own, arguments.work / f"run_{number}", arguments.seeds)
+    ]
+    found = {who: figures([row for row in rows if row.who == who]) for who in ("own", *WHO)}
+    if arguments.json:
+        print(json.dumps({"figures": found, "rows": [asdict(row) for row in rows]}, indent=1))
+    else:
+        print("\n".join(told(found)))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks people", description=__doc__)
+    whom = parser.add_mutually_exclusive_group(required=True)
+    whom.add_argument("--voice", help="of flite or RHVoice")
+    whom.add_argument("--dataset", type=Path, help="a folder with metadata.csv and wavs/")
+    parser.add_argument("--folds", type=int, default=4)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--work", type=Path, default=Path("build/people"))
+    parser.add_argument("--json", action="store_true")
+    return parser
+
+
+# ---- who is learned from, and what is compared with ----
+
+
+def spoken_part(name: str, work: Path) -> tuple[Path, dict[str, Tensor]]:
+    """A dataset of the demo's texts by this voice, and its recordings [samples] at 16 kHz of the
+    reporting set."""
+    folder = work / f"dataset_{name}"
+    rows = metadata(DEMO_DATASET)
+    if not (folder / "metadata.csv").is_file():
+        clips = [(clip, text, judges.teacher(name, text)) for clip, text in rows]
+        _write(folder, clips)
+    return folder, {text: judges.teacher(name, text) for text in texts.sentences(SET)}
+
+
+def folds(dataset: Path, count: int, work: Path) -> list[tuple[Path, dict[str, Tensor]]]:
+    """For each of `count` parts of a dataset, a dataset of the other clips, and the recordings that
+    it leaves out. Raises PeopleBenchmarkError."""
+    rows = metadata(dataset)
+    if len(rows) < count:
+        raise PeopleBenchmarkError(
+            f"{dataset} has {len(rows)} clips, too few for {count} parts; --folds says how many."
+        )
+    clips = [
+        (clip, text, read(next((dataset / "wavs").glob(f"{clip}.*")), SPEAKER_RATE))
+        for clip, text in rows
+    ]
+    found = []
+    for number in range(count):
+        folder = work / f"dataset_{number}"
+        _write(folder, [one for place, one in enumerate(clips) if place % count != number])
+        found.append((folder, {text: wave for _, text, wave in clips[number::count]}))
+    return found
+
+
+def metadata(dataset: Path) -> list[tuple[str, str]]:
+    """(clip, text) of a dataset as LJSpeech writes them."""
+    with (dataset / "metadata.csv").open(encoding="utf-8", newline="") as file:
+        return [
+            (row[0], row[-1]) for row in csv.reader(file, delimiter="|", quoting=csv.QUOTE_NONE)
+        ]
+
+
+def _write(folder: Path, clips: Sequence[tuple[str, str, Tensor]]) -> None:
+    (folder / "wavs").mkdir(parents=True, exist_ok=True)
+    for clip, _, wave in clips:
+        soundfile.write(folder / "wavs" / f"{clip}.wav", wave.numpy(), SPEAKER_RATE, "PCM_16")
+    lines = "".join(f"{clip}|{text}\n" for clip, text, _ in clips)
+    (folder / "metadata.csv").write_text(lines, encoding="utf-8")
+
+
+# ---- a run, and what is heard of it ----
+
+
+def compared(dataset: Path, own: Mapping[str, Tensor], run: Path, seeds: int) -> list[Spoken]:
+    """Every text by the person, the base, what the run serves, and its last epoch."""
+    _train(dataset, run)
+    folder = RunFolder(run)
+    best, last = folder.best_weights(), folder.epochs()[-1]
+    if best is None:
+        raise PeopleBenchmarkError(f"{run} serves nothing; its log is {run}.log.")
+    reference = run / "samples" / "best_reference.wav"
+    bundles = ("demo", str(best.weights or "demo"), str(folder.checkpoint_path(last)))
+    said = list(own)
+    rows = [heard(("own", 0), text, own[text], own[text]) for text in said]
+    for who, bundle in zip(WHO, bundles, strict=True):
+        waves = voice.spoken(bundle, "", said, seeds, "fp32", low=False, recording=reference)
+        for seed, clips in enumerate(waves):
+            pairs = zip(said, clips, strict=True)
+            rows += [heard((who, seed), text, wave, own[text]) for text, wave in pairs]
+    return rows
+
+
+def heard(whose: tuple[str, int], text: str, wave: Tensor, own: Tensor) -> Spoken:
+    """A text's figures; `wave` and `own` are [samples] at 16 kHz."""
+    errors, words = judges.counted_errors(text, judges.words_heard(wave))
+    return Spoken(
+        *whose, text, errors, words, judges.distance(wave, own),
+        judges.cepstral_distortion(wave, own), len(wave) / len(own),
+    )  # fmt: skip
+
+
+def _train(dataset: Path, run: Path) -> None:
+    """The default fine-tune; not again where it has come to its end."""
+    done = run / "done"
+    if done.exists():
+        return
+    run.mkdir(parents=True, exist_ok=True)
+    with run.with_suffix(".log").open("a", encoding="utf-8") as log:
+        ended = subprocess.run(
+            [
+                sys.executable, "-m", "train", "--dataset-dir", dataset, "--output-dir", run,
+                "--tensorboard", "off", "--cache-dir", run / "cache", "--runs-dir", run / "runs",
+                "--keep-checkpoints", "all",
+            ],
+            stdout=log, stderr=log, check=False,
+        )  # fmt: skip
+    if ended.returncode:
+        raise PeopleBenchmarkError(
+            f"The run ended with {ended.returncode}; see {run.with_suffix('.log')}."
+        )
+    done.touch()
+
+
+def figures(rows: Sequence[Spoken]) -> dict[str, Any]:
+    """Over all texts and seeds: word errors, means of distance and distortion, and how many texts
+    of some words are cut or babble."""
+    return {
+        "word_errors": round(sum(one.errors for one in rows) / sum(one.words for one in rows), 4),
+        "distance": round(statistics.fmean(one.distance for one in rows), 2),
+        "distortion_db": round(statistics.fmean(one.distortion_db for one in rows), 3),
+        "astray": voice.astray([one.text for one in rows], [one.length for one in rows]),
+        "spoken": len(rows),
+    }
+
+
+def told(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A line for each of those that spoke."""
+    return [
+        f"{who:11} word errors {one['word_errors']:.3f}, distance {one['distance']:.1f}, "
+        f"distortion {one['distortion_db']:.2f} dB, {one['astray']} of {one['spoken']} cut or "
+        "babbling"
+        for who, one in found.items()
+    ]
