@@ -1,5 +1,4 @@
-"""A crowd of pseudo-people: each a teacher's voice at a pitch, size and pace of its own, behind a
-filter of its own.
+"""A crowd of pseudo-people: teachers' voices at other pitches, sizes and paces, behind filters.
 
 From a handful of people the GPT learns each one's codes by heart, and takes the codes of anybody
 else for a dialect: 5.8 nats a code against 1.5. From some hundreds it has to learn to hear in the
