@@ -6,6 +6,7 @@ import shutil
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from api.dataset_schemas import (
@@ -105,8 +106,11 @@ async def send_piece(
     """Takes the next piece of a recording, at most 8 MiB. What arrives of it stays, whatever breaks
     off; `received` says where to go on."""
     found = uploads.find_recording(parts.datasets.find(dataset), recording)
-    whole = await uploads.receive(found, upload_offset, request.stream())
-    return whole.row()
+    try:
+        await uploads.receive(found, upload_offset, request.stream())
+    except ClientDisconnect:
+        pass  # nobody reads this answer, and no traceback need tell of a line that broke
+    return found.row()
 
 
 @router.delete("/{dataset}/recordings/{recording}", status_code=204, response_class=Response)
