@@ -62,6 +62,7 @@ class Lessons:
             index
             for index, clip in enumerate(targets.clips)
             if clip.manner in recipe.pretrained
+            and references.get(clip.manner)  # who never says a second and a half cannot be heard
             and self.passages.fits(*alone([index]))
             and not judged.is_part(clip.text)
         ]
