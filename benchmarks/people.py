@@ -8,7 +8,6 @@ epoch's own weights.
 """
 
 import argparse
-import csv
 import json
 import statistics
 import subprocess
@@ -23,16 +22,17 @@ from torch import Tensor
 
 from benchmarks import judges, texts, voice
 from machine.errors import SotaqueError
+from train.dataset.metadata import read_entries
 from xtts.audio import SPEAKER_RATE, read
 from xtts.hub.run_folder import RunFolder
 
 DEMO_DATASET = Path("train/data/demo")
-SET = "reporting"
+SET, LANGUAGE = "reporting", "en"
 WHO = ("base", "served", "last epoch")
 
 
 class PeopleBenchmarkError(SotaqueError):
-    """A run that did not come to its end, or a dataset that cannot be read."""
+    """A run that did not come to its end, or a dataset with too few clips."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks people", description=__doc__)
     whom = parser.add_mutually_exclusive_group(required=True)
     whom.add_argument("--voice", help="of flite or RHVoice")
-    whom.add_argument("--dataset", type=Path, help="a folder with metadata.csv and wavs/")
+    whom.add_argument("--dataset", type=Path, help="a person's recordings, as for a training")
     parser.add_argument("--folds", type=int, default=4)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--work", type=Path, default=Path("build/people"))
@@ -89,39 +89,27 @@ def spoken_part(name: str, work: Path) -> tuple[Path, dict[str, Tensor]]:
     """A dataset of the demo's texts by this voice, and its recordings [samples] at 16 kHz of the
     reporting set."""
     folder = work / f"dataset_{name}"
-    rows = metadata(DEMO_DATASET)
     if not (folder / "metadata.csv").is_file():
-        clips = [(clip, text, judges.teacher(name, text)) for clip, text in rows]
-        _write(folder, clips)
+        rows = read_entries(DEMO_DATASET, "auto", LANGUAGE)
+        _write(folder, [(row.path.stem, row.text, judges.teacher(name, row.text)) for row in rows])
     return folder, {text: judges.teacher(name, text) for text in texts.sentences(SET)}
 
 
 def folds(dataset: Path, count: int, work: Path) -> list[tuple[Path, dict[str, Tensor]]]:
     """For each of `count` parts of a dataset, a dataset of the other clips, and the recordings that
-    it leaves out. Raises PeopleBenchmarkError."""
-    rows = metadata(dataset)
+    it leaves out. Raises PeopleBenchmarkError and DatasetError."""
+    rows = read_entries(dataset, "auto", LANGUAGE)
     if len(rows) < count:
         raise PeopleBenchmarkError(
             f"{dataset} has {len(rows)} clips, too few for {count} parts; --folds says how many."
         )
-    clips = [
-        (clip, text, read(next((dataset / "wavs").glob(f"{clip}.*")), SPEAKER_RATE))
-        for clip, text in rows
-    ]
+    clips = [(row.path.stem, row.text, read(row.path, SPEAKER_RATE)) for row in rows]
     found = []
     for number in range(count):
         folder = work / f"dataset_{number}"
         _write(folder, [one for place, one in enumerate(clips) if place % count != number])
         found.append((folder, {text: wave for _, text, wave in clips[number::count]}))
     return found
-
-
-def metadata(dataset: Path) -> list[tuple[str, str]]:
-    """(clip, text) of a dataset as LJSpeech writes them."""
-    with (dataset / "metadata.csv").open(encoding="utf-8", newline="") as file:
-        return [
-            (row[0], row[-1]) for row in csv.reader(file, delimiter="|", quoting=csv.QUOTE_NONE)
-        ]
 
 
 def _write(folder: Path, clips: Sequence[tuple[str, str, Tensor]]) -> None:

@@ -41,6 +41,7 @@ STAGES = ("clips", "codec", "listener", "targets", "vocoder", "pretraining", "tu
 GPT_STAGES = ("clips", "targets", "pretraining", "package")
 # What runs where GPT and vocoder go on among a crowd.
 CROWD_STAGES = ("crowd_clips", "targets", "pretraining", "tuning", "package")
+IN_ORDER = ("crowd_clips", *STAGES)
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Making:
     speaker: flite.Speaker = flite.flite
     foreigner: flite.Speaker = accents.festival
     neighbour: flite.Speaker = neighbours.speak
-    crowded: flite.Speaker = crowd.speak
+    one_of_crowd: flite.Speaker = crowd.speak
     aligner: phone_timing.Aligner = people.told
     begin: Path | None = None
 
@@ -64,7 +65,7 @@ class Making:
         if self.begin:
             unpacking.stages(self.begin, self.recipe, self.work)
             stages = [stage for stage in stages if stage not in unpacking.DONE]
-        for stage in ("crowd_clips", *STAGES):
+        for stage in IN_ORDER:
             if stage in stages:
                 started = time.monotonic()
                 getattr(self, stage)()
@@ -84,11 +85,7 @@ class Making:
         near = flite.plan(last, self.recipe.seed, self._neighbours)
         behind += flite.shards(len(more))
         flite.speak_all(near, self.work / "clips", self.neighbour, first=behind)
-        behind += flite.shards(len(near))
-        many = list(itertools.islice(endless, self.recipe.crowding))
-        of_crowd = flite.plan(many, self.recipe.seed, crowd.CROWD)
-        flite.speak_all(of_crowd, self.work / "clips", self.crowded, first=behind)
-        self._long_clips(behind + flite.shards(len(many)))
+        self._long_clips(behind + flite.shards(len(near)))
 
     def crowd_clips(self) -> None:
         """Sentences by the crowd and, in turns, by the neighbours and the teacher: a voice that
@@ -98,7 +95,7 @@ class Making:
         known = ((self._taught, self.neighbour), (flite.MANNERS, self.speaker))
         for part in range(recipe.parts):
             groups = (
-                (recipe.sentences, crowd.CROWD, self.crowded),
+                (recipe.sentences, crowd.CROWD, self.one_of_crowd),
                 (recipe.known, *known[part % 2]),
             )
             for size, manners, speaker in groups:
@@ -221,9 +218,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--crowd", action="store_true",
         help="with --from: GPT and vocoder go on among a crowd of pseudo-people",
     )  # fmt: skip
-    parser.add_argument(
-        "--only", choices=(*STAGES, "crowd_clips"), action="append", help="may be given again"
-    )
+    parser.add_argument("--only", choices=IN_ORDER, action="append", help="may be given again")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, help="fewer than cores where others work too")
     parser.add_argument("--short", action="store_true", help="tiny sizes: does every stage run?")

@@ -74,8 +74,6 @@ class BaseRecipe:
     # Sentences of `accents`, for the parts that a fine-tune never moves, and of `neighbours`.
     accented: int
     neighbouring: int
-    # By a crowd of pseudo-people, made of some of the others.
-    crowding: int
     # Of 13 to 40 words, by the teacher and by those neighbours whom the GPT learns to speak as.
     lengthy: int
     lengthy_neighbouring: int
@@ -139,11 +137,8 @@ class BaseRecipe:
         return replace(
             self.continued(), seed=crowded.seed, pretraining=crowded.pretraining,
             tuning=crowded.tuning, joined=0.0, still=("mel_head",),
-            pretrained=tuple(dict.fromkeys((*self.pretrained, *_CROWD))),
+            pretrained=(*self.pretrained, *(one.name for one in CROWD)),
         )  # fmt: skip
-
-
-_CROWD = tuple(one.name for one in CROWD)
 
 
 def _gpt(layers: int, width: int, heads: int) -> GPTShape:
@@ -160,7 +155,6 @@ FULL = BaseRecipe(
     sentences=30_000,
     accented=3_300,
     neighbouring=5_000,
-    crowding=12_000,
     lengthy=6_000,
     lengthy_neighbouring=1_500,
     lengthy_parts=15,
@@ -191,7 +185,6 @@ FULL = BaseRecipe(
         "bdl-small",
         "clb",
         "clb-low",
-        *_CROWD,
     ),
     vocoder=StageSchedule(2_000, 4, 1e-3),
     tuning=StageSchedule(9_500, 4, 6e-4),
@@ -221,7 +214,6 @@ SHORT = BaseRecipe(
     sentences=24,
     accented=22,
     neighbouring=12,
-    crowding=12,
     lengthy=6,
     lengthy_neighbouring=4,
     lengthy_parts=2,

@@ -68,8 +68,9 @@ def learn(
 
 
 def _chosen(recipe: BaseRecipe, manners: Sequence[str]) -> list[int]:
-    """The first clips of each group of people, of each as many, given the manner of every clip."""
-    most = recipe.codec_clips // len(GROUPS)
+    """The first clips of each group of people that is there, of each as many, given the manner of
+    every clip."""
+    most = recipe.codec_clips // len({GROUP_OF[manner] for manner in manners})
     found: list[list[int]] = [[] for _ in GROUPS]
     for index, manner in enumerate(manners):
         group = found[GROUP_OF[manner]]

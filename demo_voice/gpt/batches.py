@@ -20,7 +20,7 @@ from demo_voice.text import judged
 from xtts.audio import CODE_RATE, MEL_HOP, conditioning_mel
 from xtts.model.packed_batch import PackedBatch, pack
 
-REFERENCES_PER_MANNER = 14
+REFERENCES_PER_MANNER = 40
 REFERENCE_FRAMES = (80, 160)
 # Of the clips by which fine-tunes are rehearsed (`strangers`): as short as most users' are.
 SHORT_CODES = 80

@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -16,7 +17,7 @@ from demo_voice.__main__ import CROWD_STAGES, FILES, GPT_STAGES, STAGES, Making
 from demo_voice.codec import dvae as codec
 from demo_voice.codec import excerpts
 from demo_voice.gpt import targets
-from demo_voice.recipe import CHARACTERS, SHORT, StageSchedule
+from demo_voice.recipe import CHARACTERS, SHORT, BaseRecipe, StageSchedule
 from demo_voice.teachers import flite
 from demo_voice.teachers.flite import SpeakingStyle
 from demo_voice.text import lexicon
@@ -202,11 +203,13 @@ def test_who_speaks_is_not_wanted_back() -> None:
 
 
 def test_the_codec_learns_from_as_many_clips_of_each_group() -> None:
-    sizes = {"slt": 24, "lp": 22, "bdl": 12, "crowd-001": 9}
+    sizes = {"slt": SHORT.sentences, "lp": SHORT.accented, "bdl": SHORT.neighbouring}
     manners = [name for name, size in sizes.items() for _ in range(size)]
     chosen = [manners[index] for index in codec._chosen(SHORT, manners)]
-    assert [chosen.count(name) for name in sizes] == [10, 10, 10, 9]  # 9 is all that there is
-    assert codec._chosen(SHORT, manners)[:10] == list(range(10))
+    assert [chosen.count(name) for name in sizes] == [13, 13, 12]  # 12 is all that there is
+    assert codec._chosen(SHORT, manners)[:13] == list(range(13))
+    among = [*manners, *["crowd-001"] * 9]
+    assert len(codec._chosen(SHORT, among)) == 10 + 10 + 10 + 9
 
 
 def test_dead_codes_are_revived() -> None:
@@ -248,18 +251,24 @@ def test_goes_on_from_a_packed_voice(
     assert not torch.equal(second.gpt.mel_head.weight, first.gpt.mel_head.weight)
 
 
-def test_the_gpt_goes_on_alone(made: Making, tmp_path: Path) -> None:
-    """What listens, codes and sounds stays bit for bit; the clips are further ones."""
-    recipe = SHORT.gpt_alone()
-    again = replace(made, recipe=recipe, work=tmp_path, to=tmp_path / "demo", begin=made.to)
+def gone_on(
+    made: Making, recipe: BaseRecipe, stages: Sequence[str], folder: Path
+) -> tuple[Making, set[str]]:
+    """From the packed voice, with its codec; and the weights that moved."""
+    again = replace(made, recipe=recipe, work=folder, to=folder / "demo", begin=made.to)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lexicon, "read", lambda: FEW_WORDS)
-        again.run(GPT_STAGES)
+        again.run(stages)
     first, second = (torch.load(voice / "model.pth")["model"] for voice in (made.to, again.to))
-    moved = {name for name in first if not torch.equal(first[name], second[name])}
+    assert (made.to / "dvae.pth").read_bytes() == (again.to / "dvae.pth").read_bytes()
+    return again, {name for name in first if not torch.equal(first[name], second[name])}
+
+
+def test_the_gpt_goes_on_alone(made: Making, tmp_path: Path) -> None:
+    """What listens, codes and sounds stays bit for bit; the clips are further ones."""
+    again, moved = gone_on(made, SHORT.gpt_alone(), GPT_STAGES, tmp_path)
     assert "gpt.gpt.h.0.attn.c_attn.weight" in moved
     assert not [name for name in moved if "conditioning" in name or "decoder" in name]
-    assert (made.to / "dvae.pth").read_bytes() == (again.to / "dvae.pth").read_bytes()
     old, new = (
         {clip.text for clip in flite.TeacherSpeech(work / "clips").clips}
         for work in (made.work, again.work)
@@ -270,18 +279,11 @@ def test_the_gpt_goes_on_alone(made: Making, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_gpt_and_vocoder_go_on_among_a_crowd(made: Making, tmp_path: Path) -> None:
     """Codec and speaker encoder stay bit for bit; what hears recordings learns."""
-    recipe = SHORT.among_crowd()
-    again = replace(made, recipe=recipe, work=tmp_path, to=tmp_path / "demo", begin=made.to)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lexicon, "read", lambda: FEW_WORDS)
-        again.run(CROWD_STAGES)
-    first, second = (torch.load(voice / "model.pth")["model"] for voice in (made.to, again.to))
-    moved = {name for name in first if not torch.equal(first[name], second[name])}
+    again, moved = gone_on(made, SHORT.among_crowd(), CROWD_STAGES, tmp_path)
     for part in ("gpt.gpt.h.0.attn.c_attn.weight", "gpt.conditioning_encoder.init.weight"):
         assert part in moved
     assert any(name.startswith("hifigan_decoder.waveform_decoder.") for name in moved)
     assert not [name for name in moved if "speaker_encoder" in name]
-    assert (made.to / "dvae.pth").read_bytes() == (again.to / "dvae.pth").read_bytes()
     people = [clip.manner for clip in flite.TeacherSpeech(again.work / "clips").clips]
     crowd = [name for name in people if name.startswith("crowd-")]
     assert (len(people), len(crowd)) == (36, 24) and len(set(crowd)) > 12

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from machine.devices.selection import cpu_count
 from train.cutting.errors import CuttingError, WorkersLost
 from train.cutting.workers.steps import OwnSteps, Steps
 
@@ -44,7 +45,7 @@ def steps_for(asked: bool, workers: int | None) -> Callable[[], Steps]:
 
     Raises CuttingError where Ray is asked for and not installed.
     """
-    found = ray_plan(asked, workers, os.environ, len(os.sched_getaffinity(0)))
+    found = ray_plan(asked, workers, os.environ, cpu_count())
     if found is None:
         return OwnSteps
     if importlib.util.find_spec("ray") is None:
