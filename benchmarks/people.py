@@ -131,7 +131,7 @@ def compared(dataset: Path, own: Mapping[str, Tensor], run: Path, seeds: int) ->
     if best is None:
         raise PeopleBenchmarkError(f"{run} serves nothing; its log is {run}.log.")
     reference = run / "samples" / "best_reference.wav"
-    bundles = ("demo", str(best.weights or "demo"), str(folder.checkpoint_path(last)))
+    bundles = ("demo", str(run), str(folder.checkpoint_path(last)))
     said = list(own)
     rows = [heard(("own", 0), text, own[text], own[text]) for text in said]
     for who, bundle in zip(WHO, bundles, strict=True):

@@ -6,6 +6,7 @@ of the embedded voice (`twenty`) were such. Called by `benchmarks.voice`; the te
 embedded voice says none of them.
 """
 
+import math
 import random
 import re
 from collections.abc import Sequence
@@ -26,9 +27,10 @@ def sentences(name: str) -> list[str]:
 
 def joined(lines: Sequence[str], number: int, texts: int = JOINED_TEXTS) -> list[str]:
     """Texts of `number` different sentences each, always the same, of sentences of 4 to 12 words;
-    each sentence comes about as often as any other."""
+    each sentence comes about as often as any other. Fewer texts where no more can be made."""
     draw = random.Random(f"texts/{number}")
     short = [line for line in lines if num_words(line) in JOINED_WORDS]
+    texts = min(texts, math.perm(len(short), number))
     waiting: list[str] = []
     found: list[str] = []
     while len(found) < texts:

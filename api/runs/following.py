@@ -283,7 +283,8 @@ class VoiceFollower:
         if standing is None:
             return False
         if target.candidate == evaluations.BASE:
-            return standing.voice.name == target.voice.name
+            now, then = target.voice, standing.voice
+            return (now.name, now.speaker) == (then.name, then.speaker)
         if target.sha256 and standing.sha256 == target.sha256:
             return standing.voice.speaker == target.voice.speaker
         return standing.voice == target.voice

@@ -57,6 +57,8 @@ def base_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
     given = {"base_only": True, "reference": str(recording)}
     name = f"base of {run.id} ({sha256[:8]})"
     voice = voice_at(settings, str(whole[-1].checkpoint), name, **given)
+    if run.learned and run.learned.of_base:
+        voice = replace(voice, speaker=run.learned.digest)
     return FollowTarget(voice, "", run.id, evaluations.BASE)
 
 

@@ -70,10 +70,10 @@ def write_blend(folder: Path, epoch: int, share: float, content: bytes = b"a ble
 
 
 def write_learned_speaker(folder: Path, epoch: int, share: float = 1.0, value: float = 0.5) -> None:
-    """best_speaker.json for weights made of an epoch that is there."""
+    """best_speaker.json for weights made of an epoch that is there, or for the base (0)."""
     run = RunFolder(folder)
     embedding = [value] * 512
-    weights = epoch, share, sha256_of_epoch(run, epoch)
+    weights = (epoch, share, sha256_of_epoch(run, epoch)) if epoch else (0, 0.0, "")
     learned_speaker.write(run.best_speaker, LearnedSpeaker(*weights, embedding, 2.0, 1.5, 40))
 
 

@@ -68,3 +68,9 @@ def test_joined_texts_have_different_sentences_each_as_often(number: int) -> Non
     used = Counter(line for line in lines for text in found if line in text)
     assert sum(used.values()) == number * texts.JOINED_TEXTS
     assert max(used.values()) - min(used.values()) <= 3
+
+
+def test_of_single_sentences_there_are_only_so_many() -> None:
+    lines = ["One two three four.", "Five six seven eight nine.", "Ten."]
+    assert sorted(texts.joined(lines, 1)) == sorted(lines[:2])
+    assert len(texts.joined(lines, 2)) == 2

@@ -6,7 +6,6 @@ recording's own embedding, and is kept as well, so that no later start looks aga
 """
 
 import logging
-from pathlib import Path
 
 from machine.storage.atomic import crash_point
 from train.evaluation.evaluator import Evaluator
@@ -34,8 +33,6 @@ def learn_best_speaker(evaluator: Evaluator, verdict: Verdict) -> None:
     if known is not None and known.weights == verdict.weights:
         return
     path.unlink(missing_ok=True)
-    if verdict.kind == "base":  # its own voices are what it does best; a blend would have won
-        return
     found = evaluator.sampler.learn_speaker(_request(evaluator, verdict))
     learned = LearnedSpeaker(
         **verdict.weights,
@@ -57,13 +54,13 @@ def learn_best_speaker(evaluator: Evaluator, verdict: Verdict) -> None:
 
 
 def _request(evaluator: Evaluator, verdict: Verdict) -> LearnSpeakerRequest:
-    weights: Path = evaluator.run.checkpoint_path(verdict.epoch)
+    base = verdict.kind == "base"
     # By content, so that the same clips are taken whatever they are called and however they stand.
     clips = sorted(evaluator.plan.clips, key=lambda clip: clip.sha256)[:MOST_CLIPS]
     return LearnSpeakerRequest(
         clips=tuple(TranscribedClip(one.path, one.text, one.language) for one in clips),
         reference=evaluator.plan.reference.path,
-        weights=weights,
+        weights=None if base else evaluator.run.checkpoint_path(verdict.epoch),
         share=verdict.share,
         budget_seconds=BUDGET_SECONDS,
     )

@@ -37,7 +37,7 @@ from train.sampling.sample_files import (
     sample_of,
 )
 from xtts import audio
-from xtts.hub.learned_speaker import speaker_beside
+from xtts.hub.learned_speaker import base_speaker, speaker_beside
 from xtts.hub.run_folder import BestWeights, RunFolder
 from xtts.workers.file_evaluation import (
     EvaluateRequest,
@@ -134,7 +134,7 @@ class Sampler:
 
     def sample_best(self, best: BestWeights) -> None:
         """Speaks the best weights into files of their own, where those do not say so already."""
-        speaker = speaker_beside(best.weights) if best.weights else None
+        speaker = speaker_beside(best.weights) if best.weights else base_speaker(self.run)
         told = {"kind": best.kind, "share": best.share, "learned_speaker": speaker is not None}
         files = of_best(self.run)
         if self.plan.mode == "skipped" or sample_of(files) == (best.epoch, best.sha256, told):

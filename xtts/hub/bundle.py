@@ -20,6 +20,8 @@ from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from xtts.hub.run_folder import RunFolder
+
 __all__ = [
     "Bundle", "BundleError", "VoiceFiles", "VoiceSpec", "check_base", "find_voice", "locate_base",
     "read", "verify", "write",
@@ -57,7 +59,8 @@ class VoiceSpec:
         pronunciations: A list for all voices (PRONUNCIATIONS); the voice's own wins over it.
         allow_base_reference: Whether a checkpoint whose run kept no recording speaks as its base
             does. A service does so: better than no word at all.
-        base_only: Whether the base model that a checkpoint was made from is wanted in its place.
+        base_only: Whether the base model that a checkpoint was made from is wanted in its place;
+            with a recording of the run, also what the run learned for it.
     """
 
     name: str
@@ -176,7 +179,9 @@ def _find_best_of_run(folder: Path, spec: VoiceSpec) -> VoiceFiles:
     provenance = read_checkpoint(newest.checkpoint).provenance
     base = Path(spec.base) if spec.base else None
     found = base_of(newest.checkpoint, provenance, base, Path(spec.xtts_v2))
-    return VoiceFiles(found, found / "model.pth", spec.reference or newest_reference(run), None)
+    reference = spec.reference or newest_reference(run)
+    speaker = None if spec.reference else learned_speaker.base_speaker(run)
+    return VoiceFiles(found, found / "model.pth", reference, None, speaker=speaker)
 
 
 def _find_in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
@@ -196,7 +201,7 @@ def _find_in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
 
 
 def _find_of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
-    from xtts.hub.run_folder import normalizer_of, read_checkpoint, reference_beside
+    from xtts.hub.run_folder import RunFolder, normalizer_of, read_checkpoint, reference_beside
 
     checkpoint = read_checkpoint(path)
     base = Path(spec.base) if spec.base else None
@@ -207,10 +212,17 @@ def _find_of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
     lists = pronunciation_lists(spec, path.parent.parent)  # OUTPUT_DIR's
     if spec.base_only:
         weights = folder / "model.pth"
-        return VoiceFiles(folder, weights, reference, None, pronunciations=lists)
+        speaker = _speaker_of_base(RunFolder(path.parent.parent), spec.reference)
+        return VoiceFiles(folder, weights, reference, None, pronunciations=lists, speaker=speaker)
     normalizer = normalizer_of(checkpoint.provenance)
     speaker = None if spec.reference else learned_speaker.speaker_beside(path)
     return VoiceFiles(folder, path, reference, None, checkpoint.model, normalizer, lists, speaker)
+
+
+def _speaker_of_base(run: "RunFolder", reference: Path | None) -> Path | None:
+    """What the run learned for its base; None for a recording that is not of the run."""
+    own = reference is None or reference.parent == run.samples
+    return learned_speaker.base_speaker(run) if own else None
 
 
 def _existing(path: Path) -> Path | None:

@@ -61,6 +61,11 @@ class LearnedSpeaker:
         }
 
     @property
+    def of_base(self) -> bool:
+        """Whether the base's own weights were the best, and it was learned for them."""
+        return self.share == 0
+
+    @property
     def nearer(self) -> bool:
         """Whether it is nearer to the person; else it is kept as an answer and speaks nowhere."""
         return self.distance_after < self.distance_before
@@ -106,6 +111,12 @@ def digest_beside(checkpoint: Path) -> str:
     path = speaker_beside(checkpoint)
     learned = read(path) if path else None
     return learned.digest if learned else ""
+
+
+def base_speaker(run: RunFolder) -> Path | None:
+    """best_speaker.json, where it was learned for the base that a run was made from; else None."""
+    learned = in_use(run.best_speaker)
+    return run.best_speaker if learned is not None and learned.of_base else None
 
 
 def speaker_beside(checkpoint: Path) -> Path | None:

@@ -46,6 +46,9 @@ def test_a_new_verdict_is_followed_to_a_blend_and_to_the_base(
     write_epoch(output, 3)  # another checkpoint of the same base: nothing is opened again
     service.wait_until(lambda: 3 in service.parts.follower.runs["current"].epochs, 10)
     assert served(service) == expected and service.parts.engine.standing.key == key
+    write_learned_speaker(output, 0)  # for that base: it is opened with it
+    service.wait_until(lambda: service.parts.engine.standing.key != key, 10)
+    assert served(service) == expected and service.parts.engine.standing.voice.speaker
 
 
 def test_a_speaker_embedding_that_is_learned_meanwhile_is_taken(

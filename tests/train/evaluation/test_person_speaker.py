@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.forked import in_child
-from tests.train.evaluation.test_evaluator import SOUNDS, Ground
+from tests.train.evaluation.test_evaluator import BAD, SOUNDS, Ground
 from train.evaluation.blending import conclude
 from train.sampling.sampler import MeasuringFailed
-from xtts.hub import learned_speaker
-from xtts.hub.learned_speaker import LearnedSpeaker, speaker_beside
+from xtts.hub import bundle, learned_speaker
+from xtts.hub.bundle import VoiceSpec, find_voice
+from xtts.hub.learned_speaker import LearnedSpeaker, base_speaker, speaker_beside
 
 
 @pytest.fixture
@@ -62,6 +63,34 @@ def test_it_goes_with_the_weights_that_it_was_learned_for(ground: Ground) -> Non
     second = kept(ground)
     assert second is not None and second.share < 1
     assert speaker_beside(ground.run.checkpoint_path(first.epoch)) is None
+
+
+def test_where_the_base_is_best_one_is_learned_for_the_base(
+    tmp_path: Path, base_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has too few clips for a fine-tune is nearer by it all the same."""
+    ground = Ground(tmp_path, base_folder, {(1, 1.0): BAD, (2, 1.0): BAD})
+    for epoch in (1, 2):
+        ground.evaluator.judge(ground.save(epoch))
+    ground.conclude("off")
+    assert ground.best()["kind"] == "base"
+    (request,) = ground.speaking.learned
+    assert request.weights is None and request.share == 0
+    assert base_speaker(ground.run) == ground.run.best_speaker
+    assert speaker_beside(ground.run.checkpoint_path(2)) is None
+
+    monkeypatch.setattr(bundle, "base_of", lambda *_: base_folder)
+    run, other = str(ground.run.folder), tmp_path / "other.wav"
+    assert find_voice(VoiceSpec(run)).speaker == ground.run.best_speaker
+    assert find_voice(VoiceSpec(run, reference=other)).speaker is None
+    # As the API opens it: by an epoch of the run.
+    epoch = str(ground.run.checkpoint_path(2))
+    of_run = ground.run.samples / "epoch_2_reference.wav"
+    for recording, expected in ((of_run, ground.run.best_speaker), (other, None)):
+        spec = VoiceSpec(epoch, reference=recording, base_only=True)
+        assert find_voice(spec).speaker == expected
+    ground.conclude("off")
+    assert len(ground.speaking.learned) == 1
 
 
 def test_killed_before_it_is_written_it_is_learned_again(ground: Ground) -> None:
