@@ -31,7 +31,7 @@ from train.cutting.workers.steps import Steps, in_order
 from xtts.audio import resample
 
 # In the fingerprint: another number where the same input is cut otherwise.
-CUTTING_VERSION = 2
+CUTTING_VERSION = 3
 _LEAST_SHARE = 0.2
 _FEWEST_WORDS = 5
 # Times of subtitles are that far off.

@@ -8,10 +8,10 @@ from train.cutting.speech import LEVEL_SECONDS, VAD_SECONDS
 
 SHORTEST_PAUSE_SECONDS = 0.12
 # Before the first word of a breath and behind its last one, where no word can be cut in two.
-SHORTEST_EDGE_SECONDS = 0.06
+SHORTEST_EDGE_SECONDS = 0.04
 # A recogniser's word ends are that far off.
 _REACH_SECONDS = 0.12
-MARGIN_SECONDS, WIDE_MARGIN_SECONDS = 0.15, 0.3
+MARGIN_SECONDS, WIDE_MARGINS_SECONDS = 0.15, (0.3, 0.45)
 # Quiet is nearer to the background than to speech.
 _ABOVE_BACKGROUND_DB, _BELOW_SPEECH_DB = 9.0, 24.0
 _SURELY_NO_SPEECH = 0.15

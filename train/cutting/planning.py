@@ -10,7 +10,7 @@ from train.cutting.alignment.placing import PlacedUnit
 from train.cutting.pauses import (
     SHORTEST_EDGE_SECONDS,
     SHORTEST_PAUSE_SECONDS,
-    WIDE_MARGIN_SECONDS,
+    WIDE_MARGINS_SECONDS,
     Pause,
     SoundProfile,
     pause_between,
@@ -22,7 +22,7 @@ _GOOD_SECONDS = (3.0, 9.0)
 _CUT_COST = (3.0, 1.0, 0.0, 0.0)
 # And one that goes on over such an end.
 _JOIN_COST = (0.0, 0.0, 0.3, 2.5)
-_PARAGRAPH_END = 3
+_SENTENCE_END, _PARAGRAPH_END = 2, 3
 _LOSS_COST = 20.0
 _CLIPPED_SHARE = 0.01
 # Quiet before the first word and behind the last: where nothing is said, this far at most.
@@ -92,8 +92,9 @@ def _plan_breath(
 def _edges(before: Pause, after: Pause) -> tuple[float, float]:
     """Start and end of a clip; a single word is given more of the quiet around it."""
     start, stop = before.clip_start(), after.clip_end()
-    if stop - start < SHORTEST_SECONDS:
-        return before.clip_start(WIDE_MARGIN_SECONDS), after.clip_end(WIDE_MARGIN_SECONDS)
+    for margin in WIDE_MARGINS_SECONDS:
+        if stop - start < SHORTEST_SECONDS:
+            start, stop = before.clip_start(margin), after.clip_end(margin)
     return start, stop
 
 
@@ -114,12 +115,14 @@ def _pauses(units: Sequence[PlacedUnit], profile: SoundProfile) -> list[Pause | 
     for place, unit in enumerate(units):
         before = units[place - 1].end if place else max(unit.before, unit.start - _EDGE_SECONDS)
         # Where the text begins a paragraph, the speaker paused or was recorded anew.
-        is_edge = place == 0 or units[place - 1].ends == _PARAGRAPH_END
+        is_edge = unit.begins and (place == 0 or units[place - 1].ends == _PARAGRAPH_END)
         shortest = SHORTEST_EDGE_SECONDS if is_edge else SHORTEST_PAUSE_SECONDS
         found.append(pause_between(profile, before, unit.start, unit.reach, shortest))
     last = units[-1]
     after = min(last.after, last.end + _EDGE_SECONDS)
-    found.append(pause_between(profile, last.end, after, last.reach, SHORTEST_EDGE_SECONDS))
+    # A closure before a word that is not sure is no pause.
+    shortest = SHORTEST_EDGE_SECONDS if last.ends >= _SENTENCE_END else SHORTEST_PAUSE_SECONDS
+    found.append(pause_between(profile, last.end, after, last.reach, shortest))
     return found
 
 

@@ -4,7 +4,7 @@ Doubtful sentences, of which some words were heard and others not, are aligned o
 judged word by word. What stays doubtful is in no clip.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from train.cutting.alignment.following import WordMatch
@@ -13,7 +13,11 @@ from train.cutting.alignment.recogniser import HeardWord
 
 # Nats a frame below a free phone loop; chosen on benchmarks/choosing.txt (docs/benchmarks.md).
 LEAST_CERTAINTY = -1.4
+# For the only doubtful word of a sentence of which so many others are sure.
+_LEAST_ALONE, _FEWEST_SURE = -2.0, 4
 _LEAST_HEARD_SHARE = 0.5
+# What is heard that near to a sentence and that briefly, and is not written, may be a part of it.
+_ABUTTING_SECONDS, _FRAGMENT_SECONDS = 0.05, 0.3
 # A match on its own is chance: short words are found everywhere.
 _FEWEST_IN_A_ROW = 3
 # Longer silence between two words is not one breath.
@@ -30,6 +34,7 @@ class PlacedUnit:
         with_next: Whether the next unit follows in the text and in the same breath.
         before, after: Where the neighbouring speech ends and begins, whatever it says.
         reach: How far, in seconds, `start` and `end` may be off.
+        begins: Whether a sentence begins with it.
     """
 
     text: str
@@ -40,6 +45,7 @@ class PlacedUnit:
     before: float
     after: float
     reach: float = 0.12
+    begins: bool = True
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ def trusted(matches: Sequence[WordMatch], heard: Sequence[HeardWord],
             text: Manuscript) -> dict[int, int]:  # fmt: skip
     """Number of a word -> place in `heard`: matches in a row, or that are whole sentences."""
     found = dict[int, int]()
-    for row in _rows(matches):
+    for row in _rows(_beside_neighbours(matches, heard, text)):
         sentences: dict[int, int] = {}
         for one in row:
             number = text.units[text.unit_of[one.word]].sentence
@@ -69,15 +75,40 @@ def trusted(matches: Sequence[WordMatch], heard: Sequence[HeardWord],
     return found
 
 
+def _beside_neighbours(matches: Sequence[WordMatch], heard: Sequence[HeardWord],
+                       text: Manuscript) -> list[WordMatch]:  # fmt: skip
+    """A word that was heard twice belongs beside the next one of its sentence, else beside the one
+    before: for the alignment, which counts words, both are as good."""
+    found = list(matches)
+    for step, places in ((1, range(len(found) - 2, -1, -1)), (-1, range(1, len(found)))):
+        for place in places:
+            one, other = found[place], found[place + step]
+            spot = other.heard - step
+            same = text.unit_of[one.word], text.unit_of[other.word]
+            if (
+                other.word == one.word + step
+                and text.units[same[0]].sentence == text.units[same[1]].sentence
+                and heard[spot].text == heard[one.heard].text
+            ):
+                found[place] = WordMatch(one.word, spot)
+    return found
+
+
 def doubts(text: Manuscript, places: Mapping[int, int], heard: Sequence[HeardWord],
            seconds: float) -> list[DoubtfulSentence]:  # fmt: skip
-    """Sentences that were heard in part, or with other words between theirs."""
+    """Sentences that were heard in part, with other words between theirs, or with a fragment of one
+    at their begin or end."""
     found = list[DoubtfulSentence]()
+    used = set(places.values())
     for number in sorted({text.units[text.unit_of[word]].sentence for word in places}):
         words = _sentence_words(text, number)
         known = [word for word in words if word in places]
         inside = places[known[-1]] - places[known[0]] + 1
-        if len(known) == len(words) == inside or len(known) < _LEAST_HEARD_SHARE * len(words):
+        if len(known) == len(words) == inside:
+            if one := _with_fragments(words, places, heard, used):
+                found.append(one)
+            continue
+        if len(known) < _LEAST_HEARD_SHARE * len(words):
             continue
         earlier, later = places.get(words[0] - 1), places.get(words[-1] + 1)
         first, last = heard[places[known[0]]], heard[places[known[-1]]]
@@ -93,6 +124,36 @@ def doubts(text: Manuscript, places: Mapping[int, int], heard: Sequence[HeardWor
     return found
 
 
+def _with_fragments(words: range, places: Mapping[int, int], heard: Sequence[HeardWord],
+                    used: Set[int]) -> DoubtfulSentence | None:  # fmt: skip
+    """A sentence that was heard whole, with what touches it and may be a piece of its first or last
+    word; None where nothing does."""
+    first, last = places[words[0]], places[words[-1]]
+    before, after = _fragment(heard, first, -1, used), _fragment(heard, last, 1, used)
+    if before is None and after is None:
+        return None
+    start = before.start if before else heard[first].start
+    end = after.end if after else heard[last].end
+    return DoubtfulSentence(words[0], words[-1], max(start - 0.1, 0.0), end + 0.1)
+
+
+def _fragment(heard: Sequence[HeardWord], edge: int, step: int, used: Set[int]) -> HeardWord | None:
+    """The unwritten word that touches the one at `edge`, if it is brief and nothing touches it."""
+    if not 0 <= edge + step < len(heard) or edge + step in used:
+        return None
+    one, further = heard[edge + step], edge + 2 * step
+    if one.end - one.start > _FRAGMENT_SECONDS or _gap(heard[edge], one) > _ABUTTING_SECONDS:
+        return None
+    if 0 <= further < len(heard) and _gap(one, heard[further]) <= 2 * _ABUTTING_SECONDS:
+        return None
+    return one
+
+
+def _gap(one: HeardWord, other: HeardWord) -> float:
+    """Seconds between two words, whichever is first."""
+    return max(one.start, other.start) - min(one.end, other.end)
+
+
 def place_units(text: Manuscript, places: Mapping[int, int], heard: Sequence[HeardWord],
                 checked: Mapping[int, HeardWord]) -> list[PlacedUnit]:  # fmt: skip
     """The units that are sure, in the order of time.
@@ -106,11 +167,10 @@ def place_units(text: Manuscript, places: Mapping[int, int], heard: Sequence[Hea
     for word, place in places.items():
         if text.units[text.unit_of[word]].sentence not in sentences:
             times[word] = heard[place]
-    for word, one in checked.items():
-        if _is_sure(word, one, places, heard):
-            times[word] = one
+    certain = _sure_words(checked, text, places, heard)
+    times |= {word: checked[word] for word in certain}
     matched_places = {places[word] for word in times if word in places}
-    strangers = _strangers(heard, matched_places, checked, text, sentences, places)
+    strangers = _strangers(heard, matched_places, checked, text, sentences, certain)
     sure = [
         number
         for number, unit in enumerate(text.units)
@@ -143,7 +203,23 @@ def _placed(text: Manuscript, sure: Sequence[int], times: Mapping[int, HeardWord
             unit.text, starts[place], ends[place], unit.ends,
             follows and gap <= LONGEST_GAP_SECONDS, min(before, starts[place]),
             max(after, ends[place]),
+            begins=unit.first_word == _sentence_words(text, unit.sentence)[0],
         )  # fmt: skip
+
+
+def _sure_words(checked: Mapping[int, HeardWord], text: Manuscript, places: Mapping[int, int],
+                heard: Sequence[HeardWord]) -> set[int]:  # fmt: skip
+    """The checked words that are surely said where they were aligned. One that is doubtful among
+    others that are not is believed more easily: nothing else can be there."""
+    sure = {word for word, one in checked.items() if _is_sure(word, one, places, heard)}
+    for number in {text.units[text.unit_of[word]].sentence for word in checked}:
+        words = _sentence_words(text, number)
+        doubtful = [checked[word] for word in words if word in checked and word not in sure]
+        if len(doubtful) != 1 or len(words) <= _FEWEST_SURE:
+            continue
+        if (doubtful[0].certainty or 0.0) >= _LEAST_ALONE:
+            sure |= set(words) & checked.keys()
+    return sure
 
 
 def _is_sure(word: int, one: HeardWord, places: Mapping[int, int],
@@ -158,14 +234,14 @@ def _is_sure(word: int, one: HeardWord, places: Mapping[int, int],
 
 def _strangers(heard: Sequence[HeardWord], used: set[int], checked: Mapping[int, HeardWord],
                text: Manuscript, sentences: set[int],
-               places: Mapping[int, int]) -> list[HeardWord]:  # fmt: skip
+               certain: Set[int]) -> list[HeardWord]:  # fmt: skip
     """Heard words that are in no sure place, and words that were checked and are not sure."""
     spans = []
     for number in sentences:
         words = [checked[word] for word in _sentence_words(text, number) if word in checked]
         spans.append((words[0].start, words[-1].end))
     spans.sort()
-    found = [one for word, one in checked.items() if not _is_sure(word, one, places, heard)]
+    found = [one for word, one in checked.items() if word not in certain]
     place = 0
     for number, one in enumerate(heard):
         while place < len(spans) and spans[place][1] <= one.start:

@@ -2,8 +2,9 @@
 
 import pytest
 
+from train.cutting.alignment.following import WordMatch
 from train.cutting.alignment.manuscript import manuscript_of
-from train.cutting.alignment.placing import place_units
+from train.cutting.alignment.placing import DoubtfulSentence, doubts, place_units, trusted
 from train.cutting.alignment.recogniser import HeardWord
 from train.cutting.alignment.text_files import Cue
 
@@ -32,3 +33,48 @@ def test_a_heard_word_is_sure_where_it_was_heard_only() -> None:
 @pytest.mark.parametrize(("certainty", "sure"), [(-1.3, 4), (-1.5, 1)])
 def test_elsewhere_it_must_be_certain(certainty: float, sure: int) -> None:
     assert len(placed([1.0, 1.3, 1.6, 2.0], certainty)) == sure
+
+
+@pytest.mark.parametrize(
+    ("certainty", "others", "sure"), [(-1.9, -0.5, 6), (-2.1, -0.5, 5), (-1.9, -1.5, 0)]
+)
+def test_a_single_doubtful_word_among_sure_ones_is_believed_more_easily(
+    certainty: float, others: float, sure: int
+) -> None:
+    text = manuscript_of([Cue("The train was full that evening.")], "en")
+    checked = {
+        number: HeardWord(word, number / 2, number / 2 + 0.4, certainty if number == 3 else others)
+        for number, word in enumerate(text.words)
+    }
+    assert len(place_units(text, {}, [], checked)) == sure
+
+
+def test_a_word_that_is_heard_twice_belongs_beside_its_neighbours() -> None:
+    """The first one beside the next, the last one beside the one before."""
+    text = manuscript_of([Cue("The king sang. The end.")], "en")
+    words = "the old the king sang cow the end end".split()
+    heard = [HeardWord(word, number, number + 1.0) for number, word in enumerate(words)]
+    matches = [WordMatch(*pair) for pair in ((0, 0), (1, 3), (2, 4), (3, 6), (4, 8))]
+    assert trusted(matches, heard, text) == {0: 2, 1: 3, 2: 4, 3: 6, 4: 7}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "region"),
+    [
+        ((0.9, 1.0), None, (0.8, 2.5)),
+        (None, (2.4, 2.6), (0.9, 2.7)),
+        (None, (2.5, 2.7), None),  # a pause between
+        (None, (2.4, 2.9), None),  # a word of its own
+    ],
+)
+def test_a_fragment_at_the_edge_of_a_sentence_is_looked_at_again(
+    before: tuple[float, float] | None, after: tuple[float, float] | None,
+    region: tuple[float, float] | None,
+) -> None:  # fmt: skip
+    text = manuscript_of([Cue("The king sang.")], "en")
+    said = [("the", 1.0, 1.2), ("king", 1.2, 1.8), ("sang", 1.8, 2.4)]
+    strange = [("a", *before)] if before else []
+    heard = [HeardWord(*word) for word in [*strange, *said, *([("a", *after)] if after else [])]]
+    places = {word: word + len(strange) for word in range(3)}
+    found = doubts(text, places, heard, 5.0)
+    assert found == ([DoubtfulSentence(0, 2, *map(pytest.approx, region))] if region else [])
