@@ -4,7 +4,7 @@ The speaker encoder hears a stranger as one of those whom it knows, and no train
 or the vocoder; but of all embeddings there is one with which the frozen vocoder speaks the frozen
 GPT's latents most as the person did. 512 numbers are learned by gradient descent, on the spectral
 distance of the person's clips, spoken from their own codes. It costs some 60 steps of the vocoder,
-and no word: the codes stay what they are (docs/evaluation.md, "The learned speaker embedding").
+and no code (docs/evaluation.md, "The learned speaker embedding").
 
 Importing this module imports no torch.
 """
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 STEPS = 60
 BATCH = 4
 LEARNING_RATE = 0.02
+# Of the way to what was learned, as far is gone: all of it is nearer to the person by the spectrum,
+# and less well understood (docs/benchmarks.md, "The learned speaker embedding").
+SHARE = 0.5
 # Of a clip, in codes of 46 ms, as much a row: what an embedding colours is there in any second.
 SEGMENT_CODES = 24
 # Of the clips that are given, one in so many only judges.
@@ -73,7 +76,7 @@ class SpeakerLearned:
     """What came of it.
 
     Attributes:
-        embedding: `[512]`.
+        embedding: `[512]`, `SHARE` of the way from the recording's own to what was learned.
         distance_before, distance_after: Mean spectral distance of the held-out clips.
         clips: Learned from.
         steps: Taken.
@@ -130,7 +133,8 @@ def learn(
             f"that the model learns from; of {len(request.clips)} there are {len(learned_from)}."
         )
     before = _mean_distance(model, held_out, whose.speaker)
-    embedding, steps = _descend(model, whose.speaker, learned_from, request, started)
+    learned, steps = _descend(model, whose.speaker, learned_from, request, started)
+    embedding = whose.speaker.float().lerp(learned, SHARE)
     return SpeakerLearned(
         embedding=[float(value) for value in embedding.flatten().tolist()],
         distance_before=round(before, 4),
