@@ -48,6 +48,10 @@ class Manuscript:
         """Whether the file says when each sentence is spoken."""
         return all(cue.start is not None for cue in self.cues)
 
+    def sentence_of(self, word: int) -> int:
+        """The number of the sentence that a word is in."""
+        return self.units[self.unit_of[word]].sentence
+
 
 def manuscript_of(cues: Sequence[Cue], language: str) -> Manuscript:
     """The words of a text. Cues without times are divided into sentences; timed ones are kept."""

@@ -65,10 +65,10 @@ def trusted(matches: Sequence[WordMatch], heard: Sequence[HeardWord],
     for row in _rows(_beside_neighbours(matches, heard, text)):
         sentences: dict[int, int] = {}
         for one in row:
-            number = text.units[text.unit_of[one.word]].sentence
+            number = text.sentence_of(one.word)
             sentences[number] = sentences.get(number, 0) + 1
         for one in row:
-            number = text.units[text.unit_of[one.word]].sentence
+            number = text.sentence_of(one.word)
             whole = sentences[number] == len(_sentence_words(text, number))
             if len(row) >= _FEWEST_IN_A_ROW or whole:
                 found[one.word] = one.heard
@@ -84,10 +84,9 @@ def _beside_neighbours(matches: Sequence[WordMatch], heard: Sequence[HeardWord],
         for place in places:
             one, other = found[place], found[place + step]
             spot = other.heard - step
-            same = text.unit_of[one.word], text.unit_of[other.word]
             if (
                 other.word == one.word + step
-                and text.units[same[0]].sentence == text.units[same[1]].sentence
+                and text.sentence_of(one.word) == text.sentence_of(other.word)
                 and heard[spot].text == heard[one.heard].text
             ):
                 found[place] = WordMatch(one.word, spot)
@@ -100,7 +99,7 @@ def doubts(text: Manuscript, places: Mapping[int, int], heard: Sequence[HeardWor
     at their begin or end."""
     found = list[DoubtfulSentence]()
     used = set(places.values())
-    for number in sorted({text.units[text.unit_of[word]].sentence for word in places}):
+    for number in sorted({text.sentence_of(word) for word in places}):
         words = _sentence_words(text, number)
         known = [word for word in words if word in places]
         inside = places[known[-1]] - places[known[0]] + 1
@@ -134,7 +133,8 @@ def _with_fragments(words: range, places: Mapping[int, int], heard: Sequence[Hea
         return None
     start = before.start if before else heard[first].start
     end = after.end if after else heard[last].end
-    return DoubtfulSentence(words[0], words[-1], max(start - 0.1, 0.0), end + 0.1)
+    found = DoubtfulSentence(words[0], words[-1], max(start - 0.1, 0.0), end + 0.1)
+    return found if found.end - found.start < _LONGEST_DOUBT_SECONDS else None
 
 
 def _fragment(heard: Sequence[HeardWord], edge: int, step: int, used: Set[int]) -> HeardWord | None:
@@ -162,10 +162,10 @@ def place_units(text: Manuscript, places: Mapping[int, int], heard: Sequence[Hea
         checked: Words of doubtful sentences, by number, with their certainty; they replace what
             was heard there.
     """
-    sentences = {text.units[text.unit_of[word]].sentence for word in checked}
+    sentences = {text.sentence_of(word) for word in checked}
     times: dict[int, HeardWord] = {}
     for word, place in places.items():
-        if text.units[text.unit_of[word]].sentence not in sentences:
+        if text.sentence_of(word) not in sentences:
             times[word] = heard[place]
     certain = _sure_words(checked, text, places, heard)
     times |= {word: checked[word] for word in certain}
@@ -212,7 +212,7 @@ def _sure_words(checked: Mapping[int, HeardWord], text: Manuscript, places: Mapp
     """The checked words that are surely said where they were aligned. One that is doubtful among
     others that are not is believed more easily: nothing else can be there."""
     sure = {word for word, one in checked.items() if _is_sure(word, one, places, heard)}
-    for number in {text.units[text.unit_of[word]].sentence for word in checked}:
+    for number in {text.sentence_of(word) for word in checked}:
         words = _sentence_words(text, number)
         doubtful = [checked[word] for word in words if word in checked and word not in sure]
         if len(doubtful) != 1 or len(words) <= _FEWEST_SURE:
