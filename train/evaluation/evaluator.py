@@ -22,7 +22,7 @@ from train.evaluation.judges import JudgedSentence
 from train.evaluation.person import Person, describe, recordings_of
 from train.evaluation.recognition import Recognition, recognition_of
 from train.evaluation.sentences import KEPT_SOUNDS, EvaluationSentence
-from train.evaluation.statistics import mean_interval
+from train.evaluation.statistics import mean_interval, paired_difference
 from train.evaluation.verdict import against, decide
 from train.sampling.sample_files import SampleReference
 from train.sampling.sampler import MeasuringFailed, Sampler
@@ -32,7 +32,9 @@ from xtts.hub.evaluation_file import (
     CandidateKind,
     Evaluation,
     JudgeFigure,
+    MeanInterval,
     SpokenSentence,
+    Verdict,
     write_evaluation,
 )
 from xtts.hub.run_folder import RunFolder, Verified
@@ -172,6 +174,22 @@ class Evaluator:
                 found.append(epoch)
         return found
 
+    def word_errors_with(self, verdict: Verdict, speaker: Sequence[float]) -> MeanInterval | None:
+        """How many more of the words are misheard when the verdict's weights speak with another
+        speaker embedding; None where no recogniser listened to both. Raises MeasuringFailed."""
+        known = self._known()
+        own = known.find(verdict.kind, verdict.epoch, verdict.share) if known else None
+        # The base reads the sentences as the run does: with any of its checkpoints.
+        of_base = verdict.kind == "base"
+        epoch = self.run.newest_verified() if of_base else self.run.verified(verdict.epoch)
+        if own is None or epoch is None or not self.plan.recognition.name:
+            return None
+        before = [one.judges.get(judges.WORD_ERRORS) for one in own.sentences]
+        facts, _ = self._speak(
+            None, epoch.checkpoint, verdict.share, len(before), None, tuple(speaker)
+        )
+        return paired_difference([one.word_errors for one in facts], before)
+
     # One candidate
 
     def _forgiving(self, work: Callable[[], None]) -> None:
@@ -308,15 +326,17 @@ class Evaluator:
     # Speaking and measuring
 
     def _speak(
-        self, name: str, weights: Path, share: float, count: int, budget: float | None
-    ) -> tuple[list[SpokenFacts], float]:
+        self, name: str | None, weights: Path, share: float, count: int, budget: float | None,
+        speaker: tuple[float, ...] | None = None,
+    ) -> tuple[list[SpokenFacts], float]:  # fmt: skip
+        """name: of the folder that keeps some of the sounds; None keeps none."""
         person = self._known_person()
-        folder = self.run.samples / "evaluation" / name
+        folder = self.run.samples / "evaluation" / (name or "")
         tasks = tuple(
             SentenceTask(
                 one.text, one.language, one.seed,
                 sounded=number % self.plan.sounded_every == 0,
-                out=folder / _name(number) if _is_kept(number) else None,
+                out=folder / _name(number) if name and _is_kept(number) else None,
             )
             for number, one in enumerate(self.plan.sentences[:count])
         )  # fmt: skip
@@ -331,6 +351,7 @@ class Evaluator:
                 budget,
                 at_least=self._fewest(budget),
                 recogniser=self.plan.recognition.name,
+                speaker=speaker,
             )
         )
         return found.sentences, time.perf_counter() - started

@@ -1,8 +1,9 @@
 """Has a speaker embedding learned for the best weights of a run, and keeps it where it helps.
 
 The last step of an evaluation (`train.evaluation.blending`). Spoken with is one with which clips
-that it did not learn from are nearer to what the person said; every other outcome leaves the
-recording's own embedding, and is kept as well, so that no later start looks again.
+that it did not learn from are nearer to what the person said, and the evaluation's sentences not
+measurably harder to understand; every other outcome leaves the recording's own embedding, and is
+kept as well, so that no later start looks again.
 """
 
 import logging
@@ -34,23 +35,32 @@ def learn_best_speaker(evaluator: Evaluator, verdict: Verdict) -> None:
         return
     path.unlink(missing_ok=True)
     found = evaluator.sampler.learn_speaker(_request(evaluator, verdict))
+    lost = evaluator.word_errors_with(verdict, found.embedding)
     learned = LearnedSpeaker(
         **verdict.weights,
         speaker_embedding=found.embedding,
         distance_before=found.distance_before,
         distance_after=found.distance_after,
         clips=found.clips,
+        more_word_errors=None if lost is None else round(lost.mean, 4),
+        harder=lost is not None and lost.low > 0,
     )
     crash_point("before speaker")
     learned_speaker.write(path, learned)
-    told = f"{found.distance_before:.3f} to {found.distance_after:.3f}"
+    log.info("%s", _told(learned, found.seconds))
+
+
+def _told(learned: LearnedSpeaker, seconds: float) -> str:
+    distance = f"{learned.distance_before:.3f} to {learned.distance_after:.3f}"
     if not learned.nearer:
-        log.info("No speaker embedding nearer to the person was found (distance %s).", told)
-        return
-    log.info(
-        "Speaker embedding learned from %d clips in %.0f s; spectral distance of clips that it did "
-        "not learn from: %s.", found.clips, found.seconds, told,
-    )  # fmt: skip
+        return f"No speaker embedding nearer to the person was found (distance {distance})."
+    told = (
+        f"Speaker embedding learned from {learned.clips} clips in {seconds:.0f} s; spectral "
+        f"distance of clips that it did not learn from: {distance}"
+    )
+    if learned.more_word_errors is not None:
+        told += f"; word errors of the sentences with it: {learned.more_word_errors:+.0%}"
+    return f"{told}. It is harder to understand and is left out." if learned.harder else f"{told}."
 
 
 def _request(evaluator: Evaluator, verdict: Verdict) -> LearnSpeakerRequest:

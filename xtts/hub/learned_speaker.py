@@ -26,7 +26,8 @@ log = logging.getLogger(__name__)
 
 # Its name in a bundle.
 NAME = "speaker.json"
-SCHEMA = 1
+# 1 went the whole way to what was learned.
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,9 @@ class LearnedSpeaker:
         distance_before, distance_after: Spectral distance of clips that it did not learn from, with
             the recording's own embedding and with this one (`xtts.evaluation.spectral_distance`).
         clips: How many it learned from.
+        more_word_errors: Of the evaluation's sentences with it, against the recording's own, as a
+            share of the words; None where no recogniser listened.
+        harder: Whether those are measurably more.
     """
 
     epoch: int
@@ -49,6 +53,8 @@ class LearnedSpeaker:
     distance_before: float
     distance_after: float
     clips: int
+    more_word_errors: float | None = None
+    harder: bool = False
     schema: int = SCHEMA
 
     @property
@@ -67,8 +73,14 @@ class LearnedSpeaker:
 
     @property
     def nearer(self) -> bool:
-        """Whether it is nearer to the person; else it is kept as an answer and speaks nowhere."""
+        """Whether it is nearer to the person."""
         return self.distance_after < self.distance_before
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it is nearer and understood as well; else it is kept as an answer and speaks
+        nowhere."""
+        return self.nearer and not self.harder
 
     @property
     def digest(self) -> str:
@@ -101,9 +113,9 @@ def read(path: Path) -> LearnedSpeaker | None:
 
 
 def in_use(path: Path) -> LearnedSpeaker | None:
-    """As `read`, where it came nearer to the person."""
+    """As `read`, where it is to be spoken with."""
     found = read(path)
-    return found if found is not None and found.nearer else None
+    return found if found is not None and found.speaks else None
 
 
 def digest_beside(checkpoint: Path) -> str:

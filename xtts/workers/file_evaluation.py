@@ -69,6 +69,7 @@ class EvaluateRequest:
         budget_seconds: No group of sentences that would end later is begun; None speaks all.
         at_least: So many are spoken in any case.
         recogniser: What listens to the sounds, as `xtts.evaluation.recogniser.opened`; "" is none.
+        speaker: A speaker embedding `[512]` in the place of the reference's own.
     """
 
     sentences: tuple[SentenceTask, ...]
@@ -79,6 +80,7 @@ class EvaluateRequest:
     budget_seconds: float | None = None
     at_least: int = SLOTS
     recogniser: str = ""
+    speaker: tuple[float, ...] | None = None
 
     @property
     def of_base(self) -> bool:

@@ -185,6 +185,9 @@ class FileSpeaker:
         with torch.inference_mode(), hearing:
             self._take(None if request.of_base else request.weights, request.share)
             whose = self._voice_of(reference)
+            if request.speaker is not None:
+                learned = torch.tensor(request.speaker)[None, :, None]
+                whose = replace(whose, speaker=learned.to(whose.speaker))
             model = replace(reading, gpt=self._model.gpt)
             facts, utterances = file_evaluation.speak_all(model, whose, request, started, hearing)
             if not request.of_base:

@@ -44,6 +44,7 @@ class Speaking:
         self.requests: list[EvaluateRequest] = []
         self.learned: list[LearnSpeakerRequest] = []
         self.distance_after = 1.5
+        self.errors_with_learned: float | None = None
 
     def submit(self, work: Any) -> None:
         work()
@@ -68,6 +69,8 @@ class Speaking:
         self.requests.append(request)
         self.asked.append((epoch, request.share if epoch else 0.0))
         sound: dict[str, Any] = self.sounds.get(self.asked[-1], {"voice": 0.4})
+        if request.speaker is not None:
+            sound = {**sound, "errors": self.errors_with_learned}
         count = len(request.sentences)
         return SpokenSet(facts(epoch + int(100 * request.share), count=count, **sound), 1.0, "cpu")
 

@@ -8,6 +8,7 @@ import pytest
 from tests.forked import in_child
 from tests.train.evaluation.test_evaluator import BAD, SOUNDS, Ground
 from train.evaluation.blending import conclude
+from train.evaluation.recognition import Recognition
 from train.sampling.sampler import MeasuringFailed
 from xtts.hub import bundle, learned_speaker
 from xtts.hub.bundle import VoiceSpec, find_voice
@@ -52,6 +53,31 @@ def test_one_that_comes_no_nearer_speaks_nowhere_and_is_not_looked_for_again(
     ground.evaluator = ground.another()
     ground.conclude()
     assert len(ground.speaking.learned) == 1  # the answer was kept
+
+
+@pytest.mark.parametrize(("errors", "harder"), [(0.1, False), (0.6, True)])
+@pytest.mark.parametrize("of_base", [False, True])
+def test_one_that_is_measurably_harder_to_understand_speaks_nowhere(
+    tmp_path: Path, base_folder: Path, caplog: pytest.LogCaptureFixture, errors: float,
+    harder: bool, of_base: bool,
+) -> None:  # fmt: skip
+    sound = {"voice": 0.4, "errors": 0.1}
+    good = {**BAD, "errors": 0.9} if of_base else {"voice": 0.7, "errors": 0.1}
+    ground = Ground(tmp_path, base_folder, {(0, 0.0): sound, (1, 1.0): good})
+    ground.recognition = Recognition("pocketsphinx", "", "")
+    ground.evaluator = ground.another()
+    ground.speaking.errors_with_learned = errors
+    ground.evaluator.judge(ground.save(1))
+    with caplog.at_level(logging.INFO, "train"):
+        ground.conclude("off")
+    assert ground.best()["kind"] == ("base" if of_base else "epoch")
+    found, asked = kept(ground), ground.speaking.requests[-1]
+    assert found is not None and asked.speaker == (0.5,) * 512 and asked.of_base == of_base
+    assert all(one.out is None for one in asked.sentences)
+    assert found.harder == harder and found.more_word_errors is not None
+    assert (found.more_word_errors > 0.3) == harder
+    assert ("It is harder to understand and is left out." in caplog.text) == harder
+    assert learned_speaker.in_use(ground.run.best_speaker) == (None if harder else found)
 
 
 def test_it_goes_with_the_weights_that_it_was_learned_for(ground: Ground) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,19 @@ def test_a_damaged_one_is_left_out_with_a_line(
     assert "best_speaker.json cannot be read and is left out" in caplog.text
 
 
-def test_one_of_a_later_schema_is_left_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("schema", [1, learned_speaker.SCHEMA + 1])
+def test_one_of_another_schema_is_left_out(tmp_path: Path, schema: int) -> None:
     path = tmp_path / "best_speaker.json"
-    learned_speaker.write(path, replace(LEARNED, schema=2))
+    learned_speaker.write(path, replace(LEARNED, schema=schema))
     assert learned_speaker.read(path) is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "speaks"), [({}, True), ({"harder": True}, False), ({"distance_after": 2.3}, False)]
+)
+def test_it_speaks_where_it_is_nearer_and_no_harder(
+    tmp_path: Path, changed: dict[str, Any], speaks: bool
+) -> None:
+    path = tmp_path / "best_speaker.json"
+    learned_speaker.write(path, replace(LEARNED, **changed))
+    assert (learned_speaker.in_use(path) is not None) == speaks

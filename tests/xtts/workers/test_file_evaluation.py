@@ -63,6 +63,16 @@ def test_relabelled_base_weights_are_the_base_to_the_bit(
     assert half not in (base.sentences, speaker.evaluate(tuned).sentences)
 
 
+def test_another_speaker_embedding_changes_the_sound_and_no_code(
+    speaker: FileSpeaker, request_of_base: EvaluateRequest
+) -> None:
+    own = speaker.evaluate(request_of_base).sentences
+    numbers = tuple(0.1 * (-1) ** place for place in range(512))
+    other = speaker.evaluate(replace(request_of_base, speaker=numbers)).sentences
+    assert [one.codes for one in own] == [one.codes for one in other]
+    assert own[0].embedding and own[0].embedding != other[0].embedding
+
+
 def test_the_base_reads_as_the_run_that_it_is_compared_with(
     speaker: FileSpeaker, request_of_base: EvaluateRequest, tmp_path: Path, base_folder: Path
 ) -> None:
