@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from xtts.inference.synthesis_params import SynthesisParams
 
 from benchmarks import guard_counts, guard_texts, guard_times, texts
 from benchmarks.guard_utterances import own_voice
 from xtts.inference.alignment import head_measurement
 from xtts.inference.alignment.heads import TEXTS, following
 from xtts.inference.loaded_voice import LoadedVoice
-from xtts.inference.synthesis_params import SynthesisParams
 from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
 
 PARTS = ("heads", "counts", "times", "recognised", "cost")

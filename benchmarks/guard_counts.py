@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from xtts.inference.synthesis_params import SynthesisParams
 
 from benchmarks import judges
 from benchmarks.guard_utterances import (
@@ -25,7 +26,6 @@ from benchmarks.guard_utterances import (
 from xtts.inference import synthesis
 from xtts.inference.alignment.guarded_piece import Guard, SpokenPiece
 from xtts.inference.loaded_voice import LoadedVoice
-from xtts.inference.synthesis_params import SynthesisParams
 
 Line = Mapping[str, Any]
 # Every so many texts on which the guard changed nothing are listened to as well.

@@ -5,9 +5,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from xtts.inference.synthesis import synthesize_pieces
+
 from benchmarks import texts
 from machine.errors import SotaqueError
-from xtts.inference.synthesis import synthesize_pieces
 from xtts.workers.voice_registry import VoiceSpec, load_voice
 
 

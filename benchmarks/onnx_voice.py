@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from xtts.onnx.speech.request import OnnxSynthesisParams
 
 from machine.onnxruntime.sessions import OnnxSessionOptions
 from xtts.onnx.speech import loading as model
 from xtts.onnx.speech import request as speech
 from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxLatents, OnnxModel
-from xtts.onnx.speech.request import OnnxSynthesisParams
 
 if TYPE_CHECKING:
     from torch import Tensor

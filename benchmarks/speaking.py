@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from xtts.inference.synthesis import stream, synthesize
 
 from benchmarks import bases, coqui, hour, onnx_voice
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.inference import voice
-from xtts.inference.synthesis import stream, synthesize
 from xtts.model import loading as model
 
 TEXT = "the old man walked slowly along the river and thought about the long day."

@@ -172,8 +172,9 @@ def spoken(
     if bundle == "source":
         yield [judges.teacher(voice, text) for text in sentences]
         return
-    from xtts.hub.base_models import DEMO
     from xtts.inference.synthesis import synthesize
+
+    from xtts.hub.base_models import DEMO
     from xtts.inference.voice import read_reference, voice_from_reference
     from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
 

@@ -127,9 +127,9 @@ def synthesize(
         TextError: The text holds nothing that can be spoken, or the model has not that language.
         DecodingError, NotFinite: The model's output is not finite.
     """
-    from xtts.inference.synthesis_params import SynthesisParams
+    from xtts.inference.synthesis_request import SynthesisRequest
 
-    return voice.synthesize(SynthesisParams(text, language, seed, temperature, speed))
+    return voice.synthesize(SynthesisRequest(text, language, seed, temperature, speed))
 
 
 def stream(
@@ -159,6 +159,6 @@ def stream(
         TextError: When the first chunk is asked for; as `synthesize`.
         DecodingError, NotFinite: The model's output is not finite.
     """
-    from xtts.inference.synthesis_params import SynthesisParams
+    from xtts.inference.synthesis_request import SynthesisRequest
 
-    yield from voice.stream(SynthesisParams(text, language, seed, temperature, speed))
+    yield from voice.stream(SynthesisRequest(text, language, seed, temperature, speed))

@@ -16,7 +16,7 @@ from machine.threads import set_omp_passive
 if TYPE_CHECKING:
     from xtts.inference.alignment.guarded_piece import SpokenPiece
     from xtts.inference.loaded_voice import LoadedVoice
-    from xtts.inference.synthesis_params import SynthesisParams
+    from xtts.inference.synthesis_request import SynthesisRequest
     from xtts.workers.voice_registry import VoiceSpec
 
 
@@ -154,7 +154,7 @@ def _speak(arguments: argparse.Namespace) -> int:
     lines = _lines(arguments)
     # Imported here: `--help` and a mistyped option need not wait seconds for torch.
     from xtts import wav
-    from xtts.inference.synthesis_params import SynthesisParams
+    from xtts.inference.synthesis_request import SynthesisRequest
     from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, backend_of, load_voice
 
     # The licence was agreed to when the files were fetched, or the checkpoint was trained.
@@ -188,7 +188,7 @@ def _speak(arguments: argparse.Namespace) -> int:
     if voice.message:
         print(voice.message)
     for text, out in lines:
-        ask = SynthesisParams(text, arguments.language, arguments.seed)
+        ask = SynthesisRequest(text, arguments.language, arguments.seed)
         guard = voice.guard(ask)
         waveform = voice.synthesize_guarded(ask, guard)
         wav.write(out, waveform, voice.sample_rate)
@@ -208,7 +208,7 @@ def _words_file(arguments: argparse.Namespace, out: Path) -> Path:
 
 
 def _write_words(
-    voice: "LoadedVoice", ask: "SynthesisParams", pieces: "Sequence[SpokenPiece]", path: Path
+    voice: "LoadedVoice", ask: "SynthesisRequest", pieces: "Sequence[SpokenPiece]", path: Path
 ) -> None:
     from xtts.inference.alignment.spoken_words import words_of_speech
     from xtts.inference.alignment.words import written

@@ -25,7 +25,9 @@ from demo_voice.text import sentences as text
 from demo_voice.text.lexicon import Lexicon, WordNetMissingError
 from train.data import make_demo
 from xtts.hub.base_models import DEMO
-from xtts.inference.synthesis import synthesize
+from xtts.inference import speech
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import voice_from_reference
 from xtts.model.loading import load_model
 
@@ -75,7 +77,10 @@ def test_the_folder_speaks(made: Making) -> None:
     assert model.config.alignment_heads == ()
     hum = torch.from_numpy(humming("x", flite.MANNERS[0]).astype(np.float32) / 32768)
     voice = voice_from_reference(model, hum)
-    assert len(synthesize(model, voice, "Hello there.", "en")) > 0
+    assert (
+        len(speech.synthesize(TorchBackend(model), voice, SynthesisRequest("Hello there.", "en")))
+        > 0
+    )
 
 
 def test_the_embedded_voice_names_the_heads_that_packing_would(tmp_path: Path) -> None:

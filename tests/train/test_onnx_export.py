@@ -8,12 +8,13 @@ import pytest
 from tests.models import tiny_base
 from tests.train.test_export import perturbed
 from train.__main__ import main
+from xtts.inference import speech
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.loading import read_tensors
 from xtts.onnx import folder
 from xtts.onnx.speech import loading as model
-from xtts.onnx.speech import request as speech
+from xtts.onnx.speech.backend import OnnxBackend
 from xtts.onnx.speech.loading import OnnxComputeConfig
-from xtts.onnx.speech.request import OnnxSynthesisParams
 
 
 def test_an_epoch_speaks_with_its_own_weights_and_voice(
@@ -31,7 +32,14 @@ def test_an_epoch_speaks_with_its_own_weights_and_voice(
     assert np.allclose(table[: len(wanted)], wanted.numpy())
     loaded = model.load_onnx_model(to, OnnxComputeConfig("fp32"))
     own = model.read_voice(to / folder.VOICE, loaded.config)
-    assert len(speech.speak(loaded, own, "one two.", "en", OnnxSynthesisParams(max_codes=10))) > 0
+    assert (
+        len(
+            speech.synthesize(
+                OnnxBackend(loaded), own, SynthesisRequest("one two.", "en", max_codes=10)
+            )
+        )
+        > 0
+    )
 
 
 def test_a_kind_that_there_is_not_is_refused(tmp_path: Path) -> None:

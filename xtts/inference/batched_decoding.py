@@ -12,20 +12,16 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from machine.errors import SotaqueError
 from xtts.inference import cuda_graphs, decoding
 from xtts.inference.decode_step import DecodeStep
 from xtts.inference.decoding import DecodingError, DecodingResult, DecodingState, prefill
+from xtts.inference.speech import NoFreeSlotError
 from xtts.model.gpt import GPT
 from xtts.model.kv_cache import SlotCaches
 
 # MKL gives the rows of 5, 6, 7, 9, 10 or 11 to two threads in unlike parts, each with a kernel of
 # its own: a row is then another, in its last bit, for its place. Of 4, 8 and 12 it is not.
 _ROWS_ALIKE = 4
-
-
-class NoFreeSlotError(SotaqueError):
-    """Every slot speaks; the caller is to wait."""
 
 
 class DecodingSlots:

@@ -5,21 +5,17 @@ there (`xtts.inference.batched_decoding`), nor on when it came: its chunks are c
 alone.
 
 A speech of several pieces gives its slot back after each: the caller decides who is next, so that a
-long text does not hold a slot until its end.
+long text does not hold a slot until its end. Importing this module imports no torch.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from torch import Tensor
-
+from machine.devices.cuda_errors import NotFinite
 from xtts.inference.alignment.guarded_piece import Guard, SpokenPiece
-from xtts.inference.batched_decoding import DecodingSlots, NoFreeSlotError
-from xtts.inference.decoding import DecodingError
-from xtts.inference.request import SynthesisRequest
-from xtts.inference.synthesis_params import SynthesisParams
-from xtts.inference.voice import Voice
-from xtts.model.loading import Model
+from xtts.inference.speech import Backend, NoFreeSlotError, Samples, Speech
+from xtts.inference.synthesis_request import SynthesisRequest
 
 
 @dataclass(frozen=True)
@@ -30,39 +26,34 @@ class StepOutput:
     ended."""
 
     name: str
-    chunks: tuple[Tensor, ...] = ()
+    chunks: tuple[Samples, ...] = ()
     done: bool = False
     codes: int = 0
-    error: DecodingError | None = None
+    error: NotFinite | None = None
     paused: bool = False
     cut_pieces: int = 0
     pieces: tuple[SpokenPiece, ...] = ()
 
 
 class ContinuousBatcher:
-    """The speeches of one model, at most `count` at once. guard: makes the guard of each speech;
-    layers: those of the heads that guards ask for."""
+    """The speeches of one model, at most as many at once as its backend has slots. guard: makes
+    the guard of each speech."""
 
     def __init__(
-        self,
-        model: Model,
-        count: int,
-        guard: Callable[[SynthesisParams], Guard | None] = lambda _: None,
-        layers: Iterable[int] = (),
+        self, backend: Backend, guard: Callable[[SynthesisRequest], Guard | None] = lambda _: None
     ) -> None:
-        self.model = model
+        self._backend = backend
         self._guard = guard
-        self._slots = DecodingSlots(model.gpt, count, tuple(sorted(layers)))
-        self._speeches: dict[str, SynthesisRequest] = {}
+        self._speeches: dict[str, Speech] = {}
 
     @property
     def count(self) -> int:
         """How many may speak at once."""
-        return len(self._slots.utterances)
+        return self._backend.count
 
     def prepare(self) -> None:
         """Does now what the first request would else wait for."""
-        self._slots.prepare()
+        self._backend.prepare()
 
     @property
     def busy(self) -> bool:
@@ -77,53 +68,58 @@ class ContinuousBatcher:
     @property
     def free(self) -> int:
         """How many more may speak now."""
-        return self._slots.free
+        return self._backend.free
 
-    def enter(self, name: str, voice: Voice, ask: SynthesisParams) -> None:
+    def enter(self, name: str, voice: Any, request: SynthesisRequest) -> None:
         """Begins a speech; its first sound comes with the steps.
 
-        Raises NoFreeSlotError, TextError, and DecodingError for a first output that is not finite.
+        Raises NoFreeSlotError, TextError, and NotFinite for a first output that is not finite.
         """
-        if not self.free:
-            count = len(self._slots.utterances)
-            raise NoFreeSlotError(f"All {count} slots speak. Try again later.")
-        speech = SynthesisRequest(self.model, voice, ask, self._guard(ask))
-        speech.enter(self._slots)
+        speech = Speech(self._backend, voice, request, self._guard(request))
+        self._begin(speech)
         self._speeches[name] = speech
 
     def go_on(self, name: str) -> bool:
         """Begins the next piece of a paused speech; whether there was one.
 
-        Raises NoFreeSlotError, and DecodingError as `enter`: the speech is over then.
+        Raises NoFreeSlotError, and NotFinite as `enter`: the speech is over then.
         """
         speech = self._speeches.get(name)
         if speech is None or not speech.paused:
             return False
         try:
-            speech.enter(self._slots)
-        except DecodingError:
+            self._begin(speech)
+        except NotFinite:
             self.leave(name)
             raise
         return True
+
+    def _begin(self, speech: Speech) -> None:
+        if not self.free:
+            raise NoFreeSlotError(f"All {self.count} slots speak. Try again later.")
+        speech.begin()
 
     def leave(self, name: str) -> bool:
         """Ends a speech in the middle; whether there was one."""
         speech = self._speeches.pop(name, None)
         if speech is not None:
-            speech.leave(self._slots)
+            speech.leave()
         return speech is not None
 
     def step(self) -> list[StepOutput]:
         """One more code for every request, and the sound that is final then."""
-        self._slots.step()
-        speaking = [name for name, speech in self._speeches.items() if not speech.paused]
-        return [self._took(name) for name in speaking]
+        active = {
+            name: speech.utterance
+            for name, speech in self._speeches.items() if speech.utterance is not None
+        }  # fmt: skip
+        self._backend.step(list(active.values()))
+        return [self._took(name) for name in active]
 
     def _took(self, name: str) -> StepOutput:
         speech = self._speeches[name]
         try:
-            chunks = tuple(speech.take(self._slots))
-        except DecodingError as error:
+            chunks = tuple(speech.take())
+        except NotFinite as error:
             self.leave(name)
             return StepOutput(name, done=True, codes=speech.codes, error=error)
         if speech.done:

@@ -5,7 +5,7 @@ to get the same numbers. Order of the rules as in Hugging Face's `generate`: rep
 temperature, top-k, top-p.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,6 +107,11 @@ class DecodingState:
             self.codes.append(self.code)
             self.seen[code] = True
 
+    def said(self) -> list[int]:
+        """Its codes so far, without STOP, on the host."""
+        found: list[int] = torch.cat(self.codes).tolist() if self.codes else []
+        return found
+
     def decoded(self) -> DecodingResult:
         """Everything said so far."""
         codes = torch.cat(self.codes) if self.codes else self.code[:0]
@@ -149,7 +154,7 @@ def prefill(gpt: GPT, latents: Tensor, text: Tensor, utterance: DecodingState) -
 @torch.inference_mode()
 def iterate_codes(
     gpt: GPT, latents: Tensor, text: Tensor, utterance: DecodingState
-) -> Iterator[DecodingState]:
+) -> Generator[DecodingState, None, None]:
     """Yields `utterance` after each of its steps, until it is done."""
     cache = prefill(gpt, latents, text, utterance)
     yield utterance

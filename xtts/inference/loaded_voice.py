@@ -19,7 +19,8 @@ from machine.devices.cuda_errors import NotFinite
 from xtts.inference.alignment import heads as alignment_heads
 from xtts.inference.alignment.guarded_piece import Guard
 from xtts.inference.alignment.heads import Head
-from xtts.inference.synthesis_params import SynthesisParams
+from xtts.inference.batching import ContinuousBatcher
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import VOCODER_RATE
 from xtts.text.tokenizer import TokenizerSpec
 
@@ -114,11 +115,11 @@ class LoadedVoice(ABC):
             )
         return found
 
-    def guard(self, ask: SynthesisParams) -> Guard | None:
+    def guard(self, request: SynthesisRequest) -> Guard | None:
         """The guard of a speech; None where it is off, or the caller bounds the codes himself."""
-        if not self.guarded or ask.max_codes is not None:
+        if not self.guarded or request.max_codes is not None:
             return None
-        return Guard(self.heads, self.model.tokenizer.spoken, ask.seed)
+        return Guard(self.heads, self.model.tokenizer.spoken, request.seed)
 
     def prepare(self) -> None:
         """Does now what would else be done while the first word is waited for."""
@@ -140,7 +141,7 @@ class LoadedVoice(ABC):
         """Raises TextError for text that cannot be spoken; computes nothing."""
         self.model.tokenizer.split(text, language)
 
-    def synthesize(self, ask: SynthesisParams) -> Array:
+    def synthesize(self, request: SynthesisRequest) -> Array:
         """Speaks with its own latents.
 
         Returns:
@@ -150,23 +151,23 @@ class LoadedVoice(ABC):
             TextError: The text cannot be spoken.
             DecodingError, NotFinite: The model's output is not finite.
         """
-        return self.synthesize_guarded(ask, self.guard(ask))
+        return self.synthesize_guarded(request, self.guard(request))
 
-    def stream(self, ask: SynthesisParams) -> Iterator[Array]:
+    def stream(self, request: SynthesisRequest) -> Iterator[Array]:
         """As `synthesize`, in chunks as soon as they are settled."""
-        return self.stream_guarded(ask, self.guard(ask))
+        return self.stream_guarded(request, self.guard(request))
 
     @abstractmethod
-    def synthesize_guarded(self, ask: SynthesisParams, guard: Guard | None) -> Array:
+    def synthesize_guarded(self, request: SynthesisRequest, guard: Guard | None) -> Array:
         """As `synthesize`, with a guard of the caller's, which tells afterwards what became of each
         piece."""
 
     @abstractmethod
-    def stream_guarded(self, ask: SynthesisParams, guard: Guard | None) -> Iterator[Array]:
+    def stream_guarded(self, request: SynthesisRequest, guard: Guard | None) -> Iterator[Array]:
         """As `stream`, with a guard of the caller's."""
 
     @abstractmethod
-    def crowd(self, count: int, *, beside_another: bool = False) -> Any:
+    def crowd(self, count: int, *, beside_another: bool = False) -> ContinuousBatcher:
         """A continuous batcher for `count` requests at once, or for as many as the device has
         memory for. beside_another: another voice is open on that device already."""
 

@@ -9,7 +9,7 @@ from machine.storage.atomic import sha256_of
 from xtts.hub import learned_speaker
 from xtts.hub.bundle import VoiceFiles
 from xtts.hub.learned_speaker import LearnedSpeaker
-from xtts.inference import latents_file, synthesis, voice
+from xtts.inference import latents_file, speech, voice
 from xtts.inference.alignment import head_measurement
 from xtts.inference.alignment import heads as alignment_heads
 from xtts.inference.alignment.guarded_piece import Guard
@@ -17,7 +17,8 @@ from xtts.inference.alignment.heads import Head
 from xtts.inference.batching import ContinuousBatcher
 from xtts.inference.loaded_voice import Array, ComputeConfig, LoadedVoice
 from xtts.inference.slot_count import slots_on
-from xtts.inference.synthesis_params import SynthesisParams
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.inference.torch_backend import TorchBackend, TorchBatch
 from xtts.inference.voice import Voice
 from xtts.model import loading, low_memory
 from xtts.model.config import ModelConfig
@@ -52,21 +53,19 @@ class LoadedTorchVoice(LoadedVoice):
         self.model.warm_up()
         super().prepare()
 
-    def synthesize_guarded(self, ask: SynthesisParams, guard: Guard | None) -> Array:
+    def synthesize_guarded(self, request: SynthesisRequest, guard: Guard | None) -> Array:
         """As in `LoadedVoice`."""
-        found = synthesis.synthesize(
-            self.model, self._speaker(), ask.text, ask.language, seed=ask.seed, speed=ask.speed,
-            decoding=ask.rules(self.model.config.decoding), max_codes=ask.max_codes, guard=guard,
-        )  # fmt: skip
-        return found.numpy()
+        found: Array = speech.synthesize(self._backend, self._speaker(), request, guard).numpy()
+        return found
 
-    def stream_guarded(self, ask: SynthesisParams, guard: Guard | None) -> Iterator[Array]:
+    def stream_guarded(self, request: SynthesisRequest, guard: Guard | None) -> Iterator[Array]:
         """As in `LoadedVoice`."""
-        chunks = synthesis.stream(
-            self.model, self._speaker(), ask.text, ask.language, seed=ask.seed, speed=ask.speed,
-            decoding=ask.rules(self.model.config.decoding), max_codes=ask.max_codes, guard=guard,
-        )  # fmt: skip
+        chunks = speech.stream(self._backend, self._speaker(), request, guard)
         return (chunk.numpy() for chunk in chunks)
+
+    @property
+    def _backend(self) -> TorchBackend:
+        return TorchBackend(self.model)
 
     def crowd(self, count: int, *, beside_another: bool = False) -> ContinuousBatcher:
         """As in `LoadedVoice`."""
@@ -77,7 +76,8 @@ class LoadedTorchVoice(LoadedVoice):
                 "%d requests at once instead of %d: the GPU's free memory has room for no more.",
                 fitting, count,
             )  # fmt: skip
-        return ContinuousBatcher(self.model, fitting, self.guard, {layer for layer, _ in heads})
+        batch = TorchBatch(self.model, fitting, {layer for layer, _ in heads})
+        return ContinuousBatcher(batch, self.guard)
 
     def nobody(self) -> Voice:
         """As in `LoadedVoice`."""

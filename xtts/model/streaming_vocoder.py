@@ -55,10 +55,12 @@ class ChunkedVocoder:
         ahead = settled_steps(self._codes, self.shape) - self.reach - self._spoken_steps
         return max(0.0, ahead / (self.shape.steps_per_code * STEPS_PER_FRAME))
 
-    def speak(self) -> Tensor:
+    @torch.inference_mode()
+    def speak(self) -> Iterator[Tensor]:
         """The samples `[n]` that are settled and not yet spoken."""
-        return self._to(settled_steps(self._codes, self.shape) - self.reach)
+        yield self._to(settled_steps(self._codes, self.shape) - self.reach)
 
+    @torch.inference_mode()
     def rest(self) -> Iterator[Tensor]:
         """All that is left when no more latents come, in chunks of bounded memory."""
         total = self._total()

@@ -321,15 +321,15 @@ def _done(state: Any) -> bool:
 def _sound(model: "Model", whose: "Voice", utterance: DecodedSentence) -> "Tensor":
     import torch
 
-    from xtts.inference.synthesis import check_finite
-    from xtts.model.streaming_vocoder import ChunkedVocoder
+    from xtts.inference.torch_backend import TorchBackend
 
+    backend = TorchBackend(model)
     parts: list[Tensor] = []
     for said in utterance.said:
-        vocoder = ChunkedVocoder(model.vocoder, model.config.vocoder, whose.speaker)
-        vocoder.add(said.latents)
-        parts.extend(vocoder.rest())
-    return check_finite(torch.cat(parts))
+        chunks = backend.chunks(whose)
+        chunks.add(said.latents)
+        parts.extend(chunks.rest())
+    return backend.checked(torch.cat(parts))
 
 
 def _keep(path: Path, waveform: "Tensor") -> None:

@@ -108,7 +108,9 @@ class FileSpeaker:
         or recording is reported before weights are read or anything is computed.
         """
         from xtts import audio
-        from xtts.inference import synthesis, voice
+        from xtts.inference import speech, voice
+        from xtts.inference.synthesis_request import SynthesisRequest
+        from xtts.inference.torch_backend import TorchBackend
 
         started = time.perf_counter()
         model = self._reading(request.weights)
@@ -119,9 +121,8 @@ class FileSpeaker:
         whose = _with_learned(heard, request.speaker)
         model = replace(model, gpt=self._model.gpt)
         guard = self._guard(whose, request.seed)
-        waveform = synthesis.synthesize(
-            model, whose, request.text, request.language, seed=request.seed, guard=guard
-        )
+        asked = SynthesisRequest(request.text, request.language, request.seed, pieces=pieces)
+        waveform = speech.synthesize(TorchBackend(model), whose, asked, guard)
         audio.write_wav(request.out, waveform)
         likeness = voice.similarity(self._model, waveform, audio.VOCODER_RATE, heard)
         self._let_go()

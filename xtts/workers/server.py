@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 
 from machine.devices import cuda_errors
@@ -21,7 +22,8 @@ from machine.devices.health import Outcome
 from machine.errors import SotaqueError
 from xtts.inference.alignment.spoken_words import SpokenWords
 from xtts.inference.batching import ContinuousBatcher, StepOutput
-from xtts.inference.synthesis_params import SynthesisParams
+from xtts.inference.speech import Samples
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.voice import Voice
 from xtts.model.shapes import VOCODER_RATE
 from xtts.text.tokenizer import Piece, TokenizerSpec
@@ -220,13 +222,13 @@ class SpeechServer:
             yield _failed(name, "no_reference", reason)
             return
         try:
-            params = SynthesisParams(**message["ask"])
-            self._crowds[message["key"]].enter(name, voice, params)
+            request = SynthesisRequest(**message["ask"])
+            self._crowds[message["key"]].enter(name, voice, request)
         except Exception as error:  # of this request alone: no other may suffer
             yield from self._refused(name, error)
         else:
             self._began[name] = began
-            self._words[name] = SpokenWords(params.pieces or (), params.speed)
+            self._words[name] = SpokenWords(request.pieces or (), request.speed)
 
     def _refused(self, name: str, error: Exception) -> Iterator[bytes]:
         """A refusal is an answer to one, and so is an unexpected error; a fault of the
@@ -332,11 +334,10 @@ def _unreadable(error: Exception) -> dict[str, str] | None:
     return {"reason_code": "refused", "reason": f"{name} cannot be read ({error.strerror})."}
 
 
-def pcm16(chunk: torch.Tensor) -> bytes:
+def pcm16(chunk: Samples) -> bytes:
     """Samples `[n]` in -1..1 as 16-bit little-endian PCM."""
-    scaled = (chunk.clamp(-1.0, 1.0) * 32767.0).round().to(torch.int16)
-    found: bytes = scaled.numpy().astype("<i2").tobytes()
-    return found
+    scaled = np.clip(np.asarray(chunk), -1.0, 1.0) * np.float32(32767.0)
+    return scaled.round().astype("<i2").tobytes()
 
 
 def _failed(name: str, code: str, reason: str) -> bytes:

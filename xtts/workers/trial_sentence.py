@@ -23,7 +23,9 @@ def main() -> int:
     import torch
 
     from xtts import audio
-    from xtts.inference import synthesis, voice
+    from xtts.inference import speech, voice
+    from xtts.inference.synthesis_request import SynthesisRequest
+    from xtts.inference.torch_backend import TorchBackend
     from xtts.model.config import SamplingParams
     from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
 
@@ -34,9 +36,8 @@ def main() -> int:
     model = load_voice(VoiceSpec("demo"), ComputeConfig(device, precision="fp32")).model
     started = time.perf_counter()
     speaker = voice.voice_from_reference(model, vowel(audio.CODE_RATE))
-    waveform = synthesis.synthesize(
-        model, speaker, TEXT, "en", decoding=SamplingParams(greedy=True)
-    )
+    request = SynthesisRequest(TEXT, "en", sampling=SamplingParams(greedy=True))
+    waveform = speech.synthesize(TorchBackend(model), speaker, request)
     seconds = time.perf_counter() - started
     out.write_bytes(waveform.float().contiguous().numpy().tobytes())
     found = {

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from xtts.inference import synthesis, voice
+from xtts.inference import speech, voice
 from xtts.inference.batching import ContinuousBatcher
 from xtts.inference.fading import StreamFade, fade_edges
 from xtts.inference.speed import SpeedChange
-from xtts.inference.synthesis_params import SynthesisParams
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.inference.torch_backend import TorchBackend, TorchBatch
 from xtts.model import loading as model
 from xtts.workers import protocol
 from xtts.workers.protocol import FrameError
@@ -37,15 +38,23 @@ def test_a_crowd_says_what_a_stream_says(base_folder) -> None:
     noise = torch.randn(22_050, generator=torch.Generator().manual_seed(1)) * 0.1
     whose = voice.voice_from_reference(made, noise)
     assert len(made.tokenizer.split(TEXT, "en")) > 1
-    crowd = ContinuousBatcher(made, 2)
-    crowd.enter("one", whose, SynthesisParams(TEXT, "en", seed=4, max_codes=15))
-    crowd.enter("two", whose, SynthesisParams("hello", "en", seed=1, speed=2.0, max_codes=15))
+    crowd = ContinuousBatcher(TorchBatch(made, 2))
+    crowd.enter("one", whose, SynthesisRequest(TEXT, "en", seed=4, max_codes=15))
+    crowd.enter("two", whose, SynthesisRequest("hello", "en", seed=1, speed=2.0, max_codes=15))
     assert crowd.free == 0
     found = spoken(crowd)
-    pulled = torch.cat(list(synthesis.stream(made, whose, TEXT, "en", seed=4, max_codes=15)))
+    pulled = torch.cat(
+        list(
+            speech.stream(
+                TorchBackend(made), whose, SynthesisRequest(TEXT, "en", seed=4, max_codes=15)
+            )
+        )
+    )
     assert found["one"].shape == pulled.shape
     assert torch.allclose(found["one"], pulled, atol=1e-4)
-    usual = synthesis.synthesize(made, whose, "hello", "en", seed=1, max_codes=15)
+    usual = speech.synthesize(
+        TorchBackend(made), whose, SynthesisRequest("hello", "en", seed=1, max_codes=15)
+    )
     assert len(found["two"]) == pytest.approx(len(usual) / 2, abs=2048)
 
 
@@ -55,10 +64,10 @@ def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(base_folde
     made = model.load_model(base_folder)
     noise = torch.randn(22_050, generator=torch.Generator().manual_seed(1)) * 0.1
     whose = voice.voice_from_reference(made, noise)
-    crowd = ContinuousBatcher(made, 1)
-    crowd.enter("long", whose, SynthesisParams(TEXT, "en", seed=4, max_codes=8))
+    crowd = ContinuousBatcher(TorchBatch(made, 1))
+    crowd.enter("long", whose, SynthesisRequest(TEXT, "en", seed=4, max_codes=8))
     alone = spoken(crowd)["long"]
-    crowd.enter("long", whose, SynthesisParams(TEXT, "en", seed=4, max_codes=8))
+    crowd.enter("long", whose, SynthesisRequest(TEXT, "en", seed=4, max_codes=8))
     chunks: list[Tensor] = []
     order: list[str] = []
     while not crowd.empty:
@@ -72,7 +81,7 @@ def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(base_folde
                 assert 1 < said.cut_pieces <= pieces
             if said.paused and len(order) == 1:
                 assert not crowd.busy and crowd.free == 1 and not crowd.empty
-                crowd.enter("short", whose, SynthesisParams("hello", "en", seed=1, max_codes=8))
+                crowd.enter("short", whose, SynthesisRequest("hello", "en", seed=1, max_codes=8))
             elif said.paused or (said.name == "short" and said.done):
                 crowd.go_on("long")
     assert order[:3] == ["long", "short", "long"]
@@ -84,10 +93,10 @@ def test_the_likeliest_code_does_not_depend_on_the_seed(base_folder) -> None:
     made = model.load_model(base_folder)
     noise = torch.randn(22_050, generator=torch.Generator().manual_seed(1)) * 0.1
     whose = voice.voice_from_reference(made, noise)
-    crowd = ContinuousBatcher(made, 2)
+    crowd = ContinuousBatcher(TorchBatch(made, 2))
     for name, seed in (("one", 1), ("two", 2)):
         crowd.enter(
-            name, whose, SynthesisParams("hello", "en", seed=seed, temperature=0.0, max_codes=9)
+            name, whose, SynthesisRequest("hello", "en", seed=seed, temperature=0.0, max_codes=9)
         )
     found = spoken(crowd)
     assert torch.equal(found["one"], found["two"])

@@ -1,6 +1,7 @@
 """Pauses are samples: of the same length with torch, in a stream, among others and with ONNX."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,17 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from tests.xtts.inference.test_request import spoken
-from xtts.inference import synthesis
+from tests.xtts.inference.test_batching import spoken
+from xtts.inference import speech
 from xtts.inference.batching import ContinuousBatcher
-from xtts.inference.synthesis_params import SynthesisParams
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.inference.torch_backend import TorchBackend, TorchBatch
 from xtts.inference.voice import Voice
 from xtts.model import loading
 from xtts.model.loading import Model
 from xtts.model.shapes import FADE_SECONDS, VOCODER_RATE
-from xtts.onnx.speech import request as onnx_speech
+from xtts.onnx.speech.backend import OnnxBackend
 from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxLatents, load_onnx_model
-from xtts.onnx.speech.request import OnnxSynthesisParams
 
 TEXT = "[pause:120ms]one two[pause:500ms]three<break time='1.25s'/>four\n\nfive[pause:300ms]"
 SECONDS = [0.12, 0.5, 1.25, 0.6, 0.3]
@@ -55,22 +56,20 @@ def test_pauses_are_within_ten_milliseconds_however_it_is_spoken(
 ) -> None:
     onnx = load_onnx_model(onnx_folder, OnnxComputeConfig("fp32"))
     whose = OnnxLatents(voice.latents.numpy(), voice.speaker.numpy())
-    ask = {"seed": 2, "max_codes": CODES}
-    manner = OnnxSynthesisParams(seed=2, max_codes=CODES)
-    crowd = ContinuousBatcher(model, 2)
-    crowd.enter("paused", voice, SynthesisParams(TEXT, "en", **ask))
-    crowd.enter("other", voice, SynthesisParams("hello there", "en", seed=1, max_codes=CODES))
+    backend, ask = TorchBackend(model), SynthesisRequest(TEXT, "en", seed=2, max_codes=CODES)
+    crowd = ContinuousBatcher(TorchBatch(model, 2))
+    crowd.enter("paused", voice, ask)
+    crowd.enter("other", voice, SynthesisRequest("hello there", "en", seed=1, max_codes=CODES))
     among_others = spoken(crowd)
     assert zeros(among_others["other"].numpy()) == []
     ways: dict[str, Spoken] = {
-        "whole": lambda: synthesis.synthesize(model, voice, TEXT, "en", **ask).numpy(),
-        "twice as fast": lambda: synthesis.synthesize(
-            model, voice, TEXT, "en", speed=2.0, **ask).numpy(),
-        "streamed": lambda: joined(synthesis.stream(model, voice, TEXT, "en", **ask)),
+        "whole": lambda: speech.synthesize(backend, voice, ask).numpy(),
+        "twice as fast": lambda: speech.synthesize(backend, voice, replace(ask, speed=2.0)).numpy(),
+        "streamed": lambda: joined(speech.stream(backend, voice, ask)),
         "among others": lambda: among_others["paused"].numpy(),
-        "onnx": lambda: onnx_speech.speak(onnx, whose, TEXT, "en", manner),
-        "onnx streamed": lambda: joined(onnx_speech.stream(onnx, whose, TEXT, "en", manner)),
-    }  # fmt: skip
+        "onnx": lambda: speech.synthesize(OnnxBackend(onnx), whose, ask),
+        "onnx streamed": lambda: joined(speech.stream(OnnxBackend(onnx), whose, ask)),
+    }
     for name, speak in ways.items():
         found = zeros(speak())
         assert found == pytest.approx(SECONDS, abs=0.010), name
@@ -79,8 +78,14 @@ def test_pauses_are_within_ten_milliseconds_however_it_is_spoken(
 def test_a_text_without_pauses_is_the_same_to_the_bit(model: Model, voice: Voice) -> None:
     """One piece is not faded, as before there were pauses."""
     ids = [piece.ids for piece in model.tokenizer.split("one two", "en")]
-    whole = synthesis.synthesize(model, voice, "one two", "en", seed=2, max_codes=CODES)
-    paused = synthesis.synthesize(model, voice, "one two[pause:1s]", "en", seed=2, max_codes=CODES)
+    whole = speech.synthesize(
+        TorchBackend(model), voice, SynthesisRequest("one two", "en", seed=2, max_codes=CODES)
+    )
+    paused = speech.synthesize(
+        TorchBackend(model),
+        voice,
+        SynthesisRequest("one two[pause:1s]", "en", seed=2, max_codes=CODES),
+    )
     fade = round(FADE_SECONDS * VOCODER_RATE)
     assert len(ids) == 1 and len(paused) == len(whole) + VOCODER_RATE
     assert torch.equal(paused[fade : len(whole) - fade], whole[fade:-fade])

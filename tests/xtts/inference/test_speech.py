@@ -7,9 +7,11 @@ import pytest
 import torch
 
 from xtts.audio import VOCODER_RATE
+from xtts.inference import speech
 from xtts.inference.decode_step import DecodeStep
 from xtts.inference.fading import fade_edges, fade_stream_edges
-from xtts.inference.synthesis import stream, synthesize, synthesize_pieces
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice, voice_from_reference
 from xtts.model.config import SamplingParams
 from xtts.model.loading import Model, load_model
@@ -34,8 +36,14 @@ def voice(model: Model) -> Voice:
 
 @pytest.mark.parametrize("text", ["a thin tin", LONG], ids=["one piece", "pieces"])
 def test_a_stream_joined_is_what_speak_says(model: Model, voice: Voice, text: str) -> None:
-    whole = synthesize(model, voice, text, "en", decoding=RULES, seed=3)
-    chunks = list(stream(model, voice, text, "en", decoding=RULES, seed=3))
+    whole = speech.synthesize(
+        TorchBackend(model), voice, SynthesisRequest(text, "en", sampling=RULES, seed=3)
+    )
+    chunks = list(
+        speech.stream(
+            TorchBackend(model), voice, SynthesisRequest(text, "en", sampling=RULES, seed=3)
+        )
+    )
     joined = torch.cat(chunks)
     assert len(chunks) > 2 and len(joined) == len(whole)
     assert float((joined - whole).norm() / whole.norm()) < 1e-3
@@ -53,7 +61,9 @@ def test_a_stream_speaks_before_the_model_has_finished(
         return step(*arguments)
 
     monkeypatch.setattr(DecodeStep, "__call__", counted)
-    chunks = stream(model, voice, "a thin tin", "en", decoding=RULES, seed=3)
+    chunks = speech.stream(
+        TorchBackend(model), voice, SynthesisRequest("a thin tin", "en", sampling=RULES, seed=3)
+    )
     first = next(chunks)
     heard_after = steps
     for _ in chunks:
@@ -63,13 +73,22 @@ def test_a_stream_speaks_before_the_model_has_finished(
 
 
 def test_a_chunk_is_not_larger_for_being_late(model: Model, voice: Voice) -> None:
-    sizes = [len(chunk) for chunk in stream(model, voice, "a thin tin", "en", decoding=RULES)]
+    sizes = [
+        len(chunk)
+        for chunk in speech.stream(
+            TorchBackend(model), voice, SynthesisRequest("a thin tin", "en", sampling=RULES)
+        )
+    ]
     assert sizes[0] < sizes[1]
     assert max(sizes) < 12 * VOCODER_RATE
 
 
 def test_pieces_join_at_silence(model: Model, voice: Voice) -> None:
-    pieces = list(synthesize_pieces(model, voice, LONG, "en", decoding=RULES))
+    pieces = list(
+        speech.synthesize_pieces(
+            TorchBackend(model), voice, SynthesisRequest(LONG, "en", sampling=RULES)
+        )
+    )
     assert len(pieces) > 1
     for piece in pieces:
         assert piece[0] == 0.0 and piece[-1] == 0.0
@@ -87,8 +106,14 @@ def test_fading_a_stream_is_fading_the_whole(cuts: list[int]) -> None:
 @pytest.mark.slow
 def test_no_step_at_a_join_is_larger_than_inside_a_piece(model: Model, voice: Voice) -> None:
     """A click is a step of the waveform that nothing inside it makes."""
-    pieces = list(synthesize_pieces(model, voice, LONG, "en", decoding=RULES))
-    joined = synthesize(model, voice, LONG, "en", decoding=RULES)
+    pieces = list(
+        speech.synthesize_pieces(
+            TorchBackend(model), voice, SynthesisRequest(LONG, "en", sampling=RULES)
+        )
+    )
+    joined = speech.synthesize(
+        TorchBackend(model), voice, SynthesisRequest(LONG, "en", sampling=RULES)
+    )
     steps = joined.diff().abs()
     joins = torch.tensor([len(piece) for piece in pieces]).cumsum(0)[:-1]
     assert len(joins) >= 1
@@ -107,7 +132,9 @@ def test_memory_stays_flat_over_minutes_of_speech(model: Model, voice: Voice) ->
     """`python -m benchmarks speaking --hour` is the same for an hour, on the embedded voice."""
     text = "the tin hat and the inner thin tent. " * 250
     resident, seconds = list[int](), 0.0
-    for piece in synthesize_pieces(model, voice, text, "en", decoding=RULES):
+    for piece in speech.synthesize_pieces(
+        TorchBackend(model), voice, SynthesisRequest(text, "en", sampling=RULES)
+    ):
         seconds += len(piece) / VOCODER_RATE
         resident.append(_resident_bytes())
     assert len(resident) > 25 and seconds > 30

@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from tests.models import tiny_base
-from xtts.inference import synthesis, voice
+from xtts.inference import speech, voice
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice, VoiceError
 from xtts.model import loading as model
 from xtts.model import low_memory
@@ -33,7 +35,10 @@ def recording() -> torch.Tensor:
 def test_it_says_the_same_to_the_bit(base_folder: Path, whose: Voice, precision: str) -> None:
     whole = model.load_model(base_folder, precision=precision)
     found = low_memory.load_low_memory(base_folder, precision=precision)
-    one, other = (synthesis.synthesize(m, whose, TEXT, "en", max_codes=30) for m in (whole, found))
+    one, other = (
+        speech.synthesize(TorchBackend(m), whose, SynthesisRequest(TEXT, "en", max_codes=30))
+        for m in (whole, found)
+    )
     assert torch.equal(one, other)
 
 
@@ -68,7 +73,10 @@ def test_another_epoch_is_spoken_and_heard_with(
     )
     for one in (whole, found):
         one.load_gpt(learned)
-    said = [synthesis.synthesize(m, whose, TEXT, "en", max_codes=30) for m in (whole, found)]
+    said = [
+        speech.synthesize(TorchBackend(m), whose, SynthesisRequest(TEXT, "en", max_codes=30))
+        for m in (whole, found)
+    ]
     assert torch.equal(*said)
     heard = [voice.voice_from_reference(m, recording).latents for m in (whole, found)]
     assert torch.equal(*heard)

@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from xtts.inference.synthesis import synthesize
+from xtts.inference import speech
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import voice_from_reference
 from xtts.model import quantization
 from xtts.model.loading import load_model, read_tensors
@@ -142,12 +144,17 @@ def test_a_model_speaks_with_int8_and_takes_other_weights(base_folder: Path) -> 
             for model in (plain, small)
         )
     assert float((found - wanted).norm() / wanted.norm()) < 0.05
-    before = synthesize(small, voice, "a thin hat", "en", seed=1)
+    before = speech.synthesize(
+        TorchBackend(small), voice, SynthesisRequest("a thin hat", "en", seed=1)
+    )
     small.unload_gpt()
     with pytest.raises((RuntimeError, NotImplementedError)):
-        synthesize(small, voice, "a thin hat", "en", seed=1)
+        speech.synthesize(TorchBackend(small), voice, SynthesisRequest("a thin hat", "en", seed=1))
     small.load_gpt(read_tensors(base_folder / "model.pth"))
-    assert torch.equal(synthesize(small, voice, "a thin hat", "en", seed=1), before)
+    assert torch.equal(
+        speech.synthesize(TorchBackend(small), voice, SynthesisRequest("a thin hat", "en", seed=1)),
+        before,
+    )
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_chunks_joined_are_the_whole(shape: VocoderShape, codes: int, laid_out: 
         more = draw.randint(1, 9)
         chunked.add(latents[given : given + more])
         given += more
-        parts.append(chunked.speak())
+        parts += chunked.speak()
     parts += chunked.rest()
     joined = torch.cat(parts)
     assert len(joined) == len(whole)
@@ -152,7 +152,7 @@ def test_a_gpus_windows_are_recorded_and_say_the_same(
     for latent in latents:
         chunked.add(latent[None])
         if chunked.ready_codes() >= wanted:
-            parts.append(chunked.speak())
+            parts += chunked.speak()
             wanted = next(sizes)
     parts += chunked.rest()
     joined = torch.cat(parts)
@@ -212,5 +212,5 @@ def test_a_laid_out_vocoder_sees_few_widths_whatever_the_sentence() -> None:
     stream = ChunkedVocoder(vocoder, LIKE_PUBLISHED, speaker)
     while stream.ready_codes() < next(chunk_codes()):
         stream.add(torch.randn(1, WIDTH))
-    stream.speak()
+    list(stream.speak())
     assert seen == prepared

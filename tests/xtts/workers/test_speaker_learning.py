@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from xtts.hub.base_models import DEMO
-from xtts.inference import synthesis
+from xtts.inference import speech
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice
 from xtts.model import loading
 from xtts.workers import speaker_learning
@@ -67,7 +69,10 @@ def test_the_words_stay_what_they_are(learned: SpeakerLearned) -> None:
 
     plain = voice_from_reference(model, read_reference(model.config, REFERENCE))
     other = Voice(plain.latents, torch.tensor(learned.embedding)[None, :, None])
-    one, two = (synthesis.synthesize(model, who, "Good morning.", "en") for who in (plain, other))
+    one, two = (
+        speech.synthesize(TorchBackend(model), who, SynthesisRequest("Good morning.", "en"))
+        for who in (plain, other)
+    )
     assert one.shape == two.shape and not torch.equal(one, two)
 
 

@@ -7,7 +7,7 @@ import soundfile
 import torch
 
 from tests.models import tiny_base
-from xtts.inference.synthesis_params import SynthesisParams
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.voice import Voice
 from xtts.model.streaming_vocoder import vocoder_widths
 from xtts.model.vocoder import Vocoder
@@ -55,7 +55,7 @@ def test_the_first_request_finds_the_vocoder_warm(
 def spoken(standing: LoadedVoice, voice: Voice, max_codes: int) -> int:
     """Samples that a crowd of one says."""
     crowd = standing.crowd(1)
-    crowd.enter("one", voice, SynthesisParams("hello there", "en", max_codes=max_codes))
+    crowd.enter("one", voice, SynthesisRequest("hello there", "en", max_codes=max_codes))
     samples = 0
     while crowd.busy:
         samples += sum(len(chunk) for said in crowd.step() for chunk in said.chunks)

@@ -10,32 +10,30 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from machine.storage.atomic import sha256_of
 from xtts.hub import bundle
 from xtts.hub.bundle import VoiceFiles, VoiceSpec
+from xtts.inference import speech
 from xtts.inference.alignment import heads as alignment_heads
 from xtts.inference.alignment.guarded_piece import Guard
 from xtts.inference.alignment.heads import Head, Spoken
+from xtts.inference.batching import ContinuousBatcher
 from xtts.inference.loaded_voice import Array, ComputeConfig, LoadedVoice
-from xtts.inference.synthesis_params import SynthesisParams
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.config import ModelConfig
 from xtts.model.shapes import NUM_LATENTS
 from xtts.onnx import folder as folders
 from xtts.onnx.export import export_cache
 from xtts.onnx.folder import OnnxError
-from xtts.onnx.speech import loading, request
+from xtts.onnx.speech import loading
+from xtts.onnx.speech.backend import OnnxBackend
 from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxLatents, OnnxModel
-from xtts.onnx.speech.request import OnnxSynthesisParams
 from xtts.onnx.speech.sampling import sample
 from xtts.text.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from xtts.onnx.speech.batching import OnnxContinuousBatcher
-
 
 log = logging.getLogger(__name__)
 
@@ -67,21 +65,18 @@ class LoadedOnnxVoice(LoadedVoice):
         """As in `LoadedVoice`; `placed`: where ONNX Runtime computes, and why there."""
         return {**super().told(), "placed": self.model.status.as_dict()}
 
-    def synthesize_guarded(self, ask: SynthesisParams, guard: Guard | None) -> Array:
+    def synthesize_guarded(self, request: SynthesisRequest, guard: Guard | None) -> Array:
         """As in `LoadedVoice`."""
-        manner = self._manner(ask, guard)
-        return request.speak(self.model, self._speaker(), ask.text, ask.language, manner)
+        found: Array = speech.synthesize(OnnxBackend(self.model), self._speaker(), request, guard)
+        return found
 
-    def stream_guarded(self, ask: SynthesisParams, guard: Guard | None) -> Iterator[Array]:
+    def stream_guarded(self, request: SynthesisRequest, guard: Guard | None) -> Iterator[Array]:
         """As in `LoadedVoice`."""
-        manner = self._manner(ask, guard)
-        return request.stream(self.model, self._speaker(), ask.text, ask.language, manner)
+        return speech.stream(OnnxBackend(self.model), self._speaker(), request, guard)
 
-    def crowd(self, count: int, *, beside_another: bool = False) -> "OnnxContinuousBatcher":
+    def crowd(self, count: int, *, beside_another: bool = False) -> ContinuousBatcher:
         """As in `LoadedVoice`."""
-        from xtts.onnx.speech.batching import OnnxContinuousBatcher  # its chunks are torch's
-
-        return OnnxContinuousBatcher(self.model, count, self.guard)
+        return ContinuousBatcher(OnnxBackend(self.model, count), self.guard)
 
     def nobody(self) -> OnnxLatents:
         """As in `LoadedVoice`."""
@@ -96,12 +91,6 @@ class LoadedOnnxVoice(LoadedVoice):
 
         return conditioning.onnx_latents_of_recording(
             self.folder, self.model.config, self.how, recording, kept
-        )
-
-    def _manner(self, ask: SynthesisParams, guard: Guard | None) -> OnnxSynthesisParams:
-        rules = ask.rules(self.model.config.decoding)
-        return OnnxSynthesisParams(
-            rules, ask.seed, ask.speed, ask.max_codes, pieces=ask.pieces, guard=guard
         )
 
     @cached_property

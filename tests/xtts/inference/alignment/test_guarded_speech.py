@@ -13,10 +13,10 @@ from xtts.inference.alignment.guard import Ending
 from xtts.inference.alignment.guarded_piece import RETRY_SEED_STRIDE
 from xtts.inference.alignment.spoken_words import words_of_speech
 from xtts.inference.loaded_voice import LoadedVoice
-from xtts.inference.synthesis_params import SynthesisParams
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
 
-ASK = SynthesisParams("Turn left here.", "en", seed=1)
+ASK = SynthesisRequest("Turn left here.", "en", seed=1)
 STOP = 1025
 Patch = Callable[[int, Tensor], None]
 
@@ -74,7 +74,7 @@ def test_an_utterance_that_went_wrong_is_spoken_again_with_another_seed(voice, p
     guard = voice.guard(ASK)
     again = voice.synthesize_guarded(ASK, guard)
     assert (guard.pieces[0].ending, guard.pieces[0].attempts) == (Ending.GOOD, 2)
-    next_seed = SynthesisParams(ASK.text, "en", seed=ASK.seed + RETRY_SEED_STRIDE)
+    next_seed = SynthesisRequest(ASK.text, "en", seed=ASK.seed + RETRY_SEED_STRIDE)
     assert np.array_equal(again, voice.synthesize_guarded(next_seed, None))
 
 
@@ -112,8 +112,8 @@ def test_sound_behind_the_last_word_is_cut_off_unless_it_has_left(
 def test_the_batcher_says_and_tells_the_same(voice, patch, plain) -> None:
     """Two at once, whole; the logits of one are patched in its first attempt."""
     crowd = voice.crowd(2)
-    crowd.enter("one", voice.own, SynthesisParams(ASK.text, "en", seed=1, whole=True))
-    crowd.enter("two", voice.own, SynthesisParams("Hello.", "en", seed=3, whole=True))
+    crowd.enter("one", voice.own, SynthesisRequest(ASK.text, "en", seed=1, whole=True))
+    crowd.enter("two", voice.own, SynthesisRequest("Hello.", "en", seed=3, whole=True))
     sound: dict[str, list[Tensor]] = {}
     pieces = {}
     patch(lambda number, logits: logits[STOP].fill_(1e4) if number == 16 else None)
@@ -130,7 +130,7 @@ def test_the_batcher_says_and_tells_the_same(voice, patch, plain) -> None:
         for name, seed in (("one", 1), ("two", 3))
     }
     wanted = {
-        name: voice.synthesize_guarded(SynthesisParams(text, "en", seed=seeds[name]), None)
+        name: voice.synthesize_guarded(SynthesisRequest(text, "en", seed=seeds[name]), None)
         for name, text in (("one", ASK.text), ("two", "Hello."))
     }
     for name, found in sound.items():

@@ -10,7 +10,7 @@ import pytest
 from tests.models import tiny_base
 from tests.xtts.inference.alignment.attention_rows import SPOKEN, rows, whole
 from xtts.inference.alignment.heads import choose, kept_or_measured, path_of
-from xtts.inference.synthesis_params import SynthesisParams
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
 
 
@@ -64,9 +64,9 @@ def test_random_weights_in_the_published_layout_follow_nothing_and_say_so(
     assert len(kept) == (0 if told else 1)
     monkeypatch.setattr(type(voice.model.config.gpt), "max_codes", property(lambda _: 40))
     # It never stops, and that is told without attention.
-    guard = voice.guard(SynthesisParams("one two.", "en"))
+    guard = voice.guard(SynthesisRequest("one two.", "en"))
     assert guard is not None and guard.heads == ()
     guard.retries = 0
-    sound = voice.synthesize_guarded(SynthesisParams("one two.", "en"), guard)
+    sound = voice.synthesize_guarded(SynthesisRequest("one two.", "en"), guard)
     (piece,) = guard.pieces
     assert (piece.aligned, piece.times, piece.faulty) == (False, None, True) and len(sound)

@@ -14,9 +14,9 @@ from xtts.inference import decoding
 from xtts.inference.alignment.guard import CODE_SECONDS, Ending
 from xtts.inference.alignment.guarded_piece import SpokenPiece
 from xtts.inference.loaded_voice import LoadedVoice
-from xtts.inference.synthesis_params import SynthesisParams
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.onnx.export import exporter
-from xtts.onnx.speech import request as onnx_request
+from xtts.onnx.speech import backend as onnx_backend
 from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
 
 pytestmark = pytest.mark.slow
@@ -43,9 +43,7 @@ def force(monkeypatch: pytest.MonkeyPatch) -> ForcedCodes:
     monkeypatch.setattr(
         decoding, "sample", lambda _, __, ___, generator: torch.tensor([forced.next(generator)])
     )
-    monkeypatch.setattr(
-        onnx_request, "sample", lambda _, __, ___, random: forced.next(random)
-    )  # fmt: skip
+    monkeypatch.setattr(onnx_backend, "sample", lambda _, __, ___, random: forced.next(random))
     return forced
 
 
@@ -78,7 +76,7 @@ def good(torchs: LoadedVoice) -> list[int]:
 
 
 def streamed(voice: LoadedVoice) -> SpokenPiece:
-    ask = SynthesisParams(TEXT, "en", seed=1)
+    ask = SynthesisRequest(TEXT, "en", seed=1)
     guard = voice.guard(ask)
     for _ in voice.stream_guarded(ask, guard):
         pass
@@ -89,7 +87,7 @@ def streamed(voice: LoadedVoice) -> SpokenPiece:
 def eight_at_once(voice: LoadedVoice) -> list[SpokenPiece]:
     crowd = voice.crowd(8)
     for number in range(8):
-        crowd.enter(str(number), voice.own, SynthesisParams(TEXT, "en", seed=number))
+        crowd.enter(str(number), voice.own, SynthesisRequest(TEXT, "en", seed=number))
     found = []
     while crowd.busy:
         found += [said.pieces[0] for said in crowd.step() if said.done]
@@ -115,14 +113,14 @@ def test_every_backend_says_the_same_of_the_same_codes(
 def sounds(voice: LoadedVoice, *, guarded: bool, speed: float) -> dict[str, np.ndarray[Any, Any]]:
     """The text whole, streamed, and among four of which half are whole."""
     voice = replace(voice, guarded=guarded)
-    ask = SynthesisParams(TEXT, "en", seed=1, speed=speed)
+    ask = SynthesisRequest(TEXT, "en", seed=1, speed=speed)
     found = {
         "whole": voice.synthesize_guarded(ask, voice.guard(ask)),
         "streamed": np.concatenate(list(voice.stream_guarded(ask, voice.guard(ask)))),
     }
     crowd, chunks = voice.crowd(4), dict[str, list[Any]]()
     for number in range(4):
-        one = SynthesisParams(TEXT, "en", seed=number, speed=speed, whole=number % 2 == 0)
+        one = SynthesisRequest(TEXT, "en", seed=number, speed=speed, whole=number % 2 == 0)
         crowd.enter(f"among others {number}", voice.own, one)
     while crowd.busy:
         for said in crowd.step():

@@ -10,9 +10,11 @@ import pytest
 import torch
 
 from xtts.hub.base_models import DEMO
-from xtts.inference import synthesis
+from xtts.inference import speech
 from xtts.inference.decoding import DecodingState, iterate_codes, repetition_penalty
 from xtts.inference.speed import SpeedChange
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice
 from xtts.model import loading as torchs
 from xtts.model.config import SamplingParams
@@ -20,7 +22,7 @@ from xtts.model.loading import Model
 from xtts.model.shapes import PLACEHOLDER_ID
 from xtts.onnx import folder
 from xtts.onnx.export import exporter
-from xtts.onnx.speech import request as speech
+from xtts.onnx.speech.backend import OnnxBackend
 from xtts.onnx.speech.loading import (
     OnnxComputeConfig,
     OnnxLatents,
@@ -28,7 +30,6 @@ from xtts.onnx.speech.loading import (
     load_onnx_model,
     read_voice,
 )
-from xtts.onnx.speech.request import OnnxSynthesisParams
 from xtts.text.errors import TextError
 
 TEXT = "the old man walked along the river."
@@ -68,10 +69,14 @@ def test_the_embedded_voice_says_what_it_says_with_torch(tmp_path: Path) -> None
         wanted, tied = torchs_codes(theirs, voice, text, rules, 200)
         codes, most = codes_of(ours, whose, text, rules, 200), len(wanted)
         assert most > 10 and codes[:most] == wanted and (tied or len(codes) == most)
-        sound = synthesis.synthesize(
-            theirs, voice, text, "en", decoding=rules, max_codes=most
+        sound = speech.synthesize(
+            TorchBackend(theirs),
+            voice,
+            SynthesisRequest(text, "en", sampling=rules, max_codes=most),
         ).numpy()
-        found = speech.speak(ours, whose, text, "en", OnnxSynthesisParams(rules, max_codes=most))
+        found = speech.synthesize(
+            OnnxBackend(ours), whose, SynthesisRequest(text, "en", sampling=rules, max_codes=most)
+        )
         assert np.linalg.norm(found - sound) < 1e-3 * np.linalg.norm(sound)
 
 
@@ -98,15 +103,11 @@ def torchs_codes(
 def codes_of(
     model: OnnxModel, voice: OnnxLatents, text: str, rules: SamplingParams, most: int
 ) -> list[int]:
-    made = speech.OnnxSynthesisRequest(
-        model, voice, text, "en", OnnxSynthesisParams(rules, max_codes=most)
-    )
-    made.step()
-    piece = made._piece
-    assert piece is not None
-    while not made.done:
-        made.step()
-    return piece.said
+    backend, ids = OnnxBackend(model), model.tokenizer.encode(text, "en")
+    said = backend.begin(voice, ids, rules, backend.random(0), most, ())
+    while not said.done:
+        backend.step([said])
+    return said.said()
 
 
 def test_the_waveform_is_torchs_within_a_thousandth(
@@ -114,11 +115,15 @@ def test_the_waveform_is_torchs_within_a_thousandth(
 ) -> None:
     rules = replace(onnx_model.config.decoding, greedy=True)
     for text in (TEXT, LONG):
-        wanted = synthesis.synthesize(
-            torch_model, torch_voice, text, "en", decoding=rules, max_codes=30
+        wanted = speech.synthesize(
+            TorchBackend(torch_model),
+            torch_voice,
+            SynthesisRequest(text, "en", sampling=rules, max_codes=30),
         ).numpy()
-        found = speech.speak(
-            onnx_model, onnx_voice, text, "en", OnnxSynthesisParams(rules, max_codes=30)
+        found = speech.synthesize(
+            OnnxBackend(onnx_model),
+            onnx_voice,
+            SynthesisRequest(text, "en", sampling=rules, max_codes=30),
         )
         assert found.shape == wanted.shape
         assert np.linalg.norm(found - wanted) < 1e-3 * np.linalg.norm(wanted)
@@ -129,9 +134,9 @@ def test_the_waveform_is_torchs_within_a_thousandth(
 def test_a_stream_joined_is_the_whole(
     text: str, speed: float, onnx_model: OnnxModel, onnx_voice: OnnxLatents
 ) -> None:
-    manner = OnnxSynthesisParams(seed=5, speed=speed, max_codes=70)
-    whole = speech.speak(onnx_model, onnx_voice, text, "en", manner)
-    chunks = list(speech.stream(onnx_model, onnx_voice, text, "en", manner))
+    request = SynthesisRequest(text, "en", seed=5, speed=speed, max_codes=70)
+    whole = speech.synthesize(OnnxBackend(onnx_model), onnx_voice, request)
+    chunks = list(speech.stream(OnnxBackend(onnx_model), onnx_voice, request))
     joined = np.concatenate(chunks)
     assert joined.shape == whole.shape
     assert np.abs(joined - whole).max() < 1e-5
@@ -140,8 +145,10 @@ def test_a_stream_joined_is_the_whole(
 
 def test_a_seed_speaks_the_same_again(onnx_model: OnnxModel, onnx_voice: OnnxLatents) -> None:
     one, same, other = (
-        speech.speak(
-            onnx_model, onnx_voice, TEXT, "en", OnnxSynthesisParams(seed=seed, max_codes=20)
+        speech.synthesize(
+            OnnxBackend(onnx_model),
+            onnx_voice,
+            SynthesisRequest(TEXT, "en", seed=seed, max_codes=20),
         )
         for seed in (-1, -1, 2)
     )
@@ -174,23 +181,27 @@ def test_text_that_cannot_be_spoken_is_refused(
     onnx_model: OnnxModel, onnx_voice: OnnxLatents
 ) -> None:
     with pytest.raises(TextError):
-        speech.speak(onnx_model, onnx_voice, "…", "en")
+        speech.synthesize(OnnxBackend(onnx_model), onnx_voice, SynthesisRequest("…", "en"))
     with pytest.raises(TextError):
-        speech.speak(onnx_model, onnx_voice, TEXT, "xx")
+        speech.synthesize(OnnxBackend(onnx_model), onnx_voice, SynthesisRequest(TEXT, "xx"))
 
 
 ALONE = """
 import sys
 import numpy as np
 from pathlib import Path
-from xtts.onnx.speech import loading as model, request as speech
+from xtts.inference import speech
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.onnx.speech import loading as model
+from xtts.onnx.speech.backend import OnnxBackend
 loaded = model.load_onnx_model(Path(sys.argv[1]), model.low_memory_config())
 random = np.random.default_rng(0)
-voice = speech.OnnxLatents(
+voice = model.OnnxLatents(
     random.standard_normal((1, 32, 64)).astype(np.float32),
     random.standard_normal((1, 512, 1)).astype(np.float32),
 )
-assert len(speech.speak(loaded, voice, sys.argv[2], "en", speech.OnnxSynthesisParams(max_codes=10)))
+request = SynthesisRequest(sys.argv[2], "en", max_codes=10)
+assert len(speech.synthesize(OnnxBackend(loaded), voice, request))
 left = [name for name in ("torch", "TTS", "transformers", "onnx") if name in sys.modules]
 print(left, int(open("/proc/self/statm").read().split()[1]) * 4096)
 """

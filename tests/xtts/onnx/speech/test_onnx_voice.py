@@ -12,7 +12,7 @@ import soundfile
 from tests.models import tiny_base
 from tests.xtts.workers.test_server_main import Talk, next_done
 from xtts.hub.base_models import BundleError
-from xtts.inference.synthesis_params import SynthesisParams
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.onnx import folder as folders
 from xtts.onnx.folder import OnnxError
 from xtts.workers.voice_registry import ComputeConfig, LoadedVoice, VoiceSpec, load_voice
@@ -105,7 +105,7 @@ def test_without_a_recording_nobody_speaks(onnx_folder: Path) -> None:
     standing = opened(onnx_folder)
     assert standing.own is None and len(standing.weights) == 64
     crowd = standing.crowd(1)
-    crowd.enter("micro", standing.nobody(), SynthesisParams("a", "en", max_codes=4))
+    crowd.enter("micro", standing.nobody(), SynthesisRequest("a", "en", max_codes=4))
     said = [part for _ in range(5) if crowd.busy for part in crowd.step()]
     assert said[-1].done and said[-1].error is None and sum(len(p.chunks) for p in said) > 0
 
@@ -113,7 +113,7 @@ def test_without_a_recording_nobody_speaks(onnx_folder: Path) -> None:
 def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(onnx_folder: Path) -> None:
     standing = opened(onnx_folder)
     crowd, long = standing.crowd(1), "one two three four five six seven eight nine ten. " * 14
-    asked = SynthesisParams(long, "en", seed=3, max_codes=4)
+    asked = SynthesisRequest(long, "en", seed=3, max_codes=4)
 
     def spoken(*, between: bool) -> list[float]:
         found: list[float] = []
@@ -126,7 +126,9 @@ def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(onnx_folde
                     assert said.cut_pieces > 1
                 if said.paused and between:
                     assert not crowd.busy and crowd.free == 1
-                    crowd.enter("short", standing.nobody(), SynthesisParams("a", "en", max_codes=4))
+                    crowd.enter(
+                        "short", standing.nobody(), SynthesisRequest("a", "en", max_codes=4)
+                    )
                 elif said.paused or (said.name == "short" and said.done):
                     assert crowd.go_on("long")
         return found

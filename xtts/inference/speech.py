@@ -1,0 +1,323 @@
+"""Speech: one request on its way to sound, whatever computes it.
+
+A backend decodes codes and makes their sound (`xtts.inference.torch_backend`,
+`xtts.onnx.speech.backend`).
+What is the same for each of them is here: pieces, attempts, guard, speed, chunks, fades and pauses.
+Whole speech and streams, alone or in a batch, differ in who steps and in when sound may leave.
+Importing this module imports no torch.
+"""
+
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import Any, Protocol
+
+from machine.errors import SotaqueError
+from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece, SpokenPiece
+from xtts.inference.fading import StreamFade
+from xtts.inference.speed import SpeedChange
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.model.chunk_sizes import chunk_codes
+from xtts.model.config import SamplingParams
+from xtts.model.shapes import VOCODER_RATE
+
+# torch.Tensor or numpy.ndarray.
+Samples = Any
+Latents = Any
+
+
+class NoFreeSlotError(SotaqueError):
+    """Every slot speaks; the caller is to wait."""
+
+
+class Utterance(Protocol):
+    """One attempt at a piece while it is decoded."""
+
+    @property
+    def latents(self) -> Sequence[Latents]:
+        """One `[width]` for each step so far."""
+        ...
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it said STOP."""
+        ...
+
+    @property
+    def error(self) -> Exception | None:
+        """Why it failed, where it did."""
+        ...
+
+    @property
+    def done(self) -> bool:
+        """Whether it said STOP, or as many codes as it may, or failed."""
+        ...
+
+    def said(self) -> list[int]:
+        """Its codes so far, without STOP."""
+        ...
+
+    def attention(self) -> Any | None:
+        """What the heads that were asked for gave to the text `[latents, positions]`, or None."""
+        ...
+
+
+class Chunks(Protocol):
+    """The sound of one utterance, as its latents come."""
+
+    def add(self, latents: Latents) -> None:
+        """Takes more latents `[n, width]`."""
+        ...
+
+    def ready_codes(self) -> float:
+        """How many codes' worth of samples could be vocoded now."""
+        ...
+
+    def speak(self) -> Iterator[Samples]:
+        """The samples that no later latent can change."""
+        ...
+
+    def rest(self) -> Iterator[Samples]:
+        """All that is left when no more latents come."""
+        ...
+
+
+class Backend(Protocol):
+    """What computes speech, at most `count` utterances at once."""
+
+    model: Any
+    count: int
+
+    @property
+    def arrays(self) -> ModuleType:
+        """torch or numpy."""
+        ...
+
+    def prepare(self) -> None:
+        """Does now what the first utterance would else wait for."""
+        ...
+
+    @property
+    def free(self) -> int:
+        """How many more utterances may begin."""
+        ...
+
+    def random(self, seed: int) -> Any:
+        """The state from which codes are drawn."""
+        ...
+
+    def begin(
+        self, voice: Any, ids: Sequence[int], rules: SamplingParams, random: Any,
+        max_codes: int | None, heads: Sequence[tuple[int, int]],
+    ) -> Utterance:  # fmt: skip
+        """Reads a piece's text and takes the first code. heads: whose attention is wanted. Raises
+        NotFinite, and NoFreeSlotError where too many speak."""
+        ...
+
+    def step(self, utterances: Sequence[Any]) -> None:
+        """One more code for each that is not done. Those that fail keep their error."""
+        ...
+
+    def end(self, utterance: Any) -> None:
+        """Gives back what an utterance holds."""
+        ...
+
+    def chunks(self, voice: Any) -> Chunks:
+        """What vocodes one utterance."""
+        ...
+
+    def checked(self, chunk: Samples) -> Samples:
+        """A chunk as float32 on the CPU. Raises NotFinite."""
+        ...
+
+
+class Speech:
+    """One request being spoken.
+
+    chunked: vocode while codes are decoded; else each piece once it is decoded, which is a little
+    less work, and nothing of it leaves before its verdict. Raises TextError when it is made from
+    text that cannot be spoken.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        voice: Any,
+        request: SynthesisRequest,
+        guard: Guard | None = None,
+        *,
+        chunked: bool = True,
+    ) -> None:
+        self._backend, self._voice, self._request = backend, voice, request
+        self._guard, self._chunked = guard, chunked
+        self._rules = request.rules(backend.model.config.decoding)
+        self._random = backend.random(request.seed)
+        self._waiting = request.read(backend.model.tokenizer)
+        self._faded = has_edges(self._waiting)
+        self._begun = 0
+        self._taken = 0
+        self.utterance: Utterance | None = None
+        self.codes = 0
+        self.cut_pieces = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether every piece was spoken."""
+        return self.utterance is None and not self._waiting
+
+    @property
+    def paused(self) -> bool:
+        """Whether it is between two pieces; `begin` begins the next."""
+        return self.utterance is None and bool(self._waiting)
+
+    @property
+    def pieces(self) -> tuple[SpokenPiece, ...]:
+        """What became of each piece that is spoken; () without a guard."""
+        return tuple(self._guard.pieces) if self._guard else ()
+
+    def chunks(self) -> Iterator[Samples]:
+        """All of it, as it is settled, where nothing else uses the backend meanwhile."""
+        while not self.done:
+            yield from self.next_piece()
+
+    def next_piece(self) -> Iterator[Samples]:
+        """As `chunks`, to the end of the next piece."""
+        self.begin()
+        try:
+            yield from self.take()
+            while self.utterance is not None:
+                self._backend.step([self.utterance])
+                yield from self.take()
+        finally:  # also where nobody asks for the rest
+            self.leave()
+
+    def begin(self) -> None:
+        """Begins the next piece: its text is read, its first code is taken."""
+        piece = self._waiting.pop(0)
+        self._before, self._after = piece.before, piece.after
+        self._guarded = GuardedPiece(
+            self._guard, piece.ids, self._backend.arrays, speed=self._request.speed,
+            whole=self._request.whole or not self._chunked, first=not self._begun,
+        )  # fmt: skip
+        self._begun += 1
+        self._fade = StreamFade(self._backend.arrays) if self._faded else None
+        self._attempt(self._random)
+
+    def take(self) -> list[Samples]:
+        """The sound `[samples]` that a step settled, float32 on the CPU. Raises NotFinite."""
+        utterance = self.utterance
+        assert utterance is not None
+        if utterance.error is not None:
+            raise utterance.error
+        found, self._before = [self._silence(self._before)], 0.0
+        found += self._sound(utterance.latents[self._taken :])
+        self._taken = len(utterance.latents)
+        if utterance.done:
+            found += self._ended(utterance)
+        return [chunk for chunk in found if len(chunk)]
+
+    def leave(self) -> None:
+        """Gives back what the utterance holds, where one is being spoken."""
+        if self.utterance is not None:
+            self._backend.end(self.utterance)
+            self.utterance = None
+
+    def _attempt(self, random: Any) -> None:
+        """Begins an utterance of the piece."""
+        self._new_sound()
+        self.utterance = self._backend.begin(
+            self._voice, self._guarded.ids, self._rules, random, self._request.max_codes,
+            self._guarded.heads,
+        )  # fmt: skip
+
+    def _new_sound(self) -> None:
+        self._taken = 0
+        self._tempo = SpeedChange(self._request.speed, self._backend.arrays)
+        self._vocoder = self._backend.chunks(self._voice)
+        self._sizes = chunk_codes() if self._chunked else iter(lambda: float("inf"), None)
+        self._wanted = next(self._sizes)
+
+    def _sound(self, latents: Sequence[Latents]) -> list[Samples]:
+        found: list[Samples] = []
+        for latent in latents:
+            self._vocoder.add(self._tempo.add(latent))
+            if self._vocoder.ready_codes() >= self._wanted:
+                found += map(self._pushed, self._vocoder.speak())
+                self._wanted = next(self._sizes)
+        return found
+
+    def _ended(self, utterance: Utterance) -> list[Samples]:
+        """The end of a piece's sound; nothing where the piece is begun once more."""
+        self.leave()
+        self.codes += len(utterance.said())
+        found, stopped = self._last_sound(), utterance.stopped
+        if self._guarded.judge(
+            utterance.said(), utterance.latents, stopped=stopped, attention=utterance.attention()
+        ):
+            # The next piece goes on with the first attempt's random state: it is what it would be
+            # if this one had been good.
+            self._attempt(self._backend.random(self._guarded.next_seed))
+            return []
+        if self._guarded.spoken_anew:
+            best = self._guarded.best
+            stopped = best.stopped
+            self._guarded.forget_sound()
+            self._new_sound()
+            found = [*self._sound(best.kept), *self._last_sound()]
+        self.cut_pieces += not stopped and not self._guarded.cut_off
+        if (held := self._guarded.end()) is not None:
+            found.append(held if self._fade is None else self._fade.push(held))
+        if self._fade is not None:
+            found.append(self._fade.end())
+        return [*found, self._silence(self._after)]
+
+    def _last_sound(self) -> list[Samples]:
+        """What is left of the sound of an utterance that is over."""
+        if len(rest := self._tempo.rest()):
+            self._vocoder.add(rest)
+        return [self._pushed(chunk) for chunk in self._vocoder.rest()]
+
+    def _pushed(self, chunk: Samples) -> Samples:
+        chunk = self._guarded.push(self._backend.checked(chunk))
+        return chunk if self._fade is None else self._fade.push(chunk)
+
+    def _silence(self, seconds: float) -> Samples:
+        """A pause; speed does not change it."""
+        arrays = self._backend.arrays
+        return arrays.zeros(round(seconds * VOCODER_RATE), dtype=arrays.float32)
+
+
+def synthesize(
+    backend: Backend, voice: Any, request: SynthesisRequest, guard: Guard | None = None
+) -> Samples:
+    """Speaks a request: a waveform `[samples]` in float32 at 24,000 Hz, on the CPU.
+
+    guard: speaks again what did not end as it should, and keeps what became of each piece. Raises
+    TextError for text that cannot be spoken, and NotFinite.
+    """
+    return backend.arrays.concatenate(list(synthesize_pieces(backend, voice, request, guard)))
+
+
+def synthesize_pieces(
+    backend: Backend, voice: Any, request: SynthesisRequest, guard: Guard | None = None
+) -> Iterator[Samples]:
+    """As `synthesize`, one waveform for each piece that the model can say at once."""
+    speech = Speech(backend, voice, request, guard, chunked=False)
+    while not speech.done:
+        yield backend.arrays.concatenate(list(speech.next_piece()))
+
+
+def stream(
+    backend: Backend, voice: Any, request: SynthesisRequest, guard: Guard | None = None
+) -> Iterator[Samples]:
+    """As `synthesize`, in chunks as soon as they are settled: a small one first, then larger ones.
+
+    Joined they are what `synthesize` says, within rounding; but what has left is not taken back.
+    With a guard the last half second of a piece waits for its verdict, and no piece is spoken
+    again, unless the request asks for whole pieces.
+    """
+    yield from Speech(backend, voice, request, guard).chunks()
+
+
+def has_edges(pieces: Sequence[Any]) -> bool:
+    """Whether sound begins or ends beside other sound or a pause: then it is faded."""
+    return len(pieces) > 1 or any(piece.before or piece.after for piece in pieces)
