@@ -77,7 +77,7 @@ async def remove_voice(voice_id: str, parts: Shared) -> Response:
     """Deletes a voice and all that was made of it; whoever speaks with it now finishes."""
     if voice_id == SERVED:
         raise APIError(409, "served_voice", "The served voice is chosen by VOICE, or by promotion.")
-    adding.remove_voice(parts, parts.voices.find(voice_id))
+    await adding.remove_voice(parts, parts.voices.find(voice_id))
     return Response(status_code=204)
 
 

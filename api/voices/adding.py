@@ -1,6 +1,7 @@
 """Adds a voice from an uploaded recording: decodes it, keeps it, has the model listen to it."""
 
 import asyncio
+import contextlib
 import hashlib
 from typing import Any
 
@@ -55,12 +56,13 @@ async def _keep(parts: AppState, name: str, recording: DecodedRecording) -> Uplo
     except APIError as refusal:
         # 503: the process is being started; latents are made when the voice is first asked for.
         if refusal.status != 503:
-            remove_voice(parts, voice)
+            with contextlib.suppress(APIError):  # somebody else has deleted it
+                await remove_voice(parts, voice)
             raise
     return voice
 
 
-def remove_voice(parts: AppState, voice: UploadedVoice) -> None:
+async def remove_voice(parts: AppState, voice: UploadedVoice) -> None:
     """Deletes a voice and all that was made of it. Raises APIError."""
-    parts.voices.remove(voice)
+    await asyncio.to_thread(parts.voices.remove, voice)
     parts.engine.forget(str(parts.voices.recording(voice)))
