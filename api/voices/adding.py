@@ -10,6 +10,7 @@ from fastapi import UploadFile
 from api.errors import APIError
 from api.state import AppState
 from api.voices import recordings
+from api.voices.lookup import check_new_name
 from api.voices.recordings import MOST_BYTES, DecodedRecording
 from api.voices.store import UploadedVoice
 
@@ -26,7 +27,8 @@ def upload_of(field: str) -> dict[str, Any]:
 
 
 async def add_voice(parts: AppState, name: str, file: UploadFile) -> UploadedVoice:
-    """Raises APIError for what is no recording, and where it cannot be kept."""
+    """Raises APIError for what is no recording, for a name that means the served voice, and where
+    it cannot be kept."""
     return await _keep(parts, name, await _decode(parts, file))
 
 
@@ -50,6 +52,7 @@ async def _decode(parts: AppState, file: UploadFile) -> DecodedRecording:
 
 
 async def _keep(parts: AppState, name: str, recording: DecodedRecording) -> UploadedVoice:
+    check_new_name(name)
     voice = await asyncio.to_thread(parts.voices.add, name, recording)
     try:
         await parts.engine.listen(str(parts.voices.recording(voice)))

@@ -223,6 +223,19 @@ def test_a_voice_is_renamed_and_speaks_by_its_new_name(service: Running) -> None
         assert service.client.patch(where, json={"name": name}).status_code == 422
 
 
+@pytest.mark.parametrize("name", ["default", "alloy", " Nova ", "DEFAULT"])
+def test_a_name_that_always_means_the_served_voice_is_refused(service: Running, name: str) -> None:
+    voice = upload(service, file_of(speech())).json()
+    where = f"/v1/voices/{voice['id']}"
+    for answer in (
+        upload(service, file_of(speech()), name),
+        service.client.patch(where, json={"name": name}),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (422, "reserved_name")
+        assert answer.json()["param"] == "name" and "shimmer" in answer.json()["detail"]
+    assert [one.name for one in service.parts.voices.all()] == ["Anna"]
+
+
 def test_the_recording_of_a_voice_can_be_heard(service: Running) -> None:
     voice = upload(service, file_of(speech())).json()
     heard = service.client.get(voice["preview"])
