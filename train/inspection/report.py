@@ -1,11 +1,10 @@
 """Tells what is suspect: a table for a person, worst first, and a CSV file with every figure."""
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
 from machine.storage.atomic import make_folder, replace_file
+from machine.storage.csv_table import csv_bytes
 from train.inspection.judging import Measurements, SuspectClip
 from train.inspection.measuring import Inspection
 
@@ -43,12 +42,9 @@ def write(path: Path, inspection: Inspection, suspects: Sequence[SuspectClip]) -
     known = {one.name: one for one in suspects}
     order = {one.name: number for number, one in enumerate(suspects)}
     rows = sorted(inspection.measured, key=lambda one: order.get(one.name, len(order)))
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(_HEADER)
-    writer.writerows(_row(one, known.get(one.name)) for one in rows)
+    content = csv_bytes(_HEADER, (_row(one, known.get(one.name)) for one in rows))
     make_folder(path.parent)
-    replace_file(path, lambda file: file.write(text.getvalue().encode()))
+    replace_file(path, lambda file: file.write(content))
 
 
 def _row(clip: Measurements, suspect: SuspectClip | None) -> list[object]:

@@ -1,12 +1,18 @@
 """Cuts at pauses only, and every moment in one row of the account."""
 
+import csv
 import itertools
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from train.cutting.accounting import IN_A_CLIP, NOISE, SILENCE, account
+from machine.storage.csv_table import read_csv
+from train.cutting.accounting import IN_A_CLIP, NOISE, SILENCE, AccountRow, account
 from train.cutting.alignment.placing import PlacedUnit
+from train.cutting.dataset_folder import write_account
 from train.cutting.pauses import SoundProfile, pause_between
 from train.cutting.planning import (
     CLIPPED,
@@ -149,3 +155,19 @@ def test_short_quiet_is_a_pause_at_the_end_of_a_paragraph_only(ends: int, clips:
     found, left = plan(units_of(words, {7: ends}), profile_of(18, [(0.5, 8.5), (8.58, 16.58)]))
     assert len(found) == clips
     assert [one.reason for one in left] == ([] if clips else [TOO_LONG])
+
+
+def test_a_formula_in_a_text_is_none_in_the_account_and_is_read_back(tmp_path: Path) -> None:
+    texts = ['=HYPERLINK("http://x")', "- Sim, disse.", "Nothing of it.", "'=1"]
+    rows = [AccountRow(8_000 * i, 8_000 * (i + 1), "in a clip", t) for i, t in enumerate(texts)]
+    tape = SimpleNamespace(name="@tape", rate=16_000)
+    result: Any = SimpleNamespace(recordings=[SimpleNamespace(recording=tape, rows=rows)])
+    write_account(tmp_path, result)
+    written = (tmp_path / "account.csv").read_bytes()
+    with (tmp_path / "account.csv").open(newline="", encoding="utf-8") as file:
+        cells = [cell for row in csv.DictReader(file) for cell in row.values()]
+    assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for cell in cells)
+    assert [(row["recording"], row["text"]) for row in read_csv(written)] == [
+        ("@tape", text) for text in texts
+    ]
+    assert [row["start"] for row in read_csv(written)][:2] == ["0.000000", "0.500000"]
