@@ -211,10 +211,31 @@ def test_all_datasets_together_have_a_limit(tmp_path: Path) -> None:
         dataset, new = made(service), {"name": "a.wav", "bytes": 600_000_000}
         assert announced(service, dataset, "a.wav", 600_000_000)["received"] == 0
         other = made(service)
+        for arrived in (0, 400_000_000, 600_000_000):
+            # What has arrived takes the room that it was announced for, no less and no more.
+            with (folder_of(service, dataset) / "recordings/a.wav.part").open("wb") as part:
+                part.truncate(arrived)
+            refused = service.client.post(
+                f"/v1/datasets/{other}/recordings", json=new | {"name": "b.wav"}
+            )
+            assert refused.status_code == 507 and "DATASETS_MAX_GB" in refused.json()["detail"]
+            announced(service, other, f"{arrived}.wav", 100_000_000)
+
+
+def test_what_is_announced_counts_before_it_arrives(
+    service: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two callers at once cannot both be promised the last of the disk."""
+    free = SimpleNamespace(free=uploads.KEPT_FREE_BYTES + 700)
+    dataset = made(service)
+    with monkeypatch.context() as short:
+        short.setattr(uploads.shutil, "disk_usage", lambda _path: free)
+        announced(service, dataset, "a.wav", 600)
+        announced(service, dataset, "b.wav", 100)
         refused = service.client.post(
-            f"/v1/datasets/{other}/recordings", json=new | {"name": "b.wav"}
+            f"/v1/datasets/{dataset}/recordings", json={"name": "c.wav", "bytes": 1}
         )
-        assert refused.status_code == 507 and "DATASETS_MAX_GB" in refused.json()["detail"]
+    assert (refused.status_code, refused.json()["code"]) == (507, "no_space")
 
 
 @pytest.mark.parametrize("name", ["x", "x.exe", ".wav/", "tape", "tape.wav.txt", "report.html"])

@@ -133,13 +133,15 @@ def test_a_clip_at_full_scale_is_left_out() -> None:
     assert (clips, [one.reason for one in left]) == ([], [CLIPPED])
 
 
+@pytest.mark.parametrize("beyond", [-3, 0, 70])
 @pytest.mark.parametrize("rate", [8000, 16000, 22050, 44100])
-def test_the_account_is_the_whole_recording(rate: int) -> None:
+def test_the_account_is_the_whole_recording(rate: int, beyond: int) -> None:
+    """Levels are of 10 ms each; a recording ends anywhere."""
     spoken = [(1.0, 3.0), (5.0, 5.2), (7.0, 9.5)]
     profile = profile_of(12, spoken)
     profile.level_db[1000:1150] = -30.0  # what nobody says
     clips, left = plan(units_of([spoken[0]]) + units_of([spoken[1]]), profile)
-    frames = 12 * rate - 3
+    frames = 12 * rate + beyond
     rows = account(clips, left, profile, rate, frames)
     assert rows[0].first == 0
     assert rows[-1].last == frames

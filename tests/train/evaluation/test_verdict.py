@@ -1,5 +1,7 @@
 """The rule: bad epochs are never chosen and are named for what is wrong with them."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.train.evaluation.spoken import base, candidate, facts, verdict_of
@@ -100,6 +102,32 @@ def test_the_persons_rate_is_a_gain_where_the_voice_is_no_further(rate: float, k
     assert ("nearer to their rate" in verdict.reason) is (kind == "epoch")
 
 
+@pytest.mark.parametrize(
+    ("count", "astray", "out"),
+    [(16, 1, False), (16, 2, True), (40, 3, False), (40, 4, True)],
+)
+def test_two_sentences_and_a_tenth_of_them_are_more_than_chance(
+    count: int, astray: int, out: bool
+) -> None:
+    said = facts(101, voice=0.7, count=count)
+    for number in range(astray):
+        said[number] = replace(said[number], finished=False, words=[], word_errors=None)
+    known = candidate(facts(0, voice=0.4, count=count), "base", 0, 0.0)
+    told, verdict = verdict_of(known, candidate(said))
+    assert told["epoch 1"].astray == astray
+    assert (told["epoch 1"].ruled_out is not None, verdict.kind == "base") == (out, out)
+
+
+@pytest.mark.parametrize(
+    ("of_base", "rate", "out"), [(1.0, 0.86, True), (0.88, 0.86, False), (0.88, 0.8, True)]
+)
+def test_who_speaks_as_slowly_as_the_base_did_has_not_lost_the_rate(
+    of_base: float, rate: float, out: bool
+) -> None:
+    told, _ = verdict_of(base(3, rate=of_base), good(1, rate=rate))
+    assert (" % slower than the person" in (told["epoch 1"].ruled_out or "")) is out
+
+
 def test_the_base_does_not_win_a_tie_by_hearing_its_own_words() -> None:
     """It says 100 % by nature; the one beside it is clearly nearer, with one word less."""
     nearer = candidate(facts(15, voice=0.47, lost=0.01), "blend", 1, 0.3)
@@ -167,6 +195,18 @@ def test_a_blend_that_ties_with_the_base_is_taken_and_an_epoch_is_not() -> None:
     assert "a blend that speaks as well as the base" in verdict.reason
     _, verdict = verdict_of(known, candidate(tuned, epoch=1), other)
     assert verdict.kind == "base"
+
+
+def test_a_blend_of_an_epoch_that_learned_nothing_does_not_follow_the_base() -> None:
+    """Whatever other epochs learned, and nothing of theirs counts against another's blend."""
+    known = base(3, errors=0.15)
+    same = candidate(facts(3, voice=0.4, errors=0.15), epoch=1)
+    other = candidate(facts(24, voice=0.1, errors=0.5), epoch=2)
+    for epoch, kind in ((1, "base"), (2, "blend")):
+        blend = candidate(facts(23, voice=0.41, errors=0.16), "blend", epoch, 0.3)
+        told, verdict = verdict_of(known, same, other, blend)
+        assert told["epoch 1"].indistinguishable_from_base
+        assert (verdict.kind, verdict.epoch) == (kind, epoch if kind == "blend" else 0)
 
 
 @pytest.mark.parametrize(
