@@ -10,6 +10,7 @@ from train.inspection.measuring import Inspection
 
 TABLE_NAME = "inspection.csv"
 _MOST_SHOWN = 20
+_WORST_SHOWN = 3
 _HEADER = (
     "clip", "severity", "kinds", "reasons", "characters_a_second", "nats_a_code", "text_evidence",
     "snr_db", "level_db", "clipped", "heard_hz", "lead_seconds", "tail_seconds", "dc_offset",
@@ -35,6 +36,20 @@ def table(inspection: Inspection, suspects: Sequence[SuspectClip], path: Path) -
         f"SUSPECT_CLIPS=leave_out trains without them. Every figure is in {path}."
     )
     return "\n".join(lines)
+
+
+def worst(inspection: Inspection, suspects: Sequence[SuspectClip]) -> list[str]:
+    """What the start of a run says where suspect clips are trained on; nothing where none is."""
+    lines = list(inspection.notes)
+    if suspects:
+        shown = "\n".join(f"  {one.name}: {one.reasons}" for one in suspects[:_WORST_SHOWN])
+        some = "The worst:" if len(suspects) > _WORST_SHOWN else "They are:"
+        lines.append(
+            f"Suspect clips: {len(suspects)} of {len(inspection.measured)}, trained on all the "
+            f"same (SUSPECT_CLIPS=keep; leave_out trains without them). {some}\n{shown}\n"
+            "`python -m train check` lists all of them and compares texts and sound."
+        )
+    return lines
 
 
 def write(path: Path, inspection: Inspection, suspects: Sequence[SuspectClip]) -> None:

@@ -69,6 +69,34 @@ def test_the_base_wins_where_every_epoch_loses_words_and_the_advice_is_told() ->
     assert not verdict.indistinguishable_from_base and told["base"].ruled_out is None
 
 
+def test_the_advice_goes_by_what_was_trained_and_by_how_much_speech_there_is() -> None:
+    worse = [candidate(facts(7, voice=0.9, lost=0.2), epoch=epoch) for epoch in (1, 2)]
+    same = candidate(facts(1, voice=0.4), epoch=1)
+
+    def told(*others: Candidate, seconds: float) -> str:
+        verdict = decide([base(1), *others], speech_seconds=seconds)[1]
+        assert verdict is not None and verdict.kind == "base"
+        return verdict.advice
+
+    one_epoch = told(worse[0], seconds=4.0)
+    assert "fewer epochs" not in one_epoch and "Add clips" in one_epoch
+    several = told(*worse, seconds=1800.0)
+    assert "fewer epochs" in several and "Add clips" not in several and "BLEND=auto" in several
+    # Nothing was learned: less of the same would not mend that.
+    assert "more epochs" in told(same, seconds=1800.0)
+    assert "lower LEARNING_RATE" not in told(same, seconds=1800.0)
+    blended = candidate(facts(8, voice=0.9, lost=0.2), "blend", 2, 0.5)
+    assert "BLEND" not in told(*worse, blended, seconds=1800.0)
+
+
+def test_a_blend_that_no_judge_tells_from_the_base_is_not_called_the_best() -> None:
+    same = facts(3, voice=0.4, errors=0.15)
+    epoch = candidate(facts(24, voice=0.1, errors=0.5), epoch=2)
+    told, verdict = verdict_of(base(3, errors=0.15), candidate(same, "blend", 2, 0.3), epoch)
+    assert told["epoch 2 at 30%"].indistinguishable_from_base and verdict.kind == "blend"
+    assert "best" not in verdict.reason and "speaks as well as the base" in verdict.reason
+
+
 def test_a_blend_that_keeps_the_words_is_taken_before_its_epoch() -> None:
     epoch = candidate(facts(8, voice=0.9, lost=0.2), epoch=2)
     half = candidate(facts(9, voice=0.75, lost=0.005), "blend", 2, 0.5)
