@@ -36,7 +36,7 @@ _TITLES = {
     429: "Too many requests",
     500: "A fault of the service",
     503: "Not now",
-    507: "No space left",
+    507: "This cannot be kept",
 }
 # Where OpenAI's clients ask.
 _OPENAI = ("/v1/audio/", "/v1/models")

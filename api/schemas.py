@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic_core import PydanticCustomError
 
 from api import aac
+from xtts.arguments import SEED, SPEED, TEMPERATURE
 
 MOST_CHARACTERS = 4096
 MOST_NAME = 100
@@ -63,7 +64,7 @@ class SpeechRequest(BaseModel):
         Field(description="An id or a name of /v1/voices. OpenAI's names are the served voice."),
     ] = "default"
     response_format: Format = "mp3"
-    speed: Annotated[float, Field(ge=0.25, le=4.0)] = 1.0
+    speed: Annotated[float, Field(ge=SPEED.least, le=SPEED.most)] = 1.0
     stream: Annotated[
         bool | None,
         Field(description="true: bytes as they are made; false: as a whole, with its length."),
@@ -81,10 +82,14 @@ class SpeechRequest(BaseModel):
         str | None, Field(max_length=32, description="Kokoro's word for `language`.")
     ] = None
     temperature: Annotated[
-        float | None, Field(ge=0.0, le=2.0, description="0 always says the likeliest.")
+        float | None,
+        Field(
+            ge=TEMPERATURE.least, le=TEMPERATURE.most, description="0 always says the likeliest."
+        ),
     ] = None
     seed: Annotated[
-        int, Field(ge=0, le=2**63 - 1, description="The same seed says the same, bit for bit.")
+        int,
+        Field(ge=SEED.least, le=SEED.most, description="The same seed says the same, bit for bit."),
     ] = 0
     timestamp_granularities: Annotated[
         list[Literal["word"]] | None,

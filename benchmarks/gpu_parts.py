@@ -263,7 +263,8 @@ def against_coqui(at: Setup) -> Figures:
 
 
 def speaking(at: Setup) -> Figures:
-    """Codes a second with everything round a step: crowds of several sizes, the first cold."""
+    """Codes a second with everything round a step: crowds of several sizes, the first cold. No
+    guard: there is no text that it could judge."""
     from xtts.inference.batched_decoding import DecodingSlots
     from xtts.inference.decoding import DecodingState
     from xtts.model.config import SamplingParams
@@ -272,7 +273,8 @@ def speaking(at: Setup) -> Figures:
 
     gpt = new_gpt(at.shape, seed=0).to(at.device).eval().requires_grad_(False)
     gpt.mel_head.bias[at.shape.audio_stop] = -1e4
-    text, found = torch.arange(2, 40, device=at.device), {}
+    text = torch.arange(2, 40, device=at.device)
+    found: Figures = {"guard": "off"}
     latents = torch.zeros(1, NUM_LATENTS, at.shape.width, device=at.device)
     for slots in at.slots:
         began = time.perf_counter()

@@ -1,14 +1,15 @@
-"""Memory while one hour of text is spoken, by the embedded voice: `benchmarks.speaking --hour`."""
+"""Memory while one hour of text is spoken by the embedded voice, under the guard:
+`benchmarks.speaking --hour`."""
 
 import os
 import time
 from pathlib import Path
 from typing import Any
 
-from xtts.inference.synthesis import synthesize_pieces
-
 from benchmarks import texts
 from machine.errors import SotaqueError
+from xtts.inference.synthesis import synthesize_pieces
+from xtts.inference.synthesis_params import SynthesisParams
 from xtts.workers.voice_registry import VoiceSpec, load_voice
 
 
@@ -23,7 +24,8 @@ def spoken(seconds: float) -> dict[str, Any]:
     while said < seconds:
         # As long as one call may be: an hour of text is 60,000 characters.
         text = sentences * max(1, 60_000 // len(sentences))
-        for piece in synthesize_pieces(opened.model, opened.own, text, "en"):
+        guard = opened.guard(SynthesisParams(text, "en"))
+        for piece in synthesize_pieces(opened.model, opened.own, text, "en", guard=guard):
             said += len(piece) / 24_000
             resident.append(_resident_mb())
             if said >= seconds:

@@ -1,4 +1,5 @@
-"""One start of one side, for `benchmarks.loading`: prints each mark when it is reached."""
+"""One start of one side, for `benchmarks.loading`: prints each mark when it is reached. Ours speaks
+under the guard."""
 
 import sys
 from pathlib import Path
@@ -6,7 +7,8 @@ from pathlib import Path
 
 def ours(folder: Path, codes: int, precision: str) -> None:
     """Loads and speaks the first chunk, as a stream does."""
-    from benchmarks.speaking import TEXT, whose
+    from benchmarks.fixed_length import TEXT, judged_once
+    from benchmarks.speaking import whose
     from xtts.inference import synthesis, voice
     from xtts.model import loading as model
 
@@ -14,7 +16,8 @@ def ours(folder: Path, codes: int, precision: str) -> None:
     loaded = model.load_model(folder, precision=precision)
     print("loaded", flush=True)
     speaker = voice.Voice(*whose(loaded.config.gpt.width))
-    next(synthesis.stream(loaded, speaker, TEXT, "en", max_codes=codes))
+    guard = judged_once(loaded)
+    next(synthesis.stream(loaded, speaker, TEXT, "en", max_codes=codes, guard=guard))
     print("first audio", flush=True)
 
 
@@ -23,7 +26,8 @@ def coquis(folder: Path, codes: int) -> None:
     from TTS.tts.models.xtts import Xtts  # noqa: F401 - the import is what is measured
 
     from benchmarks import coqui
-    from benchmarks.speaking import TEXT, whose
+    from benchmarks.fixed_length import TEXT
+    from benchmarks.speaking import whose
 
     print("imported", flush=True)
     xtts = coqui.load(folder)

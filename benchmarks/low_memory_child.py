@@ -1,5 +1,5 @@
-"""One row of `benchmarks.low_memory_config`: loads with its levers, speaks, and prints what it
-took."""
+"""One row of `benchmarks.low_memory`: loads with its levers, speaks under the guard, and prints
+what it took."""
 
 import json
 import sys
@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-TEXT = "the old man walked slowly along the river and thought about the long day."
+from benchmarks.fixed_length import TEXT, judged_once
+
 # ONNX Runtime as it comes: awake threads, an arena, copies in the products' own order.
 _PLAIN: dict[str, Any] = {"spinning": True}
 _ONNX: dict[str, tuple[str, dict[str, Any], bool]] = {
@@ -75,19 +76,24 @@ def _torch(
 ) -> Callable[[], int]:
     import torch
 
+    from benchmarks.fixed_length import suppress_stop
     from benchmarks.speaking import whose
     from xtts.inference import synthesis
     from xtts.inference.voice import Voice
     from xtts.model import loading as model
-    from xtts.model import low_memory as leanly
+    from xtts.model import low_memory
 
     torch.set_num_threads(threads)
     if ears:
         model.LISTENING = ()  # type: ignore[assignment]
-    loaded = (leanly if lean else model).load(folder, precision=precision)
-    loaded.gpt.mel_head.bias.data[loaded.gpt.shape.audio_stop] = -1e4
+    load = low_memory.load_low_memory if lean else model.load_model
+    loaded = load(folder, precision=precision)
+    suppress_stop(loaded)
     voice = Voice(*whose(loaded.config.gpt.width))
-    return lambda: len(synthesis.synthesize(loaded, voice, TEXT, "en", max_codes=codes))
+    guard = judged_once(loaded)
+    return lambda: len(
+        synthesis.synthesize(loaded, voice, TEXT, "en", max_codes=codes, guard=guard)
+    )
 
 
 def _onnx(name: str, folder: Path, codes: int, threads: int) -> Callable[[], int]:
@@ -111,7 +117,7 @@ def _onnx(name: str, folder: Path, codes: int, threads: int) -> Callable[[], int
     loaded = onnx_voice.load(folder, how)
     voice, manner = (
         onnx_voice.whose(loaded.config.gpt.width),
-        speech.OnnxSynthesisParams(max_codes=codes),
+        speech.OnnxSynthesisParams(max_codes=codes, guard=judged_once(loaded)),
     )
     return lambda: len(speech.speak(loaded, voice, TEXT, "en", manner))
 

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from xtts.onnx.speech.request import OnnxSynthesisParams
 
+from benchmarks.fixed_length import judged_once
 from machine.onnxruntime.sessions import OnnxSessionOptions
+from xtts.inference.alignment.guarded_piece import Guard
 from xtts.onnx.speech import loading as model
 from xtts.onnx.speech import request as speech
 from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxLatents, OnnxModel
@@ -57,7 +59,8 @@ def whose(width: int) -> OnnxLatents:
 def sayer(
     base: Path, heard: "Voice", precision: str, *, low: bool = False
 ) -> "Callable[..., Tensor]":
-    """`say(text, language, seed=…)` with a voice that torch has heard; low: as LOW_MEMORY=on."""
+    """`say(text, language, seed=…, guard=…)` with a voice that torch has heard; low: as
+    LOW_MEMORY=on."""
     import torch
 
     from xtts.onnx.export import exporter
@@ -69,10 +72,9 @@ def sayer(
         loaded = model.load_onnx_model(Path(name) / "voice", how)
     voice = OnnxLatents(heard.latents.numpy(), heard.speaker.numpy())
 
-    def say(text: str, language: str, *, seed: int) -> "Tensor":
-        return torch.from_numpy(
-            speech.speak(loaded, voice, text, language, OnnxSynthesisParams(seed=seed))
-        )
+    def say(text: str, language: str, *, seed: int, guard: Guard | None) -> "Tensor":
+        manner = OnnxSynthesisParams(seed=seed, guard=guard)
+        return torch.from_numpy(speech.speak(loaded, voice, text, language, manner))
 
     return say
 
@@ -87,9 +89,10 @@ def contestant(
 ) -> Callable[[], tuple[float, float]]:
     """Speaks a text with so many codes: seconds of the whole, and until a stream's first chunk."""
     loaded = load(base, plainly(kind, threads))
-    voice, manner = whose(loaded.config.gpt.width), OnnxSynthesisParams(max_codes=codes)
+    voice = whose(loaded.config.gpt.width)
 
     def speaks() -> tuple[float, float]:
+        manner = OnnxSynthesisParams(max_codes=codes, guard=judged_once(loaded))
         started = time.perf_counter()
         speech.speak(loaded, voice, text, "en", manner)
         seconds = time.perf_counter() - started

@@ -1,9 +1,10 @@
 """`python -m benchmarks speaking`: seconds that a sentence takes, ours against Coqui's
 `Xtts.inference`, on the same random weights, in one process, in turns.
 
-Both say exactly the same number of codes (STOP is suppressed), with the same rules of sampling and
-as many threads. `--full` is XTTS-v2's size and 151 codes, 7 s; without it a small model in under a
-minute. RTF: seconds of work for a second of sound.
+Both say exactly the same number of codes (`benchmarks.fixed_length`), with the same rules of
+sampling and as many threads; ours under the guard, which Coqui has not. `--full` is XTTS-v2's size
+and 151 codes, 7 s; without it a small model in under a minute. RTF: seconds of work for a second of
+sound.
 """
 
 import argparse
@@ -20,11 +21,10 @@ import torch
 from xtts.inference.synthesis import stream, synthesize
 
 from benchmarks import bases, coqui, hour, onnx_voice
+from benchmarks.fixed_length import TEXT, judged_once, suppress_stop
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.inference import voice
 from xtts.model import loading as model
-
-TEXT = "the old man walked slowly along the river and thought about the long day."
 
 
 @dataclass(frozen=True)
@@ -126,15 +126,15 @@ def _coqui(folder: Path, codes: int) -> Callable[[], tuple[float, float]]:
 
 def _ours(folder: Path, codes: int, precision: str) -> Callable[[], tuple[float, float]]:
     loaded = model.load_model(folder, precision=precision)
-    loaded.gpt.mel_head.bias.data[loaded.gpt.shape.audio_stop] = -1e4
+    suppress_stop(loaded)
     speaker = voice.Voice(*whose(loaded.config.gpt.width))
 
     def speaks() -> tuple[float, float]:
         started = time.perf_counter()
-        synthesize(loaded, speaker, TEXT, "en", max_codes=codes)
+        synthesize(loaded, speaker, TEXT, "en", max_codes=codes, guard=judged_once(loaded))
         seconds = time.perf_counter() - started
         started = time.perf_counter()
-        next(stream(loaded, speaker, TEXT, "en", max_codes=codes))
+        next(stream(loaded, speaker, TEXT, "en", max_codes=codes, guard=judged_once(loaded)))
         return seconds, time.perf_counter() - started
 
     return speaks

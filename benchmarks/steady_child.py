@@ -1,4 +1,5 @@
-"""One row of `benchmarks.steady`: speaks sentence after sentence, and prints what was resident."""
+"""One row of `benchmarks.steady`: speaks sentence after sentence under the guard, and prints what
+was resident. The codes of a piece are bounded (`benchmarks.fixed_length`)."""
 
 import json
 import sys
@@ -7,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.fixed_length import judged_once
 from benchmarks.low_memory_child import resident
 
 ROWS = ("torch", "torch LOW_MEMORY", "onnx", "onnx LOW_MEMORY")
@@ -55,7 +57,9 @@ def _torch(base: Path, voice: Path, threads: int, low: bool) -> Says:
     if whose is None:
         raise ValueError(f"{voice} holds no voice of this model")
     return lambda text, seed, codes: len(
-        synthesis.synthesize(loaded, whose, text, "en", seed=seed, max_codes=codes)
+        synthesis.synthesize(
+            loaded, whose, text, "en", seed=seed, max_codes=codes, guard=judged_once(loaded, seed)
+        )
     )
 
 
@@ -72,7 +76,11 @@ def _onnx(base: Path, voice: Path, threads: int, low: bool) -> Says:
     loaded, whose = model.load_onnx_model(export, how), model.read_voice(voice, config)
     return lambda text, seed, codes: len(
         speech.speak(
-            loaded, whose, text, "en", speech.OnnxSynthesisParams(seed=seed, max_codes=codes)
+            loaded,
+            whose,
+            text,
+            "en",
+            speech.OnnxSynthesisParams(seed=seed, max_codes=codes, guard=judged_once(loaded, seed)),
         )
     )
 

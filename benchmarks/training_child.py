@@ -29,15 +29,13 @@ CLIPS_IN_A_BATCH = 4
 Pass = Callable[[], dict[str, float]]
 
 
-def main(argv: list[str]) -> int:
-    """`python -m benchmarks.training_child ours|coqui BASE DATA CACHE THREADS`."""
-    side, base, data, cache, threads = argv[0], *map(Path, argv[1:4]), int(argv[4])
+def main(side: str, base: Path, data: Path, cache: Path, threads: int) -> None:
+    """Answers until its standard input ends."""
     passes = (ours if side == "ours" else coqui)(base, data, cache)
     torch.set_num_threads(threads)  # behind Coqui's import, which sets it to one
     print(json.dumps({"variants": list(passes)}), flush=True)
     for line in sys.stdin:
         print(json.dumps(measured(passes[line.strip()], threads)), flush=True)
-    return 0
 
 
 def measured(taken: Pass, threads: int) -> dict[str, float]:
@@ -128,4 +126,5 @@ def grouped(clips: tuple[int, ...], size: int) -> list[tuple[int, ...]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    side, base, data, cache, threads = sys.argv[1:]
+    main(side, Path(base), Path(data), Path(cache), int(threads))

@@ -2,8 +2,9 @@
 
 `--set choosing` is for whoever tries something, `--set reporting` for what is published
 (`benchmarks.texts`); `--joined 3` has texts of three sentences. Each text is spoken with several
-seeds; every figure comes as mean and spread over the seeds. The same recogniser reads the source's
-recordings, so that its own mistakes are told beside.
+seeds, under the guard, as it is served; `--guard off` is what the model says by itself. Every
+figure comes as mean and spread over the seeds. The same recogniser reads the source's recordings,
+so that its own mistakes are told beside.
 """
 
 import argparse
@@ -92,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
         "--precision", default="fp32", help="fp32, bf16, int8, int4, auto, onnx-fp32 or onnx-int8"
     )
     parser.add_argument("--low-memory", action="store_true", help="as LOW_MEMORY=on speaks")
+    parser.add_argument("--guard", choices=("on", "off"), default="on")
     parser.add_argument("--json", action="store_true")
     return parser
 
@@ -109,7 +111,7 @@ def measured(arguments: argparse.Namespace, voice: str, sentences: Sequence[str]
     own = judges.word_errors(sentences, [judges.words_heard(clip) for clip in source])
     spoken_by_seed = spoken(
         arguments.bundle, voice, sentences, arguments.seeds, arguments.precision,
-        low=arguments.low_memory, recording=arguments.reference,
+        low=arguments.low_memory, recording=arguments.reference, guarded=arguments.guard == "on",
     )  # fmt: skip
     seeds = [figures(said, source, sentences, judge) for said in spoken_by_seed]
     columns = [asdict(seed) for seed in seeds]
@@ -167,20 +169,21 @@ def spoken(
     *,
     low: bool,
     recording: Path | None,
+    guarded: bool = True,
 ) -> Iterator[list[Tensor]]:
     """The sentences of each seed in turn, at 16 kHz; `source` gives flite's own, once."""
     if bundle == "source":
         yield [judges.teacher(voice, text) for text in sentences]
         return
-    from xtts.inference.synthesis import synthesize
-
     from xtts.hub.base_models import DEMO
+    from xtts.inference.synthesis import synthesize
+    from xtts.inference.synthesis_params import SynthesisParams
     from xtts.inference.voice import read_reference, voice_from_reference
     from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
 
     with_onnx = precision.startswith(onnx_voice.PREFIX)
     own = "fp32" if with_onnx else precision
-    where = ComputeConfig(precision=own, low_memory=low and not with_onnx)
+    where = ComputeConfig(precision=own, low_memory=low and not with_onnx, guard=guarded)
     opened: Any = load_voice(VoiceSpec(bundle, tos_agreed=True), where)
     model = opened.model
     if recording is None:
@@ -196,5 +199,8 @@ def spoken(
     else:
         say = partial(synthesize, model, heard)
     for seed in range(seeds):
-        said = [say(text, "en", seed=seed) for text in sentences]
+        said = [
+            say(text, "en", seed=seed, guard=opened.guard(SynthesisParams(text, "en", seed=seed)))
+            for text in sentences
+        ]
         yield [resample(wave, VOCODER_RATE, SPEAKER_RATE) for wave in said]

@@ -29,6 +29,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 log = logging.getLogger(__name__)
@@ -199,6 +200,15 @@ class ChildProcess:
     def code(self) -> int | None:
         """Its exit status, negative for a signal; None while it runs."""
         return self._process.poll()
+
+    @property
+    def user_seconds(self) -> float:
+        """The processor's time that it has used by itself so far; 0 where that is not known."""
+        with contextlib.suppress(OSError, IndexError):
+            stat = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8", errors="replace")
+            # Behind its name, which may hold anything: field 14 of proc(5).
+            return int(stat.rpartition(")")[2].split()[11]) / os.sysconf("SC_CLK_TCK")
+        return 0.0
 
     def wait(self, limit_seconds: float) -> int | None:
         """Waits for its end. Returns as `code`."""

@@ -44,6 +44,9 @@ GPUS: dict[str, GpuHealth] = {
         "convolution", variants=_cured(CLEAN_LIBRARY_PATH, "convolution")
     ),
     "bf16": failing("attention_bf16"),
+    "bf16, right without cuDNN": failing(
+        "attention_bf16", variants=_cured(CUDNN_OFF, "attention_bf16")
+    ),
     "16 bits": failing("attention_fp16", "attention_bf16"),
     "sampling": failing("sampling"),
     "train step": failing("train_step"),

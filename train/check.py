@@ -42,8 +42,8 @@ def run(
     if show_text:
         _show_texts(context)
     log.info(context.data.report())
-    features_on = selection.choose_feature_device(context.machine, context.device.value)
     if repair:
+        features_on = selection.choose_feature_device(context.machine, context.device.value)
         mended = features.repair(
             context.data, context.base, context.config, settings.cache_dir, features_on
         )
@@ -51,10 +51,7 @@ def run(
     elif verify:
         return _verified(context.data, features.folder_of(context.base, settings.cache_dir))
     else:
-        models = suspects.models_of(
-            settings, context.base, context.config, context.tokenizer, context.device.value,
-            features_on,
-        )  # fmt: skip
+        models = suspects.models_of(settings, context)
         suspects.look(context.data, replace(models, with_likelihood=with_likelihood))
     return 0
 

@@ -55,8 +55,8 @@ class TrainSettings(SharedSettings):
     suspect_clips: Annotated[
         Literal["keep", "leave_out"], Means("keep or leave_out", words=True)
     ] = "keep"
-    """What to do with clips that `train check` finds suspect (docs/datasets.md). leave_out trains
-    without them; no clip is ever changed."""
+    """What to do with clips that `train check` finds suspect (docs/datasets.md). keep names them at
+    the start of a run and trains on them, leave_out trains without them; no clip is changed."""
     speaker_model: Annotated[Place | None, Means("an ONNX file; empty = none")] = None
     """A second opinion on who speaks, such as ECAPA-TDNN: 16 kHz samples or 80 log-mel bands in, an
     embedding out."""

@@ -102,13 +102,10 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
         log.info("%s: %s (%s)", what, choice.value, choice.reason)
     tokenizer = Tokenizer(config, base)
     data = dataset.read(settings, tokenizer, config.gpt)
-    if settings.suspect_clips == "leave_out":
-        models = suspects.models_of(
-            settings, base, config, tokenizer, device.value,
-            selection.choose_feature_device(machine, device.value),
-        )  # fmt: skip
-        data = suspects.left_out(data, models)
-    return RunContext(machine, device, precision, base, config, tokenizer, data)
+    context = RunContext(machine, device, precision, base, config, tokenizer, data)
+    if settings.suspect_clips == "keep":
+        return context
+    return replace(context, data=suspects.left_out(data, suspects.models_of(settings, context)))
 
 
 def run_config(settings: TrainSettings, config: ModelConfig) -> ModelConfig:
@@ -144,6 +141,8 @@ def _build_trainer(
 ) -> Trainer:
     config, data = context.config, context.data
     log.info(data.report())
+    if world.is_main and settings.suspect_clips == "keep":
+        suspects.report_kept(data, suspects.models_of(settings, context))
     checkpoints = Checkpoints(run, settings.keep_checkpoints, settings.save_every)
     epochs = defaults.num_epochs(settings.num_epochs, config.training)
     rate = defaults.learning_rate(settings.learning_rate, config.training)

@@ -61,7 +61,7 @@ def load_voice(
             libsndfile reads. None is the voice's own recording.
         base: The folder of a checkpoint's base model, where it is no longer at the path that the
             checkpoint names.
-        device: `cpu`, `cuda` or `cuda:N`.
+        device: `cpu`, `cuda`, `cuda:N`, or `auto`: the GPU where it works, else the CPU.
         precision: `fp32` is exact; `int8` and `int4` round the transformer's weights on a CPU;
             `auto` is what is fastest on this device.
         low_memory: Takes less memory and more time (docs/onnx.md, LOW_MEMORY).
@@ -77,21 +77,16 @@ def load_voice(
         machine.errors.SotaqueError: Its message says what is wrong and what to do. BundleError:
             there is no such voice, it is damaged, or it holds no recording of its own and
             `reference` is None. TextError: a list of pronunciations cannot be used. AudioError,
-            VoiceError: `reference` cannot be used.
+            VoiceError: `reference` cannot be used. ArgumentError: an argument is no path, no
+            precision or no switch. DeviceError: that GPU is absent or failed its check.
     """
-    from pathlib import Path
-
     from xtts.workers import voice_registry
-    from xtts.workers.voice_registry import BundleError, ComputeConfig, VoiceSpec
+    from xtts.workers.voice_registry import BundleError
 
-    spec = VoiceSpec(
-        str(name), None if base is None else str(base), tos_agreed=tos_agreed,
-        reference=None if reference is None else Path(reference).expanduser(),
-        pronunciations=None if pronunciations is None else str(pronunciations),
-    )  # fmt: skip
-    where = ComputeConfig(
-        device, precision=precision, backend=voice_registry.backend_of(spec), low_memory=low_memory
+    spec = voice_registry.voice_spec(
+        name, reference=reference, base=base, pronunciations=pronunciations, tos_agreed=tos_agreed
     )
+    where, _ = voice_registry.compute_config(spec, device, precision, low_memory=low_memory)
     voice = voice_registry.load_voice(spec, where)
     if voice.own is None:
         raise BundleError(
@@ -116,20 +111,23 @@ def synthesize(
         voice: From `load_voice`.
         text: What to speak; a long text is split into sentences.
         language: The text's language, one of `voice.languages`.
-        seed: The same seed gives the same waveform on the same machine; another one, another take.
-        speed: 2 takes half the time, 0.5 twice; the pitch stays.
-        temperature: How freely codes are drawn: 0 is always the likeliest; None is the model's own.
+        seed: A whole number from 0. The same seed gives the same waveform on the same machine;
+            another one, another take.
+        speed: 0.25 to 4: 2 takes half the time, 0.5 twice; the pitch stays.
+        temperature: 0 to 2, how freely codes are drawn: 0 is always the likeliest; None is the
+            model's own.
 
     Returns:
         The waveform `[samples]`, float32 in -1..1, mono at `voice.sample_rate` Hz.
 
     Raises:
+        ArgumentError: An argument is of another type, or out of these bounds, which are HTTP's too.
         TextError: The text holds nothing that can be spoken, or the model has not that language.
         DecodingError, NotFinite: The model's output is not finite.
     """
     from xtts.inference.synthesis_request import SynthesisRequest
 
-    return voice.synthesize(SynthesisRequest(text, language, seed, temperature, speed))
+    return _checked(voice).synthesize(SynthesisRequest(text, language, seed, temperature, speed))
 
 
 def stream(
@@ -156,9 +154,19 @@ def stream(
         what `synthesize` returns, up to rounding.
 
     Raises:
+        ArgumentError: As `synthesize`, at once.
         TextError: When the first chunk is asked for; as `synthesize`.
         DecodingError, NotFinite: The model's output is not finite.
     """
     from xtts.inference.synthesis_request import SynthesisRequest
 
-    yield from voice.stream(SynthesisRequest(text, language, seed, temperature, speed))
+    return _checked(voice).stream(SynthesisRequest(text, language, seed, temperature, speed))
+
+
+def _checked(voice: object) -> "LoadedVoice":
+    from xtts.arguments import ArgumentError, shown
+    from xtts.inference.loaded_voice import LoadedVoice
+
+    if not isinstance(voice, LoadedVoice):
+        raise ArgumentError(f"voice is {shown(voice)}; allowed: what xtts.load_voice returns.")
+    return voice

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
 from machine.threads import set_omp_passive
+from xtts.arguments import PRECISIONS
 
 if TYPE_CHECKING:
     from xtts.inference.alignment.guarded_piece import SpokenPiece
@@ -62,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     speak.add_argument("--seed", type=int, default=0, help="another number, another take")
     speak.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or auto")
     speak.add_argument("--precision", default="auto", help="what speaking computes in",
-                       choices=("auto", "fp32", "bf16", "int8", "int4"))  # fmt: skip
+                       choices=PRECISIONS)  # fmt: skip
     speak.add_argument("--latents", type=Path, help="a stored voice, for an ONNX folder")
     speak.add_argument("--low-memory", action="store_true", help="less memory, more time")
     what = speak.add_mutually_exclusive_group(required=True)
@@ -155,30 +156,28 @@ def _speak(arguments: argparse.Namespace) -> int:
     # Imported here: `--help` and a mistyped option need not wait seconds for torch.
     from xtts import wav
     from xtts.inference.synthesis_request import SynthesisRequest
-    from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, backend_of, load_voice
+    from xtts.workers.voice_registry import compute_config, load_voice, voice_spec
 
+    asks = [(SynthesisRequest(text, arguments.language, arguments.seed), out) for text, out in lines]
     # The licence was agreed to when the files were fetched, or the checkpoint was trained.
-    spec = VoiceSpec(
-        arguments.voice, arguments.base, tos_agreed=True, reference=arguments.reference,
-        latents=arguments.latents,
-        pronunciations=str(arguments.pronunciations) if arguments.pronunciations else None,
+    spec = voice_spec(
+        arguments.voice, reference=arguments.reference, base=arguments.base,
+        latents=arguments.latents, pronunciations=arguments.pronunciations, tos_agreed=True,
     )  # fmt: skip
     if arguments.show_text:
         _show_texts(spec, [text for text, _ in lines], arguments.language)
         if arguments.out is None:
             return 0
-    backend = backend_of(spec)
-    device, mel_device = (
-        _devices(arguments.device) if backend == "torch" else (arguments.device, "cpu")
-    )
-    where = ComputeConfig(
-        device, mel_device, precision=arguments.precision, backend=backend,
-        low_memory=arguments.low_memory, guard=arguments.guard == "on",
+    where, reason = compute_config(
+        spec, arguments.device, arguments.precision, low_memory=arguments.low_memory,
+        guard=arguments.guard == "on",
     )  # fmt: skip
+    if reason:
+        print(f"Device: {where.device} ({reason})")
     voice = load_voice(spec, where)
     # What is wrong with a text or a recording is reported before anything is computed.
-    for text, _ in lines:
-        voice.check_text(text, arguments.language)
+    for ask, _ in asks:
+        voice.check_text(ask.text, ask.language)
     if voice.own is None:
         raise SotaqueError(
             f"--voice {arguments.voice} holds no voice of its own; say whose it is to be with "
@@ -187,8 +186,7 @@ def _speak(arguments: argparse.Namespace) -> int:
         )
     if voice.message:
         print(voice.message)
-    for text, out in lines:
-        ask = SynthesisRequest(text, arguments.language, arguments.seed)
+    for ask, out in asks:
         guard = voice.guard(ask)
         waveform = voice.synthesize_guarded(ask, guard)
         wav.write(out, waveform, voice.sample_rate)
@@ -258,21 +256,6 @@ def _show_texts(spec: "VoiceSpec", texts: Sequence[str], language: str) -> None:
     print(f"Read by {tokenizer.spec.normalizer}:")
     for line in shown:
         print(f"  {line}")
-
-
-def _devices(wish: str) -> tuple[str, str]:
-    """The device that PyTorch speaks on, and the one that takes the mel of a recording: the CPU
-    where the GPU's FFT failed its check. Raises DeviceError for a GPU that is absent or unfit."""
-    if wish == "cpu":
-        return "cpu", "cpu"
-    from machine.devices import selection
-    from machine.devices.health import GpuHealth
-
-    machine = selection.look_at_machine()
-    choice = selection.choose_device(machine, wish, GpuHealth.speaks)
-    gpu = selection.gpu_at(machine, choice.value)
-    print(f"Device: {choice.value} ({choice.reason})")
-    return choice.value, "cpu" if gpu is None or "fft" in gpu.failed else choice.value
 
 
 def _lines(arguments: argparse.Namespace) -> list[tuple[str, Path]]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from api.datasets.store import UploadedDataset, kept, locked, now
+from api.datasets.store import UploadedDataset, changing, now
 from api.errors import APIError
 from machine.storage.atomic import replace_file, write_json
 
@@ -127,7 +127,7 @@ class Clips:
         Raises:
             APIError: There is no such clip, it is another one by now, or nothing can be written.
         """
-        with locked(dataset):
+        with changing(dataset):
             clip = self.find(dataset, name)
             if sha256 is not None and clip.key.rpartition(" ")[2] != sha256:
                 told = "The dataset was cut again meanwhile, and this is another clip now."
@@ -142,16 +142,15 @@ class Clips:
             corrections.pop(clip.key, None)
             if made.text is not None or made.dropped:
                 corrections[clip.key] = made
-            with kept():
-                value = {key: one.__dict__ for key, one in corrections.items()}
-                write_json(dataset.folder / "corrections.json", {"corrections": value})
-                self._write_metadata(dataset, corrections)
+            value = {key: one.__dict__ for key, one in corrections.items()}
+            write_json(dataset.folder / "corrections.json", {"corrections": value})
+            self._write_metadata(dataset, corrections)
             return self._row(dataset, clip, corrections.get(clip.key))
 
     def write_metadata(self, dataset: UploadedDataset) -> None:
-        """Brings what training reads up to the corrections. Raises APIError."""
-        with locked(dataset):
-            self._write_metadata(dataset, read_corrections(dataset))
+        """Brings what training reads up to the corrections, inside `changing`. Raises APIError,
+        WriteError and OSError."""
+        self._write_metadata(dataset, read_corrections(dataset))
 
     def summary(self, dataset: UploadedDataset) -> dict[str, Any]:
         """Counts, the account of every recording, and corrections that found no clip."""
@@ -189,9 +188,8 @@ class Clips:
         path, content = dataset.clips / "metadata.csv", "".join(rows).encode()
         if not path.parent.is_dir():
             return
-        with kept():
-            if not path.is_file() or path.read_bytes() != content:
-                replace_file(path, lambda file: file.write(content))
+        if not path.is_file() or path.read_bytes() != content:
+            replace_file(path, lambda file: file.write(content))
 
     def _row(
         self, dataset: UploadedDataset, clip: IndexedClip, made: Correction | None

@@ -7,7 +7,6 @@ DATASETS_DIR. A service that ends or is killed leaves its cut to the next one, w
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
 import shutil
@@ -17,9 +16,19 @@ from typing import Any
 
 from api.datasets import uploads
 from api.datasets.clips import Clips
-from api.datasets.store import Datasets, Job, UploadedDataset, now, read_job, write_job
+from api.datasets.store import (
+    Datasets,
+    Job,
+    UploadedDataset,
+    changing,
+    is_queued,
+    now,
+    read_job,
+    write_job,
+)
 from api.errors import APIError, without_paths
 from machine.process import StderrFile, kill_group, last_line, module_command, printable
+from machine.storage import locks
 from machine.storage.atomic import WriteError
 
 log = logging.getLogger("api")
@@ -60,7 +69,7 @@ class CutQueue:
         self._changed = changed
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._lock: int | None = None
+        self._lock: contextlib.ExitStack | None = None
         self._running: tuple[str, asyncio.subprocess.Process | None] | None = None
         self._stopped = False
         self._told = ""
@@ -76,23 +85,24 @@ class CutQueue:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
         if self._lock is not None:
-            os.close(self._lock)
+            self._lock.close()
 
     def ask(self, dataset: UploadedDataset) -> Job:
         """Queues a cut. Blocks. Raises APIError where it is queued already, or nothing is there."""
-        found = uploads.recordings(dataset)
-        if not any(one.is_whole for one in found):
-            text = "There is nothing to cut yet: no recording has arrived whole."
-            raise APIError(409, "no_recording", text)
-        if unfinished := [one.name for one in found if not one.is_whole]:
-            text = (
-                f"{len(unfinished)} recordings have not arrived whole, such as {unfinished[0]}. "
-                "Send the rest, or delete them."
+        with changing(dataset, uncut=True):
+            found = uploads.recordings(dataset)
+            if not any(one.is_whole for one in found):
+                text = "There is nothing to cut yet: no recording has arrived whole."
+                raise APIError(409, "no_recording", text)
+            if unfinished := [one.name for one in found if not one.is_whole]:
+                text = (
+                    f"{len(unfinished)} recordings have not arrived whole, such as "
+                    f"{unfinished[0]}. Send the rest, or delete them."
+                )
+                raise APIError(409, "unfinished_recording", text)
+            return write_job(
+                dataset, state="queued", asked=now(), started=None, ended=None, message=""
             )
-            raise APIError(409, "unfinished_recording", text)
-        if read_job(dataset).state in ("queued", "running"):
-            raise being_cut()
-        return _kept_job(dataset, state="queued", asked=now(), started=None, ended=None, message="")
 
     def wake(self) -> None:
         """Has it look into the queue."""
@@ -117,11 +127,7 @@ class CutQueue:
                 kill_group(running[1].pid)
             while self._running is running:
                 await asyncio.sleep(0.02)
-        elif not deleted and read_job(dataset).state in ("queued", "running"):
-            text = "Stopped. Cut again, and it goes on from there."
-            await asyncio.to_thread(
-                _kept_job, dataset, state="stopped", ended=now(), message=text
-            )  # fmt: skip
+        elif not deleted and await asyncio.to_thread(_unqueue, dataset):
             self._changed(dataset.id)
 
     async def _work(self) -> None:
@@ -153,22 +159,17 @@ class CutQueue:
     def _is_ours(self) -> bool:
         if self._lock is not None:
             return True
-        lock = os.open(
-            self._datasets.folder / ".cutting.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        )
+        lock = contextlib.ExitStack()
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
+            lock.enter_context(locks.exclusive(self._datasets.folder / ".cutting.lock"))
+        except locks.LockHeld:
             return False
-        except OSError as error:
-            log.warning("DATASETS_DIR has no file locks (%s): cut by one service only.", error)
         self._lock = lock
         self._datasets.remove_rest()
         for dataset in self._datasets.all():
             # Between a correction and what training reads of it, a kill may have come.
-            adopt(dataset)
-            with contextlib.suppress(APIError):
+            with contextlib.suppress(APIError), changing(dataset):
+                adopt(dataset)
                 self._clips.write_metadata(dataset)
         return True
 
@@ -182,12 +183,12 @@ class CutQueue:
             await asyncio.to_thread(self._end, dataset, state, message)
         except asyncio.CancelledError:
             text = "The service was stopped; the next one goes on where the cut had come to."
-            with contextlib.suppress(WriteError, OSError):
+            with contextlib.suppress(APIError), changing(dataset):
                 write_job(dataset, state="queued", message=text)
             raise
         except (APIError, WriteError, OSError) as error:
             message = without_paths(str(error))
-            with contextlib.suppress(WriteError, OSError):
+            with contextlib.suppress(APIError), changing(dataset):
                 write_job(dataset, state="failed", ended=now(), message=message)
             log.error("The cut of %s failed: %s", dataset.id, error)
             # Where not even that can be written, it is queued still.
@@ -197,11 +198,14 @@ class CutQueue:
             self._changed(dataset.id)
 
     def _prepare(self, dataset: UploadedDataset) -> tuple[str, ...]:
-        inputs = uploads.signature(dataset)
-        if read_job(dataset).inputs != inputs:
-            # Of other recordings: nothing of it may get among the clips.
-            shutil.rmtree(dataset.cutting, ignore_errors=True)
-        write_job(dataset, state="running", started=now(), ended=None, message="", inputs=inputs)
+        with changing(dataset):
+            inputs = uploads.signature(dataset)
+            if read_job(dataset).inputs != inputs:
+                # Of other recordings: nothing of it may get among the clips.
+                shutil.rmtree(dataset.cutting, ignore_errors=True)
+            write_job(
+                dataset, state="running", started=now(), ended=None, message="", inputs=inputs
+            )
         found = [str(one.path.resolve()) for one in uploads.recordings(dataset) if one.is_whole]
         options = ["--to", str(dataset.cutting.resolve()), "--language", dataset.language]
         if (text := uploads.text_of(dataset)) is not None:
@@ -254,15 +258,28 @@ class CutQueue:
             # Deleted meanwhile, by another replica: what the child has made goes too.
             shutil.rmtree(dataset.folder, ignore_errors=True)
             return
-        if state == "done":
-            adopt(dataset)
-            self._clips.write_metadata(dataset)
-        write_job(dataset, state=state, ended=now(), message=message)
+        with changing(dataset):
+            if state == "done":
+                adopt(dataset)
+                self._clips.write_metadata(dataset)
+            write_job(dataset, state=state, ended=now(), message=message)
         log.info("Cut of %s: %s. %s", dataset.id, state, message)
 
 
+def _unqueue(dataset: UploadedDataset) -> bool:
+    """Takes it from the queue; whether it was there. Blocks. Raises APIError."""
+    if not is_queued(dataset):
+        return False
+    with changing(dataset):
+        if found := is_queued(dataset):
+            text = "Stopped. Cut again, and it goes on from there."
+            write_job(dataset, state="stopped", ended=now(), message=text)
+    return found
+
+
 def adopt(dataset: UploadedDataset) -> None:
-    """Puts a cut that is whole in the place of the one before; again after a kill. Blocks."""
+    """Puts a cut that is whole in the place of the one before, inside `changing`; again after a
+    kill. Blocks."""
     if not (dataset.cutting / "cut.json").is_file():
         return
     before = dataset.folder / ".clips-before"
@@ -291,19 +308,6 @@ def outcome(code: int, said: str) -> tuple[str, str]:
     if code < 0 or code in (130, 137, 143):
         return "failed", f"The cut was killed, perhaps for want of memory. {again}"
     return "failed", f"The cut ended with exit code {code}. {words} {again}".replace("  ", " ")
-
-
-def being_cut() -> APIError:
-    """Of what waits until the cut is made."""
-    text = "The dataset is being cut, or waits for it. Wait, or stop the cut."
-    return APIError(409, "being_cut", text, retry_after=5)
-
-
-def _kept_job(dataset: UploadedDataset, **changed: Any) -> Job:
-    try:
-        return write_job(dataset, **changed)
-    except WriteError as error:
-        raise APIError(507, "not_kept", without_paths(str(error))) from error
 
 
 def _behind_everybody(pid: int, niceness: int) -> None:

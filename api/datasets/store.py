@@ -7,6 +7,7 @@
     DATASETS_DIR/<id>/cutting/         a cut that is being made
     DATASETS_DIR/<id>/clips/           the newest whole cut: what training reads
     DATASETS_DIR/<id>/corrections.json as `api.datasets.clips` says
+    DATASETS_DIR/.lock                 as `api.shared_folder` says
 
 Ids are made here and looked up in what is on disk: what a caller writes never becomes a path.
 """
@@ -25,9 +26,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from api.errors import APIError, without_paths
-from machine.storage import locks
-from machine.storage.atomic import WriteError, make_folder, write_json
+from api import shared_folder
+from api.errors import APIError
+from machine.storage.atomic import make_folder, write_json
 
 MOST_DATASETS = 200
 JobState = Literal["none", "queued", "running", "done", "failed", "stopped"]
@@ -89,17 +90,15 @@ class Datasets:
         """Raises APIError (404), the same for an id that cannot be one."""
         found = self._read(identity) if _ID.fullmatch(identity) else None
         if found is None:
-            text = "There is no dataset of that id; /v1/datasets lists them."
-            raise APIError(404, "no_dataset", text, param="dataset")
+            raise _no_dataset()
         return found
 
     def create(self, name: str, language: str) -> UploadedDataset:
         """An empty dataset. Raises APIError where there are too many, or none can be written."""
-        if len(self.all()) >= MOST_DATASETS:
-            text = f"There are {MOST_DATASETS} datasets already. Delete one."
-            raise APIError(409, "too_many_datasets", text)
-        with kept():
-            make_folder(self.folder)
+        with shared_folder.changing(self.folder):
+            if len(self.all()) >= MOST_DATASETS:
+                text = f"There are {MOST_DATASETS} datasets already. Delete one."
+                raise APIError(409, "too_many_datasets", text)
             identity = self._make_folder(slug(name, "dataset"))
             made = UploadedDataset(self.folder / identity, identity, name, language, now())
             make_folder(made.folder / "recordings")
@@ -110,15 +109,12 @@ class Datasets:
 
     def remove(self, dataset: UploadedDataset) -> None:
         """Deletes all of a dataset. At once for everybody else; a kill meanwhile is made up for by
-        `remove_rest`. Raises APIError where it cannot be deleted."""
+        `remove_rest`. Raises APIError where it was deleted meanwhile, or cannot be deleted."""
         gone = self.folder / f"{_DELETED}{dataset.id}-{secrets.token_hex(4)}"
-        try:
+        with changing(dataset):
             dataset.folder.rename(gone)
+        with shared_folder.kept(self.folder):
             shutil.rmtree(gone)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise APIError(507, "not_kept", f"It cannot be deleted ({error.strerror}).") from error
 
     def remove_rest(self) -> None:
         """What killed deletions have left."""
@@ -132,9 +128,6 @@ class Datasets:
                 (self.folder / identity).mkdir()
             except FileExistsError:
                 continue
-            except OSError as error:
-                text = f"The folder of datasets cannot be written ({error.strerror})."
-                raise APIError(507, "not_kept", text) from error
             return identity
         text = f"There are too many datasets called {wanted}. Name it otherwise."
         raise APIError(409, "too_many_datasets", text, param="name")
@@ -155,29 +148,40 @@ def read_job(dataset: UploadedDataset) -> Job:
     return Job()
 
 
+def is_queued(dataset: UploadedDataset) -> bool:
+    """Whether it is being cut, or waits for it."""
+    return read_job(dataset).state in ("queued", "running")
+
+
 def write_job(dataset: UploadedDataset, **changed: Any) -> Job:
-    """Changes fields of the job. Raises WriteError; of a dataset that is deleted, nothing."""
+    """Changes fields of the job, inside `changing`. Raises WriteError."""
     job = replace(read_job(dataset), **changed)
-    # Not made again by a cut that outlives it.
-    if dataset.folder.is_dir():
-        write_json(dataset.folder / "job.json", asdict(job))
+    write_json(dataset.folder / "job.json", asdict(job))
     return job
 
 
 @contextmanager
-def locked(dataset: UploadedDataset) -> Iterator[None]:
-    """One change of a dataset after another, those of other replicas too; waits. In a thread."""
-    with kept(), locks.wait_for(dataset.folder / ".lock", lambda: None):
+def changing(dataset: UploadedDataset, *, uncut: bool = False) -> Iterator[None]:
+    """One change of the datasets after another, as `api.shared_folder.changing`.
+
+    Args:
+        uncut: Not while the dataset is cut, or waits for it.
+
+    Raises:
+        APIError: It is deleted or being cut by now, or what is done inside cannot be kept.
+    """
+    with shared_folder.changing(dataset.folder.parent):
+        if not (dataset.folder / "dataset.json").is_file():
+            raise _no_dataset()
+        if uncut and is_queued(dataset):
+            text = "The dataset is being cut, or waits for it. Wait, or stop the cut."
+            raise APIError(409, "being_cut", text, retry_after=5)
         yield
 
 
-@contextmanager
-def kept() -> Iterator[None]:
-    """Raises APIError (507) for what cannot be written inside."""
-    try:
-        yield
-    except WriteError as error:
-        raise APIError(507, "not_kept", without_paths(str(error))) from error
+def _no_dataset() -> APIError:
+    text = "There is no dataset of that id; /v1/datasets lists them."
+    return APIError(404, "no_dataset", text, param="dataset")
 
 
 def slug(name: str, otherwise: str) -> str:

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from api.datasets.store import Datasets, UploadedDataset, kept, locked, now, slug
+from api.datasets.store import Datasets, UploadedDataset, changing, now, slug
 from api.errors import APIError
 from api.validation_messages import shown
 from machine.storage.atomic import replace_file, sync_folder, write_json
@@ -115,7 +115,7 @@ def announce(
     if not ending_of(name):
         text = f"{shown(name)} is no recording by its ending; read are {', '.join(ENDINGS)}."
         raise APIError(422, "not_a_recording", text, param="name")
-    with locked(dataset):
+    with changing(dataset):
         known = recordings(dataset)
         if same := next((one for one in known if one.name == name), None):
             if same.bytes != num_bytes:
@@ -180,18 +180,14 @@ class Arrival:
 
     Raises:
         APIError: Somebody else sends it too, it is whole, or its next byte is another one.
+        OSError: It cannot be opened.
     """
 
     def __init__(self, recording: UploadedRecording, offset: int) -> None:
         self._recording = recording
         # A task that is cancelled leaves its thread writing.
         self._writing = threading.Lock()
-        try:
-            # Not where its dataset was deleted: the folder is not made again.
-            self._file = os.open(recording.part, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            text = f"The recording cannot be written ({error.strerror})."
-            raise APIError(507, "not_kept", text) from error
+        self._file = os.open(recording.part, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             self._take_turn()
             self._check(offset)
@@ -254,13 +250,13 @@ class Arrival:
 
 
 async def receive(
-    recording: UploadedRecording, offset: int, stream: AsyncIterator[bytes]
-) -> UploadedRecording:
+    dataset: UploadedDataset, identity: str, offset: int, stream: AsyncIterator[bytes]
+) -> None:
     """Writes a piece as it arrives. What came before it broke off, for whatever reason, stays.
 
     Raises APIError as `Arrival`, and whatever ends the stream.
     """
-    arrival = await asyncio.to_thread(Arrival, recording, offset)
+    arrival = await asyncio.to_thread(_arrival, dataset, identity, offset)
     held = bytearray()
     try:
         async for part in stream:
@@ -271,17 +267,22 @@ async def receive(
     finally:
         # To its end also where this task is cancelled.
         await asyncio.shield(asyncio.to_thread(arrival.close, bytes(held)))
-    return recording
 
 
-def remove_recording(recording: UploadedRecording) -> None:
+def _arrival(dataset: UploadedDataset, identity: str, offset: int) -> Arrival:
+    # What was deleted meanwhile is not made again.
+    with changing(dataset):
+        return Arrival(find_recording(dataset, identity), offset)
+
+
+def remove_recording(dataset: UploadedDataset, identity: str) -> None:
     """Deletes it, whole or not. Raises APIError."""
-    try:
+    find_recording(dataset, identity)
+    with changing(dataset, uncut=True):
+        recording = find_recording(dataset, identity)
         (recording.folder / f"{recording.id}.json").unlink(missing_ok=True)
         recording.part.unlink(missing_ok=True)
         recording.path.unlink(missing_ok=True)
-    except OSError as error:
-        raise APIError(507, "not_kept", f"It cannot be deleted ({error.strerror}).") from error
 
 
 def text_of(dataset: UploadedDataset) -> Path | None:
@@ -292,20 +293,21 @@ def text_of(dataset: UploadedDataset) -> Path | None:
 
 def put_text(dataset: UploadedDataset, kind: str, content: bytes) -> None:
     """Takes the place of any text before. Raises APIError."""
-    with locked(dataset):
-        with kept():
-            replace_file(dataset.folder / f"text.{kind}", lambda file: file.write(content))
-        remove_text(dataset, but=kind)
+    with changing(dataset, uncut=True):
+        replace_file(dataset.folder / f"text.{kind}", lambda file: file.write(content))
+        _remove_texts(dataset, but=kind)
 
 
-def remove_text(dataset: UploadedDataset, but: str = "") -> None:
+def remove_text(dataset: UploadedDataset) -> None:
     """Deletes it. Raises APIError."""
-    try:
-        for kind in TEXT_KINDS:
-            if kind != but:
-                (dataset.folder / f"text.{kind}").unlink(missing_ok=True)
-    except OSError as error:
-        raise APIError(507, "not_kept", f"It cannot be deleted ({error.strerror}).") from error
+    with changing(dataset, uncut=True):
+        _remove_texts(dataset)
+
+
+def _remove_texts(dataset: UploadedDataset, but: str = "") -> None:
+    for kind in TEXT_KINDS:
+        if kind != but:
+            (dataset.folder / f"text.{kind}").unlink(missing_ok=True)
 
 
 def signature(dataset: UploadedDataset) -> str:

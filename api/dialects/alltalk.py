@@ -24,6 +24,7 @@ from api.speech.response import SoundForm
 from api.speech.speaking import SpeechOrder
 from api.state import AppState, app_state
 from api.voices.lookup import SERVED
+from xtts.arguments import SPEED, TEMPERATURE
 
 router = APIRouter(tags=["alltalk"], responses=PROBLEMS)
 Shared = Annotated[AppState, Depends(app_state)]
@@ -43,8 +44,8 @@ class GenerateForm(BaseModel):
     character_voice_gen: Annotated[str, Field(max_length=128)] = SERVED
     language: LanguageText = "auto"
     streaming: bool | Literal[0, 1] = False
-    speed: float = Field(1.0, ge=0.25, le=4.0)
-    temperature: float | None = Field(None, ge=0.0, le=2.0)
+    speed: float = Field(1.0, ge=SPEED.least, le=SPEED.most)
+    temperature: float | None = Field(None, ge=TEMPERATURE.least, le=TEMPERATURE.most)
     narrator_enabled: str = Field("false", description="Without effect.")
     rvccharacter_voice_gen: str = Field("Disabled", description="Without effect.")
     autoplay: str = Field("false", description="Without effect.")

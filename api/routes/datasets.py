@@ -19,7 +19,6 @@ from api.dataset_schemas import (
     RecordingRow,
 )
 from api.datasets import uploads
-from api.datasets.cutting import being_cut
 from api.datasets.store import UploadedDataset, read_job
 from api.errors import APIError
 from api.response_schemas import PROBLEMS
@@ -105,9 +104,10 @@ async def send_piece(
 ) -> dict[str, Any]:
     """Takes the next piece of a recording, at most 8 MiB. What arrives of it stays, whatever breaks
     off; `received` says where to go on."""
-    found = uploads.find_recording(parts.datasets.find(dataset), recording)
+    kept = parts.datasets.find(dataset)
+    found = uploads.find_recording(kept, recording)
     try:
-        await uploads.receive(found, upload_offset, request.stream())
+        await uploads.receive(kept, recording, upload_offset, request.stream())
     except ClientDisconnect:
         pass  # nobody reads this answer, and no traceback need tell of a line that broke
     return found.row()
@@ -117,9 +117,7 @@ async def send_piece(
 async def remove_recording(dataset: str, recording: str, parts: Shared) -> Response:
     """Deletes a recording. Clips that were cut of it stay until the next cut."""
     found = parts.datasets.find(dataset)
-    one = uploads.find_recording(found, recording)
-    _refuse_while_cut(found)
-    await asyncio.to_thread(uploads.remove_recording, one)
+    await asyncio.to_thread(uploads.remove_recording, found, recording)
     return Response(status_code=204)
 
 
@@ -132,7 +130,6 @@ async def put_text(
 ) -> dict[str, Any]:
     """What the recordings say, in the order of their names: a text, or one with times (4 MiB)."""
     found = parts.datasets.find(dataset)
-    _refuse_while_cut(found)
     content = await request.body()
     if not content.strip():
         raise APIError(422, "no_text", "The text is empty. Delete it to cut without one.")
@@ -144,7 +141,6 @@ async def put_text(
 async def remove_text(dataset: str, parts: Shared) -> Response:
     """The next cut has no text: its clips wait for somebody to write theirs."""
     found = parts.datasets.find(dataset)
-    _refuse_while_cut(found)
     await asyncio.to_thread(uploads.remove_text, found)
     return Response(status_code=204)
 
@@ -166,11 +162,6 @@ async def stop_cut(dataset: str, parts: Shared) -> dict[str, Any]:
     found = parts.datasets.find(dataset)
     await parts.cuts.stop(found)
     return await asyncio.to_thread(_cut_row, parts, found)
-
-
-def _refuse_while_cut(dataset: UploadedDataset) -> None:
-    if read_job(dataset).state in ("queued", "running"):
-        raise being_cut()
 
 
 def _listing(parts: AppState) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from api.schemas import MOST_NAME, RenameRequest
 from api.speech.speaking import served_name
 from api.state import AppState, app_state
 from api.voices import adding
-from api.voices.lookup import SERVED
+from api.voices.lookup import SERVED, check_new_name
 
 router = APIRouter(prefix="/v1/voices", tags=["voices"], responses=PROBLEMS)
 Shared = Annotated[AppState, Depends(app_state)]
@@ -60,8 +60,9 @@ async def rename_voice(voice_id: str, wanted: RenameRequest, parts: Shared) -> d
     """Gives a voice another name; its id stays."""
     if voice_id == SERVED:
         raise APIError(409, "served_voice", "The served voice is chosen by VOICE, or by promotion.")
-    voice = parts.voices.find(voice_id)
-    renamed = await asyncio.to_thread(parts.voices.rename, voice, visible_name(wanted.name))
+    voice, name = parts.voices.find(voice_id), visible_name(wanted.name)
+    check_new_name(name)
+    renamed = await asyncio.to_thread(parts.voices.rename, voice, name)
     return renamed.row()
 
 
@@ -77,7 +78,7 @@ async def remove_voice(voice_id: str, parts: Shared) -> Response:
     """Deletes a voice and all that was made of it; whoever speaks with it now finishes."""
     if voice_id == SERVED:
         raise APIError(409, "served_voice", "The served voice is chosen by VOICE, or by promotion.")
-    adding.remove_voice(parts, parts.voices.find(voice_id))
+    await adding.remove_voice(parts, parts.voices.find(voice_id))
     return Response(status_code=204)
 
 

@@ -1,6 +1,7 @@
 """Adds a voice from an uploaded recording: decodes it, keeps it, has the model listen to it."""
 
 import asyncio
+import contextlib
 import hashlib
 from typing import Any
 
@@ -9,6 +10,7 @@ from fastapi import UploadFile
 from api.errors import APIError
 from api.state import AppState
 from api.voices import recordings
+from api.voices.lookup import check_new_name
 from api.voices.recordings import MOST_BYTES, DecodedRecording
 from api.voices.store import UploadedVoice
 
@@ -25,7 +27,8 @@ def upload_of(field: str) -> dict[str, Any]:
 
 
 async def add_voice(parts: AppState, name: str, file: UploadFile) -> UploadedVoice:
-    """Raises APIError for what is no recording, and where it cannot be kept."""
+    """Raises APIError for what is no recording, for a name that means the served voice, and where
+    it cannot be kept."""
     return await _keep(parts, name, await _decode(parts, file))
 
 
@@ -49,18 +52,20 @@ async def _decode(parts: AppState, file: UploadFile) -> DecodedRecording:
 
 
 async def _keep(parts: AppState, name: str, recording: DecodedRecording) -> UploadedVoice:
+    check_new_name(name)
     voice = await asyncio.to_thread(parts.voices.add, name, recording)
     try:
         await parts.engine.listen(str(parts.voices.recording(voice)))
     except APIError as refusal:
         # 503: the process is being started; latents are made when the voice is first asked for.
         if refusal.status != 503:
-            remove_voice(parts, voice)
+            with contextlib.suppress(APIError):  # somebody else has deleted it
+                await remove_voice(parts, voice)
             raise
     return voice
 
 
-def remove_voice(parts: AppState, voice: UploadedVoice) -> None:
+async def remove_voice(parts: AppState, voice: UploadedVoice) -> None:
     """Deletes a voice and all that was made of it. Raises APIError."""
-    parts.voices.remove(voice)
+    await asyncio.to_thread(parts.voices.remove, voice)
     parts.engine.forget(str(parts.voices.recording(voice)))

@@ -20,6 +20,17 @@ def is_served(asked: str) -> bool:
     return asked == SERVED or asked in OPENAI_VOICES
 
 
+def check_new_name(name: str) -> None:
+    """Raises APIError (422) for a name that always means the served voice: programs send OpenAI's
+    without asking, so a voice of that name could never be asked for by it."""
+    if is_served(_plain(name)):
+        text = (
+            f"{shown(name)} always means the served voice, as {', '.join((SERVED, *OPENAI_VOICES))}"
+            " do. Choose another name."
+        )
+        raise APIError(422, "reserved_name", text, param="name")
+
+
 def find_by_name(
     asked: str, served_name: str, uploaded: Sequence[UploadedVoice], param: str = "voice"
 ) -> UploadedVoice | None:

@@ -4,6 +4,7 @@
     VOICES_DIR/<id>.json      name, when, how long, SHA-256, quality; written last: without it
                               there is no voice
     VOICES_DIR/latents/…      as `xtts.inference.latents_folder` says
+    VOICES_DIR/.lock          as `api.shared_folder` says
 
 Ids are made here and looked up in what is on disk: what a caller writes never becomes a path.
 """
@@ -13,19 +14,22 @@ import json
 import os
 import re
 import secrets
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from api.errors import APIError, without_paths
+from api.errors import APIError
+from api.shared_folder import changing
 from api.voices.recordings import DecodedRecording
-from machine.storage.atomic import WriteError, make_folder, remove_stale, replace_file, write_json
+from machine.storage.atomic import remove_stale, replace_file, write_json
 from xtts.inference import latents_folder
 
 MOST_VOICES = 1_000
 _ID = re.compile(r"[a-z0-9]{12}")
+_HALF_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
@@ -88,13 +92,12 @@ class Voices:
 
     def add(self, name: str, recording: DecodedRecording) -> UploadedVoice:
         """Keeps a recording. Raises APIError where the folder is full or cannot be written."""
-        if len(self.all()) >= MOST_VOICES:
-            text = f"There are {MOST_VOICES} voices already. Delete one."
-            raise APIError(409, "too_many_voices", text)
         identity = secrets.token_hex(6)
-        try:
-            make_folder(self.folder)
-            remove_stale(self.folder, older_than_seconds=3600.0)
+        with changing(self.folder):
+            if len(self.all()) >= MOST_VOICES:
+                text = f"There are {MOST_VOICES} voices already. Delete one."
+                raise APIError(409, "too_many_voices", text)
+            self._remove_halves()
             written = replace_file(
                 self.folder / f"{identity}.wav", lambda file: file.write(recording.wav)
             )
@@ -103,29 +106,37 @@ class Voices:
                 round(recording.seconds, 3), written.sha256, recording.quality,
             )  # fmt: skip
             write_json(self.folder / f"{identity}.json", asdict(voice))
-        except WriteError as error:
-            raise APIError(507, "not_kept", without_paths(str(error))) from error
         return voice
 
     def rename(self, voice: UploadedVoice, name: str) -> UploadedVoice:
-        """Gives a voice another name. Raises APIError where the folder cannot be written."""
-        renamed = replace(voice, name=name)
-        try:
+        """Gives a voice another name. Raises APIError where it was deleted meanwhile, or the folder
+        cannot be written."""
+        with changing(self.folder):
+            renamed = replace(self.find(voice.id), name=name)
             write_json(self.folder / f"{voice.id}.json", asdict(renamed))
-        except WriteError as error:
-            raise APIError(507, "not_kept", without_paths(str(error))) from error
         return renamed
 
     def remove(self, voice: UploadedVoice) -> None:
-        """Deletes a voice and what was made of it. Raises APIError where the folder cannot be
-        written."""
-        try:
+        """Deletes a voice and what was made of it. Raises APIError where it was deleted meanwhile,
+        or the folder cannot be written."""
+        with changing(self.folder):
+            self.find(voice.id)
             # Latents last: a process that is listening to the recording looks for it afterwards.
             (self.folder / f"{voice.id}.json").unlink(missing_ok=True)
             (self.folder / f"{voice.id}.wav").unlink(missing_ok=True)
             latents_folder.delete(self.latents, voice.sha256)
-        except OSError as error:
-            raise APIError(507, "not_kept", f"It cannot be deleted ({error.strerror}).") from error
+
+    def _remove_halves(self) -> None:
+        """What killed writers and killed deletions have left: a voice is its two files, and of one
+        alone nobody could delete the recording, or the name. Old ones only: not every file system
+        has locks."""
+        remove_stale(self.folder, older_than_seconds=_HALF_SECONDS)
+        whole = {".wav": ".json", ".json": ".wav"}
+        for path in self.folder.iterdir():
+            if _ID.fullmatch(path.stem) and (other := whole.get(path.suffix)):
+                old = time.time() - path.stat().st_mtime > _HALF_SECONDS
+                if old and not path.with_suffix(other).exists():
+                    path.unlink()
 
     def _read(self, identity: str) -> UploadedVoice | None:
         with contextlib.suppress(OSError, ValueError, TypeError):

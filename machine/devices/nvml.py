@@ -1,4 +1,4 @@
-"""NVML: memory, utilization, temperature and names of GPUs, without a CUDA context.
+"""NVML: memory, utilization and names of GPUs, without a CUDA context.
 
 `Nvml` is read by the monitor; `python -m machine.devices.nvml` prints one reading as JSON, for the
 doctor, which asks a driver only through a child.

@@ -10,7 +10,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import StringConstraints, ValidationError
 from pydantic.dataclasses import dataclass as settings_class
@@ -27,6 +27,7 @@ from machine.settings.types import (
     Folder,
     Means,
     Place,
+    SpeakPrecision,
     Switch,
     fields,
     flag_of,
@@ -59,7 +60,7 @@ class SharedSettings:
     ] = "auto"
     """Where to compute. auto is the GPU where it works, else the CPU; the log has the reason."""
     speak_precision: Annotated[
-        Literal["auto", "fp32", "bf16", "int8", "int4"],
+        SpeakPrecision,
         Means("auto, fp32, bf16, int8 or int4", words=True),
     ] = "auto"
     """What speaking computes in. auto is on a CPU the fastest one without an audible difference, on

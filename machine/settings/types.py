@@ -6,7 +6,7 @@ Used by machine.settings.loading, and by the settings classes of both programs.
 import inspect
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic.fields import FieldInfo
@@ -53,6 +53,7 @@ Positive = Annotated[int, Field(ge=1, lt=2**63)]
 Count = Annotated[Positive, Means("a whole number from 1")]
 AutoCount = Annotated[Positive | None, Means("a whole number from 1, or auto", none="auto")]
 Names = Annotated[tuple[str, ...], BeforeValidator(_separated)]
+SpeakPrecision = Literal["auto", "fp32", "bf16", "int8", "int4"]
 Port = Annotated[int, Field(ge=1, le=65535), Means("a port from 1 to 65535")]
 
 

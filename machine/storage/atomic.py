@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import signal
 import time
@@ -55,7 +56,8 @@ def replace_file(path: Path, writer: Callable[[BinaryIO], object]) -> Written:
     Raises DiskFull, or WriteError for a folder that cannot be written. In both cases, and when
     `writer` raises, `path` is as it was and no temporary file is left.
     """
-    part = path.with_name(f".{path.name}.{os.getpid()}.sotaque-part")
+    # Two threads, or two containers whose processes have the same number, may write one path.
+    part = path.with_name(f".{path.name}.{secrets.randbits(48)}.sotaque-part")
     try:
         try:
             written = _write(part, path, writer)

@@ -59,12 +59,14 @@ class Surroundings:
         self.saved: list[dict[str, Any]] = []
         settings = {"validation_every": 1, "sample_every": 1, "save_every": 1, "overlap": True}
         settings |= {name: changes.pop(name) for name in list(changes) if name in settings}
-        self.settings = SimpleNamespace(**settings)
+        self.settings = SimpleNamespace(
+            **settings, early_stopping=None, blend="auto", learn_speaker=False
+        )
         self.learner = changes.pop("learner", None) or a_learner()
         self.learner.evaluate = self._evaluate
         self.validation_losses = iter(changes.pop("validation_losses", [2.0] * 20))
         logs: Any = SimpleNamespace(step=self._logged, epoch=self._epoch_logged)
-        run = SimpleNamespace(newest_verified=lambda: None)
+        run = SimpleNamespace(newest_verified=lambda: None, verified=lambda epoch: f"epoch {epoch}")
         checkpoints = SimpleNamespace(
             run=run, due=lambda epoch, last: epoch % self.settings.save_every == 0 or epoch == last,
             save_epoch=self._save, save_interrupted=self._save_interrupted,
@@ -111,7 +113,10 @@ class Surroundings:
         self._happened(f"save {epoch}")
         return SimpleNamespace(path=f"{epoch}.pt", sha256=str(epoch), seconds=0.01, bytes=1)
 
-    def _save_interrupted(self, epoch: int, step: int, batch: int, *_: Any) -> Any:
+    def _save_interrupted(
+        self, epoch: int, step: int, batch: int, model: Any, state: Any, *_: Any
+    ) -> Any:
+        self.interrupted = state
         self._happened(f"interrupted {epoch}.{batch} at step {step}")
         return SimpleNamespace(path=SimpleNamespace(name="interrupted.pt"))
 
@@ -163,6 +168,40 @@ def test_a_signal_saves_what_is_done_and_where(at: str, last: list[str]) -> None
     ran.signal_at(at)
     assert ran.trainer.train() == 143
     assert ran.events[-len(last) :] == last
+
+
+def test_a_validation_that_a_signal_cut_off_says_nothing_of_the_epoch() -> None:
+    """The next start validates it whole; what was heard so far would be patience lost."""
+    parts: dict[str, Any] = {"epochs": 3, "batches": 1}
+    ran = Surroundings(**parts, early_stopping=EarlyStopping(1), validation_losses=[0.01])
+    ran.signal_at("validate")
+    assert ran.trainer.train() == 143
+    again = Surroundings(
+        **parts, start=StartPosition(1, 1), early_stopping=EarlyStopping(1),
+        validation_losses=[3.0, 2.0, 1.0],
+    )  # fmt: skip
+    again.trainer.early_stopping.resume(ran.interrupted["patience"])
+    assert again.trainer.run() == 0 and "save 3" in again.events
+
+
+def test_an_evaluation_hears_how_long_its_epoch_was_learned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A share of that time is what it may take."""
+    heard: list[tuple[Any, float]] = []
+    evaluator = SimpleNamespace(
+        judge=lambda saved, seconds: heard.append((saved, seconds)), working=False
+    )
+    ran = Surroundings(epochs=2, batches=3, evaluator=evaluator)
+    now = [100.0]
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
+
+    def logged(epoch: int, *_: Any) -> None:
+        now[0] += 20.0 * epoch
+
+    ran.trainer.logs.step = logged  # type: ignore[method-assign]
+    assert ran.trainer.train() == 0
+    assert heard == [("epoch 1", 60.0), ("epoch 2", 120.0)]
 
 
 def test_an_epoch_that_is_no_better_for_long_enough_is_the_last() -> None:

@@ -68,6 +68,8 @@ def test_a_file_of_lines_becomes_numbered_wavs(base_folder, recording, tmp_path)
         (("--text", "9" * 307), "is a number of 307 digits"),
         (("--text", "0" * 4096), "is a number of 4,096 digits"),
         (("--text", "hello \u4f60\u597d"), "This voice cannot say '\u4f60\u597d'"),
+        (("--text", "One.", "--seed", "-1"), "seed is -1; allowed: "),
+        (("--text", "One.", "--base", "x" * 300), "base is "),
     ],
 )
 def test_what_cannot_be_spoken_is_told(base_folder, recording, tmp_path, capsys, arguments, told):

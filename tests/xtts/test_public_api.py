@@ -1,20 +1,36 @@
 """`import xtts` as a person uses it in a notebook: the examples of the documentation are run."""
 
+import contextlib
 import doctest
+import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 import xtts
 from machine.errors import SotaqueError
 from tests.datasets import a_sound
 from tests.models import tiny_base
+from xtts.arguments import ArgumentError
 from xtts.hub.base_models import DEMO
 from xtts.inference.loaded_voice import LoadedVoice
 
 ROOT = Path(__file__).parents[2]
+JUNK = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.complex_numbers(), st.binary(),
+    st.text(max_size=8), st.lists(st.integers(), max_size=2), st.builds(object),
+    st.sampled_from([10**5000, -(10**400), 2**63, math.nan, math.inf, 1e-300, np.float32("nan"),
+                     np.int64(-1), np.float32(1.5), np.zeros(2), "\0", "\ud800", "~nobody/x",
+                     "a" * 5000, Path("/"), "/dev/null"]),
+)  # fmt: skip
+JUNK_COUNT = settings(
+    max_examples=20, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 @pytest.fixture(scope="module")
@@ -82,3 +98,58 @@ def test_a_base_without_a_recording_speaks_as_the_reference(tmp_path: Path) -> N
 def test_what_is_not_there_is_told() -> None:
     with pytest.raises(SotaqueError, match="There is no voice at nowhere"):
         xtts.load_voice("nowhere")
+
+
+# A hang fails here.
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("argument", ["voice", "text", "language", "seed", "speed", "temperature"])
+def test_junk_is_refused_with_a_sentence_or_spoken(demo: LoadedVoice, argument: str) -> None:
+    @JUNK_COUNT
+    @given(JUNK)
+    @example(0)
+    @example(-1)
+    @example(math.nan)
+    @example(None)
+    @example("x")
+    def speak(junk: Any) -> None:
+        if isinstance(junk, str) and len(junk) > 100:
+            return  # a long text is long speech
+        asked: dict[str, Any] = {"voice": demo, "text": "Yes.", argument: junk}
+        for spoken in (xtts.synthesize, lambda **asked: next(xtts.stream(**asked))):
+            with contextlib.suppress(SotaqueError):
+                assert len(spoken(**asked)) > 0
+
+    speak()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    "argument",
+    ["name", "reference", "base", "device", "precision", "low_memory", "pronunciations",
+     "tos_agreed"],
+)  # fmt: skip
+def test_junk_is_refused_with_a_sentence_or_loaded(argument: str) -> None:
+    @JUNK_COUNT
+    @given(JUNK)
+    @example("int3")
+    @example("cuda:99")
+    def load(junk: Any) -> None:
+        with contextlib.suppress(SotaqueError):
+            assert xtts.load_voice(**{argument: junk}).own is not None
+
+    load()
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("speed", 0), ("speed", -1), ("speed", math.nan), ("speed", 1000), ("temperature", -1),
+        ("temperature", math.nan), ("temperature", 2.5), ("seed", -1), ("seed", "x"),
+        ("seed", 2**63), ("seed", 1.5), ("text", None), ("language", 3), ("voice", "demo"),
+    ],
+)  # fmt: skip
+def test_what_is_out_of_bounds_is_named(demo: LoadedVoice, argument: str, value: object) -> None:
+    asked: dict[str, Any] = {"voice": demo, "text": "Yes.", argument: value}
+    for call in (xtts.synthesize, xtts.stream):  # a stream at once, before its first chunk
+        with pytest.raises(ArgumentError, match=f"^{argument} is .*; allowed: "):
+            call(**asked)

@@ -21,6 +21,7 @@ from train.cutting.pauses import SoundProfile, sounding_spans
 from train.cutting.sound import SourceRecording, check_unchanged
 from train.cutting.speech import VAD_SECONDS, SpeechDetector, speech_spans
 from train.cutting.workers.steps import Steps
+from train.progress import Progress
 from train.settings import TrainSettings
 from xtts.hub.bundle import check_base, locate_base
 from xtts.hub.xtts_v2 import ModelSource
@@ -38,7 +39,6 @@ _LONG_SECONDS = 8.0
 # What a character takes, at least and at most: Chinese and fast Spanish.
 _SECONDS_A_CHARACTER = (0.04, 0.35)
 _LEAST_SHARE = 0.2
-_TOLD_BREATHS = 100
 
 
 @dataclass(frozen=True)
@@ -81,23 +81,27 @@ def cut_by_base(
         pace = _pace(text, profiles)
         pieces = pieces_of(text, round(_LONG_SECONDS / pace))
         done, said, first = list[CutRecording](), set[int](), 0
-        for recording, profile in zip(recordings, profiles):
-            breaths = breaths_of(profile)
-            found = list[SpanMatch]()
-            if breaths and first < len(pieces):
-                rest = [piece.text for piece in pieces[first:]]
-                latents = base.voice(recording, speech_spans(profile.speech))
-                codes = base.codes(recording)
-                check_unchanged(recording)
-                if latents is not None:
-                    scorer = BaseScorer(base, latents, codes, breaths, rest, language, pace)
-                    told = _JournaledScorer(scorer, journal, recording.name, len(breaths))
-                    found = sure_matches(best_matches(breaths, len(rest), told), pieces[first:])
-            units = list(_units(found, pieces[first:], breaths, recording.seconds))
-            done.append(cut_one(recording, profile, units))
-            for one in found:
-                said |= set(range(first + one.first_piece, first + one.last_piece))
-            first += found[-1].last_piece if found else 0
+        num_breaths = sum(len(breaths_of(one)) for one in profiles)
+        with Progress("Aligning", num_breaths, "breaths") as aligning:
+            for recording, profile in zip(recordings, profiles):
+                breaths = breaths_of(profile)
+                found = list[SpanMatch]()
+                if breaths and first < len(pieces):
+                    rest = [piece.text for piece in pieces[first:]]
+                    latents = base.voice(recording, speech_spans(profile.speech))
+                    codes = base.codes(recording)
+                    check_unchanged(recording)
+                    if latents is not None:
+                        scorer = BaseScorer(base, latents, codes, breaths, rest, language, pace)
+                        told = _JournaledScorer(scorer, journal, recording.name, aligning)
+                        matches = best_matches(breaths, len(rest), told)
+                        found = sure_matches(matches, pieces[first:])
+                        told.finish(len(breaths))
+                units = list(_units(found, pieces[first:], breaths, recording.seconds))
+                done.append(cut_one(recording, profile, units))
+                for one in found:
+                    said |= set(range(first + one.first_piece, first + one.last_piece))
+                first += found[-1].last_piece if found else 0
     _refuse_other_text(said, pieces, recordings)
     return CutResult(done, _unheard(said, pieces, text))
 
@@ -161,21 +165,25 @@ class _JournaledScorer:
     """Asks the model what the journal does not know."""
 
     def __init__(
-        self, scorer: BaseScorer, journal: HeardJournal, name: str, num_breaths: int
+        self, scorer: BaseScorer, journal: HeardJournal, name: str, progress: Progress
     ) -> None:
         self._scorer = scorer
         self._journal = journal
         self._name = name
-        self._num_breaths = num_breaths
-        self._told = 0
+        self._progress = progress
+        self._done = 0
 
     def may_join(self, pieces: range) -> bool:
         return self._scorer.may_join(pieces)
 
+    def finish(self, breaths: int) -> None:
+        """The first so many breaths are done."""
+        if breaths > self._done:
+            self._progress.add(breaths - self._done)
+            self._done = breaths
+
     def score(self, first: int, groups: Sequence[range]) -> list[list[SpanScore]]:
-        if first >= self._told + _TOLD_BREATHS:
-            self._told = first
-            log.info("%s: %d of %d breaths heard", self._name, first, self._num_breaths)
+        self.finish(first)
         asked = ",".join(f"{group.start}-{group.stop}" for group in groups)
         key = f"{self._name}|{first}|{asked}"
         known = self._journal.values(key)

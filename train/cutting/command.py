@@ -157,7 +157,7 @@ def _write(
     clips = dataset_folder.write_clips(to, result)
     dataset_folder.write_account(to, result)
     unheard = [text.sentences[number] for number in result.unheard] if text else []
-    write_report(to, clips, result, unheard)
+    write_report(to, clips, result, unheard, fingerprint)
     dataset_folder.write_metadata(to, clips)
     dataset_folder.write_finished(to, result, text, fingerprint, detector)
 

@@ -28,6 +28,7 @@ from train.cutting.planning import LeftOut, PlannedClip, plan
 from train.cutting.sound import LISTENING_RATE, SourceRecording, check_unchanged, stretches
 from train.cutting.speech import SpeechDetector, speech_spans
 from train.cutting.workers.steps import Steps, in_order
+from train.progress import Progress, with_progress
 from xtts.audio import resample
 
 # In the fingerprint: another number where the same input is cut otherwise.
@@ -73,12 +74,13 @@ def cut_by_words(recordings: Sequence[SourceRecording], text: Manuscript,
                  detectors: Sequence[SpeechDetector], work: Path,
                  fingerprint: str, steps: Steps) -> CutResult:  # fmt: skip
     """Aligns an English text word by word. Raises CuttingError, also for a foreign text."""
-    with contextlib.closing(HeardJournal(work / "heard.jsonl", fingerprint)) as journal:
+    journal = HeardJournal(work / "heard.jsonl", fingerprint)
+    with contextlib.closing(journal), _listening(recordings) as progress:
         listener = TextListener(text, journal, steps)
         profiles, bounds = list[SoundProfile](), [0]
         for recording, detector in zip(recordings, detectors):
             hear = functools.partial(listener.hear, recording)
-            profiles.append(listen(recording, detector, hear))
+            profiles.append(listen(recording, detector, hear, progress))
             listener.finish()
             check_unchanged(recording)
             bounds.append(len(listener.heard))
@@ -106,7 +108,8 @@ def cut_by_words(recordings: Sequence[SourceRecording], text: Manuscript,
 def cut_by_cues(recordings: Sequence[SourceRecording], text: Manuscript,
                 detectors: Sequence[SpeechDetector]) -> CutResult:  # fmt: skip
     """Cuts at the pauses nearest to the times of a text, in any language."""
-    recording, profile = recordings[0], listen(recordings[0], detectors[0], None)
+    with _listening(recordings) as progress:
+        recording, profile = recordings[0], listen(recordings[0], detectors[0], None, progress)
     check_unchanged(recording)
     spans = speech_spans(profile.speech)
     units, unheard = list[PlacedUnit](), list[int]()
@@ -150,11 +153,21 @@ def measured_all(
     recordings: Sequence[SourceRecording], detectors: Sequence[SpeechDetector], steps: Steps
 ) -> Iterator[SoundProfile]:
     """The measures of each recording, in their order."""
-    begun = (
-        steps.begin(measured, recording, detector.told)
-        for recording, detector in zip(recordings, detectors)
-    )
-    return in_order(begun, steps.ahead)
+    with _listening(recordings) as progress:
+        # Another process cannot count along: its recordings are counted when they are whole.
+        here = None if steps.ahead else progress
+        begun = (
+            steps.begin(measured, recording, detector.told, here)
+            for recording, detector in zip(recordings, detectors)
+        )
+        for recording, profile in zip(recordings, in_order(begun, steps.ahead)):
+            if here is None:
+                progress.add(recording.seconds)
+            yield profile
+
+
+def _listening(recordings: Sequence[SourceRecording]) -> Progress:
+    return Progress("Listening", sum(one.seconds for one in recordings), "s")
 
 
 def cut_one(
@@ -186,7 +199,8 @@ def _checked(
             aligned = listener.check(key, heard, words, one.start)
             yield lambda one=one, aligned=aligned: (one, aligned())  # type: ignore[misc]
 
-    for one, aligned in in_order(begun(), steps.ahead):
+    checked = in_order(begun(), steps.ahead)
+    for one, aligned in with_progress(checked, len(doubtful), "Checking", "sentences"):
         found |= dict(zip(range(one.first, one.last + 1), aligned))
     return found
 

@@ -4,8 +4,6 @@ The last of them last. The same input gives the same bytes, also when a kill cam
 is whole or absent, and what is there already is written again.
 """
 
-import csv
-import io
 import json
 import shutil
 from collections.abc import Sequence
@@ -19,6 +17,7 @@ from machine.storage.atomic import (
     require_space,
     write_json,
 )
+from machine.storage.csv_table import csv_bytes
 from train.cutting.accounting import AccountRow, clip_frame
 from train.cutting.alignment.manuscript import Manuscript
 from train.cutting.cutter import CutRecording, CutResult
@@ -114,16 +113,17 @@ def field(text: str) -> str:
 
 def write_account(folder: Path, result: CutResult) -> None:
     """Every row of every recording, in seconds to the sixth digit."""
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(("recording", "start", "end", "seconds", "reason", "text"))
-    for one in result.recordings:
-        rate = one.recording.rate
-        for row in one.rows:
-            start, end = row.first / rate, row.last / rate
-            times = (f"{start:.6f}", f"{end:.6f}", f"{end - start:.6f}")
-            writer.writerow((one.recording.name, *times, row.reason, row.text))
-    replace_file(folder / "account.csv", lambda file: file.write(table.getvalue().encode()))
+    rows = [
+        (one.recording.name, *_times(row, one.recording.rate), row.reason, row.text)
+        for one in result.recordings for row in one.rows
+    ]  # fmt: skip
+    content = csv_bytes(("recording", "start", "end", "seconds", "reason", "text"), rows)
+    replace_file(folder / "account.csv", lambda file: file.write(content))
+
+
+def _times(row: AccountRow, rate: int) -> tuple[str, str, str]:
+    start, end = row.first / rate, row.last / rate
+    return f"{start:.6f}", f"{end:.6f}", f"{end - start:.6f}"
 
 
 def write_finished(

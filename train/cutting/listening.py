@@ -3,7 +3,6 @@
 The sound is held for at most two blocks; what stays is a few bytes for each 10 ms.
 """
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from train.cutting.errors import CuttingError
 from train.cutting.journal import HeardJournal
 from train.cutting.pauses import SoundProfile
 from train.cutting.sound import (
-    BLOCK_SECONDS,
+    LISTENING_RATE,
     SourceRecording,
     check_unchanged,
     listening_blocks,
@@ -36,8 +35,7 @@ from train.cutting.speech import (
     levels,
 )
 from train.cutting.workers.steps import Steps
-
-log = logging.getLogger("train")
+from train.progress import Progress
 
 _LONGEST_CHUNK, _SHORTEST_CHUNK = int(20 / VAD_SECONDS), int(6 / VAD_SECONDS)
 _SPEECH, _PAUSE = 0.5, 0.35
@@ -45,8 +43,6 @@ _MARGIN_FRAMES = 6
 # The expectation moves on with the reader in steps: a model takes a tenth of a second to build.
 _EXPECTATION_STEP = 600
 _FULL_SCALE = 0.999
-# A line of the log for so much sound.
-_TOLD_BLOCKS = 10
 
 
 @dataclass(frozen=True)
@@ -143,8 +139,12 @@ class TextListener:
         return max(min(place, end - EXPECTED_AFTER) - EXPECTED_BEFORE, 0), end
 
 
-def measured(recording: SourceRecording, told: str) -> SoundProfile:
+def measured(
+    recording: SourceRecording, told: str, progress: Progress | None = None
+) -> SoundProfile:
     """A recording measured without hearing words in it: a step by itself.
+
+    progress: in seconds of sound; None where it is counted elsewhere.
 
     Raises CuttingError where speech is found otherwise here than `told`, or the file changed.
     """
@@ -154,28 +154,28 @@ def measured(recording: SourceRecording, told: str) -> SoundProfile:
             f"A worker finds speech by {detector.told}, and the others by {told}: install the same "
             "packages on every machine."
         )
-    profile = listen(recording, detector, None)
+    profile = listen(recording, detector, None, progress)
     check_unchanged(recording)
     return profile
 
 
 def listen(
     recording: SourceRecording, detector: SpeechDetector,
-    hear: Callable[[SpokenChunk], None] | None,
+    hear: Callable[[SpokenChunk], None] | None, progress: Progress | None = None,
 ) -> SoundProfile:  # fmt: skip
-    """Measures a recording once through; `hear` is called with each chunk that has speech."""
+    """Measures a recording once through; `hear` is called with each chunk that has speech, and
+    `progress` counts the seconds of sound."""
     measured = list[np.ndarray]()
     speech, clipped = list[np.ndarray](), list[np.ndarray]()
 
     def heard_blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for number, block in enumerate(listening_blocks(recording)):
-            if number and number % _TOLD_BLOCKS == 0:
-                seconds = number * BLOCK_SECONDS
-                log.info("%s: %d of %d s heard", recording.name, seconds, recording.seconds)
+        for block in listening_blocks(recording):
             measured.append(levels(block))
             clipped.append(_clipped(block))
             speech.append(detector.listen(block))
             yield block, speech[-1]
+            if progress is not None:
+                progress.add(len(block) / LISTENING_RATE)
 
     for chunk in chunks(heard_blocks()):
         if hear is not None:

@@ -23,10 +23,12 @@ _ODD_RATE = math.log(1.5)
 
 
 def write_report(
-    folder: Path, clips: Sequence[WrittenClip], result: CutResult, unheard: Sequence[str]
-) -> None:
-    """Writes both beside `wavs/`, from where it plays. Raises DiskFull and WriteError."""
-    found = report_data(clips, result, unheard)
+    folder: Path, clips: Sequence[WrittenClip], result: CutResult, unheard: Sequence[str],
+    fingerprint: str,
+) -> None:  # fmt: skip
+    """Writes both beside `wavs/`, from where it plays. fingerprint: of the cut; a browser keeps
+    corrections under it. Raises DiskFull and WriteError."""
+    found = {"key": fingerprint, **report_data(clips, result, unheard)}
     _write_lines(folder / "clips.jsonl", clips, found["clips"])
     data = json.dumps(found, ensure_ascii=False)
     # A text may say </script>.

@@ -5,7 +5,6 @@ again and again or a note such as `[Music]`, is no transcript: that clip is left
 """
 
 import hashlib
-import logging
 import re
 import zlib
 from collections.abc import Sequence
@@ -21,18 +20,15 @@ from train.cutting.errors import CuttingError
 from train.cutting.journal import HeardJournal
 from train.cutting.planning import UNSURE, LeftOut, PlannedClip
 from train.cutting.sound import LISTENING_RATE, SourceRecording, stretches
+from train.progress import Progress
 from xtts.audio import resample
 from xtts.evaluation.recogniser import Recogniser, RecogniserError, opened
-
-log = logging.getLogger("train")
 
 # Whisper's own limit for words that go round (`compression_ratio_threshold`): bytes over zlib's.
 _MOST_REPEATED = 2.4
 # Nobody speaks as fast; a language without spaces says more with a character, so it is far below.
 _MOST_CHARACTERS_A_SECOND = 35.0
 _NOTE = re.compile(r"\[[^\]]*\]|\([^)]*\)|<[^>]*>|\*[^*]*\*|♪[^♪]*♪?")
-# A line of the log for so many clips.
-_TOLD_CLIPS = 20
 
 
 def open_recogniser(folder: Path, language: str) -> tuple[Recogniser, str]:
@@ -53,9 +49,10 @@ def open_recogniser(folder: Path, language: str) -> tuple[Recogniser, str]:
 
 def transcribed(result: CutResult, recogniser: Recogniser, journal: HeardJournal) -> CutResult:
     """The clips with what was heard in each; those of which nothing was understood are left out."""
-    return CutResult(
-        [_transcribed_one(one, recogniser, journal) for one in result.recordings], result.unheard
-    )
+    count = sum(len(one.clips) for one in result.recordings)
+    with Progress("Transcribing", count, "clips") as progress:
+        done = [_transcribed_one(one, recogniser, journal, progress) for one in result.recordings]
+    return CutResult(done, result.unheard)
 
 
 def transcript(heard: str, seconds: float) -> str | None:
@@ -69,9 +66,9 @@ def transcript(heard: str, seconds: float) -> str | None:
 
 
 def _transcribed_one(
-    one: CutRecording, recogniser: Recogniser, journal: HeardJournal
+    one: CutRecording, recogniser: Recogniser, journal: HeardJournal, progress: Progress
 ) -> CutRecording:
-    heard = _heard_clips(one.recording, one.clips, recogniser, journal)
+    heard = _heard_clips(one.recording, one.clips, recogniser, journal, progress)
     kept, left = list[PlannedClip](), list(one.left)
     for clip, words in zip(one.clips, heard):
         text = transcript(words, (clip.last - clip.first) / 100)
@@ -86,7 +83,7 @@ def _transcribed_one(
 
 def _heard_clips(
     recording: SourceRecording, clips: Sequence[PlannedClip], recogniser: Recogniser,
-    journal: HeardJournal,
+    journal: HeardJournal, progress: Progress,
 ) -> list[str]:  # fmt: skip
     rate = recording.rate
     spans = [
@@ -103,6 +100,5 @@ def _heard_clips(
             known = [HeardWord(said, clips[place].first / 100, clips[place].last / 100)]
             journal.put(key, known)
         found[place] = known[0].text
-        if (place + 1) % _TOLD_CLIPS == 0:
-            log.info("%s: %d of %d clips heard", recording.name, place + 1, len(clips))
+        progress.add()
     return found

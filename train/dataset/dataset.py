@@ -23,7 +23,7 @@ from train.dataset.clips import (
 )
 from train.dataset.entries import LONGEST_SECONDS, DatasetError, TranscriptEntry
 from train.dataset.metadata import read_entries
-from train.dataset.progress import with_progress
+from train.progress import with_progress
 from train.settings import TrainSettings
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.model.shapes import GPTShape

@@ -35,8 +35,8 @@ from machine.devices.selection import Choice
 from machine.errors import SotaqueError
 from machine.storage.atomic import STALE_SECONDS, remove_stale, replace_file, sha256_of, write_json
 from train.dataset.dataset import Clip, Dataset
-from train.dataset.progress import with_progress
 from train.dataset.shards import Record, forget, read_records
+from train.progress import with_progress
 from xtts.audio import (
     CODE_RATE,
     MEL_BANDS,

@@ -304,7 +304,7 @@ class Evaluator:
         compared = [base, *(_compared(one, base) for one in known.candidates[1:])]
         there = set(self.run.epochs())
         pruned = {one.epoch for one in compared if one.kind != "base"} - there
-        told, verdict = decide(compared, pruned)
+        told, verdict = decide(compared, pruned, sum(clip.seconds for clip in self.plan.clips))
         return replace(
             known, made_at=_now(), candidates=told, verdict=verdict,
             smallest_difference=_smallest_differences(told),

@@ -40,19 +40,19 @@ ERRORS_MARGIN = 0.1
 # More than this is a loss rather than a tie, though sixteen sentences do not tell it surely: about
 # one standard error of the difference.
 TIE_MARGIN = 0.05
-ADVICE = (
-    "Try a lower LEARNING_RATE or fewer epochs, BLEND=auto if it was off, and "
-    "`python -m train check` for clips whose text is not what is said."
-)
+# Of less speech an accent is seldom learned (docs/getting-started.md).
+LEAST_SPEECH_SECONDS = 180.0
 
 
 def decide(
-    candidates: Sequence[Candidate], pruned: Collection[int] = ()
-) -> tuple[list[Candidate], Verdict | None]:
+    candidates: Sequence[Candidate], pruned: Collection[int] = (),
+    speech_seconds: float | None = None,
+) -> tuple[list[Candidate], Verdict | None]:  # fmt: skip
     """The candidates with what is wrong with each, and the best of them.
 
-    pruned: epochs whose checkpoints are gone, which are told of and cannot be chosen. No verdict
-    without the base, or without anything beside it.
+    pruned: epochs whose checkpoints are gone, which are told of and cannot be chosen;
+    speech_seconds: of the person's clips, for the advice. No verdict without the base, or without
+    anything beside it.
     """
     base = next((one for one in candidates if one.kind == "base"), None)
     if base is None or len(candidates) < 2:
@@ -61,10 +61,11 @@ def decide(
     left = [one for one in told if one.ruled_out is None and one.epoch not in pruned]
     own = next(one for one in told if one.kind == "base")
     if not left:
-        return told, _base_is_best(own, told, "no candidate, nor the base itself, can be relied on")
+        because = "no candidate, nor the base itself, can be relied on"
+        return told, _base_is_best(own, told, speech_seconds, because)
     learned = [one for one in left if one.kind != "base" and _may_follow(one, own, told)]
     if not learned:
-        return told, _base_is_best(own, told)
+        return told, _base_is_best(own, told, speech_seconds)
     best = _nearest(learned)
     return told, Verdict(
         best.kind, best.epoch, best.share, _why(best, own), "", False, best.checkpoint_sha256
@@ -249,7 +250,9 @@ def _mean(one: Candidate, judge: str) -> float:
 
 
 def _why(best: Candidate, base: Candidate) -> str:
-    parts = [f"{best.name} is the best", _why_the_voice(best, base)]
+    # What no judge tells from the base is no better than it.
+    told = "is taken" if best.indistinguishable_from_base else "is the best"
+    parts = [f"{best.name} {told}", _why_the_voice(best, base)]
     if WORD_ERRORS in best.judges and WORD_ERRORS in base.judges:
         own, usual = best.judges[WORD_ERRORS].mean, base.judges[WORD_ERRORS].mean
         parts.append(f"with word errors of {own:.0%} (the base {usual:.0%})")
@@ -277,7 +280,9 @@ def _why_the_voice(best: Candidate, base: Candidate) -> str:
     return f"not measurably further from the person than the base ({told})"
 
 
-def _base_is_best(base: Candidate, told: Sequence[Candidate], because: str = "") -> Verdict:
+def _base_is_best(
+    base: Candidate, told: Sequence[Candidate], speech_seconds: float | None, because: str = ""
+) -> Verdict:
     others = [one for one in told if one.kind != "base"]
     same = bool(others) and all(one.indistinguishable_from_base for one in others)
     if because:
@@ -286,7 +291,28 @@ def _base_is_best(base: Candidate, told: Sequence[Candidate], because: str = "")
         reason = "The base is the best: nothing that was learned can be told from it."
     else:
         reason = f"The base is the best: {_why_not(others, base)}"
-    return Verdict("base", 0, 0.0, reason, ADVICE, same, "")
+    return Verdict("base", 0, 0.0, reason, advice(others, speech_seconds), same, "")
+
+
+def advice(others: Sequence[Candidate], speech_seconds: float | None) -> str:
+    """What to try where the base is best, by what was judged beside it."""
+    learned = [one for one in others if not one.indistinguishable_from_base]
+    epochs = {one.epoch for one in others}
+    ways = []
+    if speech_seconds is not None and speech_seconds < LEAST_SPEECH_SECONDS:
+        ways.append(
+            f"Add clips: {speech_seconds / 60:.1f} minutes of speech are little, half an hour is "
+            "good."
+        )
+    if not learned:
+        ways.append("Try more epochs or a higher LEARNING_RATE.")
+    else:
+        fewer = " or fewer epochs" if len(epochs) > 1 else ""
+        ways.append(f"Try a lower LEARNING_RATE{fewer}.")
+        if not any(one.kind == "blend" for one in others):
+            ways.append("BLEND=auto also judges blends with the base.")
+    ways.append("`python -m train check` finds clips whose text is not what is said.")
+    return " ".join(ways)
 
 
 def _why_not(others: Sequence[Candidate], base: Candidate) -> str:

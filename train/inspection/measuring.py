@@ -24,13 +24,13 @@ from machine.storage.file_cache import FileCache
 from machine.storage.hash_cache import kept_sha256
 from train.dataset import features
 from train.dataset.dataset import Clip, Dataset
-from train.dataset.progress import with_progress
 from train.inspection import people
 from train.inspection.duplicates import find_copies, fingerprint
 from train.inspection.judging import Measurements, find_suspects
 from train.inspection.likelihood import Likelihood, likelihood
 from train.inspection.outside_models import OutsideModel
 from train.inspection.sound import SoundFacts, measure
+from train.progress import with_progress
 from xtts.audio import SPEAKER_RATE, AudioError, facts, read, resample
 from xtts.model.config import ModelConfig
 from xtts.model.loading import load_gpt, read_tensors

@@ -1,16 +1,16 @@
 """Tells what is suspect: a table for a person, worst first, and a CSV file with every figure."""
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 
 from machine.storage.atomic import make_folder, replace_file
+from machine.storage.csv_table import csv_bytes
 from train.inspection.judging import Measurements, SuspectClip
 from train.inspection.measuring import Inspection
 
 TABLE_NAME = "inspection.csv"
 _MOST_SHOWN = 20
+_WORST_SHOWN = 3
 _HEADER = (
     "clip", "severity", "kinds", "reasons", "characters_a_second", "nats_a_code", "text_evidence",
     "snr_db", "level_db", "clipped", "heard_hz", "lead_seconds", "tail_seconds", "dc_offset",
@@ -38,17 +38,28 @@ def table(inspection: Inspection, suspects: Sequence[SuspectClip], path: Path) -
     return "\n".join(lines)
 
 
+def worst(inspection: Inspection, suspects: Sequence[SuspectClip]) -> list[str]:
+    """What the start of a run says where suspect clips are trained on; nothing where none is."""
+    lines = list(inspection.notes)
+    if suspects:
+        shown = "\n".join(f"  {one.name}: {one.reasons}" for one in suspects[:_WORST_SHOWN])
+        some = "The worst:" if len(suspects) > _WORST_SHOWN else "They are:"
+        lines.append(
+            f"Suspect clips: {len(suspects)} of {len(inspection.measured)}, trained on all the "
+            f"same (SUSPECT_CLIPS=keep; leave_out trains without them). {some}\n{shown}\n"
+            "`python -m train check` lists all of them and compares texts and sound."
+        )
+    return lines
+
+
 def write(path: Path, inspection: Inspection, suspects: Sequence[SuspectClip]) -> None:
     """Writes every clip with its figures, suspect ones first, as CSV. Raises WriteError."""
     known = {one.name: one for one in suspects}
     order = {one.name: number for number, one in enumerate(suspects)}
     rows = sorted(inspection.measured, key=lambda one: order.get(one.name, len(order)))
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(_HEADER)
-    writer.writerows(_row(one, known.get(one.name)) for one in rows)
+    content = csv_bytes(_HEADER, (_row(one, known.get(one.name)) for one in rows))
     make_folder(path.parent)
-    replace_file(path, lambda file: file.write(text.getvalue().encode()))
+    replace_file(path, lambda file: file.write(content))
 
 
 def _row(clip: Measurements, suspect: SuspectClip | None) -> list[object]:

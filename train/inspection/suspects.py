@@ -1,21 +1,21 @@
-"""Which clips of a dataset are suspect: told by `train check`, left out by SUSPECT_CLIPS.
+"""Which clips of a dataset are suspect: listed by `train check`, reported at the start of a run,
+left out by SUSPECT_CLIPS.
 
 Called by `train.check` and `train.setup`.
 """
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
-from machine.devices.selection import Choice
+from machine.devices.selection import choose_feature_device
 from train.dataset.clips import RejectedClip
 from train.dataset.dataset import Dataset
-from train.dataset.features import ON_CPU
 from train.inspection import report
 from train.inspection.judging import SuspectClip, find_suspects
 from train.inspection.measuring import InspectionModels, inspect
+from train.run_context import RunContext
 from train.settings import TrainSettings
-from xtts.model.config import ModelConfig
-from xtts.text.tokenizer import Tokenizer
 
 log = logging.getLogger("train")
 
@@ -33,6 +33,19 @@ def look(data: Dataset, models: InspectionModels) -> list[SuspectClip]:
     return suspects
 
 
+def report_kept(data: Dataset, models: InspectionModels) -> list[SuspectClip]:
+    """SUSPECT_CLIPS=keep: logs how many clips are suspect and the worst of them by name; the
+    suspect clips. The base model is not asked of each clip, which takes the longest.
+
+    Raises OutsideModelError.
+    """
+    inspection = inspect(data, replace(models, with_likelihood=False))
+    suspects = find_suspects(inspection.measured)
+    for line in report.worst(inspection, suspects):
+        log.warning(line)
+    return suspects
+
+
 def left_out(data: Dataset, models: InspectionModels) -> Dataset:
     """The dataset without its suspect clips, which are among the refused with their reasons.
 
@@ -47,14 +60,13 @@ def left_out(data: Dataset, models: InspectionModels) -> Dataset:
     return data.without(rejected)
 
 
-def models_of(
-    settings: TrainSettings, base: Path, config: ModelConfig, tokenizer: Tokenizer, device: str,
-    features_on: Choice = ON_CPU,
-) -> InspectionModels:  # fmt: skip
-    """What to look with, by the settings. device: of the GPT; features_on: of DVAE and mels."""
+def models_of(settings: TrainSettings, context: RunContext) -> InspectionModels:
+    """What to look with, by the settings: the GPT on the device of the run."""
     speaker, spoof = (
         Path(place) if place else None for place in (settings.speaker_model, settings.spoof_model)
     )
+    device = context.device.value
     return InspectionModels(
-        base, config, tokenizer, device, settings.cache_dir, True, speaker, spoof, features_on
-    )
+        context.base, context.config, context.tokenizer, device, settings.cache_dir, True, speaker,
+        spoof, choose_feature_device(context.machine, device),
+    )  # fmt: skip

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from machine.devices.cuda_errors import NotFinite
+from xtts import arguments
 from xtts.inference.alignment import heads as alignment_heads
 from xtts.inference.alignment.guarded_piece import Guard
 from xtts.inference.alignment.heads import Head
@@ -31,7 +32,8 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class ComputeConfig:
-    """Where and with what a voice computes, and where what it may keep is kept."""
+    """Where and with what a voice computes, and where what it may keep is kept. Raises
+    ArgumentError for a precision or a switch that there is not."""
 
     device: str = "cpu"
     mel_device: str = "cpu"
@@ -41,6 +43,10 @@ class ComputeConfig:
     low_memory: bool = False
     threads: int | None = None
     guard: bool = True
+
+    def __post_init__(self) -> None:
+        arguments.choice("precision", self.precision, arguments.PRECISIONS)
+        arguments.switch("low_memory", self.low_memory)
 
 
 class LoadedVoice(ABC):

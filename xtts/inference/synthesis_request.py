@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from xtts import arguments
+from xtts.arguments import SEED, SPEED, TEMPERATURE
 from xtts.model.config import SamplingParams
 from xtts.text.tokenizer import Piece, Tokenizer
 
@@ -21,6 +23,8 @@ class SynthesisRequest:
         pieces: Of the text, where another process has read it.
         whole: Nothing is heard before all of a piece is spoken, so that it can be spoken again.
         sampling: How codes are drawn, where not as the model's config says.
+
+    Raises ArgumentError for a value that cannot be spoken with, however it was asked for.
     """
 
     text: str
@@ -32,6 +36,16 @@ class SynthesisRequest:
     pieces: Sequence[Piece] | None = None
     whole: bool = False
     sampling: SamplingParams | None = None
+
+    def __post_init__(self) -> None:
+        arguments.text("text", self.text)
+        arguments.text("language", self.language)
+        # As Python's own numbers: a notebook has numpy's.
+        object.__setattr__(self, "seed", arguments.whole_number("seed", self.seed, SEED))
+        object.__setattr__(self, "speed", arguments.number("speed", self.speed, SPEED))
+        if self.temperature is not None:
+            found = arguments.number("temperature", self.temperature, TEMPERATURE)
+            object.__setattr__(self, "temperature", found)
 
     def rules(self, own: SamplingParams) -> SamplingParams:
         """How codes are drawn, where a model's own manner is `own`."""

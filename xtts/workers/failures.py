@@ -18,7 +18,8 @@ _NO_MEMORY = ("memoryerror", "out of memory", "can't allocate memory", "cannot a
 class WorkerFailed(SotaqueError):
     """The worker did not speak.
 
-    reason_code: crashed, killed, hang, out_of_memory, gpu_fault, not_finite, refused, interrupted;
+    reason_code: crashed, killed, hang, out_of_memory, gpu_fault, not_finite, refused, interrupted,
+    text_process (the one that reads its texts did not answer);
     fault: what it says of the device, where it says something; of_device: whether the device may be
     the reason. An error that the process raised and did not take for one of its device is not.
     """
@@ -48,6 +49,7 @@ def answer_of(error: Exception, device: str) -> dict[str, Any] | None:
         found = DeviceFault(Outcome.STICKY, "context", number, poison)
     elif isinstance(error, SotaqueError):
         code = "not_finite" if isinstance(error, cuda_errors.NotFinite) else "refused"
+        code = error.reason_code if isinstance(error, WorkerFailed) else code
         return {"ok": False, "reason_code": code, "reason": str(error)}
     if found is None:
         return None
@@ -78,10 +80,12 @@ def death(code: int, last_line: str, *, oom_killed: bool = False) -> WorkerFaile
     if code == -signal.SIGKILL:
         what = "was killed (SIGKILL); most often the system does that when memory runs out"
         return WorkerFailed("killed", f"The worker {what}.{tail}")
-    if code < 0:
-        return WorkerFailed("crashed", f"The worker ended by {_signal_name(-code)}.{tail}")
-    reason = f"The worker ended with exit status {code}.{tail}"
-    return WorkerFailed("crashed", reason, of_device=False)
+    return WorkerFailed("crashed", f"The worker {ending(code)}.{tail}", of_device=code < 0)
+
+
+def ending(code: int) -> str:
+    """An exit status, negative for a signal, as the end of a sentence: `ended by SIGSEGV`."""
+    return f"ended by {_signal_name(-code)}" if code < 0 else f"ended with exit status {code}"
 
 
 def place_of(error: BaseException) -> str:

@@ -1,10 +1,12 @@
 """Parent side of the text worker, with time limits.
 
-What a text does there, whatever it is, becomes a TextError: the process that speaks goes on, and so
-does every request that it serves.
+What a text does there, whatever it is, is the end of its request alone: the process that speaks
+goes on, and so does every other request. A text is named for it only where the text was the reason:
+what ends a process may as well be the machine.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,13 +15,33 @@ from machine.errors import SotaqueError
 from machine.process import JsonLineProcess
 from xtts.text.errors import TextError
 from xtts.text.tokenizer import Piece, TokenizerSpec, WordSpan
-from xtts.workers.text_worker_main import TOO_LONG
+from xtts.workers.failures import WorkerFailed, ending
+from xtts.workers.text_worker_main import CPU_SECONDS, TOO_LONG
 
 COMMAND = (sys.executable, "-m", "xtts.workers.text_worker_main")
 # Behind the child's own limit, in seconds of the clock: native code obeys no other.
 LIMIT_SECONDS = 5.0
 # Imports and a dictionary, on a machine that starts everything at once.
 START_SECONDS = 120.0
+# These come from outside: the system short of memory, a person, a container that ends.
+_SENT_SIGNALS = tuple(
+    -one for one in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+)
+_EXIT_SECONDS = 1.0
+
+
+class _ProcessEnded(Exception):
+    """The process hung, or ended, before it answered; it is gone.
+
+    Attributes:
+        by_itself: It ended, and nobody ended it.
+        at_work: It hung, and computed for longer than a text may take.
+    """
+
+    def __init__(self, how: str, *, by_itself: bool = False, at_work: bool = False) -> None:
+        super().__init__(how)
+        self.by_itself = by_itself
+        self.at_work = at_work
 
 
 class TextWorker:
@@ -49,18 +71,14 @@ class TextWorker:
         self._load(tokenizer)
 
     def read(self, tokenizer: TokenizerSpec, text: str, language: str) -> list[Piece]:
-        """The pieces of `text`, as `Tokenizer.split`, without their texts. Raises TextError."""
-        if self._process is None or tokenizer not in self._loaded:
-            self._load(tokenizer)
+        """The pieces of `text`, as `Tokenizer.split`, without their texts.
+
+        Raises:
+            TextError: The text cannot be read, or two fresh processes in a row crashed at it.
+            WorkerFailed: The process was killed, hung or crashed, and so did a fresh one.
+        """
         asked = {"read": text, "language": language, "tokenizer": tokenizer.as_dict()}
-        try:
-            answer = self._ask(asked, self._limit_seconds)
-        except TimeoutError:
-            raise TextError(TOO_LONG) from None
-        except EOFError:
-            raise TextError(
-                "This text ended the process that reads texts. Write it simpler."
-            ) from None
+        answer = self._answered(tokenizer, asked)
         if "refused" in answer:
             raise TextError(answer["refused"])
         return [
@@ -75,25 +93,62 @@ class TextWorker:
         if process is not None:
             process.end()
 
+    def _answered(self, tokenizer: TokenizerSpec, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer of the process that runs, else of a fresh one; of a second fresh one, where
+        the text may be the reason. Raises as `read`."""
+        hows, fresh_ends = list[str](), list[_ProcessEnded]()
+        while True:
+            fresh = self._process is None
+            if fresh or tokenizer not in self._loaded:
+                self._load(tokenizer)
+            try:
+                return self._ask(asked, self._limit_seconds)
+            except _ProcessEnded as end:
+                if end.at_work:
+                    raise TextError(TOO_LONG) from None
+                hows.append(str(end))
+                fresh_ends += [end] if fresh else []
+            if not all(end.by_itself for end in fresh_ends):
+                how = ", then it ".join(hows)
+                raise WorkerFailed(
+                    "text_process",
+                    f"The process that reads texts failed twice in a row: it {how}. This text was "
+                    "not judged; send it again.",
+                )
+            if len(fresh_ends) == 2:
+                raise TextError(
+                    f"At this text, two fresh processes that read texts failed: it {hows[-1]}. "
+                    "Write it simpler, or speak it in parts."
+                )
+
     def _load(self, tokenizer: TokenizerSpec) -> None:
         try:
             answer = self._ask({"load": tokenizer.as_dict()}, START_SECONDS)
-        except (TimeoutError, EOFError) as error:
-            raise SotaqueError(
-                "The process that reads texts does not start. Try "
-                "`python -c 'import xtts.workers.text_worker_main'`, which says why."
-            ) from error
+        except _ProcessEnded as end:
+            raise WorkerFailed(
+                "text_process",
+                f"The process that reads texts does not start: it {end}. Try "
+                "`python -c 'import xtts.workers.text_worker_main'`, which says why.",
+            ) from end
         if "refused" in answer:
             raise SotaqueError(answer["refused"])
         self._loaded[tokenizer] = None
 
     def _ask(self, message: Mapping[str, Any], limit_seconds: float) -> dict[str, Any]:
-        """Raises TimeoutError and EOFError, after which the process is gone."""
+        """Raises _ProcessEnded, after which the process is gone."""
         self.start()
-        assert self._process is not None
+        process = self._process
+        assert process is not None
+        before = process.user_seconds
         try:
-            self._process.send(message)
-            return self._process.receive(limit_seconds)
-        except (TimeoutError, EOFError):
-            self.close()
-            raise
+            process.send(message)
+            return process.receive(limit_seconds)
+        except TimeoutError:
+            at_work = process.user_seconds - before > CPU_SECONDS
+            ended = _ProcessEnded(f"did not answer within {limit_seconds:g} s", at_work=at_work)
+        except EOFError:
+            code = process.wait(_EXIT_SECONDS)
+            how = "wrote what is no answer" if code is None else ending(code)
+            ended = _ProcessEnded(how, by_itself=code not in _SENT_SIGNALS)
+        self.close()
+        raise ended

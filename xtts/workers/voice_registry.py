@@ -3,8 +3,11 @@
 Importing this module imports no torch, and neither does opening an ONNX folder.
 """
 
+import os
 from collections.abc import Mapping
+from dataclasses import replace
 
+from xtts import arguments
 from xtts.hub import bundle
 from xtts.hub.base_models import BundleError
 from xtts.hub.bundle import VoiceSpec
@@ -14,9 +17,61 @@ from xtts.onnx import folder as onnx_folder
 from xtts.text.tokenizer import TokenizerSpec
 
 __all__ = [
-    "BundleError", "ComputeConfig", "LoadedVoice", "VoiceSpec", "backend_of", "load_voice",
-    "tokenizer_of",
+    "BundleError", "ComputeConfig", "LoadedVoice", "VoiceSpec", "backend_of", "compute_config",
+    "load_voice", "tokenizer_of", "voice_spec",
 ]  # fmt: skip
+
+
+def voice_spec(
+    name: "str | os.PathLike[str]",
+    *,
+    reference: "str | os.PathLike[str] | None" = None,
+    base: "str | os.PathLike[str] | None" = None,
+    latents: "str | os.PathLike[str] | None" = None,
+    pronunciations: "str | os.PathLike[str] | None" = None,
+    tos_agreed: bool = False,
+) -> VoiceSpec:
+    """The voice that a person asks for, from Python or on the command line.
+
+    Raises ArgumentError for what is no path, or no switch.
+    """
+    optional = {"reference": reference, "base": base, "latents": latents,
+                "pronunciations": pronunciations}  # fmt: skip
+    paths = {key: arguments.path(key, one) for key, one in optional.items() if one is not None}
+    return VoiceSpec(
+        str(arguments.path("name", name)),
+        str(paths["base"]) if "base" in paths else None,
+        tos_agreed=arguments.switch("tos_agreed", tos_agreed),
+        reference=paths.get("reference"),
+        latents=paths.get("latents"),
+        pronunciations=str(paths["pronunciations"]) if "pronunciations" in paths else None,
+    )
+
+
+def compute_config(
+    spec: VoiceSpec, device: str, precision: str, *, low_memory: bool = False, guard: bool = True
+) -> tuple[ComputeConfig, str]:
+    """Where a voice is computed that a person asks for, and why there: "" where it is as asked, or
+    ONNX Runtime says it.
+
+    device: `cpu`, `cuda`, `cuda:N` or `auto`. Raises DeviceError for a GPU that is absent or unfit,
+    and ArgumentError.
+    """
+    arguments.text("device", device)
+    where = ComputeConfig(
+        device, precision=precision, backend=backend_of(spec), low_memory=low_memory, guard=guard
+    )
+    if device == "cpu" or where.backend == "onnx":
+        return where, ""
+    from machine.devices import selection
+    from machine.devices.health import GpuHealth
+
+    machine = selection.look_at_machine()
+    choice = selection.choose_device(machine, device, GpuHealth.speaks)
+    gpu = selection.gpu_at(machine, choice.value)
+    # The mel of a recording is taken on the CPU where the GPU's FFT failed its check.
+    mel_device = "cpu" if gpu is None or "fft" in gpu.failed else choice.value
+    return replace(where, device=choice.value, mel_device=mel_device), choice.reason
 
 
 def load_voice(

@@ -14,8 +14,12 @@ import httpx
 import pytest
 
 from api.datasets import uploads
-from api.datasets.cutting import NICENESS
+from api.datasets.clips import Clips
+from api.datasets.cutting import NICENESS, CutQueue
+from api.datasets.store import Datasets
+from api.errors import APIError
 from tests.api.conftest import Running, running, settings_in
+from tests.api.threads import at_once
 
 TAPE = bytes(range(256)) * 40  # No recording: the double of the cut asks for none.
 WAITING = ("queued", "running")
@@ -109,7 +113,7 @@ def test_a_dataset_lives_from_upload_to_deletion(service: Running) -> None:
     assert service.client.delete(f"/v1/datasets/{dataset}").status_code == 204
     assert service.client.get(f"/v1/datasets/{dataset}").status_code == 404
     left = {path.name for path in service.parts.datasets.folder.rglob("*")}
-    assert left == {".cutting.lock"}
+    assert left == {".cutting.lock", ".lock"}
 
 
 def test_the_bytes_that_were_sent_are_what_is_cut(service: Running) -> None:
@@ -207,10 +211,31 @@ def test_all_datasets_together_have_a_limit(tmp_path: Path) -> None:
         dataset, new = made(service), {"name": "a.wav", "bytes": 600_000_000}
         assert announced(service, dataset, "a.wav", 600_000_000)["received"] == 0
         other = made(service)
+        for arrived in (0, 400_000_000, 600_000_000):
+            # What has arrived takes the room that it was announced for, no less and no more.
+            with (folder_of(service, dataset) / "recordings/a.wav.part").open("wb") as part:
+                part.truncate(arrived)
+            refused = service.client.post(
+                f"/v1/datasets/{other}/recordings", json=new | {"name": "b.wav"}
+            )
+            assert refused.status_code == 507 and "DATASETS_MAX_GB" in refused.json()["detail"]
+            announced(service, other, f"{arrived}.wav", 100_000_000)
+
+
+def test_what_is_announced_counts_before_it_arrives(
+    service: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two callers at once cannot both be promised the last of the disk."""
+    free = SimpleNamespace(free=uploads.KEPT_FREE_BYTES + 700)
+    dataset = made(service)
+    with monkeypatch.context() as short:
+        short.setattr(uploads.shutil, "disk_usage", lambda _path: free)
+        announced(service, dataset, "a.wav", 600)
+        announced(service, dataset, "b.wav", 100)
         refused = service.client.post(
-            f"/v1/datasets/{other}/recordings", json=new | {"name": "b.wav"}
+            f"/v1/datasets/{dataset}/recordings", json={"name": "c.wav", "bytes": 1}
         )
-        assert refused.status_code == 507 and "DATASETS_MAX_GB" in refused.json()["detail"]
+    assert (refused.status_code, refused.json()["code"]) == (507, "no_space")
 
 
 @pytest.mark.parametrize("name", ["x", "x.exe", ".wav/", "tape", "tape.wav.txt", "report.html"])
@@ -257,6 +282,38 @@ def test_no_id_leaves_the_folder(service: Running, identity: str) -> None:
             # 307: the same without the slash at its end.
             assert answer.status_code in (307, 404, 405, 422), (method, path)
     assert service.parts.datasets.find("anna").folder.is_dir()
+
+
+def test_what_is_changed_of_a_deleted_dataset_does_not_make_it_again(tmp_path: Path) -> None:
+    datasets = Datasets(tmp_path / "datasets")
+    gone = datasets.create("Anna", "en")
+    datasets.remove(gone)
+    for change in (
+        lambda: uploads.announce(datasets, gone, "tape.wav", 8, 1 << 30),
+        lambda: uploads.put_text(gone, "txt", b"Words."),
+        lambda: Clips().correct(gone, "tape-0001", {"dropped": True}, None),
+        lambda: datasets.remove(gone),
+    ):
+        with pytest.raises(APIError) as refused:
+            change()
+        assert (refused.value.status, refused.value.code) == (404, "no_dataset")
+    assert [path.name for path in datasets.folder.iterdir()] == [".lock"]
+
+
+def test_of_four_cuts_that_are_asked_for_at_once_one_is_queued(tmp_path: Path) -> None:
+    datasets = Datasets(tmp_path / "datasets")
+    dataset = datasets.create("Anna", "en")
+    one = uploads.announce(datasets, dataset, "tape.wav", 8, 1 << 30)
+    one.path.write_bytes(bytes(8))
+    cuts = CutQueue(datasets, Clips(), lambda _: None)
+
+    def ask() -> str:
+        try:
+            return cuts.ask(dataset).state
+        except APIError as refusal:
+            return refusal.code
+
+    assert sorted(at_once([ask] * 4)) == ["being_cut"] * 3 + ["queued"]
 
 
 def test_a_folder_that_is_no_dataset_of_ours_is_none(service: Running) -> None:

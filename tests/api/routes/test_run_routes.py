@@ -171,6 +171,17 @@ def test_only_one_promotion_is_kept(service: Running, output: Path, tmp_path: Pa
     assert not old.exists()
 
 
+def test_what_is_promoted_already_is_not_copied_again(service: Running, tmp_path: Path) -> None:
+    """Also a day later: 2 GB, for which there may be no room."""
+    kept = []
+    for _ in range(2):
+        service.client.post("/v1/runs/current/epochs/1/promote")
+        (folder,) = (tmp_path / "voices" / "promoted").iterdir()
+        kept.append(folder.stat().st_ino)
+        os.utime(folder, (1, 1))
+    assert kept[0] == kept[1]
+
+
 def test_without_room_for_it_a_promotion_is_served_and_said_to_be_in_danger(
     service: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

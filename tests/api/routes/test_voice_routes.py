@@ -56,7 +56,7 @@ def test_a_voice_lives_from_upload_to_deletion(service: Running) -> None:
     for call in (service.client.get, service.client.delete):
         assert call(f"/v1/voices/{voice['id']}").status_code == 404
     assert service.say("hello", voice=voice["id"]).status_code == 404
-    assert list(service.parts.voices.folder.iterdir()) == []
+    assert [path.name for path in service.parts.voices.folder.iterdir()] == [".lock"]
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_nothing_of_a_deleted_voice_remains(real: Running) -> None:
     folder = real.parts.voices.folder
 
     def files() -> set[Path]:
-        return {path for path in folder.rglob("*") if path.is_file()}
+        return {path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
 
     before = files()
     voice = upload(real, file_of(speech(3.0))).json()["id"]
@@ -221,6 +221,19 @@ def test_a_voice_is_renamed_and_speaks_by_its_new_name(service: Running) -> None
     assert service.client.patch("/v1/voices/000000000000", json={"name": "x"}).status_code == 404
     for name in ("", "\n", "x" * 101, None):
         assert service.client.patch(where, json={"name": name}).status_code == 422
+
+
+@pytest.mark.parametrize("name", ["default", "alloy", " Nova ", "DEFAULT"])
+def test_a_name_that_always_means_the_served_voice_is_refused(service: Running, name: str) -> None:
+    voice = upload(service, file_of(speech())).json()
+    where = f"/v1/voices/{voice['id']}"
+    for answer in (
+        upload(service, file_of(speech()), name),
+        service.client.patch(where, json={"name": name}),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (422, "reserved_name")
+        assert answer.json()["param"] == "name" and "shimmer" in answer.json()["detail"]
+    assert [one.name for one in service.parts.voices.all()] == ["Anna"]
 
 
 def test_the_recording_of_a_voice_can_be_heard(service: Running) -> None:

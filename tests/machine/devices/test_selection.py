@@ -22,6 +22,8 @@ from tests.machines import GPUS, SOUND, machine
 OLD = GpuHealth(0, "GTX 1080", (6, 1), 8 << 30)
 BROKEN = GPUS["driver"]
 SECOND = GpuHealth(1, "RTX 4090", (8, 9), 24 << 30)
+A100 = GpuHealth(0, "A100", (8, 0), 40 << 30)
+TURING = GpuHealth(0, "RTX 2080", (7, 5), 8 << 30)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +69,7 @@ DECISIONS = {
     "convolution, right without cuDNN": (True, True, "bf16", "off"),
     "convolution, right with clean libraries": (False, False, "bf16", "on"),
     "bf16": (True, True, "fp16", "on"),
+    "bf16, right without cuDNN": (True, True, "bf16", "off"),
     "16 bits": (True, True, "fp32", "on"),
     "sampling": (True, False, "bf16", "on"),
     "train step": (False, True, "bf16", "on"),
@@ -125,7 +128,8 @@ def test_precision_and_cudnn_by_verdicts(state: str, wish: str) -> None:
     found = machine(GPUS[state])
     choice = choose_precision(found, "cuda:0", wish)
     assert choice.value == (precision if wish == "auto" else wish)
-    warned = wish != "auto" and f"attention_{wish}" in GPUS[state].failed
+    failed = GPUS[state].failed - GPUS[state].without_cudnn
+    warned = wish != "auto" and f"attention_{wish}" in failed
     assert ("although the check" in choice.reason) is warned
     assert uses_cudnn(found, "cuda:0").value == cudnn
     assert uses_cudnn(found, "cpu").value == "on"
@@ -138,6 +142,8 @@ def test_precision_and_cudnn_by_verdicts(state: str, wish: str) -> None:
         (None, True, "cpu", "auto", "bf16"),
         (None, False, "cpu", "auto", "fp32"),
         (SOUND, False, "cuda:0", "auto", "bf16"),
+        (A100, False, "cuda:0", "auto", "bf16"),
+        (TURING, False, "cuda:0", "auto", "fp32"),
         (OLD, True, "cuda:0", "auto", "fp32"),
         (OLD, False, "cuda:0", "fp16", "fp16"),
         (None, False, "cpu", "bf16", "bf16"),
@@ -180,6 +186,7 @@ def test_looking_makes_no_cuda_context_and_finds_this_machine() -> None:
              "memory/memory.oom_control": "under_oom 0\noom_kill 1"},
             1, 1 << 21, 1,
         ),
+        ({"cpu.max": "40000 100000"}, 1, None, 0),
         ({"cpu.max": "max 100000", "memory.max": "max"}, None, None, 0),
         ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None, None, 0),
     ],

@@ -7,6 +7,8 @@ import resource
 import shutil
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -78,6 +80,18 @@ def test_order_of_a_durable_write(tmp_path, monkeypatch):
         monkeypatch.setattr(os, name, noted)
     replace_file(tmp_path / "a", lambda file: file.write(b"abc"))
     assert calls == ["fsync", "replace", "fsync"]
+
+
+def test_two_threads_that_write_one_file_at_once_write_one_after_the_other(tmp_path):
+    both_are_open = threading.Barrier(2)
+
+    def write(content):
+        replace_file(tmp_path / "a", lambda file: [file.write(content), both_are_open.wait(30)])
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(write, (b"one", b"other")))
+    assert (tmp_path / "a").read_bytes() in (b"one", b"other")
+    assert names(tmp_path) == ["a"]
 
 
 def test_the_temporary_file_is_in_the_same_folder_whatever_tmpdir_says(tmp_path, monkeypatch):

@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.train.checkpointing.saving import FINGERPRINT, damage, interrupt, names, save
+from tests.train.checkpointing.saving import (
+    FINGERPRINT,
+    damage,
+    interrupt,
+    model,
+    names,
+    provenance,
+    save,
+)
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.resume import ResumeError
 from train.metrics import curve_folder
@@ -196,6 +204,20 @@ def test_start_from_a_file_and_go_on_with_the_same_command(checkpoints, tmp_path
     save(again, 3)
     Path(path).unlink()
     assert Checkpoints(fresh.run, keep=3).resume(path, FINGERPRINT).epoch == 3
+
+
+def test_another_file_of_the_same_name_is_not_the_one_that_the_run_began_with(
+    checkpoints, tmp_path
+):
+    save(checkpoints, 1)
+    fresh = Checkpoints(RunFolder(tmp_path / "fresh"), keep=3)
+    fresh.resume(str(checkpoints.run.checkpoint_path(1)), FINGERPRINT)
+    save(fresh, 2)
+    other = Checkpoints(RunFolder(tmp_path / "other"), keep=3)
+    path = other.save_epoch(1, 10, model(7.0), None, {}, provenance()).path
+    assert path.name == checkpoints.run.checkpoint_path(1).name
+    with pytest.raises(ResumeError, match="already holds a run at epoch 2"):
+        Checkpoints(fresh.run, keep=3).resume(str(path), FINGERPRINT)
 
 
 def test_a_file_does_not_push_a_run_aside(run, checkpoints, tmp_path):

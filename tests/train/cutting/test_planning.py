@@ -1,12 +1,18 @@
 """Cuts at pauses only, and every moment in one row of the account."""
 
+import csv
 import itertools
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from train.cutting.accounting import IN_A_CLIP, NOISE, SILENCE, account
+from machine.storage.csv_table import read_csv
+from train.cutting.accounting import IN_A_CLIP, NOISE, SILENCE, AccountRow, account
 from train.cutting.alignment.placing import PlacedUnit
+from train.cutting.dataset_folder import write_account
 from train.cutting.pauses import SoundProfile, pause_between
 from train.cutting.planning import (
     CLIPPED,
@@ -127,13 +133,15 @@ def test_a_clip_at_full_scale_is_left_out() -> None:
     assert (clips, [one.reason for one in left]) == ([], [CLIPPED])
 
 
+@pytest.mark.parametrize("beyond", [-3, 0, 70])
 @pytest.mark.parametrize("rate", [8000, 16000, 22050, 44100])
-def test_the_account_is_the_whole_recording(rate: int) -> None:
+def test_the_account_is_the_whole_recording(rate: int, beyond: int) -> None:
+    """Levels are of 10 ms each; a recording ends anywhere."""
     spoken = [(1.0, 3.0), (5.0, 5.2), (7.0, 9.5)]
     profile = profile_of(12, spoken)
     profile.level_db[1000:1150] = -30.0  # what nobody says
     clips, left = plan(units_of([spoken[0]]) + units_of([spoken[1]]), profile)
-    frames = 12 * rate - 3
+    frames = 12 * rate + beyond
     rows = account(clips, left, profile, rate, frames)
     assert rows[0].first == 0
     assert rows[-1].last == frames
@@ -149,3 +157,19 @@ def test_short_quiet_is_a_pause_at_the_end_of_a_paragraph_only(ends: int, clips:
     found, left = plan(units_of(words, {7: ends}), profile_of(18, [(0.5, 8.5), (8.58, 16.58)]))
     assert len(found) == clips
     assert [one.reason for one in left] == ([] if clips else [TOO_LONG])
+
+
+def test_a_formula_in_a_text_is_none_in_the_account_and_is_read_back(tmp_path: Path) -> None:
+    texts = ['=HYPERLINK("http://x")', "- Sim, disse.", "Nothing of it.", "'=1"]
+    rows = [AccountRow(8_000 * i, 8_000 * (i + 1), "in a clip", t) for i, t in enumerate(texts)]
+    tape = SimpleNamespace(name="@tape", rate=16_000)
+    result: Any = SimpleNamespace(recordings=[SimpleNamespace(recording=tape, rows=rows)])
+    write_account(tmp_path, result)
+    written = (tmp_path / "account.csv").read_bytes()
+    with (tmp_path / "account.csv").open(newline="", encoding="utf-8") as file:
+        cells = [cell for row in csv.DictReader(file) for cell in row.values()]
+    assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for cell in cells)
+    assert [(row["recording"], row["text"]) for row in read_csv(written)] == [
+        ("@tape", text) for text in texts
+    ]
+    assert [row["start"] for row in read_csv(written)][:2] == ["0.000000", "0.500000"]

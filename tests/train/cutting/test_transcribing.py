@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 
 from tests.train.cutting.recordings import join_demo
 from train.__main__ import main
@@ -36,6 +37,23 @@ def folder_of_weights(top: Path) -> Path:
     (top / "ear").mkdir()
     (top / "ear/model.safetensors").write_bytes(b"weights")
     return top / "ear"
+
+
+def test_a_cut_says_how_far_it_is_and_what_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    join_demo(tmp_path / "fita.wav", NUMBERS)
+    seconds = soundfile.info(str(tmp_path / "fita.wav")).duration
+    monkeypatch.setattr("train.progress._TELL_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("train.cutting.transcribing.opened", lambda *_: Ear())
+    folder = folder_of_weights(tmp_path)
+    asked = ["cut", str(tmp_path / "fita.wav"), "--to", str(tmp_path / "out"), "--language", "pt"]
+    with caplog.at_level("INFO", "train"):
+        assert main([*asked, "--recogniser", str(folder)]) == 0
+    lines = [line for line in caplog.messages if ", left 0:0" in line]
+    assert f"Listening: {seconds:.0f} of {seconds:.0f} s, left 0:00:00" in lines
+    heard = [line for line in lines if line.startswith("Transcribing: ")]
+    assert len(heard) > 1 and heard[-1].endswith("clips, left 0:00:00")
 
 
 def test_clips_get_what_was_heard_and_the_others_are_left_out(

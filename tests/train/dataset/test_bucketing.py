@@ -2,12 +2,24 @@
 
 import random
 
+import pytest
+
 from train.dataset.bucketing import cut, dealt, grouped
 
 
-def test_a_clip_longer_than_the_budget_stands_alone():
-    assert cut([0, 1, 2, 3], [1.0, 1.0, 9.0, 1.0], 2.5) == [(0, 1), (2,), (3,)]
-    assert cut([], [], 2.5) == []
+@pytest.mark.parametrize(
+    ("seconds", "groups"),
+    [
+        ([1.0, 1.0, 1.0, 1.0, 1.0], [(0, 1, 2, 3), (4,)]),  # just the budget
+        ([1.0, 1.0, 9.0, 1.0, 1.0], [(0, 1), (2,), (3, 4)]),  # one that is longer than it
+        ([1.0, 2.0, 2.0, 1.0], [(0, 1), (2, 3)]),  # the longest one counts, wherever it is
+        ([1.0, 2.0, 1.0], [(0, 1), (2,)]),
+        ([2.0, 1.0, 1.0, 1.0, 1.0], [(0, 1), (2, 3, 4)]),
+        ([], []),
+    ],
+)
+def test_the_longest_clip_times_their_number_fills_the_budget_and_no_more(seconds, groups):
+    assert cut(range(len(seconds)), seconds, 4.0) == groups
 
 
 def test_groups_hold_like_lengths_unless_told_otherwise():

@@ -1,5 +1,7 @@
 """The rule: bad epochs are never chosen and are named for what is wrong with them."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.train.evaluation.spoken import base, candidate, facts, verdict_of
@@ -67,6 +69,34 @@ def test_the_base_wins_where_every_epoch_loses_words_and_the_advice_is_told() ->
     assert not verdict.indistinguishable_from_base and told["base"].ruled_out is None
 
 
+def test_the_advice_goes_by_what_was_trained_and_by_how_much_speech_there_is() -> None:
+    worse = [candidate(facts(7, voice=0.9, lost=0.2), epoch=epoch) for epoch in (1, 2)]
+    same = candidate(facts(1, voice=0.4), epoch=1)
+
+    def told(*others: Candidate, seconds: float) -> str:
+        verdict = decide([base(1), *others], speech_seconds=seconds)[1]
+        assert verdict is not None and verdict.kind == "base"
+        return verdict.advice
+
+    one_epoch = told(worse[0], seconds=4.0)
+    assert "fewer epochs" not in one_epoch and "Add clips" in one_epoch
+    several = told(*worse, seconds=1800.0)
+    assert "fewer epochs" in several and "Add clips" not in several and "BLEND=auto" in several
+    # Nothing was learned: less of the same would not mend that.
+    assert "more epochs" in told(same, seconds=1800.0)
+    assert "lower LEARNING_RATE" not in told(same, seconds=1800.0)
+    blended = candidate(facts(8, voice=0.9, lost=0.2), "blend", 2, 0.5)
+    assert "BLEND" not in told(*worse, blended, seconds=1800.0)
+
+
+def test_a_blend_that_no_judge_tells_from_the_base_is_not_called_the_best() -> None:
+    same = facts(3, voice=0.4, errors=0.15)
+    epoch = candidate(facts(24, voice=0.1, errors=0.5), epoch=2)
+    told, verdict = verdict_of(base(3, errors=0.15), candidate(same, "blend", 2, 0.3), epoch)
+    assert told["epoch 2 at 30%"].indistinguishable_from_base and verdict.kind == "blend"
+    assert "best" not in verdict.reason and "speaks as well as the base" in verdict.reason
+
+
 def test_a_blend_that_keeps_the_words_is_taken_before_its_epoch() -> None:
     epoch = candidate(facts(8, voice=0.9, lost=0.2), epoch=2)
     half = candidate(facts(9, voice=0.75, lost=0.005), "blend", 2, 0.5)
@@ -98,6 +128,32 @@ def test_the_persons_rate_is_a_gain_where_the_voice_is_no_further(rate: float, k
     _, verdict = verdict_of(slow, candidate(facts(14, voice=0.4, rate=rate, lost=0.01)))
     assert verdict.kind == kind
     assert ("nearer to their rate" in verdict.reason) is (kind == "epoch")
+
+
+@pytest.mark.parametrize(
+    ("count", "astray", "out"),
+    [(16, 1, False), (16, 2, True), (40, 3, False), (40, 4, True)],
+)
+def test_two_sentences_and_a_tenth_of_them_are_more_than_chance(
+    count: int, astray: int, out: bool
+) -> None:
+    said = facts(101, voice=0.7, count=count)
+    for number in range(astray):
+        said[number] = replace(said[number], finished=False, words=[], word_errors=None)
+    known = candidate(facts(0, voice=0.4, count=count), "base", 0, 0.0)
+    told, verdict = verdict_of(known, candidate(said))
+    assert told["epoch 1"].astray == astray
+    assert (told["epoch 1"].ruled_out is not None, verdict.kind == "base") == (out, out)
+
+
+@pytest.mark.parametrize(
+    ("of_base", "rate", "out"), [(1.0, 0.86, True), (0.88, 0.86, False), (0.88, 0.8, True)]
+)
+def test_who_speaks_as_slowly_as_the_base_did_has_not_lost_the_rate(
+    of_base: float, rate: float, out: bool
+) -> None:
+    told, _ = verdict_of(base(3, rate=of_base), good(1, rate=rate))
+    assert (" % slower than the person" in (told["epoch 1"].ruled_out or "")) is out
 
 
 def test_the_base_does_not_win_a_tie_by_hearing_its_own_words() -> None:
@@ -167,6 +223,18 @@ def test_a_blend_that_ties_with_the_base_is_taken_and_an_epoch_is_not() -> None:
     assert "a blend that speaks as well as the base" in verdict.reason
     _, verdict = verdict_of(known, candidate(tuned, epoch=1), other)
     assert verdict.kind == "base"
+
+
+def test_a_blend_of_an_epoch_that_learned_nothing_does_not_follow_the_base() -> None:
+    """Whatever other epochs learned, and nothing of theirs counts against another's blend."""
+    known = base(3, errors=0.15)
+    same = candidate(facts(3, voice=0.4, errors=0.15), epoch=1)
+    other = candidate(facts(24, voice=0.1, errors=0.5), epoch=2)
+    for epoch, kind in ((1, "base"), (2, "blend")):
+        blend = candidate(facts(23, voice=0.41, errors=0.16), "blend", epoch, 0.3)
+        told, verdict = verdict_of(known, same, other, blend)
+        assert told["epoch 1"].indistinguishable_from_base
+        assert (verdict.kind, verdict.epoch) == (kind, epoch if kind == "blend" else 0)
 
 
 @pytest.mark.parametrize(

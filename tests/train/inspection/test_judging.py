@@ -41,6 +41,7 @@ def test_good_clips_are_not_suspect():
         ({"clipped": 0.03}, "clipping", "3.0% of its samples are clipped"),
         ({"heard_hz": 3900.0}, "band", "above 3.9 kHz"),
         ({"seconds": 6.0, "lead_seconds": 3.2}, "silence", "3.2 s before the speech and 0.2 s"),
+        ({"seconds": 6.0, "tail_seconds": 3.2}, "silence", "0.2 s before the speech and 3.2 s"),
         ({"end_db": -3.0}, "cut", "It ends in the middle of sound"),
         ({"start_db": -3.0}, "cut", "It begins in the middle of sound"),
         ({"offset": -0.1}, "offset", "-0.100 of full scale"),
@@ -72,6 +73,27 @@ def test_sound_and_text_together(changed: dict[str, object], kind: str, seen: st
     (suspect,) = find_suspects([*usual(), bad])
     assert [one.kind for one in suspect.findings] == [kind]
     assert seen in suspect.reasons
+
+
+@pytest.mark.parametrize(
+    ("spread", "apart", "suspect"),
+    [
+        (0.1, 6.0, False),  # 6 dB are no fault, however alike the others are
+        (0.1, 12.0, True),
+        (8.0, 12.0, False),  # among clips of all levels 12 dB are usual
+        (8.0, 60.0, True),
+    ],
+)
+def test_a_level_is_suspect_where_it_is_far_off_and_unusual(
+    spread: float, apart: float, suspect: bool
+):
+    random = np.random.default_rng(3)
+    clips = [
+        replace(one, sound=replace(GOOD, level_db=random.normal(-20, spread))) for one in usual(100)
+    ]
+    loud = replace(clips[0], name="loud", sound=replace(GOOD, level_db=-20 + apart))
+    found = [one.name for one in find_suspects([*clips, loud]) if one.name == "loud"]
+    assert found == ["loud"] * suspect
 
 
 def test_a_base_that_knows_nothing_of_the_language_does_not_judge_words():

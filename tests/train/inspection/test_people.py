@@ -26,3 +26,28 @@ def test_somebody_else_is_found_few_or_many(strangers: int):
 
 def test_too_few_clips_are_not_judged():
     assert group_voices([*cloud(4, 1), *cloud(3, 2)]).others == ()
+
+
+def in_few_directions(count: int, seed: int, shift: float = 0.0) -> list[np.ndarray]:
+    """Clips of one voice as encoders place them: they differ in a handful of directions."""
+    draw = np.random.default_rng(seed)
+    points = np.zeros((count, 128))
+    points[:, 0] = 1.0
+    points[:, 1:9] = 0.25 * draw.standard_normal((count, 8))
+    points[:, 10] = shift
+    return list(points)
+
+
+@pytest.mark.parametrize("count", [8, 9, 12, 40])
+def test_few_clips_of_one_voice_are_not_two_people(count: int):
+    assert not [
+        seed for seed in range(40) if group_voices(in_few_directions(count, seed)).two_people
+    ]
+
+
+@pytest.mark.parametrize(("own", "others"), [(5, 4), (6, 3), (20, 19)])
+def test_a_handful_of_each_of_two_voices_is(own: int, others: int):
+    for seed in range(20):
+        clips = [*in_few_directions(own, seed), *in_few_directions(others, 100 + seed, shift=4.0)]
+        found = group_voices(clips)
+        assert found.two_people and found.others == tuple(range(own, own + others))

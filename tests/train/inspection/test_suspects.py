@@ -16,7 +16,7 @@ from tests.train.inspection.test_outside_models import saved
 from train import __main__ as program
 from train.data import make_demo
 from train.settings import load
-from train.setup import build_context
+from train.setup import build_context, open_trainer
 
 SHARED_SENTENCES = Path(__file__).parents[3] / "benchmarks" / "choosing.txt"
 # Of 18; figures in docs/benchmarks.md, "Suspect clips".
@@ -82,6 +82,31 @@ def test_suspect_clips_are_told_and_kept_or_left_out(check, tmp_path: Path):
     assert "a tone" in next(one.seen for one in data.refused if one.name == "clip-5")
     after = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert after == before
+
+
+def test_a_run_names_the_worst_clips_that_it_keeps(
+    base_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before its first step; of brown noise, which no later figure of a run betrays."""
+    folder = make_dataset(tmp_path / "data", clips=9)
+    steps = np.random.default_rng(0).standard_normal((5, 24_000))
+    for number, brown in enumerate(np.cumsum(steps, axis=1)):
+        samples = 0.3 * (brown - brown.mean()) / np.abs(brown - brown.mean()).max()
+        soundfile.write(folder / "wavs" / f"clip-{number}.wav", samples, 24_000, subtype="PCM_16")
+    settings, _ = load(
+        ("--base-model", str(base_folder), "--dataset-dir", str(folder), "--device", "cpu",
+         "--cache-dir", str(tmp_path / "cache"), "--output-dir", str(tmp_path / "output"),
+         "--runs-dir", str(tmp_path / "runs"), "--sample-device", "off", "--tensorboard", "off",
+         "--stall-seconds", "off"), None, None,
+    )  # fmt: skip
+    with caplog.at_level(logging.INFO), open_trainer(settings):
+        pass
+    (said,) = [message for message in caplog.messages if message.startswith("Suspect clips")]
+    counts = re.match(r"Suspect clips: (\d) of 9", said)
+    assert counts and int(counts[1]) >= 5
+    named = re.findall(r"^  (clip-\d): .+", said, re.MULTILINE)
+    assert len(named) == 3 and set(named) <= {f"clip-{number}" for number in range(5)}
+    assert not list((tmp_path / "cache").glob("inspection.csv"))
 
 
 def test_a_second_look_computes_nothing_and_says_the_same(check, tmp_path: Path, monkeypatch):

@@ -23,10 +23,12 @@ def said(text: str) -> str:
     [
         ("a[pause:500ms]b", [Utterance("a"), Utterance("b", 0.5)]),
         ("a [ Pause : 1.5 s ] b", [Utterance("a "), Utterance(" b", 1.5)]),
+        ("a[PAUSE:250MS]b", [Utterance("a"), Utterance("b", 0.25)]),
         ("[pause:1s]a", [Utterance("a", 1.0)]),
         ("a[pause:1s]", [Utterance("a", 0.0, 1.0)]),
         ("a[pause:1s][pause:250ms]b", [Utterance("a"), Utterance("b", 1.25)]),
         ('a<break time="500ms"/>b', [Utterance("a"), Utterance("b", 0.5)]),
+        ('a<BREAK TIME="250MS"/>b', [Utterance("a"), Utterance("b", 0.25)]),
         ("a<break time='1.5s'></break>b", [Utterance("a"), Utterance("b", 1.5)]),
         ('a<break strength="x-strong"/>b', [Utterance("a"), Utterance("b", 1.0)]),
         ("<break/>b", [Utterance("b", markup.STRENGTHS["medium"])]),

@@ -1,6 +1,7 @@
 """Texts are read in a process of their own: whatever they do there is a refusal here."""
 
 import os
+import signal
 import sys
 import textwrap
 import time
@@ -15,6 +16,8 @@ from xtts.model.config import ModelConfig
 from xtts.text.errors import TextError
 from xtts.text.normalization.registry import NEWEST
 from xtts.text.tokenizer import Tokenizer, TokenizerSpec
+from xtts.workers import text_worker
+from xtts.workers.failures import WorkerFailed, answer_of
 from xtts.workers.text_worker import TextWorker
 
 # Answers to what it is told to load; then it does with each text what the text says.
@@ -24,6 +27,12 @@ ODD = """
         asked = json.loads(line)
         word = asked.get("read", "")
         if word == "hang": time.sleep(60)
+        while word == "spin": pass
+        if word == "kill": os.kill(os.getpid(), signal.SIGKILL)
+        kind, _, mark = word.partition(" ")
+        if kind == "once" and not os.path.exists(mark):
+            open(mark, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
         if word == "crash": os.kill(os.getpid(), signal.SIGSEGV)
         if word == "garble": print("what?", flush=True)
         answer = {"pieces": [[[1, 2], 0.0, 0.0, []]]} if word else {"loaded": True}
@@ -124,24 +133,39 @@ def test_a_text_that_takes_too_long_is_refused_by_the_child_itself(folder: Path)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "error", "told"),
     [
-        ("hang", "too long to be read"),
-        ("crash", "ended the process"),
-        ("garble", "ended the process"),
+        ("hang", WorkerFailed, r"0\.5 s, then it did not answer"),
+        ("kill", WorkerFailed, "SIGKILL, then it ended by SIGKILL"),
+        ("crash", TextError, "two fresh processes .* ended by SIGSEGV"),
+        ("garble", TextError, "two fresh processes"),
+        ("spin", TextError, "too long to be read"),
     ],
 )
-def test_what_a_text_does_to_its_process_is_a_refusal_and_the_next_is_read(
-    odd: TextWorker, text: str, told: str
+def test_a_text_is_blamed_for_what_ended_its_process_only_where_it_was_the_reason(
+    odd: TextWorker, monkeypatch: pytest.MonkeyPatch, text: str, error: type[Exception], told: str
 ) -> None:
+    monkeypatch.setattr(text_worker, "CPU_SECONDS", 0.2)
     odd.open(spec(Path("x")))
     before = odd.pid
-    with pytest.raises(TextError, match=told):
+    with pytest.raises(error, match=told) as raised:
         odd.read(spec(Path("x")), text, "en")
+    answer = answer_of(raised.value, "cpu")
+    assert answer and answer["reason_code"] == ("refused" if error is TextError else "text_process")
     assert [piece.ids for piece in odd.read(spec(Path("x")), "hello", "en")] == [[1, 2]]
     assert odd.pid != before
     with pytest.raises(ProcessLookupError):
         os.kill(before or 0, 0)
+
+
+def test_a_process_that_was_killed_is_replaced_and_the_text_is_read(
+    odd: TextWorker, tmp_path: Path
+) -> None:
+    odd.open(spec(Path("x")))
+    assert odd.pid
+    os.kill(odd.pid, signal.SIGKILL)
+    assert odd.read(spec(Path("x")), "Good morning, dear.", "en")
+    assert odd.read(spec(Path("x")), f"once {tmp_path / 'mark'}", "en")
 
 
 def test_a_folder_that_cannot_be_read_is_told_when_it_is_opened(

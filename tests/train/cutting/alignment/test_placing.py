@@ -49,6 +49,36 @@ def test_a_single_doubtful_word_among_sure_ones_is_believed_more_easily(
     assert len(place_units(text, {}, [], checked)) == sure
 
 
+def test_of_a_short_sentence_every_word_must_be_certain() -> None:
+    """Three sure words say less of the fourth than five do."""
+    text = manuscript_of([Cue("The train was full.")], "en")
+    checked = {
+        number: HeardWord(word, number / 2, number / 2 + 0.4, -1.9 if number == 3 else -0.5)
+        for number, word in enumerate(text.words)
+    }
+    assert [unit.text for unit in place_units(text, {}, [], checked)] == ["The", "train", "was"]
+
+
+@pytest.mark.parametrize(("seconds", "looked_at"), [(25.0, True), (35.0, False)])
+def test_what_is_spread_over_half_a_minute_is_no_sentence(seconds: float, looked_at: bool) -> None:
+    """Its words are somebody else's, heard by chance: aligning them would take for ever."""
+    text = manuscript_of([Cue("The king sang.")], "en")
+    heard = [HeardWord("the", 1.0, 1.2), HeardWord("king", 9.0, 9.5),
+             HeardWord("sang", seconds, seconds + 0.3),
+             HeardWord("a", seconds + 0.3, seconds + 0.4)]  # fmt: skip
+    in_part, with_a_fragment = {0: 0, 2: 2}, {0: 0, 1: 1, 2: 2}
+    for places in (in_part, with_a_fragment):
+        assert bool(doubts(text, places, heard, 100.0)) is looked_at
+
+
+def test_matches_are_trusted_in_a_row_or_as_a_whole_sentence() -> None:
+    text = manuscript_of([Cue("Good night. The king of Spain sang.")], "en")
+    heard = [HeardWord(word, number, number + 1.0) for number, word in enumerate("abcdefghij")]
+    whole, two, three = ((0, 0), (1, 1)), ((3, 7), (4, 8)), ((3, 7), (4, 8), (5, 9))
+    for pairs, words in ((whole, {0, 1}), (two, set()), (three, {3, 4, 5}), (whole[:1], set())):
+        assert trusted([WordMatch(*pair) for pair in pairs], heard, text).keys() == words
+
+
 def test_a_word_that_is_heard_twice_belongs_beside_its_neighbours() -> None:
     """The first one beside the next, the last one beside the one before."""
     text = manuscript_of([Cue("The king sang. The end.")], "en")

@@ -23,10 +23,10 @@ def judged(piece, places, *, stopped=True):
     return piece.judge(codes, latents, stopped=stopped, attention=rows(places))
 
 
-def sound(codes, quiet=5):
+def sound(codes, quiet=5, speed=1.0):
     """As loud all along, but for the last codes."""
-    found = np.arange(round(codes * CODE_SECONDS * 24_000), dtype=np.float32) + 1e5
-    found[round((codes - quiet) * CODE_SECONDS * 24_000) :] *= 1e-6
+    found = np.arange(round(codes * CODE_SECONDS * 24_000 / speed), dtype=np.float32) + 1e5
+    found[round((codes - quiet) * CODE_SECONDS * 24_000 / speed) :] *= 1e-6
     return found
 
 
@@ -96,17 +96,18 @@ def test_when_nothing_helps_the_best_is_kept_and_told():
     assert "of the text" in guard.pieces[0].reason
 
 
-def test_sound_behind_the_last_word_of_a_whole_answer_is_cut_off():
+@pytest.mark.parametrize("speed", [1.0, 2.0, 0.5])
+def test_sound_behind_the_last_word_of_a_whole_answer_is_cut_off(speed):
     guard = guard_of(retries=0)
-    piece = GuardedPiece(guard, IDS, np, whole=True)
-    piece.push(sound(len(BABBLE)))
+    piece = GuardedPiece(guard, IDS, np, whole=True, speed=speed)
+    piece.push(sound(len(BABBLE), speed=speed))
     assert not judged(piece, BABBLE, stopped=False)
     found, keep = piece.end(), piece.best.verdict.keep
-    assert len(found) == round(keep * CODE_SECONDS * 24_000) and found[-1] == 0.0
+    assert len(found) == round(keep * CODE_SECONDS * 24_000 / speed) and found[-1] == 0.0
     assert len(piece.best.kept) == keep < len(BABBLE)
     told = guard.pieces[0]
     assert (told.cut_off, told.faulty) == (True, False)
-    assert told.seconds == pytest.approx(keep * CODE_SECONDS)
+    assert told.seconds == pytest.approx(keep * CODE_SECONDS / speed)
 
 
 def test_without_heads_length_tells_and_says_so():

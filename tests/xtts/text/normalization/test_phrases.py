@@ -1,7 +1,5 @@
 """Phrases whose readings were written before the rules: what ours says of them."""
 
-import re
-
 import pytest
 
 from benchmarks.phrases import FOLDER, Phrase, missed, phrases
@@ -16,10 +14,31 @@ def test_there_are_three_hundred_phrases_in_seventeen_languages() -> None:
     assert len({phrase.kind for phrase in PHRASES}) >= 12
 
 
-def test_ninety_five_of_a_hundred_phrases_are_read_as_a_person_reads_them() -> None:
-    wrong = missed(ours)
-    told = "\n".join(f"{one.language} {one.written!r}: {said!r}" for one, said in wrong)
-    assert len(wrong) <= 0.05 * len(PHRASES), told
+@pytest.mark.parametrize("phrase", PHRASES, ids=lambda phrase: f"{phrase.language}-{phrase.kind}")
+def test_a_phrase_is_read_as_a_person_reads_it(phrase: Phrase) -> None:
+    said = ours(phrase.written, phrase.language)
+    assert phrase.is_read(said), said
+
+
+@pytest.mark.parametrize(
+    ("language", "written", "said"),
+    [
+        ("en", "Pi is about 3.141.", "Pi is about three point one four one."),
+        ("de", "Etwa 3.141 Menschen.", "Etwa dreitausendeinhunderteinundvierzig Menschen."),
+        ("es", "Cuesta 1 £.", "Cuesta una libra."),
+        ("es", "Cuesta 1,50 £.", "Cuesta una libra con cincuenta peniques."),
+        ("pt", "Custa 1 £.", "Custa uma libra."),
+        ("pl", "Mam 112 zł i 113 kg.", "Mam sto dwanaście złotych i sto trzynaście kilogramów."),
+        ("pl", "Mam 122 zł.", "Mam sto dwadzieścia dwa złote."),
+        ("en", "It closed in 2010.", "It closed in twenty ten."),
+        ("en", "In 2019 it was back.", "In twenty nineteen it was back."),
+        ("en", "In 2009 it closed.", "In two thousand and nine it closed."),
+    ],
+)
+def test_what_looks_alike_is_read_by_what_it_is(language: str, written: str, said: str) -> None:
+    """A point, a gender, the last two digits of a number, a year of each way to say it."""
+    found = Phrase(language, "", written, (said,))
+    assert found.is_read(ours(written, language)), ours(written, language)
 
 
 @pytest.mark.parametrize("folder", sorted(path for path in FOLDER.iterdir() if path.is_dir()))
@@ -28,8 +47,3 @@ def test_nine_of_ten_phrases_that_nobody_had_seen_are_read_right(folder) -> None
     wrong = missed(ours, folder)
     told = "\n".join(f"{one.language} {one.written!r}: {said!r}" for one, said in wrong)
     assert len(wrong) <= 0.10 * len(unseen), told
-
-
-@pytest.mark.parametrize("phrase", PHRASES, ids=lambda phrase: f"{phrase.language}-{phrase.kind}")
-def test_no_digit_is_left(phrase: Phrase) -> None:
-    assert not re.search(r"\d", ours(phrase.written, phrase.language))

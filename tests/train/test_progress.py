@@ -1,0 +1,52 @@
+"""What is long says how far it is and how long it will take: a bar on a terminal, lines elsewhere,
+nothing when it is quick."""
+
+import itertools
+import logging
+import sys
+
+import pytest
+
+from train import progress
+
+
+def test_elsewhere_a_line_now_and_then_with_what_is_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    caplog.set_level(logging.INFO)
+    now = itertools.count(0, 4)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    assert list(progress.with_progress(range(5), 5, "Features")) == list(range(5))
+    # Four seconds each, and a line after ten of them.
+    assert caplog.messages == ["Features: 3 of 5 clips, left 0:00:08"]
+    assert capsys.readouterr().err == ""
+
+
+def test_parts_of_any_size_count(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    now = itertools.count(0, 20)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    with progress.Progress("Listening", 3600.0, "s") as listening:
+        listening.add(60.0)
+        listening.add(1740.0)
+    assert caplog.messages == [
+        "Listening: 60 of 3600 s, left 0:19:40",
+        "Listening: 1800 of 3600 s, left 0:00:40",
+    ]
+
+
+def test_a_bar_on_a_terminal_after_some_patience(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert list(progress.with_progress(range(3), 3, "Features")) == [0, 1, 2]
+    assert "Features: 100%" in capsys.readouterr().err
+    assert list(progress.with_progress(range(3), 3, "Features", patience_seconds=60)) == [0, 1, 2]
+    assert "Features" not in capsys.readouterr().err
+
+
+def test_a_time_is_hours_minutes_and_seconds() -> None:
+    assert [progress.clock(one) for one in (-3.0, 59.9, 3723)] == ["0:00:00", "0:00:59", "1:02:03"]

@@ -1,0 +1,79 @@
+"""How far something long is and what is left of it: a bar on a terminal, elsewhere a log line now
+and then, nothing for what is quick.
+"""
+
+import logging
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import TypeVar
+
+T = TypeVar("T")
+
+log = logging.getLogger("train")
+
+_TELL_EVERY_SECONDS = 10.0
+
+
+class Progress:
+    """Counts up to a total; a context, which removes what a terminal shows.
+
+    Args:
+        total: In `unit`, such as clips, or seconds of sound.
+        patience_seconds: Nothing is shown for what takes less.
+    """
+
+    def __init__(
+        self, what: str, total: float, unit: str, *, patience_seconds: float = 0.0
+    ) -> None:
+        from tqdm import tqdm
+
+        self.what = what
+        self.total = total
+        self.unit = unit
+        self.done = 0.0
+        self._quiet = not sys.stderr.isatty()
+        self._bar = tqdm(
+            desc=what, total=total, unit=unit, disable=self._quiet, delay=patience_seconds
+        )
+        self._began = self._told = time.monotonic()
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self._bar.close()
+
+    def add(self, amount: float = 1) -> None:
+        """So much more is done."""
+        self.done += amount
+        self._bar.update(amount)
+        now = time.monotonic()
+        if self._quiet and now - self._told >= _TELL_EVERY_SECONDS:
+            self._told = now
+            left = (now - self._began) * (self.total - self.done) / self.done
+            log.info(
+                "%s: %.0f of %.0f %s, left %s", self.what, self.done, self.total, self.unit,
+                clock(left),
+            )  # fmt: skip
+
+
+def with_progress(
+    items: Iterable[T], total: int, what: str, unit: str = "clips", *,
+    patience_seconds: float = 0.0,
+) -> Iterator[T]:  # fmt: skip
+    """The items one by one; each is done when the next one is asked for."""
+    with Progress(what, total, unit, patience_seconds=patience_seconds) as progress:
+        for item in items:
+            yield item
+            progress.add()
+
+
+def clock(seconds: float) -> str:
+    """Hours, minutes and seconds: 1:02:03."""
+    whole = max(0, int(seconds))
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"

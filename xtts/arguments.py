@@ -1,0 +1,102 @@
+"""What a caller may ask for: the bounds that Python, the command line and HTTP share, and checks.
+
+Importing this module imports no torch.
+"""
+
+import os
+from dataclasses import dataclass
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, get_args
+
+from machine.errors import SotaqueError
+from machine.settings.types import SpeakPrecision
+
+PRECISIONS: tuple[str, ...] = get_args(SpeakPrecision)
+_SHOWN_CHARACTERS = 60
+
+
+class ArgumentError(SotaqueError):
+    """An argument that cannot be used; the sentence names it, its value and what is allowed."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The least and the largest number that is allowed."""
+
+    least: float
+    most: float
+
+
+SEED = Bounds(0, 2**63 - 1)
+SPEED = Bounds(0.25, 4.0)
+TEMPERATURE = Bounds(0.0, 2.0)
+
+
+def number(name: str, value: object, bounds: Bounds) -> float:
+    """A number within bounds, also one of numpy's. Raises ArgumentError."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not _within(value, bounds):
+        raise _refused(name, value, f"a number from {bounds.least:g} to {bounds.most:g}")
+    return float(value)
+
+
+def whole_number(name: str, value: object, bounds: Bounds) -> int:
+    """A whole number within bounds, also one of numpy's. Raises ArgumentError."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or not _within(value, bounds):
+        raise _refused(name, value, f"a whole number from {bounds.least:g} to {bounds.most}")
+    return int(value)
+
+
+def text(name: str, value: object) -> str:
+    """A string. Raises ArgumentError."""
+    if not isinstance(value, str):
+        raise _refused(name, value, "a text (str)")
+    return value
+
+
+def switch(name: str, value: object) -> bool:
+    """True or False and nothing that merely counts as such: "no" would be on. Raises
+    ArgumentError."""
+    if not isinstance(value, bool):
+        raise _refused(name, value, "True or False")
+    return value
+
+
+def choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
+    """One of some words. Raises ArgumentError."""
+    if not isinstance(value, str) or value not in allowed:
+        raise _refused(name, value, ", ".join(allowed))
+    return value
+
+
+def path(name: str, value: "str | os.PathLike[str]") -> Path:
+    """A path with `~` resolved; nothing need be there. Raises ArgumentError, also for one that the
+    file system cannot look up."""
+    plain = value if isinstance(value, str) else getattr(value, "__fspath__", lambda: None)()
+    if not isinstance(plain, str) or not plain:
+        raise _refused(name, value, "a path (str or pathlib.Path)")
+    try:
+        found = Path(plain).expanduser()
+        found.exists()
+    except (OSError, RuntimeError, ValueError) as error:  # too long, "~nobody", a NUL byte
+        raise ArgumentError(f"{name} is {shown(value)}, which is no usable path: {error}") from None
+    return found
+
+
+def shown(value: object) -> str:
+    """A value in a message, cut where it is long."""
+    try:
+        found = repr(value)
+    except ValueError:  # Python writes no integer of more than 4,300 digits
+        return f"a very large {type(value).__name__}"
+    found = found.encode(errors="backslashreplace").decode()
+    return found if len(found) <= _SHOWN_CHARACTERS else found[: _SHOWN_CHARACTERS - 1] + "…"
+
+
+def _within(value: Any, bounds: Bounds) -> bool:
+    # Not a number compares as False.
+    return bool(bounds.least <= value <= bounds.most)
+
+
+def _refused(name: str, value: object, allowed: str) -> ArgumentError:
+    return ArgumentError(f"{name} is {shown(value)}; allowed: {allowed}.")
