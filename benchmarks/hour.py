@@ -6,10 +6,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks import texts
-from machine.errors import SotaqueError
 from xtts.inference.synthesis import synthesize_pieces
 from xtts.inference.synthesis_params import SynthesisParams
+
+from benchmarks import texts
+from machine.errors import SotaqueError
 from xtts.workers.voice_registry import VoiceSpec, load_voice
 
 

@@ -175,9 +175,10 @@ def spoken(
     if bundle == "source":
         yield [judges.teacher(voice, text) for text in sentences]
         return
-    from xtts.hub.base_models import DEMO
     from xtts.inference.synthesis import synthesize
     from xtts.inference.synthesis_params import SynthesisParams
+
+    from xtts.hub.base_models import DEMO
     from xtts.inference.voice import read_reference, voice_from_reference
     from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
 

@@ -24,7 +24,7 @@ from demo_voice.codec import dvae as codec
 from demo_voice.gpt import batches, pretraining, targets
 from demo_voice.gpt.targets import Targets
 from demo_voice.recipe import FULL, SHORT, BaseRecipe
-from demo_voice.teachers import accents, crowd, flite, neighbours, people, phone_timing
+from demo_voice.teachers import accents, flite, neighbours, people, phone_timing
 from demo_voice.teachers.flite import TeacherSpeech
 from demo_voice.text import judged, lexicon, long_sentences, sentences
 from demo_voice.vocoder import training
@@ -39,9 +39,6 @@ REFERENCE_TEXT = (
 STAGES = ("clips", "codec", "listener", "targets", "vocoder", "pretraining", "tuning", "package")
 # What runs where only the GPT goes on.
 GPT_STAGES = ("clips", "targets", "pretraining", "package")
-# What runs where GPT and vocoder go on among a crowd.
-CROWD_STAGES = ("crowd_clips", "targets", "pretraining", "tuning", "package")
-IN_ORDER = ("crowd_clips", *STAGES)
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,6 @@ class Making:
     speaker: flite.Speaker = flite.flite
     foreigner: flite.Speaker = accents.festival
     neighbour: flite.Speaker = neighbours.speak
-    one_of_crowd: flite.Speaker = crowd.speak
     aligner: phone_timing.Aligner = people.told
     begin: Path | None = None
 
@@ -65,7 +61,7 @@ class Making:
         if self.begin:
             unpacking.stages(self.begin, self.recipe, self.work)
             stages = [stage for stage in stages if stage not in unpacking.DONE]
-        for stage in IN_ORDER:
+        for stage in STAGES:
             if stage in stages:
                 started = time.monotonic()
                 getattr(self, stage)()
@@ -86,23 +82,6 @@ class Making:
         behind += flite.shards(len(more))
         flite.speak_all(near, self.work / "clips", self.neighbour, first=behind)
         self._long_clips(behind + flite.shards(len(near)))
-
-    def crowd_clips(self) -> None:
-        """Sentences by the crowd and, in turns, by the neighbours and the teacher: a voice that
-        hears only a crowd forgets whom it knew."""
-        recipe, behind = self.recipe.crowded, 0
-        endless = sentences.sentences(lexicon.read(), f"text/{recipe.seed}", judged.texts())
-        known = ((self._taught, self.neighbour), (flite.MANNERS, self.speaker))
-        for part in range(recipe.parts):
-            groups = (
-                (recipe.sentences, crowd.CROWD, self.one_of_crowd),
-                (recipe.known, *known[part % 2]),
-            )
-            for size, manners, speaker in groups:
-                found = list(itertools.islice(endless, size))
-                planned = flite.plan(found, 100 + behind, manners)
-                flite.speak_all(planned, self.work / "clips", speaker, first=behind)
-                behind += flite.shards(size)
 
     def _long_clips(self, behind: int) -> None:
         """Sentences of 13 to 40 words by those whom the GPT learns to speak as, in parts that have
@@ -214,19 +193,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--gpt-alone", action="store_true",
         help="with --from: only the GPT learns, from further sentences, short and long",
     )  # fmt: skip
-    parser.add_argument(
-        "--crowd", action="store_true",
-        help="with --from: GPT and vocoder go on among a crowd of pseudo-people",
-    )  # fmt: skip
-    parser.add_argument("--only", choices=IN_ORDER, action="append", help="may be given again")
+    parser.add_argument("--only", choices=STAGES, action="append", help="may be given again")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, help="fewer than cores where others work too")
     parser.add_argument("--short", action="store_true", help="tiny sizes: does every stage run?")
     arguments = parser.parse_args(argv)
     if arguments.gpt_alone and not arguments.begin:
         parser.error("--gpt-alone goes on from a packed voice: name it with --from")
-    if arguments.crowd and (arguments.gpt_alone or not arguments.begin):
-        parser.error("--crowd goes on from a packed voice, named with --from, and not --gpt-alone")
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     recipe = SHORT if arguments.short else FULL
@@ -234,8 +207,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     stages = arguments.only or STAGES
     if arguments.gpt_alone:
         recipe, stages = recipe.gpt_alone(), arguments.only or GPT_STAGES
-    elif arguments.crowd:
-        recipe, stages = recipe.among_crowd(), arguments.only or CROWD_STAGES
     elif arguments.begin:
         recipe = recipe.continued()
     making = Making(recipe, arguments.work, arguments.to, device, begin=arguments.begin)

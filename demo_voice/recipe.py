@@ -6,7 +6,6 @@ the same voice, in minutes on a GPU and in hours on 2 cores.
 
 from dataclasses import dataclass, replace
 
-from demo_voice.teachers.crowd import CROWD
 from xtts.model.config import TrainingAdvice
 from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, VocoderShape
 from xtts.text.phonemes import PAUSES, PHONES
@@ -52,20 +51,6 @@ class GPTAlone:
 
 
 @dataclass(frozen=True)
-class Crowded:
-    """What GPT and vocoder go on with among a crowd (`teachers.crowd`): parts of so many sentences
-    by the crowd and by those whom the GPT knows, every second part's by the neighbours among them.
-    No row is longer than a sentence. Seed 7 is no other training's."""
-
-    seed: int
-    parts: int
-    sentences: int
-    known: int
-    pretraining: StageSchedule
-    tuning: StageSchedule
-
-
-@dataclass(frozen=True)
 class BaseRecipe:
     """Everything that `python -m demo_voice` does."""
 
@@ -96,7 +81,6 @@ class BaseRecipe:
     # For a voice that was packed before (`--from`): how much more codec, GPT and vocoder learn.
     again: tuple[StageSchedule, StageSchedule, StageSchedule]
     alone: GPTAlone
-    crowded: Crowded
     steps_with_one: int
     gpt: GPTShape
     dvae: DVAEShape
@@ -128,16 +112,6 @@ class BaseRecipe:
             lengthy_neighbouring=alone.lengthy_neighbouring, lengthy_parts=alone.lengthy_parts,
             pretraining=alone.pretraining, guided_steps=LATER_GUIDED,
             still=("gpt.conditioning_*", "mel_head", "voice_head"),
-        )  # fmt: skip
-
-    def among_crowd(self) -> "BaseRecipe":
-        """For a packed voice whose codec and speaker encoder stay: the GPT learns to hear in a
-        recording which codes a person's phones come to, and the vocoder its latents."""
-        crowded = self.crowded
-        return replace(
-            self.continued(), seed=crowded.seed, pretraining=crowded.pretraining,
-            tuning=crowded.tuning, joined=0.0, still=("mel_head",),
-            pretrained=(*self.pretrained, *(one.name for one in CROWD)),
         )  # fmt: skip
 
 
@@ -194,9 +168,6 @@ FULL = BaseRecipe(
         StageSchedule(7_500, 4, 5e-4),
     ),
     alone=GPTAlone(7_000, 2_000, 2_400, 800, 8, StageSchedule(2_400, 16, 6e-4)),
-    crowded=Crowded(
-        7, 12, 1_000, 500, StageSchedule(3_600, 16, 8e-4), StageSchedule(4_000, 4, 5e-4)
-    ),
     steps_with_one=200,
     gpt=_gpt(layers=4, width=256, heads=4),
     dvae=DVAEShape(
@@ -231,7 +202,6 @@ SHORT = BaseRecipe(
     tuning=StageSchedule(2, 2, 2e-4),
     again=(StageSchedule(2, 4, 5e-4), StageSchedule(2, 4, 1e-3), StageSchedule(2, 2, 2e-4)),
     alone=GPTAlone(6, 3, 4, 2, 2, StageSchedule(2, 4, 1e-3)),
-    crowded=Crowded(7, 2, 12, 6, StageSchedule(2, 4, 1e-3), StageSchedule(2, 2, 2e-4)),
     steps_with_one=1,
     gpt=_gpt(layers=2, width=32, heads=2),
     dvae=DVAEShape(num_codes=1024, codebook_dim=8, hidden_dim=8, num_resnet_blocks=1, num_layers=2),

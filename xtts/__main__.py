@@ -158,7 +158,8 @@ def _speak(arguments: argparse.Namespace) -> int:
     from xtts.inference.synthesis_request import SynthesisRequest
     from xtts.workers.voice_registry import compute_config, load_voice, voice_spec
 
-    asks = [(SynthesisRequest(text, arguments.language, arguments.seed), out) for text, out in lines]
+    language, seed = arguments.language, arguments.seed
+    asks = [(SynthesisRequest(text, language, seed), out) for text, out in lines]
     # The licence was agreed to when the files were fetched, or the checkpoint was trained.
     spec = voice_spec(
         arguments.voice, reference=arguments.reference, base=arguments.base,

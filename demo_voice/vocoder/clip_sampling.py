@@ -12,8 +12,7 @@ from demo_voice.gpt.targets import Targets
 from demo_voice.teachers.people import GROUP_OF
 
 # How often each of `people.GROUPS` is drawn beside the others; who is not there leaves it to them.
-# The crowd is there for `--crowd` alone, and then gets half.
-SHARES = (0.55, 0.2, 0.25, 0.8)
+SHARES = (0.55, 0.2, 0.25)
 # Longer clips are left out: a step costs as much as its longest rows.
 MOST_CODES = 90
 

@@ -5,14 +5,13 @@ import pytest
 from demo_voice.recipe import FULL
 from demo_voice.teachers import accents, neighbours, people, phone_timing
 from demo_voice.teachers.accents import ACCENTS
-from demo_voice.teachers.crowd import CROWD
 from demo_voice.teachers.flite import HELD_OUT_VOICE, MANNERS
 from demo_voice.teachers.neighbours import NEIGHBOURS
 from demo_voice.teachers.people import GROUP_OF, PEOPLE
 
 
 def test_nobody_is_held_out_or_twice() -> None:
-    assert len(PEOPLE) == len(MANNERS) + len(ACCENTS) + len(NEIGHBOURS) + len(CROWD)
+    assert len(PEOPLE) == len(MANNERS) + len(ACCENTS) + len(NEIGHBOURS)
     assert HELD_OUT_VOICE not in {manner.voice for manner in PEOPLE.values()}
     assert not {manner.name for manner in ACCENTS} & set(FULL.pretrained)
 
