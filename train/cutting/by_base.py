@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from machine.devices.selection import choose_device, look_at_machine
+from train.cutting import causes
 from train.cutting.alignment.base_scorer import BaseScorer, ScoringBase
 from train.cutting.alignment.manuscript import Manuscript
 from train.cutting.alignment.placing import LONGEST_GAP_SECONDS, PlacedUnit
@@ -102,7 +103,7 @@ def cut_by_base(
                 for one in found:
                     said |= set(range(first + one.first_piece, first + one.last_piece))
                 first += found[-1].last_piece if found else 0
-    _refuse_other_text(said, pieces, recordings)
+    _refuse_other_text(said, pieces, recordings, causes.clipping(profiles))
     return CutResult(done, _unheard(said, pieces, text))
 
 
@@ -233,12 +234,13 @@ def _unheard(said: set[int], pieces: Sequence[TextPiece], text: Manuscript) -> l
 
 
 def _refuse_other_text(
-    said: set[int], pieces: Sequence[TextPiece], recordings: Sequence[SourceRecording]
+    said: set[int], pieces: Sequence[TextPiece], recordings: Sequence[SourceRecording], cause: str
 ) -> None:
     found = sum(len(pieces[number].text) for number in said)
     whole = sum(len(piece.text) for piece in pieces)
     if found < _LEAST_SHARE * whole:
+        cause = cause or " Is it another recording's, in another order, or in another language?"
         raise CuttingError(
-            f"The text is not that of {recordings[0].path}: {found:,} of its {whole:,} characters "
-            "were found. Is it another recording's, or in another language? Nothing was written."
+            f"The text does not fit {recordings[0].path}: {found:,} of its {whole:,} characters "
+            f"were found in their order.{cause} Nothing was written."
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from train.cutting import cutter, dataset_folder
+from train.cutting import causes, cutter, dataset_folder
 from train.cutting.alignment.base_scorer import ScoringBase
 from train.cutting.alignment.manuscript import Manuscript, manuscript_of
 from train.cutting.alignment.text_files import read_cues
@@ -25,6 +25,7 @@ from train.cutting.workers.steps import OwnSteps, Steps
 log = logging.getLogger("train")
 
 _MOST_SENTENCES = 20
+_MOST_RECORDINGS = 5
 _LONGEST_NAME = 60
 
 
@@ -78,7 +79,9 @@ def run(
         with contextlib.closing(open_steps()) as steps:
             result = method.cut(opened, detectors, work, fingerprint, steps)
         if not any(one.clips for one in result.recordings):
-            doubt = "" if text is None else f" Is {text} the text of it, and in {language}?"
+            doubt = causes.clipping([one.profile for one in result.recordings])
+            if text is not None and not doubt:
+                doubt = f" Is {text} the text of it, and in {language}?"
             raise CuttingError(
                 f"No clip could be cut: no speech of 1 to 11 s between pauses.{doubt} "
                 f"{_told(result)}"
@@ -170,6 +173,12 @@ def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path
             log.info("  %d: %s", number + 1, text.sentences[number])
         if len(result.unheard) > _MOST_SENTENCES:
             log.info("  and %d more, in report.html", len(result.unheard) - _MOST_SENTENCES)
+        if result.moved:
+            log.warning(
+                "%d of them are spoken elsewhere than the text has them, such as sentence %d: put "
+                "the text in the order of the recording, and cut into another folder.",
+                len(result.moved), min(result.moved) + 1,
+            )  # fmt: skip
     count = sum(len(one.clips) for one in result.recordings)
     log.info("%d clips in %s. Listen and correct: %s", count, to, to / "report.html")
     if text is None and recogniser is None:
@@ -180,15 +189,22 @@ def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path
     else:
         if recogniser is not None:
             log.info("Their transcripts are what %s heard: read them first.", recogniser.name)
-        log.info("Train on it: DATASET_DIR=%s make train", to)
+        if little := causes.little_kept([dataset_folder.totals(one) for one in result.recordings]):
+            log.warning("%s", little)
+        else:
+            log.info("Train on it: DATASET_DIR=%s make train", to)
 
 
 def _told(result: CutResult) -> str:
+    """A line for each recording; of many, for the first ones and for all together."""
+    found = [(one.recording.name, dataset_folder.totals(one)) for one in result.recordings]
+    rows = found[:_MOST_RECORDINGS]
+    if len(found) > len(rows):
+        rows.append((f"All {len(found):,} together", causes.summed([row for _, row in found])))
     lines = []
-    for one in result.recordings:
-        parts = ", ".join(f"{seconds:.1f} s {reason}"
-                          for reason, seconds in dataset_folder.totals(one).items())  # fmt: skip
-        lines.append(f"{one.recording.name}: {one.recording.seconds:.1f} s, of which {parts}.")
+    for name, seconds_by in rows:
+        parts = ", ".join(f"{seconds:.1f} s {reason}" for reason, seconds in seconds_by.items())
+        lines.append(f"{name}: {sum(seconds_by.values()):.1f} s, of which {parts}.")
     return "\n".join(lines)
 
 

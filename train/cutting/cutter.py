@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from train.cutting import causes
 from train.cutting.accounting import AccountRow, account
 from train.cutting.alignment.manuscript import Manuscript
 from train.cutting.alignment.placing import (
@@ -32,7 +33,7 @@ from train.progress import Progress, with_progress
 from xtts.audio import resample
 
 # In the fingerprint: another number where the same input is cut otherwise.
-CUTTING_VERSION = 3
+CUTTING_VERSION = 4
 _LEAST_SHARE = 0.2
 _FEWEST_WORDS = 5
 # Times of subtitles are that far off.
@@ -52,10 +53,12 @@ class CutRecording:
 
 @dataclass(frozen=True)
 class CutResult:
-    """All recordings. unheard: numbers of the sentences of which no clip says a word."""
+    """All recordings. unheard: numbers of the sentences of which no clip says a word; moved: those
+    of them that are heard whole, elsewhere than the text has them."""
 
     recordings: list[CutRecording]
     unheard: list[int]
+    moved: frozenset[int] = frozenset()
 
 
 def fingerprint_of(recordings: Sequence[SourceRecording], text: Manuscript | None, language: str,
@@ -86,7 +89,9 @@ def cut_by_words(recordings: Sequence[SourceRecording], text: Manuscript,
             bounds.append(len(listener.heard))
         listener.follower.finish()
         places = trusted(listener.follower.matches, listener.heard, text)
-        _refuse_other_text(len(places), len(listener.heard), len(text.words), recordings)
+        cause = causes.clipping(profiles) or causes.wrong_order(listener.heard, text)
+        counts = (len(listener.heard), len(text.words))
+        _refuse_other_text(len(places), *counts, recordings, cause)
         done, sure, num_placed = list[CutRecording](), set[int](), 0
         for number, (recording, profile) in enumerate(zip(recordings, profiles)):
             first, last = bounds[number], bounds[number + 1]
@@ -101,8 +106,10 @@ def cut_by_words(recordings: Sequence[SourceRecording], text: Manuscript,
                 word for word, one in checked.items() if (one.certainty or 0.0) >= LEAST_CERTAINTY
             }
     # A model of a short text hears its phrases in anything; they do not stand the second look.
-    _refuse_other_text(num_placed, len(listener.heard), len(text.words), recordings)
-    return CutResult(done, _unheard(text, sure))
+    _refuse_other_text(num_placed, *counts, recordings, cause)
+    unheard = _unheard(text, sure)
+    moved = frozenset(unheard) & set(causes.heard_whole(listener.heard, text))
+    return CutResult(done, unheard, moved)
 
 
 def cut_by_cues(recordings: Sequence[SourceRecording], text: Manuscript,
@@ -215,15 +222,16 @@ def _unheard(text: Manuscript, sure: set[int]) -> list[int]:
 
 
 def _refuse_other_text(
-    found: int, heard: int, written: int, recordings: Sequence[SourceRecording]
+    found: int, heard: int, written: int, recordings: Sequence[SourceRecording], cause: str
 ) -> None:
+    """cause: what else than another text explains it; "" where nothing does."""
     if heard < _FEWEST_WORDS and written >= _FEWEST_WORDS:
         raise CuttingError(
-            f"{recordings[0].path} holds next to no English speech ({heard} words heard)."
+            f"{recordings[0].path} holds next to no English speech ({heard} words heard).{cause}"
         )
     if found < _LEAST_SHARE * min(heard, written):
+        cause = cause or " Is it another recording's, or in another language?"
         raise CuttingError(
-            f"The text is not that of {recordings[0].path}: {found} of its {written:,} words were "
-            f"found among {heard:,} heard ones. Is it another recording's, or in another "
-            "language? Nothing was written."
+            f"The text does not fit {recordings[0].path}: {found} of its {written:,} words were "
+            f"found in their order among {heard:,} heard ones.{cause} Nothing was written."
         )

@@ -19,6 +19,8 @@ BLOCK_SECONDS = 32
 # What a block hears of its neighbours, so that resampling leaves no seam.
 _CONTEXT_SECONDS = 1
 _LEAST_PRESENT = 0.95
+# Of the power of the channels, what is left when they are mixed: a stereo recording keeps half.
+_LEAST_TOGETHER = 0.01
 SOUND_ENDINGS = (".wav", ".flac", ".mp3", ".ogg", ".opus")
 
 
@@ -78,12 +80,13 @@ def check_unchanged(recording: SourceRecording) -> None:
 def blocks(recording: SourceRecording) -> Iterator[np.ndarray]:
     """The recording as mono float32 at its own rate, `BLOCK_SECONDS` at a time.
 
-    Raises CuttingError where it cannot be decoded, ends early or holds non-finite values.
+    Raises CuttingError where it cannot be decoded, ends early or holds non-finite values, and where
+    its channels cancel each other.
     """
     import soundfile
 
     size = BLOCK_SECONDS * recording.rate
-    seen = 0
+    seen, apart, together = 0, 0.0, 0.0
     try:
         with soundfile.SoundFile(str(recording.path)) as file:
             while len(block := file.read(size, dtype="float32", always_2d=True)):
@@ -97,9 +100,12 @@ def blocks(recording: SourceRecording) -> Iterator[np.ndarray]:
                 over = max(seen - recording.frames, 0)
                 kept = block[: len(block) - over]
                 if len(kept):
-                    yield kept.mean(axis=1, dtype=np.float32)
+                    mono = kept.mean(axis=1, dtype=np.float32)
+                    apart += float(np.square(kept, dtype=np.float64).mean(axis=1).sum())
+                    together += float(np.square(mono, dtype=np.float64).sum())
+                    yield mono
                 if over:
-                    return
+                    break
     except (OSError, RuntimeError) as error:
         raise CuttingError(
             f"{recording.path} cannot be decoded behind {seen / recording.rate:.0f} s ({error})."
@@ -108,6 +114,12 @@ def blocks(recording: SourceRecording) -> Iterator[np.ndarray]:
         raise CuttingError(
             f"{recording.path} ends after {seen / recording.rate:.2f} s of the "
             f"{recording.seconds:.2f} s that it promises; copy it again."
+        )
+    if together < _LEAST_TOGETHER * apart:
+        raise CuttingError(
+            f"The channels of {recording.path} cancel each other: one is the other upside down "
+            "(opposite phase), and mixed they are nearly silent. Take one of them: "
+            f"ffmpeg -i {recording.path.name} -af 'pan=mono|c0=c0' {recording.path.stem}-left.wav"
         )
 
 

@@ -30,7 +30,7 @@ def main() -> int:
     given = parser.parse_args()
     how = os.environ.get("FAKE_CUT", "")
     if how == "refuse":
-        print(f"The text is not that of {given.recordings[0]}: 0 of its 9 words.", file=sys.stderr)
+        print(f"The text does not fit {given.recordings[0]}: 0 of its 9 words.", file=sys.stderr)
         return 2
     if how == "full":
         print("No space left for the clips: 9 bytes needed, 1 free in /x/y.", file=sys.stderr)

@@ -153,7 +153,7 @@ def test_a_cut_is_waited_for_and_stopped_and_its_fault_is_told(
     until(page, f"{STATE}.startsWith('Stopped.')")
     monkeypatch.setenv("FAKE_CUT", "refuse")
     page.click("#cut")
-    until(page, f"{STATE}.includes('The text is not that of tape.wav')")
+    until(page, f"{STATE}.includes('The text does not fit tape.wav')")
     assert page.text_content("#cut") == "Cut again"
 
 

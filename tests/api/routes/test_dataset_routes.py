@@ -427,7 +427,7 @@ def test_a_later_cut_keeps_the_corrections_that_fit_and_tells_the_others(
 
 @pytest.mark.parametrize(
     ("how", "words"),
-    [("refuse", "The text is not that of tape.wav"), ("full", "No space left for the clips"),
+    [("refuse", "The text does not fit tape.wav"), ("full", "No space left for the clips"),
      ("crash", "a fault of ours")],
 )  # fmt: skip
 def test_why_a_cut_failed_is_told_and_another_may_follow(

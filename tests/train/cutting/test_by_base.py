@@ -81,7 +81,7 @@ def test_the_text_of_another_recording_writes_nothing(
     (tmp_path / "other.txt").write_text(" ".join(demo_texts()[20:24]), encoding="utf-8")
     asked = ["cut", str(tmp_path / "tape.wav"), "--to", str(tmp_path / "out")]
     assert main([*asked, "--text", str(tmp_path / "other.txt"), "--device", "cpu"]) == 2
-    assert "The text is not that of" in capsys.readouterr().err
+    assert "The text does not fit" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -105,7 +105,7 @@ def test_a_base_of_many_languages_is_asked_in_the_one_that_is_spoken(
     asked += ["--base-model", str(base_folder), "--device", "cpu"]
     # Its weights are random, so that it understands nothing.
     assert main([*asked, "--text", str(tmp_path / "texto.txt")]) == 2
-    assert "The text is not that of" in capsys.readouterr().err
+    assert "The text does not fit" in capsys.readouterr().err
     assert {(text, "pt") for text in said} <= set(read)
     assert not (tmp_path / "out").exists()
 

@@ -134,8 +134,55 @@ def test_the_text_of_another_recording_writes_nothing(
     asked = ["cut", str(tmp_path / "tape.wav"), "--to", str(tmp_path / "out")]
     assert main([*asked, "--text", str(tmp_path / "other.txt")]) == 2
     told = capsys.readouterr().err
-    assert "The text is not that of" in told or "other.txt the text of it" in told
+    assert "The text does not fit" in told or "other.txt the text of it" in told
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("gain", "step", "cause"), [(60.0, 1, "of the speech is clipped"), (1.0, -1, "another order")]
+)
+def test_the_cause_is_named_where_the_text_is_the_right_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], gain: float, step: int, cause: str
+) -> None:
+    tape, text = tmp_path / "tape.wav", tmp_path / "text.txt"
+    join_demo(tape, NUMBERS)
+    samples, rate = soundfile.read(tape)
+    soundfile.write(tape, np.clip(samples * gain, -1, 1), rate)
+    sentences = [demo_texts()[number - 1] for number in NUMBERS]
+    text.write_text("\n\n".join(sentences[::step]), encoding="utf-8")
+    asked = ["cut", str(tape), "--to", str(tmp_path / "out"), "--text", str(text)]
+    assert main(asked) == 2
+    told = capsys.readouterr().err
+    assert cause in told and "another language" not in told
+
+
+def test_paragraphs_in_another_order_and_little_kept_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tape, text = tmp_path / "tape.wav", tmp_path / "text.txt"
+    join_demo(tape, NUMBERS)
+    sentences = [demo_texts()[number - 1] for number in NUMBERS]
+    text.write_text("\n\n".join(sentences[5:] + sentences[:5]), encoding="utf-8")
+    asked = ["cut", str(tape), "--to", str(tmp_path / "out"), "--text", str(text)]
+    with caplog.at_level("INFO"):
+        assert main(asked) == 0
+    assert "spoken elsewhere than the text has them" in caplog.text
+    text.write_text(" ".join(sentences[:3]), encoding="utf-8")
+    caplog.clear()
+    with caplog.at_level("INFO"):
+        assert main([*asked[:3], str(tmp_path / "other"), *asked[4:]]) == 0
+    assert "is little to train on" in caplog.text and "Train on it" not in caplog.text
+
+
+def test_many_files_are_told_in_a_few_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(40):
+        soundfile.write(tmp_path / f"{number:02d}.wav", np.zeros(3_200), 16_000)
+    tapes = map(str, sorted(tmp_path.glob("*.wav")))
+    assert main(["cut", *tapes, "--to", str(tmp_path / "out")]) == 2
+    told = capsys.readouterr().err
+    assert len(told.splitlines()) <= 7 and "All 40 together: 8.0 s" in told
 
 
 def test_without_a_text_the_transcripts_are_empty(
@@ -225,6 +272,11 @@ def test_bad_recordings_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[s
     whole = (tmp_path / "still.wav").read_bytes()
     (tmp_path / "growing.wav").write_bytes(whole[: len(whole) // 2])
     assert "still being written" in told(tmp_path / "growing.wav")
+    tape = tmp_path / "tape.wav"
+    join_demo(tape, NUMBERS[:2])
+    samples, rate = soundfile.read(tape)
+    soundfile.write(tape, np.stack([samples, -samples], axis=1), rate)
+    assert "cancel each other" in told(tape)
     assert main(["cut", "--to", str(tmp_path / "out")]) == 2
     assert "cut needs recordings" in capsys.readouterr().err
 

@@ -12,8 +12,13 @@ from dataclasses import dataclass, field
 from train.cutting.alignment.text_files import Cue
 from xtts.text.normalization.registry import rules_of
 
-# Chinese and Japanese leave no space behind a sentence.
-_SENTENCE_END = re.compile(r"(?<=[.!?…])[\"”’)\]]*\s+|(?<=[。！？])(?![」』”’）。！？])\s*")
+# Closing quotes and brackets, at most two, belong to the sentence before. Chinese and Japanese
+# leave no space behind a sentence.
+_CLOSING = '["”’»)\\]]'
+_SENTENCE_END = re.compile(
+    rf"(?<=[.!?…])\s+|(?<=[.!?…]{_CLOSING})\s+|(?<=[.!?…]{_CLOSING}{_CLOSING})\s+"
+    "|(?<=[。！？])(?![」』”’）。！？])\\s*"
+)
 _ENGLISH_WORD = re.compile(r"[a-z]+(?:'[a-z]+)*")
 _ANY_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _CLAUSE_END = ",;:)—–"

@@ -36,3 +36,10 @@ def test_chinese_and_japanese_sentences_end_without_a_space() -> None:
     text = manuscript_of([Cue("今日は晴れです。「本当？」と聞いた。散歩に行こう！")], "ja")
     assert text.sentences == ("今日は晴れです。", "「本当？」と聞いた。", "散歩に行こう！")
     assert [unit.sentence for unit in text.units] == [0, 1, 2]
+
+
+def test_closing_quotes_stay_with_their_sentence() -> None:
+    written = '"Where are you?" she asked. (He slept.) “Yes!”) «Non.» It ended.'
+    text = manuscript_of([Cue(written)], "en")
+    assert text.sentences[:2] == ('"Where are you?"', "she asked.")
+    assert " ".join(text.sentences) == " ".join(unit.text for unit in text.units) == written
