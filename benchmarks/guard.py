@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from xtts.inference.synthesis_params import SynthesisParams
 
 from benchmarks import guard_counts, guard_texts, guard_times, texts
 from benchmarks.guard_utterances import own_voice
 from xtts.inference.alignment import head_measurement
 from xtts.inference.alignment.heads import TEXTS, following
 from xtts.inference.loaded_voice import LoadedVoice
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
 
 PARTS = ("heads", "counts", "times", "recognised", "cost")
@@ -92,7 +92,9 @@ def heads(voice: LoadedVoice) -> dict[str, Any]:
 def cost(voice: LoadedVoice, sentences: Sequence[str], pairs: int) -> dict[str, Any]:
     """Processor time of speaking with the guard for that without, in turns, over sentences of which
     the guard changes nothing: the median of so many pairs, with its 95 % interval."""
-    asks = [ask for ask in (SynthesisParams(text, "en") for text in sentences) if _good(voice, ask)]
+    asks = [
+        ask for ask in (SynthesisRequest(text, "en") for text in sentences) if _good(voice, ask)
+    ]
     ratios = list[float]()
     for number in range(pairs):
         seconds = {True: 0.0, False: 0.0}
@@ -111,7 +113,7 @@ def cost(voice: LoadedVoice, sentences: Sequence[str], pairs: int) -> dict[str, 
     }
 
 
-def _good(voice: LoadedVoice, ask: SynthesisParams) -> bool:
+def _good(voice: LoadedVoice, ask: SynthesisRequest) -> bool:
     guard = voice.guard(ask)
     voice.synthesize_guarded(ask, guard)
     return guard is not None and all(piece.attempts == 1 for piece in guard.pieces)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from xtts.inference.synthesis_params import SynthesisParams
 
 from benchmarks import judges
 from benchmarks.guard_utterances import (
@@ -23,9 +22,11 @@ from benchmarks.guard_utterances import (
     said,
     speech_behind,
 )
-from xtts.inference import synthesis
+from xtts.inference import speech
 from xtts.inference.alignment.guarded_piece import Guard, SpokenPiece
 from xtts.inference.loaded_voice import LoadedVoice
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.inference.torch_backend import TorchBackend
 
 Line = Mapping[str, Any]
 # Every so many texts on which the guard changed nothing are listened to as well.
@@ -96,7 +97,7 @@ def _with_faults(voice: LoadedVoice, text: str) -> dict[str, Any]:
 
 
 def _spoken(voice: LoadedVoice, text: str, number: int) -> dict[str, Any]:
-    ask = SynthesisParams(text, "en", seed=number)
+    ask = SynthesisRequest(text, "en", seed=number)
     tokenizer = voice.model.tokenizer
     guard, first = (Guard(voice.heads, tokenizer.spoken, number, retries) for retries in (2, 0))
     guarded = voice.synthesize_guarded(ask, guard)
@@ -121,12 +122,10 @@ def _told(piece: SpokenPiece) -> dict[str, Any]:
 
 
 def _alarms_of(
-    voice: LoadedVoice, ask: SynthesisParams, verdicts: Sequence[SpokenPiece]
+    voice: LoadedVoice, ask: SynthesisRequest, verdicts: Sequence[SpokenPiece]
 ) -> list[dict[str, Any]]:
     """The first attempts that are not good, and whether the recogniser says the same."""
-    sounds = synthesis.synthesize_pieces(
-        voice.model, own_voice(voice), ask.text, ask.language, seed=ask.seed
-    )
+    sounds = speech.synthesize_pieces(TorchBackend(voice.model), own_voice(voice), ask)
     told = []
     for (piece, words), verdict, sound in zip(
         pieces_of(voice, ask.text), verdicts, sounds, strict=True

@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from xtts.inference.synthesis import synthesize_pieces
-from xtts.inference.synthesis_params import SynthesisParams
-
 from benchmarks import texts
 from machine.errors import SotaqueError
+from xtts.inference import speech
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.inference.torch_backend import TorchBackend
 from xtts.workers.voice_registry import VoiceSpec, load_voice
 
 
@@ -25,8 +25,9 @@ def spoken(seconds: float) -> dict[str, Any]:
     while said < seconds:
         # As long as one call may be: an hour of text is 60,000 characters.
         text = sentences * max(1, 60_000 // len(sentences))
-        guard = opened.guard(SynthesisParams(text, "en"))
-        for piece in synthesize_pieces(opened.model, opened.own, text, "en", guard=guard):
+        request = SynthesisRequest(text, "en")
+        backend, guard = TorchBackend(opened.model), opened.guard(request)
+        for piece in speech.synthesize_pieces(backend, opened.own, request, guard):
             said += len(piece) / 24_000
             resident.append(_resident_mb())
             if said >= seconds:

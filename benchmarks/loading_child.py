@@ -9,7 +9,9 @@ def ours(folder: Path, codes: int, precision: str) -> None:
     """Loads and speaks the first chunk, as a stream does."""
     from benchmarks.fixed_length import TEXT, judged_once
     from benchmarks.speaking import whose
-    from xtts.inference import synthesis, voice
+    from xtts.inference import speech, voice
+    from xtts.inference.synthesis_request import SynthesisRequest
+    from xtts.inference.torch_backend import TorchBackend
     from xtts.model import loading as model
 
     print("imported", flush=True)
@@ -17,7 +19,8 @@ def ours(folder: Path, codes: int, precision: str) -> None:
     print("loaded", flush=True)
     speaker = voice.Voice(*whose(loaded.config.gpt.width))
     guard = judged_once(loaded)
-    next(synthesis.stream(loaded, speaker, TEXT, "en", max_codes=codes, guard=guard))
+    request = SynthesisRequest(TEXT, "en", max_codes=codes)
+    next(speech.stream(TorchBackend(loaded), speaker, request, guard))
     print("first audio", flush=True)
 
 

@@ -78,7 +78,9 @@ def _torch(
 
     from benchmarks.fixed_length import suppress_stop
     from benchmarks.speaking import whose
-    from xtts.inference import synthesis
+    from xtts.inference import speech
+    from xtts.inference.synthesis_request import SynthesisRequest
+    from xtts.inference.torch_backend import TorchBackend
     from xtts.inference.voice import Voice
     from xtts.model import loading as model
     from xtts.model import low_memory
@@ -91,16 +93,17 @@ def _torch(
     suppress_stop(loaded)
     voice = Voice(*whose(loaded.config.gpt.width))
     guard = judged_once(loaded)
-    return lambda: len(
-        synthesis.synthesize(loaded, voice, TEXT, "en", max_codes=codes, guard=guard)
-    )
+    request, backend = SynthesisRequest(TEXT, "en", max_codes=codes), TorchBackend(loaded)
+    return lambda: len(speech.synthesize(backend, voice, request, guard))
 
 
 def _onnx(name: str, folder: Path, codes: int, threads: int) -> Callable[[], int]:
     from benchmarks import onnx_voice
     from machine.onnxruntime.sessions import OnnxSessionOptions, Optimisation
+    from xtts.inference import speech
+    from xtts.inference.synthesis_request import SynthesisRequest
     from xtts.onnx.speech import loading as model
-    from xtts.onnx.speech import request as speech
+    from xtts.onnx.speech.backend import OnnxBackend
     from xtts.onnx.speech.loading import SHORT_SAMPLES, OnnxComputeConfig
 
     if name in _ONNX:
@@ -115,11 +118,9 @@ def _onnx(name: str, folder: Path, codes: int, threads: int) -> Callable[[], int
         if "no prepacking" in name:
             how = replace(how, options=replace(how.options, prepacking=False))
     loaded = onnx_voice.load(folder, how)
-    voice, manner = (
-        onnx_voice.whose(loaded.config.gpt.width),
-        speech.OnnxSynthesisParams(max_codes=codes, guard=judged_once(loaded)),
-    )
-    return lambda: len(speech.speak(loaded, voice, TEXT, "en", manner))
+    voice, backend = onnx_voice.whose(loaded.config.gpt.width), OnnxBackend(loaded)
+    request, guard = SynthesisRequest(TEXT, "en", max_codes=codes), judged_once(loaded)
+    return lambda: len(speech.synthesize(backend, voice, request, guard))
 
 
 def resident() -> dict[str, float]:

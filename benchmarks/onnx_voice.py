@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from xtts.onnx.speech.request import OnnxSynthesisParams
 
 from benchmarks.fixed_length import judged_once
 from machine.onnxruntime.sessions import OnnxSessionOptions
+from xtts.inference import speech
 from xtts.inference.alignment.guarded_piece import Guard
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.onnx.speech import loading as model
-from xtts.onnx.speech import request as speech
+from xtts.onnx.speech.backend import OnnxBackend
 from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxLatents, OnnxModel
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def whose(width: int) -> OnnxLatents:
 def sayer(
     base: Path, heard: "Voice", precision: str, *, low: bool = False
 ) -> "Callable[..., Tensor]":
-    """`say(text, language, seed=…, guard=…)` with a voice that torch has heard; low: as
+    """`say(request, guard)` with a voice that torch has heard; low: as
     LOW_MEMORY=on."""
     import torch
 
@@ -72,9 +73,8 @@ def sayer(
         loaded = model.load_onnx_model(Path(name) / "voice", how)
     voice = OnnxLatents(heard.latents.numpy(), heard.speaker.numpy())
 
-    def say(text: str, language: str, *, seed: int, guard: Guard | None) -> "Tensor":
-        manner = OnnxSynthesisParams(seed=seed, guard=guard)
-        return torch.from_numpy(speech.speak(loaded, voice, text, language, manner))
+    def say(request: SynthesisRequest, guard: Guard | None) -> "Tensor":
+        return torch.from_numpy(speech.synthesize(OnnxBackend(loaded), voice, request, guard))
 
     return say
 
@@ -89,15 +89,15 @@ def contestant(
 ) -> Callable[[], tuple[float, float]]:
     """Speaks a text with so many codes: seconds of the whole, and until a stream's first chunk."""
     loaded = load(base, plainly(kind, threads))
-    voice = whose(loaded.config.gpt.width)
+    voice, backend = whose(loaded.config.gpt.width), OnnxBackend(loaded)
+    request = SynthesisRequest(text, "en", max_codes=codes)
 
     def speaks() -> tuple[float, float]:
-        manner = OnnxSynthesisParams(max_codes=codes, guard=judged_once(loaded))
         started = time.perf_counter()
-        speech.speak(loaded, voice, text, "en", manner)
+        speech.synthesize(backend, voice, request, judged_once(loaded))
         seconds = time.perf_counter() - started
         started = time.perf_counter()
-        next(speech.stream(loaded, voice, text, "en", manner))
+        next(speech.stream(backend, voice, request, judged_once(loaded)))
         return seconds, time.perf_counter() - started
 
     return speaks

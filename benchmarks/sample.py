@@ -25,8 +25,9 @@ from machine.storage.checksums import Manifest, write_manifest
 from machine.storage.hash_cache import remember_hash
 from xtts import audio
 from xtts.hub.base_models import DEMO
-from xtts.inference import synthesis
+from xtts.inference import synthesis_request
 from xtts.inference.alignment.guarded_piece import Guard
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.voice import Voice
 from xtts.model import loading as model
 from xtts.workers.file_synthesis import FileSpeaker, SpeakRequest
@@ -60,9 +61,9 @@ def spoken(base: Path, folder: Path, arguments: argparse.Namespace) -> list[floa
     )
     speaker = _JudgedOnce(base, "cpu", arguments.threads, keep_weights=False)
     asked = SpeakRequest(TEXT, "en", folder / "reference.wav", folder / "out.wav", saved)
-    limited = partial(synthesis.synthesize, max_codes=arguments.codes)
+    limited = partial(SynthesisRequest, max_codes=arguments.codes)
     seconds = []
-    with mock.patch.object(synthesis, "synthesize", limited):
+    with mock.patch.object(synthesis_request, "SynthesisRequest", limited):
         for _ in range(arguments.rounds + 1):
             started = time.perf_counter()
             speaker.speak(asked)

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from xtts.inference.synthesis import stream, synthesize
 
 from benchmarks import bases, coqui, hour, onnx_voice
 from benchmarks.fixed_length import TEXT, judged_once, suppress_stop
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
-from xtts.inference import voice
+from xtts.inference import speech, voice
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.inference.torch_backend import TorchBackend
 from xtts.model import loading as model
 
 
@@ -128,13 +129,14 @@ def _ours(folder: Path, codes: int, precision: str) -> Callable[[], tuple[float,
     loaded = model.load_model(folder, precision=precision)
     suppress_stop(loaded)
     speaker = voice.Voice(*whose(loaded.config.gpt.width))
+    backend, request = TorchBackend(loaded), SynthesisRequest(TEXT, "en", max_codes=codes)
 
     def speaks() -> tuple[float, float]:
         started = time.perf_counter()
-        synthesize(loaded, speaker, TEXT, "en", max_codes=codes, guard=judged_once(loaded))
+        speech.synthesize(backend, speaker, request, judged_once(loaded))
         seconds = time.perf_counter() - started
         started = time.perf_counter()
-        next(stream(loaded, speaker, TEXT, "en", max_codes=codes, guard=judged_once(loaded)))
+        next(speech.stream(backend, speaker, request, judged_once(loaded)))
         return seconds, time.perf_counter() - started
 
     return speaks

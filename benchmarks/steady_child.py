@@ -6,10 +6,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.fixed_length import judged_once
 from benchmarks.low_memory_child import resident
+
+if TYPE_CHECKING:
+    from xtts.inference.speech import Backend
 
 ROWS = ("torch", "torch LOW_MEMORY", "onnx", "onnx LOW_MEMORY")
 _WORDS = (
@@ -47,7 +50,8 @@ def sentence(number: int) -> tuple[str, int, int]:
 def _torch(base: Path, voice: Path, threads: int, low: bool) -> Says:
     import torch
 
-    from xtts.inference import latents_file, synthesis
+    from xtts.inference import latents_file
+    from xtts.inference.torch_backend import TorchBackend
     from xtts.model import loading as model
     from xtts.model import low_memory
 
@@ -56,33 +60,33 @@ def _torch(base: Path, voice: Path, threads: int, low: bool) -> Says:
     whose = latents_file.read(voice, loaded)
     if whose is None:
         raise ValueError(f"{voice} holds no voice of this model")
-    return lambda text, seed, codes: len(
-        synthesis.synthesize(
-            loaded, whose, text, "en", seed=seed, max_codes=codes, guard=judged_once(loaded, seed)
-        )
-    )
+    return _sayer(TorchBackend(loaded), whose)
 
 
 def _onnx(base: Path, voice: Path, threads: int, low: bool) -> Says:
     from xtts.model.config import ModelConfig
     from xtts.onnx import folder
     from xtts.onnx.speech import loading as model
-    from xtts.onnx.speech import request as speech
+    from xtts.onnx.speech.backend import OnnxBackend
 
     export, config = voice.parent, ModelConfig.read(base)
     how = model.compute_config(
         folder.read(export), config, precision="auto", device="cpu", low=low, threads=threads
     )
     loaded, whose = model.load_onnx_model(export, how), model.read_voice(voice, config)
+    return _sayer(OnnxBackend(loaded), whose)
+
+
+def _sayer(backend: "Backend", whose: Any) -> Says:
+    from xtts.inference import speech
+    from xtts.inference.synthesis_request import SynthesisRequest
+
     return lambda text, seed, codes: len(
-        speech.speak(
-            loaded,
-            whose,
-            text,
-            "en",
-            speech.OnnxSynthesisParams(seed=seed, max_codes=codes, guard=judged_once(loaded, seed)),
+        speech.synthesize(
+            backend, whose, SynthesisRequest(text, "en", seed, max_codes=codes),
+            judged_once(backend.model, seed),
         )
-    )
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

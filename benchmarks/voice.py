@@ -175,10 +175,10 @@ def spoken(
     if bundle == "source":
         yield [judges.teacher(voice, text) for text in sentences]
         return
-    from xtts.inference.synthesis import synthesize
-    from xtts.inference.synthesis_params import SynthesisParams
-
     from xtts.hub.base_models import DEMO
+    from xtts.inference import speech
+    from xtts.inference.synthesis_request import SynthesisRequest
+    from xtts.inference.torch_backend import TorchBackend
     from xtts.inference.voice import read_reference, voice_from_reference
     from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
 
@@ -198,10 +198,8 @@ def spoken(
         folder = DEMO if bundle == "demo" else Path(bundle)
         say = onnx_voice.sayer(folder, heard, precision, low=low)
     else:
-        say = partial(synthesize, model, heard)
+        say = partial(speech.synthesize, TorchBackend(model), heard)
     for seed in range(seeds):
-        said = [
-            say(text, "en", seed=seed, guard=opened.guard(SynthesisParams(text, "en", seed=seed)))
-            for text in sentences
-        ]
+        asked = [SynthesisRequest(text, "en", seed) for text in sentences]
+        said = [say(request, opened.guard(request)) for request in asked]
         yield [resample(wave, VOCODER_RATE, SPEAKER_RATE) for wave in said]

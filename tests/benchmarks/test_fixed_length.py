@@ -9,9 +9,11 @@ import torch
 
 from benchmarks import hour, loading_child, low_memory_child, onnx_voice, sample, speaking, voice
 from benchmarks.fixed_length import TEXT, judged_once, suppress_stop
-from xtts.inference import synthesis
+from xtts.inference import speech
 from xtts.inference.alignment.guard import Ending
 from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice
 from xtts.model.loading import load_model
 
@@ -37,7 +39,9 @@ def test_a_text_that_cannot_end_is_judged_and_said_once(base_folder: Path) -> No
     suppress_stop(model)
     guard = judged_once(model)
     whose = Voice(*speaking.whose(model.config.gpt.width))
-    synthesis.synthesize(model, whose, TEXT, "en", max_codes=CODES, guard=guard)
+    speech.synthesize(
+        TorchBackend(model), whose, SynthesisRequest(TEXT, "en", max_codes=CODES), guard
+    )
     for piece in guard.pieces:
         assert (piece.ending, piece.attempts, piece.codes) == (Ending.CUT, 1, CODES)
     assert guard.pieces
@@ -71,11 +75,11 @@ def test_a_sample_is_said_once(base_folder: Path) -> None:
 def test_a_voice_is_heard_as_it_is_served(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Guard | None] = []
 
-    def silent(*_: Any, guard: Guard | None, **__: Any) -> torch.Tensor:
+    def silent(_: Any, __: Any, ___: Any, guard: Guard | None) -> torch.Tensor:
         asked.append(guard)
         return torch.zeros(24_000)
 
-    monkeypatch.setattr(synthesis, "synthesize", silent)
+    monkeypatch.setattr(speech, "synthesize", silent)
     recording = Path("xtts/assets/demo/reference.wav")
     said = voice.spoken(
         "demo", "", ["One."], 2, "fp32", low=False, recording=recording, guarded=guarded
