@@ -507,7 +507,8 @@ def _evaluator(
     )
     evaluator = Evaluator(plan, sampler, checkpoints, logs.evaluation, budget=budget)
     if evaluator.working:
-        logs.remaining.judging = budget.seconds_left
+        # When all is judged the best speaks once more.
+        logs.remaining.judging = lambda: budget.seconds_left() + budget.sample_seconds()
         logs.remaining.epoch_end = budget.sample_seconds
     return evaluator
 

@@ -243,6 +243,23 @@ def test_what_cannot_be_judged_in_time_is_left_to_train_evaluate(
     assert (1, 1.0) in ground.speaking.asked
 
 
+def test_judging_without_a_limit_says_how_far_it_is(
+    ground: Ground, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `train evaluate` does: the base, two epochs and three blends."""
+    monkeypatch.setattr("train.progress._TELL_EVERY_SECONDS", 0.0)
+    ground.checkpoints.keep = 2
+    ground.save(1)
+    ground.save(2)
+    with caplog.at_level(logging.INFO, "train"):
+        ground.conclude()
+    told = [line for line in caplog.messages if line.startswith("Judging: ")]
+    assert [line.split(",")[0] for line in told] == [
+        f"Judging: {done} of 6 candidates" for done in range(1, 7)
+    ]
+    assert told[-1].endswith("left 0:00:00")
+
+
 def test_another_recogniser_judges_everything_again(ground: Ground) -> None:
     ground.evaluator.judge(ground.save(1))
     ground.recognition = Recognition("pocketsphinx", "pocketsphinx", None)
