@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import torch
 from torch import Tensor
@@ -27,6 +27,7 @@ from machine.storage.atomic import (
     sha256_of,
     sync_folder,
 )
+from train.progress import CountingFile, Progress
 from train.settings import TrainSettings
 from xtts import audio
 from xtts.hub import bundle
@@ -177,12 +178,16 @@ def _write_files(
     reference: Path | None,
 ) -> dict[str, Written]:
     text_ids = len(state["gpt.text_embedding.weight"])
+    megabytes = sum(tensor.nbytes for tensor in state.values()) / 1e6
+    with Progress("Writing model.pth", megabytes, "MB", patience_seconds=2.0) as progress:
+        model = replace_file(
+            part / "model.pth",
+            lambda file: torch.save({"model": state}, cast(BinaryIO, CountingFile(file, progress))),
+        )
     files = {
         "config.json": _write_config(part, _config(base_folder, config, text_ids)),
         "vocab.json": _copy(base_folder / "vocab.json", part / "vocab.json"),
-        "model.pth": replace_file(
-            part / "model.pth", lambda file: torch.save({"model": state}, file)
-        ),
+        "model.pth": model,
     }
     if (base_folder / "speakers_xtts.pth").is_file():
         speakers = "speakers_xtts.pth"

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import logging
 import os
 import shutil
 from dataclasses import replace
@@ -79,6 +80,16 @@ def test_the_verb_writes_a_voice_that_speaks(base, checkpoint, tmp_path, caplog,
     same = load_voice(VoiceSpec(str(checkpoint)))
     assert torch.equal(opened.model.gpt.text_head.weight, same.model.gpt.text_head.weight)
     assert opened.reference.read_bytes() == same.reference.read_bytes()
+
+
+def test_an_export_says_how_much_is_written_and_what_is_left(
+    base, checkpoint, tmp_path, caplog, monkeypatch
+):
+    monkeypatch.setattr("train.progress._TELL_EVERY_SECONDS", 0.0)
+    with caplog.at_level(logging.INFO, "train"):
+        exported(checkpoint, base, tmp_path / "voice")
+    told = [line for line in caplog.messages if line.startswith("Writing model.pth: ")]
+    assert told and told[-1].endswith("MB, left 0:00:00")
 
 
 def test_a_learned_speaker_embedding_goes_with_its_weights(base, checkpoint, tmp_path):

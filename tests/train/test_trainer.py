@@ -20,6 +20,7 @@ from train.distributed import ALONE
 from train.early_stopping import EarlyStopping
 from train.learner import Validation
 from train.metrics.deferred import DeferredMetrics
+from train.metrics.remaining import RemainingTime
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.stopping import StopRequest
 from train.run_context import StartPosition
@@ -65,7 +66,9 @@ class Surroundings:
         self.learner = changes.pop("learner", None) or a_learner()
         self.learner.evaluate = self._evaluate
         self.validation_losses = iter(changes.pop("validation_losses", [2.0] * 20))
-        logs: Any = SimpleNamespace(step=self._logged, epoch=self._epoch_logged)
+        logs: Any = SimpleNamespace(
+            step=self._logged, epoch=self._epoch_logged, remaining=RemainingTime(epochs, batches)
+        )
         run = SimpleNamespace(newest_verified=lambda: None, verified=lambda epoch: f"epoch {epoch}")
         checkpoints = SimpleNamespace(
             run=run, due=lambda epoch, last: epoch % self.settings.save_every == 0 or epoch == last,

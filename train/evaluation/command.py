@@ -49,7 +49,6 @@ def run(settings: TrainSettings, *, as_json: bool) -> int:
                 sampler,
                 Checkpoints(folder, settings.keep_checkpoints, settings.save_every),
                 lambda evaluation, candidate: log.info(line(evaluation, candidate)),
-                unlimited=True,
             )
             conclude(evaluator, settings.blend, context.base, learn_speaker=settings.learn_speaker)
     known = folder.evaluation()

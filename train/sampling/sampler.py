@@ -43,7 +43,9 @@ from xtts.workers.file_evaluation import (
     EvaluateRequest,
     HeardRecordings,
     ListenRequest,
+    SpeakingSpeed,
     SpokenSet,
+    TrialRequest,
 )
 from xtts.workers.file_synthesis import FileSpeaker, SpeakRequest, SpokenFile
 from xtts.workers.file_worker import START_SECONDS, Worker
@@ -58,12 +60,12 @@ NICE_BESIDE_TRAINING = 5
 # A worker gets ready and speaks; after a fault once more, and then on the CPU.
 LONGEST_SAMPLE_SECONDS = 3 * (START_SECONDS + SPEAK_SECONDS)
 
-MeasureRequest = EvaluateRequest | ListenRequest | LearnSpeakerRequest
+MeasureRequest = EvaluateRequest | ListenRequest | LearnSpeakerRequest | TrialRequest
 Request = SpeakRequest | MeasureRequest
-Answer = SpokenFile | SpokenSet | HeardRecordings | SpeakerLearned
+Answer = SpokenFile | SpokenSet | HeardRecordings | SpeakerLearned | SpeakingSpeed
 _VERBS: dict[type[Request], str] = {
     SpeakRequest: "speak", EvaluateRequest: "evaluate", ListenRequest: "listen",
-    LearnSpeakerRequest: "learn_speaker",
+    LearnSpeakerRequest: "learn_speaker", TrialRequest: "trial",
 }  # fmt: skip
 SpeaksHere = Callable[[SpeakRequest, SamplingPlan], SpokenFile]
 
@@ -172,6 +174,12 @@ class Sampler:
         """Learns a speaker embedding there. Raises as `evaluate`."""
         found = self._measured(request)
         assert isinstance(found, SpeakerLearned)
+        return found
+
+    def trial(self, request: TrialRequest) -> SpeakingSpeed:
+        """Measures how fast is spoken there. Raises as `evaluate`."""
+        found = self._measured(request)
+        assert isinstance(found, SpeakingSpeed)
         return found
 
     def finish(self) -> None:

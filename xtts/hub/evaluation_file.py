@@ -184,6 +184,7 @@ class Evaluation:
         smallest_difference: By judge, the least difference to the base that so many sentences
             tell: half the width of the widest interval.
         verdict: None until the base and an epoch were judged.
+        left_out: What was not judged to stay within the time for judging, a phrase each.
     """
 
     made_at: str
@@ -196,6 +197,7 @@ class Evaluation:
     candidates: list[Candidate]
     verdict: Verdict | None = None
     schema: int = SCHEMA
+    left_out: list[str] = field(default_factory=list)
 
     def find(self, kind: CandidateKind, epoch: int, share: float | None = None) -> Candidate | None:
         """The candidate of that kind and epoch; share: of a blend."""

@@ -3,6 +3,7 @@
 import json
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from tests.train.evaluation.spoken import PERSON, facts
 from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.clips import Clip
 from train.evaluation.blending import conclude
-from train.evaluation.evaluator import LEAST_SECONDS, EvaluationPlan, Evaluator
+from train.evaluation.budget import JudgingBudget
+from train.evaluation.evaluator import SHORT_SECONDS, EvaluationPlan, Evaluator
 from train.evaluation.recognition import Recognition
 from train.evaluation.sentences import EvaluationSentence
 from train.evaluation.statistics import FEWEST
@@ -23,7 +25,13 @@ from train.sampling.sampler import MeasuringFailed
 from xtts.hub.run_folder import BestWeights, RunFolder, Verified, read_checkpoint
 from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors
-from xtts.workers.file_evaluation import SLOTS, EvaluateRequest, SpokenSet
+from xtts.workers.file_evaluation import (
+    SLOTS,
+    EvaluateRequest,
+    SpeakingSpeed,
+    SpokenSet,
+    TrialRequest,
+)
 from xtts.workers.speaker_learning import LearnSpeakerRequest, SpeakerLearned
 
 # What each epoch, and each share of it, sounds like; made up.
@@ -45,6 +53,11 @@ class Speaking:
         self.learned: list[LearnSpeakerRequest] = []
         self.distance_after = 1.5
         self.errors_with_learned: float | None = None
+        self.speed = SpeakingSpeed(0.01, 0.0001, 0.0001, 0.0001, 0.0001)
+        self.now, self.seconds_a_sentence = 0.0, 0.0
+
+    def trial(self, request: TrialRequest) -> SpeakingSpeed:
+        return self.speed
 
     def submit(self, work: Any) -> None:
         work()
@@ -59,6 +72,7 @@ class Speaking:
         if self.fault is not None:
             raise self.fault
         self.learned.append(request)
+        self.now += request.budget_seconds if self.seconds_a_sentence else 0.0
         return SpeakerLearned([0.5] * 512, 2.0, self.distance_after, 40, 60, 1.0, "cpu")
 
     def evaluate(self, request: EvaluateRequest) -> SpokenSet:
@@ -72,6 +86,7 @@ class Speaking:
         if request.speaker is not None:
             sound = {**sound, "errors": self.errors_with_learned}
         count = len(request.sentences)
+        self.now += self.seconds_a_sentence * count
         return SpokenSet(facts(epoch + int(100 * request.share), count=count, **sound), 1.0, "cpu")
 
 
@@ -150,10 +165,24 @@ def test_each_epoch_is_judged_against_the_base_and_the_verdict_is_kept(ground: G
     assert ground.run.epochs() == [1, 3]
 
 
-def test_however_little_time_there_is_enough_is_heard_to_judge_a_voice(ground: Ground) -> None:
+def a_budget(ground: Ground, num_epochs: int = 1) -> JudgingBudget:
+    """Of a run of the ground, which speaks 24 sentences."""
+    found = JudgingBudget(
+        texts=["a text of some thirty characters"] * 24, clips=ground.evaluator.plan.clips,
+        num_epochs=num_epochs, saved=range(1, num_epochs + 1), shares=(0.7, 0.5, 0.3),
+        learns_speaker=True, sounded_every=ground.evaluator.plan.sounded_every,
+        heard=bool(ground.recognition.name),
+    )  # fmt: skip
+    ground.evaluator.budget = found
+    return found
+
+
+def test_where_time_allows_it_enough_is_heard_to_judge_a_voice(ground: Ground) -> None:
+    a_budget(ground)
+    ground.evaluator.foresee(1)
     ground.evaluator.judge(ground.save(1), 0.1)
     asked = ground.speaking.requests[0]
-    assert asked.budget_seconds == pytest.approx(LEAST_SECONDS)
+    assert asked.budget_seconds == pytest.approx(SHORT_SECONDS) and asked.at_least == 2 * SLOTS
     assert sum(task.sounded for task in asked.sentences[: asked.at_least]) >= FEWEST
 
 
@@ -164,11 +193,71 @@ def test_where_a_recogniser_listens_all_is_heard_and_a_long_epochs_share_is_kept
     for seconds, fewest in ((10.0, 2 * SLOTS), (3600.0, SLOTS)):
         ground.run.evaluation_file.unlink(missing_ok=True)
         ground.evaluator = ground.another()
+        a_budget(ground)
+        ground.evaluator.foresee(1)
         ground.evaluator.judge(ground.save(1), seconds)
         asked = ground.speaking.requests[-2]
         assert asked.recogniser == "pocketsphinx" and asked.at_least == fewest
         assert all(task.sounded for task in asked.sentences)
         assert sum(task.out is not None for task in asked.sentences) == 4
+
+
+def test_judging_takes_what_is_allowed_and_says_what_it_leaves_out(
+    ground: Ground, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine on which a candidate of 16 sentences would take a minute and more."""
+    budget, speaking = a_budget(ground), ground.speaking
+    speaking.speed = SpeakingSpeed(4.0, 0.05, 0.01, 0.002, 0.0)
+    speaking.seconds_a_sentence = 9.0
+    clock = SimpleNamespace(perf_counter=lambda: speaking.now)
+    monkeypatch.setattr("train.evaluation.evaluator.time", clock)
+    monkeypatch.setattr("train.evaluation.person_speaker.time", clock)
+    with caplog.at_level(logging.INFO, "train"):
+        ground.evaluator.foresee(1)
+        (told,) = [line for line in caplog.messages if line.startswith("Judging will take about")]
+        assert "sentences of 16" in told and "180 s are allowed" in told
+        ground.evaluator.judge(ground.save(1), 47.0)
+        ground.conclude()
+    found = ground.run.evaluation()
+    assert found is not None and found.verdict is not None
+    spoken = {len(one.sentences) for one in found.candidates}
+    assert len(spoken) == 1 and FEWEST <= spoken.pop() < 2 * SLOTS
+    assert len(found.candidates) < 5 and any("blends of 3" in one for one in found.left_out)
+    assert speaking.now == budget.spent_seconds <= budget.allowed_seconds == 180.0
+
+
+def test_what_cannot_be_judged_in_time_is_left_to_train_evaluate(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    a_budget(ground)
+    ground.speaking.speed = SpeakingSpeed(60.0, 2.0, 1.0, 0.1, 0.1)
+    with caplog.at_level(logging.INFO, "train"):
+        ground.evaluator.foresee(1)
+        ground.evaluator.judge(ground.save(1), 47.0)
+        ground.conclude()
+    assert ground.run.evaluation() is None and ground.speaking.asked == []
+    assert "nothing is judged" in caplog.text and "train evaluate" in caplog.text
+    # It has no limit.
+    ground.evaluator = ground.another()
+    ground.conclude()
+    assert (1, 1.0) in ground.speaking.asked
+
+
+def test_judging_without_a_limit_says_how_far_it_is(
+    ground: Ground, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `train evaluate` does: the base, two epochs and three blends."""
+    monkeypatch.setattr("train.progress._TELL_EVERY_SECONDS", 0.0)
+    ground.checkpoints.keep = 2
+    ground.save(1)
+    ground.save(2)
+    with caplog.at_level(logging.INFO, "train"):
+        ground.conclude()
+    told = [line for line in caplog.messages if line.startswith("Judging: ")]
+    assert [line.split(",")[0] for line in told] == [
+        f"Judging: {done} of 6 candidates" for done in range(1, 7)
+    ]
+    assert told[-1].endswith("left 0:00:00")
 
 
 def test_another_recogniser_judges_everything_again(ground: Ground) -> None:
