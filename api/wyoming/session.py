@@ -254,6 +254,9 @@ def _text_of(event: Event) -> str:
     text = event.data.get("text")
     if not isinstance(text, str):
         raise MalformedEvent(f"{event.type} needs a text.")
+    if any("\ud800" <= sign <= "\udfff" for sign in text):
+        told = "text is no Unicode text: it holds one half of a sign (a lone surrogate)."
+        raise APIError(422, "invalid_request", told, param="text")
     return text
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 
 import pytest
 from wyoming.client import AsyncTcpClient
@@ -66,6 +67,22 @@ def test_a_sound_begins_comes_and_ends(ports: BothPorts) -> None:
     found = asyncio.run(say(ports, TEXT))
     assert found.kinds == ["audio-start", "audio-chunk", "audio-stop"]
     assert found.pcm == said(TEXT) and found.error is None
+
+
+@pytest.mark.parametrize("text", ["\ud83d", "Good \ud83d morning."])
+def test_a_text_that_is_no_unicode_is_refused(ports: BothPorts, text: str) -> None:
+    """Other programs write it as JSON's escape; the protocol's own client sends none."""
+
+    async def send(*kinds: str) -> list[str]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", ports.port)
+        for kind in kinds:
+            writer.write(json.dumps({"type": kind, "data": {"text": text}}).encode() + b"\n")
+        answer = (await asyncio.wait_for(reader.read(), 20)).decode()
+        writer.close()
+        return re.findall(r'"(?:type|code)": "(\w[\w-]*)"', answer)
+
+    for kinds in (["synthesize"], ["synthesize-start", "synthesize-chunk"]):
+        assert asyncio.run(send(*kinds)) == ["error", "invalid_request"]
 
 
 @pytest.mark.parametrize(
