@@ -124,7 +124,8 @@ def test_it_ends_and_every_row_has_figures(
         return
     assert done.returncode == 0, done.stderr[-2000:]
     if name == "gpu":
-        found = json.loads((tmp_path / "gpu.json").read_text(encoding="utf-8"))
+        found = json.loads((tmp_path / "gpu.json").read_text(encoding="utf-8"))["parts"]
+        assert found.pop("machine")["figures"]["device"] == "cpu"
     else:
         lines = done.stdout.splitlines()
         first = next(number for number, line in enumerate(lines) if line.startswith(("[", "{")))
