@@ -68,6 +68,7 @@ def test_a_stream_is_cut_in_what_is_held_and_takes_nothing_back():
     piece.push(given)
     judged(piece, BABBLE, stopped=False)
     assert (guard.pieces[0].cut_off, guard.pieces[0].faulty) == (False, True)
+    assert len(piece.end()) == 0  # and no more of it leaves
 
 
 def test_a_whole_answer_is_spoken_again_with_other_seeds():
