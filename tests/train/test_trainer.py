@@ -69,7 +69,7 @@ class Surroundings:
         logs: Any = SimpleNamespace(
             step=self._logged, epoch=self._epoch_logged, remaining=RemainingTime(epochs, batches)
         )
-        run = SimpleNamespace(newest_verified=lambda: None, verified=lambda epoch: f"epoch {epoch}")
+        run = SimpleNamespace(newest_verified=lambda: None)
         checkpoints = SimpleNamespace(
             run=run, due=lambda epoch, last: epoch % self.settings.save_every == 0 or epoch == last,
             save_epoch=self._save, save_interrupted=self._save_interrupted,
@@ -193,9 +193,10 @@ def test_an_evaluation_hears_how_long_its_epoch_was_learned(
     """A share of that time is what it may take."""
     heard: list[tuple[Any, float]] = []
     evaluator = SimpleNamespace(
-        judge=lambda saved, seconds: heard.append((saved, seconds)), working=False
+        judge=lambda saved, seconds, *_: heard.append((saved, seconds)), working=False
     )
     ran = Surroundings(epochs=2, batches=3, evaluator=evaluator)
+    ran.trainer.checkpoints.run.verified = lambda epoch: f"epoch {epoch}"  # type: ignore[method-assign,assignment,return-value]
     now = [100.0]
     monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
 

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from wyoming.client import AsyncTcpClient
+from wyoming.event import Event
 from wyoming.info import Describe, Info
 from wyoming.ping import Ping, Pong
 from wyoming.tts import (
@@ -105,6 +106,18 @@ def test_voices_are_named_as_over_http(
         assert asyncio.run(say(ports, TEXT, voice)).pcm == said(TEXT)
     ((ask, recording),) = orders
     assert (ask.language, recording is not None) == (language, recorded)
+
+
+def test_what_a_client_sends_as_null_is_not_chosen(ports: BothPorts) -> None:
+    """Not every client leaves out what it has no value for."""
+    voice = {"name": None, "language": None, "speaker": None}
+
+    async def ask() -> HeardEvents:
+        async with ports.client() as client:
+            await client.write_event(Event("synthesize", {"text": TEXT, "voice": voice}))
+            return await heard(client)
+
+    assert asyncio.run(ask()).pcm == said(TEXT)
 
 
 async def streamed(client: AsyncTcpClient, *chunks: str, again: bool = True) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -335,6 +336,29 @@ def test_a_blend_that_is_no_longer_best_goes(ground: Ground) -> None:
     ground.evaluator.judge(ground.save(3))
     assert (ground.best()["kind"], ground.best()["epoch"]) == ("epoch", 3)
     assert not ground.run.best_blend.exists() and not ground.run.best_blend_manifest.exists()
+
+
+def test_what_went_wrong_with_a_sentence_is_counted_by_its_kind(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speak, lengths = ground.speaking.evaluate, {1: 0.3, 2: 0.3, 3: 2.5, 4: 2.5, 5: 2.5}
+
+    def badly(request: EvaluateRequest) -> SpokenSet:
+        found = speak(request)
+        if request.of_base:
+            return found
+        said = [
+            replace(one, codes=round(lengths.get(number, 1.0) * one.codes), finished=number > 0)
+            for number, one in enumerate(found.sentences)
+        ]
+        return replace(found, sentences=said)
+
+    monkeypatch.setattr(ground.speaking, "evaluate", badly)
+    ground.evaluator.judge(ground.save(1))
+    known = ground.run.evaluation()
+    assert known is not None and (found := known.find("epoch", 1)) is not None
+    assert (found.unfinished, found.cut, found.babbling) == (1, 2, 3)
+    assert "1 do not end, 2 are cut, 3 babble" in (found.ruled_out or "")
 
 
 def test_an_epoch_that_was_trained_again_is_judged_again(ground: Ground) -> None:
