@@ -5,18 +5,8 @@ from collections.abc import Sequence
 
 from api.errors import APIError
 from api.validation_messages import shown
+from xtts.text.languages import CODE_BY_NAME, NAMES
 
-# The languages of XTTS-v2 by ISO 639-1, under their English names.
-NAMES = {
-    "ar": "Arabic", "cs": "Czech", "de": "German", "en": "English", "es": "Spanish",
-    "fr": "French", "hi": "Hindi", "hu": "Hungarian", "it": "Italian", "ja": "Japanese",
-    "ko": "Korean", "nl": "Dutch", "pl": "Polish", "pt": "Portuguese", "ru": "Russian",
-    "tr": "Turkish", "zh": "Chinese",
-}  # fmt: skip
-_BY_NAME = {name.casefold(): code for code, name in NAMES.items()} | {
-    "american english": "en", "british english": "en", "brazilian portuguese": "pt",
-    "mandarin": "zh", "mandarin chinese": "zh",
-}  # fmt: skip
 # Kokoro's `lang_code`; hexgrad/kokoro, kokoro/pipeline.py.
 _KOKORO = {
     "a": "en", "b": "en", "e": "es", "f": "fr", "h": "hi", "i": "it", "j": "ja", "p": "pt",
@@ -35,7 +25,7 @@ def code_of(asked: str | None) -> str:
     if word in _ANY:
         return ""
     short = word.replace("_", "-").partition("-")[0]
-    return _BY_NAME.get(word) or _KOKORO.get(word) or short
+    return CODE_BY_NAME.get(word) or _KOKORO.get(word) or short
 
 
 def language_of(asked: str | None, known: Sequence[str], param: str = "language") -> str:

@@ -31,7 +31,7 @@ def _home(path: Path) -> Path:
     try:
         return path.expanduser()
     except RuntimeError as error:  # "~nobody"
-        raise ValueError("no such home folder") from error
+        raise ValueError("There is no such home folder.") from error
 
 
 def _separated(value: Any) -> Any:
