@@ -110,6 +110,7 @@ class SpeechResponse(Response):
             await response(refusal, scope)(scope, receive, send)
         except TimeoutError:
             log.warning("A client that took nothing for %g s was let go.", _SEND_SECONDS)
+            self.parts.metrics.streams_cut.labels("not_read").inc()
 
     async def _begin(self, send: Send, length: int | None) -> None:
         headers = {
