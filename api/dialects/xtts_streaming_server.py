@@ -89,9 +89,9 @@ async def clone_speaker(
 )
 async def speak_stream(wanted: TtsStreamRequest, request: Request, parts: Shared) -> Response:
     """Speaks `text` as a WAV stream, or as samples alone."""
-    parts.check_rate(request)
+    caller = parts.check_rate(request)
     form = SoundForm("wav" if wanted.add_wav_header else "pcm", "stream", "audio/wav")
-    return await speaking.respond(_order(wanted), form, parts)
+    return await speaking.respond(_order(wanted), form, parts, caller)
 
 
 @router.post(
@@ -100,9 +100,9 @@ async def speak_stream(wanted: TtsStreamRequest, request: Request, parts: Shared
 )  # fmt: skip
 async def speak_whole(wanted: TtsRequest, request: Request, parts: Shared) -> Response:
     """Speaks `text` into a WAV file, sent in base64 as a JSON string."""
-    parts.check_rate(request)
+    caller = parts.check_rate(request)
     form = SoundForm("wav", "whole", "application/json", wrap=_in_base64)
-    return await speaking.respond(_order(wanted), form, parts)
+    return await speaking.respond(_order(wanted), form, parts, caller)
 
 
 def handle_of(voice_id: str) -> VoiceHandle:

@@ -112,6 +112,7 @@ class SpeechResponse(Response):
         except TimeoutError:
             text = "Request %s: its client took nothing for %g s and was let go."
             log.warning(text, name, _SEND_SECONDS)
+            self.parts.metrics.streams_cut.labels("not_read").inc()
 
     async def _begin(self, send: Send, length: int | None) -> None:
         headers = {

@@ -223,11 +223,11 @@ class WyomingSession:
 
     async def _sound(self, voice: SynthesizeVoice | None, part: str) -> AsyncGenerator[bytes]:
         parts = self._parts
-        parts.check_rate_of(self.address)
+        caller = parts.check_rate_of(self.address)
         labels = await speaking.labels(parts)
         name, language = wanted_of(voice, labels, self._languages())
         order = SpeechOrder(part, name, language)
-        spoken = await speaking.stream_of(order, parts)
+        spoken = await speaking.stream_of(order, parts, caller)
         try:
             async for chunk in spoken:
                 yield chunk
