@@ -279,3 +279,9 @@ def test_with_several_processes_short_memory_ends_the_run(monkeypatch: pytest.Mo
     with pytest.raises(torch.OutOfMemoryError):
         ran.trainer._step_or_backoff(1, 0, replace(a_batch(), clips=(0, 1)))
     assert ran.trainer.batches.halvings == []
+
+
+def test_a_stop_while_the_last_epoch_is_judged_is_told_by_the_exit_code() -> None:
+    ran = Surroundings(epochs=1)
+    ran.trainer.sampler.finish = lambda: ran.stop.receive(signal.SIGINT)
+    assert ran.trainer.train() == 130 and ran.saved[-1]["epoch"] == 1
