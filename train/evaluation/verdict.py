@@ -47,18 +47,18 @@ ADVICE = (
 
 
 def decide(
-    candidates: Sequence[Candidate], pruned: Collection[int] = ()
+    candidates: Sequence[Candidate], pruned: Collection[str] = ()
 ) -> tuple[list[Candidate], Verdict | None]:
     """The candidates with what is wrong with each, and the best of them.
 
-    pruned: epochs whose checkpoints are gone, which are told of and cannot be chosen. No verdict
-    without the base, or without anything beside it.
+    pruned: names of those whose checkpoints are gone, which are told of and cannot be chosen. No
+    verdict without the base, or without anything beside it.
     """
     base = next((one for one in candidates if one.kind == "base"), None)
     if base is None or len(candidates) < 2:
         return list(candidates), None
     told = [_told(one, base, candidates) for one in candidates]
-    left = [one for one in told if one.ruled_out is None and one.epoch not in pruned]
+    left = [one for one in told if one.ruled_out is None and one.name not in pruned]
     own = next(one for one in told if one.kind == "base")
     if not left:
         return told, _base_is_best(own, told, "no candidate, nor the base itself, can be relied on")
