@@ -21,7 +21,7 @@ from train.checkpointing import disk_space
 from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint
-from train.checkpointing.resume import Resumed, resume
+from train.checkpointing.resume import Resumed, require_same, resume
 from train.dataset import dataset
 from train.dataset import features as cached
 from train.dataset.batch_budget import from_state
@@ -107,6 +107,15 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     if settings.suspect_clips == "keep":
         return context
     return replace(context, data=suspects.left_out(data, suspects.models_of(settings, context)))
+
+
+def context_of_run(settings: TrainSettings, run: RunFolder) -> RunContext:
+    """The context of a verb that works on a run that is there. Raises ResumeError where it was made
+    from another base or other data, and what `build_context` does."""
+    context = build_context(replace(settings, resume="auto"))
+    data, shape = context.data, context.config.gpt
+    require_same(run, Fingerprint.of(context.base, data.sha256, shape, settings.cache_dir))
+    return context
 
 
 def run_config(settings: TrainSettings, config: ModelConfig) -> ModelConfig:

@@ -162,7 +162,8 @@ class Trainer:
         A stop while validating is a stop inside the epoch: the next start validates, and saves it.
 
         Returns:
-            0 when all epochs are done; 143 or 130 when a signal came and the state was saved.
+            0 when all epochs are done; 143 or 130 when a signal came and the state was saved, be it
+            while the last epoch was judged.
 
         Raises:
             NonFiniteError: (65) what was saved before stays.
@@ -202,7 +203,8 @@ class Trainer:
             if self._stops_early():
                 break
         self._finish()
-        return 0
+        # All is saved; what was not judged yet is left for the next start.
+        return self.stop.exit_code if self.stop.requested else 0
 
     # Batches and steps
 

@@ -34,6 +34,12 @@ def _home(path: Path) -> Path:
         raise ValueError("There is no such home folder.") from error
 
 
+def _folder(path: Path) -> Path:
+    if (found := _home(path)).is_file():
+        raise ValueError("it is a file")
+    return found
+
+
 def _separated(value: Any) -> Any:
     """`a, b` as its parts; empty ones count for nothing."""
     if not isinstance(value, str):
@@ -41,7 +47,7 @@ def _separated(value: Any) -> Any:
     return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
-Folder = Annotated[Path, AfterValidator(_home), Means("a path; `~` is your home folder")]
+Folder = Annotated[Path, AfterValidator(_folder), Means("a folder; `~` is your home folder")]
 Text = Annotated[str, StringConstraints(min_length=1)]
 Place = Annotated[
     Text,

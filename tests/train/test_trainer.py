@@ -193,7 +193,7 @@ def test_an_evaluation_hears_how_long_its_epoch_was_learned(
     """A share of that time is what it may take."""
     heard: list[tuple[Any, float]] = []
     evaluator = SimpleNamespace(
-        judge=lambda saved, seconds, *_: heard.append((saved, seconds)), working=False
+        judge=lambda saved, seconds, *_: heard.append((saved, seconds)), working=False, budget=None
     )
     ran = Surroundings(epochs=2, batches=3, evaluator=evaluator)
     ran.trainer.checkpoints.run.verified = lambda epoch: f"epoch {epoch}"  # type: ignore[method-assign,assignment,return-value]
@@ -322,3 +322,9 @@ def test_with_several_processes_short_memory_ends_the_run(monkeypatch: pytest.Mo
     with pytest.raises(torch.OutOfMemoryError):
         ran.trainer._step_or_backoff(1, 0, replace(a_batch(), clips=(0, 1)))
     assert ran.trainer.batches.halvings == []
+
+
+def test_a_stop_while_the_last_epoch_is_judged_is_told_by_the_exit_code() -> None:
+    ran = Surroundings(epochs=1)
+    ran.trainer.sampler.finish = lambda: ran.stop.receive(signal.SIGINT)
+    assert ran.trainer.train() == 130 and ran.saved[-1]["epoch"] == 1

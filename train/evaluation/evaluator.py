@@ -202,16 +202,24 @@ class Evaluator:
         speaker embedding; None where no recogniser listened to both. Raises MeasuringFailed."""
         known = self._known()
         own = known.find(verdict.kind, verdict.epoch, verdict.share) if known else None
-        # The base reads the sentences as the run does: with any of its checkpoints.
-        of_base = verdict.kind == "base"
-        epoch = self.run.newest_verified() if of_base else self.run.verified(verdict.epoch)
-        if own is None or epoch is None or not self.plan.recognition.name:
+        found = self.weights_of(verdict)
+        if own is None or found is None or not self.plan.recognition.name:
             return None
         before = [one.judges.get(judges.WORD_ERRORS) for one in own.sentences]
-        facts, _ = self._speak(
-            None, epoch.checkpoint, verdict.share, len(before), None, tuple(speaker)
-        )
+        facts, _ = self._speak(None, *found, len(before), None, tuple(speaker))
         return paired_difference([one.word_errors for one in facts], before)
+
+    def weights_of(self, verdict: Verdict) -> tuple[Path, float] | None:
+        """The checkpoint that a verdict's weights are read from, and which share of it: of the
+        epoch, or all of best.pt where only that is left. None where neither is whole."""
+        # The base reads the sentences as the run does: with any of its checkpoints.
+        of_base = verdict.kind == "base"
+        epoch = self.run.newest_whole() if of_base else self.run.verified(verdict.epoch)
+        if epoch is not None:
+            return epoch.checkpoint, verdict.share
+        blend = self.run.whole_blend()
+        same = blend is not None and blend.manifest.blend == verdict.weights
+        return (blend.checkpoint, 1.0) if blend and same else None
 
     # One candidate
 
@@ -276,6 +284,7 @@ class Evaluator:
         known = self._known()
         chosen = self.source_of_blends(known) if known else None
         if known is None or chosen is None:
+            self._left_blend(known)
             return
         shares = [share for share in shares if share < 1 and _is_new(known, chosen, share)]
         if budget := self.budget:
@@ -299,6 +308,16 @@ class Evaluator:
         if self.progress is not None:
             self.progress.add()
 
+    def _left_blend(self, known: Evaluation | None) -> None:
+        """Judges best.pt where it was not judged yet and no epoch is left beside it."""
+        left = self.run.whole_blend()
+        if left is None or self.run.newest_verified() is not None:
+            return
+        known = known or self._judge_base(left, 0.0)
+        share = float(left.manifest.blend["share"])
+        if known.find("blend", left.epoch, share) is None:
+            self._add(known, "blend", left, share, None)
+
     def source_of_blends(self, known: Evaluation) -> Verified | None:
         """The whole epoch that comes nearest to the person: what is wrong with its words is what a
         blend may mend."""
@@ -313,9 +332,11 @@ class Evaluator:
     def _judge_base(self, epoch: Verified, epoch_seconds: float) -> Evaluation:
         """The base reads the sentences as the run does: an old run may have kept Coqui's
         normaliser."""
-        budget = self._base_budget(epoch_seconds)
-        count, plan = len(self.plan.sentences), self.budget.plan if self.budget else None
-        if plan and plan.sentences < FEWEST_HEARD:  # no group of sentences is divided by time
+        judged = self._judged_before()
+        budget = None if judged is not None else self._base_budget(epoch_seconds)
+        count, plan = judged or len(self.plan.sentences), self.budget.plan if self.budget else None
+        # No group of sentences is divided by time.
+        if judged is None and plan and plan.sentences < FEWEST_HEARD:
             count = plan.sentences
         facts, seconds = self._speak("base", epoch.checkpoint, 0.0, count, budget)
         self._count_one()
@@ -349,16 +370,18 @@ class Evaluator:
     ) -> Evaluation:  # fmt: skip
         name = f"epoch_{epoch.epoch}" + (f"_share_{share:g}" if kind == "blend" else "")
         count = len(known.candidates[0].sentences)
-        facts, seconds = self._speak(name, epoch.checkpoint, share, count, None)
+        blended = epoch.manifest.blend  # of best.pt; an epoch's own file is never blended
+        sha256 = str(blended["checkpoint_sha256"]) if blended else epoch.sha256
+        facts, seconds = self._speak(name, epoch.checkpoint, 1.0 if blended else share, count, None)
         self._count_one()
         usual = float(known.person["base_nats_per_token"])
-        own = self._candidate(kind, epoch.epoch, share, epoch.sha256, facts, usual, loss, seconds)
+        own = self._candidate(kind, epoch.epoch, share, sha256, facts, usual, loss, seconds)
         others = [
             one
             for one in known.candidates
             if (one.kind, one.epoch, one.share) != (kind, epoch.epoch, share)
             and not (kind == "epoch" and one.kind == "blend" and one.epoch == epoch.epoch
-                     and one.checkpoint_sha256 != epoch.sha256)
+                     and one.checkpoint_sha256 != sha256)
         ]  # fmt: skip
         known = replace(known, candidates=[*others, own])
         if self.budget:
@@ -379,9 +402,14 @@ class Evaluator:
         """With intervals against the base, and the verdict."""
         base = known.candidates[0]
         compared = [base, *(_compared(one, base) for one in known.candidates[1:])]
-        there = set(self.run.epochs())
-        pruned = {one.epoch for one in compared if one.kind != "base"} - there
-        told, verdict = decide(compared, pruned, sum(clip.seconds for clip in self.plan.clips))
+        there, blend = set(self.run.epochs()), self.run.whole_blend()
+        kept = blend.manifest.blend if blend else {}
+        gone = {
+            one.name for one in compared
+            if one.kind != "base" and one.epoch not in there
+            and (one.kind, one.epoch, one.share) != ("blend", kept.get("epoch"), kept.get("share"))
+        }  # fmt: skip
+        told, verdict = decide(compared, gone, sum(clip.seconds for clip in self.plan.clips))
         return replace(
             known, made_at=_now(), candidates=told, verdict=verdict,
             smallest_difference=_smallest_differences(told),
@@ -399,6 +427,15 @@ class Evaluator:
             )
             return None
         return known
+
+    def _judged_before(self) -> int | None:
+        """How many sentences the run was judged by, where evaluation.json is lost: best.json says
+        it too, and with others the verdict would be another one."""
+        best = self.run.read_best() or {}
+        try:
+            return None if self.run.evaluation() else int(best["figures"]["sentences"])
+        except (KeyError, TypeError, ValueError):
+            return None
 
     # Speaking and measuring
 

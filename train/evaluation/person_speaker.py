@@ -12,6 +12,7 @@ import time
 from machine.storage.atomic import crash_point
 from train.evaluation.budget import MOST_LEARNING_SECONDS
 from train.evaluation.evaluator import Evaluator
+from train.sampling.sampler import MeasuringFailed
 from xtts.hub import learned_speaker
 from xtts.hub.evaluation_file import Verdict
 from xtts.hub.learned_speaker import LearnedSpeaker
@@ -73,13 +74,16 @@ def _told(learned: LearnedSpeaker, seconds: float) -> str:
 
 
 def _request(evaluator: Evaluator, verdict: Verdict, seconds: float) -> LearnSpeakerRequest:
-    base = verdict.kind == "base"
+    found = evaluator.weights_of(verdict)
+    if found is None:
+        raise MeasuringFailed("The weights that it is for are gone.")
+    weights, share = found
     # By content, so that the same clips are taken whatever they are called and however they stand.
     clips = sorted(evaluator.plan.clips, key=lambda clip: clip.sha256)[:MOST_CLIPS]
     return LearnSpeakerRequest(
         clips=tuple(TranscribedClip(one.path, one.text, one.language) for one in clips),
         reference=evaluator.plan.reference.path,
-        weights=None if base else evaluator.run.checkpoint_path(verdict.epoch),
-        share=verdict.share,
+        weights=None if verdict.kind == "base" else weights,
+        share=share,
         budget_seconds=seconds,
     )

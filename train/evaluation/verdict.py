@@ -45,12 +45,12 @@ LEAST_SPEECH_SECONDS = 180.0
 
 
 def decide(
-    candidates: Sequence[Candidate], pruned: Collection[int] = (),
+    candidates: Sequence[Candidate], pruned: Collection[str] = (),
     speech_seconds: float | None = None,
 ) -> tuple[list[Candidate], Verdict | None]:  # fmt: skip
     """The candidates with what is wrong with each, and the best of them.
 
-    pruned: epochs whose checkpoints are gone, which are told of and cannot be chosen;
+    pruned: names of those whose checkpoints are gone, which are told of and cannot be chosen;
     speech_seconds: of the person's clips, for the advice. No verdict without the base, or without
     anything beside it.
     """
@@ -58,7 +58,7 @@ def decide(
     if base is None or len(candidates) < 2:
         return list(candidates), None
     told = [_told(one, base, candidates) for one in candidates]
-    left = [one for one in told if one.ruled_out is None and one.epoch not in pruned]
+    left = [one for one in told if one.ruled_out is None and one.name not in pruned]
     own = next(one for one in told if one.kind == "base")
     if not left:
         because = "no candidate, nor the base itself, can be relied on"

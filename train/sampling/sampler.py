@@ -206,6 +206,8 @@ class Sampler:
         told, failure = self._nothing(epoch, sha256), None
         if self.plan.mode != "skipped":
             told, failure = self._spoken(request, told, files.reference)
+        else:
+            self._keep_reference(files.reference)
         if self._stopping():
             log.info("The sample of epoch %d is left for the next start.", epoch)
             return
@@ -329,6 +331,13 @@ class Sampler:
             log.warning("Sampling ends for this run: %s Training goes on.", ends)
             self._change(SamplingPlan("skipped", "none", ends))
         return replace(nothing, reason=reason)
+
+    def _keep_reference(self, path: Path) -> None:
+        """Also of a run that speaks no samples: whoever speaks with an epoch needs its person."""
+        try:
+            self._write_reference(path)
+        except Exception as error:
+            log.warning("The recording %s cannot be kept: %s", self.reference.path, error)
 
     def _write_reference(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ every field.
 """
 
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -226,7 +227,10 @@ def read_evaluation(path: Path) -> Evaluation | None:
         return None
     except (OSError, ValidationError) as error:
         first = str(error).splitlines()[0]
-        log.warning("%s cannot be read (%s): nothing is known of how epochs speak.", path, first)
+        log.warning(
+            "%s cannot be read (%s): nothing is known of how epochs speak. `python -m train "
+            "evaluate` makes it again.", path, first,
+        )  # fmt: skip
         return None
     if found.schema != SCHEMA:
         log.warning(
@@ -234,3 +238,11 @@ def read_evaluation(path: Path) -> Evaluation | None:
         )
         return None
     return found
+
+
+def verdict_of_best(best: Mapping[str, Any]) -> Verdict | None:
+    """The verdict in what best.json says; None where it holds none."""
+    try:
+        return TypeAdapter(Verdict).validate_python(dict(best))
+    except ValidationError:
+        return None

@@ -2,6 +2,8 @@
 
 import json
 import logging
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,6 +41,7 @@ from xtts.workers.speaker_learning import LearnSpeakerRequest, SpeakerLearned
 GOOD = {"voice": 0.7}
 BAD = {"voice": 0.9, "lost": 0.2}
 HALF = {"voice": 0.8, "lost": 0.0}
+BEST = 99  # in the place of an epoch: best.pt speaks, all of it
 
 
 class Speaking:
@@ -56,6 +59,7 @@ class Speaking:
         self.errors_with_learned: float | None = None
         self.speed = SpeakingSpeed(0.01, 0.0001, 0.0001, 0.0001, 0.0001)
         self.now, self.seconds_a_sentence = 0.0, 0.0
+        self.within_budget = 100
 
     def trial(self, request: TrialRequest) -> SpeakingSpeed:
         return self.speed
@@ -80,15 +84,26 @@ class Speaking:
         if self.fault is not None:
             raise self.fault
         assert request.weights is not None
-        epoch = 0 if request.of_base else int(request.weights.stem.split("_")[-1])
         self.requests.append(request)
-        self.asked.append((epoch, request.share if epoch else 0.0))
+        self.asked.append(_asked(request))
+        epoch = self.asked[-1][0]
         sound: dict[str, Any] = self.sounds.get(self.asked[-1], {"voice": 0.4})
         if request.speaker is not None:
             sound = {**sound, "errors": self.errors_with_learned}
         count = len(request.sentences)
         self.now += self.seconds_a_sentence * count
+        if request.budget_seconds is not None:
+            count = min(count, self.within_budget)
         return SpokenSet(facts(epoch + int(100 * request.share), count=count, **sound), 1.0, "cpu")
+
+
+def _asked(request: EvaluateRequest) -> tuple[int, float]:
+    """Epoch and share of what is to speak; best.pt is its own, so that its name is all there is."""
+    assert request.weights is not None
+    if request.of_base:
+        return 0, 0.0
+    name = request.weights.stem.split("_")[-1]
+    return (BEST if name == "best" else int(name)), request.share
 
 
 class Ground:
@@ -192,7 +207,8 @@ def test_where_a_recogniser_listens_all_is_heard_and_a_long_epochs_share_is_kept
 ) -> None:
     ground.recognition = Recognition("pocketsphinx", "pocketsphinx", None)
     for seconds, fewest in ((10.0, 2 * SLOTS), (3600.0, SLOTS)):
-        ground.run.evaluation_file.unlink(missing_ok=True)
+        for path in (ground.run.evaluation_file, ground.run.best_file):
+            path.unlink(missing_ok=True)
         ground.evaluator = ground.another()
         a_budget(ground)
         ground.evaluator.foresee(1)
@@ -308,7 +324,9 @@ def test_what_a_kill_left_out_is_done_at_the_next_start(ground: Ground) -> None:
     ground.evaluator.blends((0.5,))
     # Killed between the verdict and the file that it names.
     assert ground.run.evaluation().verdict.kind == "blend"  # type: ignore[union-attr]
-    assert ground.run.best_weights() is None and not ground.run.best_blend.exists()
+    best = ground.run.best_weights()
+    assert best is not None and best.fallback and not ground.run.best_blend.exists()
+    assert best.weights == ground.run.checkpoint_path(2)
     ground.save(3)  # killed before it was judged
     ground.evaluator = ground.another()
     ground.conclude(0.5)
@@ -322,10 +340,73 @@ def test_killed_while_best_pt_is_written(ground: Ground, point: str) -> None:
     ground.evaluator.blends((0.5,))
     assert in_child(lambda: ground.conclude(0.5), crash_at=point) == -9
     best = ground.run.best_weights()
-    assert (best is None) is (point != "after blend")
+    assert best is not None and bool(best.fallback) is (point != "after blend")
     ground.evaluator = ground.another()
     ground.conclude(0.5)
-    assert ground.run.best_weights() is not None and ground.best()["kind"] == "blend"
+    best = ground.run.best_weights()
+    assert best is not None and not best.fallback and ground.best()["kind"] == "blend"
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+@pytest.mark.parametrize("damage", [truncate, Path.unlink])
+def test_a_best_pt_that_is_damaged_is_replaced_by_its_epoch_and_made_again(
+    ground: Ground, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    ground.evaluator.judge(ground.save(2))
+    ground.conclude(0.5)
+    assert "made again" not in caplog.text
+    mapped = read_checkpoint(ground.run.best_blend).model
+    whole = {name: tensor.clone() for name, tensor in mapped.items()}
+    damage(ground.run.best_blend)
+    best = ground.run.best_weights()
+    assert best is not None and best.weights == ground.run.checkpoint_path(2)
+    assert (best.kind, best.share) == ("epoch", 1.0) and "best.pt" in best.fallback
+    ground.evaluator = ground.another()
+    ground.conclude(0.5)
+    assert "best.pt" in caplog.text and "made again from epoch 2" in caplog.text
+    again = read_checkpoint(ground.run.best_blend).model
+    assert all(torch.equal(again[name], tensor) for name, tensor in whole.items())
+    assert len(ground.speaking.asked) == 3  # nothing was judged again
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_best_pt_speaks_and_is_judged_where_its_epoch_was_deleted(
+    ground: Ground, damaged: bool
+) -> None:
+    ground.evaluator.judge(ground.save(2))
+    ground.conclude(0.5)
+    before = ground.run.verdict()
+    for path in (ground.run.checkpoint_path(2), ground.run.manifest_path(2)):
+        path.unlink()
+    if damaged:
+        ground.run.evaluation_file.write_bytes(b"{")
+    best = ground.run.best_weights()
+    assert best is not None and best.weights == ground.run.best_blend and not best.fallback
+    ground.evaluator = ground.another()
+    ground.speaking.asked.clear()
+    ground.speaking.sounds[(BEST, 1.0)] = HALF
+    ground.conclude(0.5)
+    assert ground.speaking.asked == ([(0, 0.0), (BEST, 1.0)] if damaged else [])
+    found = ground.run.evaluation()
+    assert found is not None and found.verdict is not None and before is not None
+    assert found.verdict.weights == before.weights
+    # A later epoch does not rule it out: its weights are there.
+    ground.evaluator.judge(ground.save(3))
+    found = ground.run.evaluation()
+    assert found is not None and found.verdict is not None
+    assert found.verdict.weights == before.weights and ground.run.best_blend.is_file()
+
+
+def test_a_best_pt_that_could_not_be_made_again_stays(ground: Ground) -> None:
+    ground.evaluator.judge(ground.save(2))
+    ground.conclude(0.5)
+    ground.run.checkpoint_path(2).unlink()
+    ground.speaking.sounds[(3, 1.0)] = {"voice": 0.97}
+    ground.evaluator.judge(ground.save(3))
+    assert ground.best()["epoch"] == 3 and ground.run.best_blend.is_file()
 
 
 def test_a_blend_that_is_no_longer_best_goes(ground: Ground) -> None:
@@ -366,9 +447,11 @@ def test_an_epoch_that_was_trained_again_is_judged_again(ground: Ground) -> None
     ground.state = {name: tensor * 1.5 for name, tensor in ground.state.items()}
     ground.save(1)
     assert [epoch.epoch for epoch in ground.evaluator.missing()] == [1]
-    assert ground.run.best_weights() is None  # its verdict is about other weights
+    best = ground.run.best_weights()
+    assert best is not None and best.fallback  # the verdict is about other weights
     ground.conclude("off")
-    assert ground.run.best_weights() is not None
+    best = ground.run.best_weights()
+    assert best is not None and not best.fallback
 
 
 def test_other_sentences_judge_everything_again(ground: Ground) -> None:
@@ -404,9 +487,23 @@ def test_a_stop_leaves_the_evaluation_for_the_next_start(
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"schema": 99}'])
-def test_a_damaged_evaluation_is_made_again(ground: Ground, damage: bytes) -> None:
-    ground.evaluator.judge(ground.save(1))
+def test_a_damaged_evaluation_is_made_again_with_as_many_sentences(
+    ground: Ground, damage: bytes
+) -> None:
+    a_budget(ground)
+    ground.speaking.within_budget = 16
+    for epoch in (1, 2):
+        ground.evaluator.judge(ground.save(epoch), 1.0)
+    before, best = ground.run.verdict(), ground.run.best_weights()
+    assert before is not None and before.epoch == 1
     ground.run.evaluation_file.write_bytes(damage)
-    assert ground.run.best_weights().reason.startswith("the lowest validation loss")  # type: ignore[union-attr]
+    # Until then best.json says what is best: for who speaks, and for who prunes.
+    assert (ground.run.verdict(), ground.run.best_weights()) == (before, best)
+    ground.checkpoints.publish_best()
+    ground.save(3)
+    assert ground.run.epochs() == [1, 3] and ground.best()["epoch"] == 1
+    ground.evaluator = ground.another()
     ground.conclude("off")
-    assert ground.run.evaluation() is not None
+    found = ground.run.evaluation()
+    assert found is not None and {len(one.sentences) for one in found.candidates} == {16}
+    assert found.verdict == before

@@ -194,7 +194,7 @@ def test_the_base_does_not_win_a_tie_by_hearing_its_own_words() -> None:
 
 
 def test_a_pruned_epoch_is_told_of_and_not_chosen() -> None:
-    told, verdict = decide([base(), good(1, 1), good(2, 2, voice=0.9)], pruned={2})
+    told, verdict = decide([base(), good(1, 1), good(2, 2, voice=0.9)], pruned={"epoch 2"})
     assert verdict is not None and verdict.epoch == 1 and len(told) == 3
 
 
