@@ -8,6 +8,7 @@ from api.datasets.clips import MOST_TEXT
 from api.datasets.store import JobState
 from api.datasets.uploads import MOST_NAME as MOST_FILE_NAME
 from api.schemas import MOST_NAME
+from api.speech.languages import LOCALE
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
@@ -19,7 +20,8 @@ class DatasetRequest(BaseModel):
     name: Annotated[str, Field(min_length=1, max_length=MOST_NAME)]
     language: Annotated[
         str,
-        Field(pattern=r"^[a-zA-Z]{2,3}(-[a-zA-Z0-9]{2,8})?$", max_length=12,
+        # The route says which there are, with those that the served voice has learned.
+        Field(json_schema_extra={"pattern": LOCALE}, max_length=12,
               description="What is spoken in the recordings: a code such as `en` or `pt-br`."),
     ] = "en"  # fmt: skip
 

@@ -37,6 +37,8 @@ _PIECES = re.compile(r"/v1/datasets/[^/]+/recordings/[^/]+")
 _TEXTS = re.compile(r"/v1/datasets/[^/]+/text")
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _MOST_BUCKETS = 10_000
+# What counts as one request: a piece of a text, as XTTS-v2 speaks English. A longer text is more.
+UNIT_CHARACTERS = 250
 # Each lies on the disk while it arrives and waits to be decoded: 8 take 160 MB at most.
 _MOST_UPLOADS = 8
 # Of pieces and texts; none of them waits for a place that a recording of a voice has.
@@ -289,7 +291,11 @@ def _too_large(most: int) -> APIError:
 
 @dataclass
 class RateLimiter:
-    """A bucket of tokens for each caller; full at first, filled evenly. Pure but for its state."""
+    """A bucket of tokens for each caller; full at first, filled evenly. Pure but for its state.
+
+    Whoever has a token may ask. A long text that is taken in costs more than one, also more than
+    there are: the next request waits until that is paid back.
+    """
 
     per_minute: int | None
     buckets: "OrderedDict[str, tuple[float, float]]" = field(default_factory=OrderedDict)
@@ -298,13 +304,20 @@ class RateLimiter:
         """0.0 when the caller may ask, else how many seconds to wait."""
         if self.per_minute is None:
             return 0.0
-        tokens, at = self.buckets.pop(caller, (float(self.per_minute), now))
-        tokens = min(float(self.per_minute), tokens + (now - at) * self.per_minute / 60)
+        full = float(self.per_minute)
+        tokens, at = self.buckets.pop(caller, (full, now))
+        tokens = min(full, tokens + (now - at) * self.per_minute / 60)
         fits = tokens >= 1
         self.buckets[caller] = (tokens - fits, now)
         while len(self.buckets) > _MOST_BUCKETS:
             self.buckets.popitem(last=False)
         return 0.0 if fits else (1 - tokens) * 60 / self.per_minute
+
+    def count_length(self, caller: str, characters: int) -> None:
+        """Counts a text that is spoken for what it is beyond the one token of its request."""
+        if caller in self.buckets:
+            tokens, at = self.buckets[caller]
+            self.buckets[caller] = tokens - (characters - 1) // UNIT_CHARACTERS, at
 
 
 class HeadAsGet:

@@ -105,13 +105,15 @@ class ApiSettings(SharedSettings):
     api_slots: AutoCount = None
     """How many requests speak at once. auto is 4 on a CPU, on a GPU up to 16, by its memory."""
     api_queue: Count = 32
-    """How many more may wait. Further ones are asked to come back later (503)."""
+    """How many more may wait. Further ones are asked to come back later (503), but for callers that
+    have less than an equal share of the places."""
     api_deadline_seconds: Count = 30
     """How long a request may wait for its turn. One that cannot be in time is refused at once."""
     api_requests_per_minute: Annotated[
         Positive | None, Means("a whole number from 1, or off", none="off")
     ] = 600
-    """How much one key, or one address, may ask to be spoken (429 beyond that)."""
+    """How much one address may ask to be spoken (429 beyond that). 250 characters begun of a text
+    count as one request."""
 
     @model_validator(mode="after")
     def _key_beyond_this_machine(self) -> "ApiSettings":

@@ -18,9 +18,9 @@ from api.dialects.kept_sounds import KeptSounds
 from api.engine.engine import Engine
 from api.errors import APIError
 from api.events import Events
-from api.http.connections import network_of
+from api.http.connections import PEER, is_address, network_of
 from api.metrics import ServiceMetrics
-from api.middleware import AccessGate, RateLimiter
+from api.middleware import UNIT_CHARACTERS, AccessGate, RateLimiter
 from api.runs.following import VoiceFollower
 from api.settings import ApiSettings
 from api.voices.store import Voices
@@ -62,22 +62,25 @@ class AppState:
         """The key's refusal, for the one address that answers browsers without one."""
         return AccessGate.refused(_key(self.settings), request.headers)
 
-    def check_rate(self, request: Request) -> None:
-        """Raises APIError (429)."""
-        self.check_rate_of(self.caller(request))
+    def check_rate(self, request: Request) -> str:
+        """Counts a request; returns its caller. Raises APIError (429)."""
+        return self.check_rate_of(self.caller(request))
 
-    def check_rate_of(self, caller: str) -> None:
-        """The same for whoever asks otherwise than by HTTP. Raises APIError (429)."""
+    def check_rate_of(self, caller: str) -> str:
+        """The same for a caller that does not use HTTP. Raises APIError (429)."""
         if seconds := self.rate.take(caller, time.monotonic()):
-            text = f"More than {self.rate.per_minute} requests a minute."
+            text = (
+                f"More than {self.rate.per_minute} requests a minute, where {UNIT_CHARACTERS} "
+                "characters begun count as one."
+            )
             raise APIError(429, "rate_limited", text, retry_after=int(seconds) + 1)
+        return caller
 
     def caller(self, request: Request) -> str:
-        """Who asks: the holder of the key, or a network."""
-        # A key counts only where it was compared with ours: else each request could bring another.
-        if self.settings.api_key is not None:
-            return "key"
-        return network_of(request.client.host if request.client else "")
+        """The network that asks. Never the key: there is one, and all who share the service have
+        it. What a proxy says counts where it is an address; else the proxy itself asks."""
+        said = request.client.host if request.client else ""
+        return network_of(said) if is_address(said) else request.scope["state"].get(PEER, "")
 
     def tell_of_unused(self, names: Iterable[str]) -> None:
         """Logs fields that change nothing, each name once."""

@@ -90,7 +90,6 @@ TESTED_ELSEWHERE = {
     "train/cutting/dataset_folder.py": _CUTTING,
     "train/cutting/alignment/recogniser.py": _CUTTING,
     "train/cutting/listening.py": _CUTTING,
-    "train/cutting/sound.py": _CUTTING,
     "train/inspection/measuring.py": (
         "tests/train/inspection/test_suspects.py", "a dataset looked at as a whole",
     ),

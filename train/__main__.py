@@ -116,16 +116,12 @@ def _export(settings: TrainSettings, own: argparse.Namespace) -> int:
 
     if own.to is None:
         raise SotaqueError("export needs --to DIR; see --help.")
-    if own.checkpoint is None:
-        own.checkpoint = export.best_checkpoint(settings)
+    where = {"checkpoint": own.checkpoint, "to": own.to, "base": own.base, "force": own.force}
     if own.onnx is not None:
         from train import onnx_export
 
-        where = {"checkpoint": own.checkpoint, "to": own.to, "base": own.base, "force": own.force}
         return onnx_export.run(settings, own.onnx, **where)
-    return export.run(
-        settings, checkpoint=own.checkpoint, to=own.to, base=own.base, force=own.force
-    )
+    return export.run(settings, **where)
 
 
 _VERBS: dict[str, Callable[[TrainSettings, argparse.Namespace], int]] = {

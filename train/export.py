@@ -1,7 +1,8 @@
 """`python -m train export`: a checkpoint becomes a voice folder for Coqui or for us.
 
 What learned comes from the checkpoint, all else from the base model under its published names, so
-that Coqui's `Xtts.load_checkpoint(DIR)` reads it where the sizes are Coqui's.
+that Coqui's `Xtts.load_checkpoint(DIR)` reads it where the sizes are Coqui's. Where the base is the
+best of a run, it is the base with the person's recording and what was learned for it.
 """
 
 import contextlib
@@ -9,11 +10,11 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import torch
 from torch import Tensor
@@ -27,19 +28,14 @@ from machine.storage.atomic import (
     sha256_of,
     sync_folder,
 )
+from train.progress import CountingFile, Progress
+from train.sampling.sample_files import reference_of
 from train.settings import TrainSettings
 from xtts import audio
 from xtts.hub import bundle
-from xtts.hub.base_models import base_of
+from xtts.hub.bundle import VoiceFiles
 from xtts.hub.learned_speaker import NAME as LEARNED_SPEAKER
-from xtts.hub.learned_speaker import speaker_beside
-from xtts.hub.run_folder import (
-    Checkpoint,
-    RunFolder,
-    normalizer_of,
-    read_checkpoint,
-    reference_beside,
-)
+from xtts.hub.run_folder import RunFolder, read_checkpoint
 from xtts.model.config import ConfigError, ModelConfig, naming_normalizer
 from xtts.model.gpt import PREFIX, from_coqui
 from xtts.model.loading import mel_stats, read_tensors
@@ -65,62 +61,98 @@ class Exported:
 
 
 def run(
-    settings: TrainSettings, *, checkpoint: Path, to: Path, base: Path | None, force: bool = False
+    settings: TrainSettings,
+    *,
+    checkpoint: Path | None,
+    to: Path,
+    base: Path | None,
+    force: bool = False,
 ) -> int:
-    """The verb: finds the base model and the reference, exports, tells what came of it.
+    """The verb: finds the voice, exports it, tells what came of it.
 
-    force: an export that `to` holds already is replaced. Raises ExportError without it.
+    checkpoint: None for what is best in OUTPUT_DIR. force: an export that `to` holds already is
+    replaced. Raises ExportError without it.
     """
     refuse_earlier(to, "bundle.json", force=force)
-    found = read_checkpoint(checkpoint)
-    folder = base_of(checkpoint, found.provenance, base, settings.xtts_v2_dir)
-    config = ModelConfig.read(folder)
-    exported = export(checkpoint, to, folder, config, reference_beside(checkpoint))
+    exported = export(voice_to_export(settings, checkpoint, base), to)
     log.info(exported.sentence)
     return 0
 
 
-def best_checkpoint(settings: TrainSettings) -> Path:
-    """What is best in OUTPUT_DIR, for an export that names nothing. Raises ExportError where there
-    is nothing, or where that is the base itself."""
-    best = RunFolder(settings.output_dir).best_weights()
-    if best is None:
-        raise ExportError(
-            f"{settings.output_dir} holds nothing to export; name a checkpoint with --checkpoint, "
-            "or another run with OUTPUT_DIR."
+def voice_to_export(
+    settings: TrainSettings, checkpoint: Path | None, base: Path | None
+) -> VoiceFiles:
+    """A checkpoint, or what is best in OUTPUT_DIR, be it the base; with a recording of the person
+    where there is one. Raises ExportError where there is nothing, and what `find_voice` does."""
+    if checkpoint is None:
+        best = RunFolder(settings.output_dir).best_weights()
+        if best is None:
+            raise ExportError(
+                f"{settings.output_dir} holds nothing to export; name a checkpoint with "
+                "--checkpoint, or another run with OUTPUT_DIR."
+            )
+        name = best.weights.name if best.weights else "the base"
+        if not best.fallback:  # told by `find_voice`
+            log.info("Exporting %s, the best of the run: %s", name, best.reason)
+    else:
+        read_checkpoint(checkpoint)  # raises for a folder, and names the epochs that are there
+    found = bundle.find_voice(
+        bundle.VoiceSpec(
+            str(checkpoint or settings.output_dir), str(base) if base else None,
+            str(settings.xtts_v2_dir), settings.coqui_tos_agreed,
         )
-    if best.weights is None:
-        raise ExportError(
-            f"{best.reason} There is nothing to export; name an epoch with --checkpoint all the "
-            "same, or speak with the base and a recording of the person."
-        )
-    log.info("Exporting %s, the best of the run: %s", best.weights.name, best.reason)
-    return best.weights
+    )  # fmt: skip
+    return found if found.reference else replace(found, reference=_recording(settings, found))
 
 
-def export(
-    checkpoint: Path, to: Path, base_folder: Path, config: ModelConfig, reference: Path | None
-) -> Exported:
+def _recording(settings: TrainSettings, found: VoiceFiles) -> Path | None:
+    """The clip that samples would speak from, where DATASET_DIR is what the run was trained on;
+    else None, and the log says so."""
+    from train.setup import build_context
+
+    of_checkpoint = found.state is not None
+    own = replace(
+        settings, base_model=str(found.folder), coqui_tos_agreed=True, resume="auto",
+        output_dir=found.weights.parent.parent if of_checkpoint else settings.output_dir,
+    )  # fmt: skip
+    try:
+        data = build_context(own).data
+        if data.sha256 == found.provenance["fingerprint"]["data_sha256"]:
+            path = reference_of(own, data).path
+            log.info("The run kept no recording of the person; the voice takes %s.", path)
+            return path
+        reason = f"DATASET_DIR={settings.dataset_dir} is not what it was trained on"
+    except SotaqueError as error:
+        reason = str(error).rstrip(".")
+    log.warning(
+        "The exported voice holds no recording of the person: the run kept none, and none can be "
+        "taken from its dataset (%s). Speak with --reference FILE, or set DATASET_DIR and the "
+        "other settings of the run and export it again.", reason,
+    )  # fmt: skip
+    return None
+
+
+def export(found: VoiceFiles, to: Path) -> Exported:
     """Writes the voice into a folder beside `to` and gives it its name when it is whole.
 
     Raises ExportError for a folder with other things in it, and DiskFull, WriteError, RunError,
     BundleError, ConfigError.
     """
-    found = read_checkpoint(checkpoint)
     _refuse_others(to)
-    state = _state(found, base_folder, config)
+    config = ModelConfig.read(found.folder)
+    state = _state(found, config)
     part = to.parent / f".{to.name}.{os.getpid()}.sotaque-part"
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
         require_space(to.parent, sum(t.nbytes for t in state.values()), to.name)
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
-        config = replace(config, normalizer=normalizer_of(found.provenance))
-        files = _write_files(part, state, base_folder, config, reference)
-        if speaker := speaker_beside(checkpoint):
-            files[LEARNED_SPEAKER] = _copy(speaker, part / LEARNED_SPEAKER)
-        _keep_pronunciations(part, checkpoint, to)
-        bundle.write(part, _bundle(found, files, config))
+        config = replace(config, normalizer=found.normalizer or config.normalizer)
+        files = _write_files(part, state, found.folder, config, found.reference)
+        if found.speaker:
+            files[LEARNED_SPEAKER] = _copy(found.speaker, part / LEARNED_SPEAKER)
+        _keep_pronunciations(part, to, found.pronunciations)
+        bundle.write(part, _bundle(found.provenance, files, config))
         _give_name(part, to)
     except OSError as error:
         raise WriteError(f"{to} could not be written ({error.strerror}).") from error
@@ -129,18 +161,23 @@ def export(
     return Exported(to, config.speaks_in_coqui, _sentence(to, config))
 
 
-def _state(found: Checkpoint, base_folder: Path, config: ModelConfig) -> dict[str, Tensor]:
-    """The base's tensors with the learned ones in their place, as float32 for Coqui."""
-    base = read_tensors(base_folder / "model.pth")
+def _state(found: VoiceFiles, config: ModelConfig) -> dict[str, Tensor]:
+    """The base's tensors, with a checkpoint's learned ones in their place, as float32 for Coqui."""
+    base = read_tensors(found.folder / "model.pth")
     frozen = {
         name: tensor.float() if config.speaks_in_coqui and tensor.is_floating_point() else tensor
         for name, tensor in base.items()
         if name.startswith(_KEPT) and not name.startswith(PREFIX)
     }
-    frozen["mel_stats"] = mel_stats(base_folder, base)
-    _check_same(found.model, base)
-    text_ids = _text_ids(base_folder, config)
-    learned = {name: _cut(name, tensor, text_ids) for name, tensor in found.model.items()}
+    frozen["mel_stats"] = mel_stats(found.folder, base)
+    own = {name: tensor.float() for name, tensor in base.items() if name.startswith(PREFIX)}
+    if found.state is not None:
+        _check_same(found.state, base)
+    text_ids = _text_ids(found.folder, config)
+    learned = {
+        name: _cut(name, tensor, text_ids)
+        for name, tensor in (own if found.state is None else found.state).items()
+    }
     return {**learned, **frozen}
 
 
@@ -177,12 +214,16 @@ def _write_files(
     reference: Path | None,
 ) -> dict[str, Written]:
     text_ids = len(state["gpt.text_embedding.weight"])
+    megabytes = sum(tensor.nbytes for tensor in state.values()) / 1e6
+    with Progress("Writing model.pth", megabytes, "MB", patience_seconds=2.0) as progress:
+        model = replace_file(
+            part / "model.pth",
+            lambda file: torch.save({"model": state}, cast(BinaryIO, CountingFile(file, progress))),
+        )
     files = {
         "config.json": _write_config(part, _config(base_folder, config, text_ids)),
         "vocab.json": _copy(base_folder / "vocab.json", part / "vocab.json"),
-        "model.pth": replace_file(
-            part / "model.pth", lambda file: torch.save({"model": state}, file)
-        ),
+        "model.pth": model,
     }
     if (base_folder / "speakers_xtts.pth").is_file():
         speakers = "speakers_xtts.pth"
@@ -192,12 +233,12 @@ def _write_files(
     return files
 
 
-def _keep_pronunciations(part: Path, checkpoint: Path, to: Path) -> None:
+def _keep_pronunciations(part: Path, to: Path, of_run: Sequence[Path]) -> None:
     """The run's list, or the one of the export that is replaced. It is no file of the bundle: its
     owner may change it."""
-    for folder in (to, checkpoint.parent.parent):
-        if (folder / PRONUNCIATIONS).is_file():
-            _copy(folder / PRONUNCIATIONS, part / PRONUNCIATIONS)
+    for path in (to / PRONUNCIATIONS, *of_run):
+        if path.is_file():
+            _copy(path, part / PRONUNCIATIONS)
             return
 
 
@@ -244,8 +285,9 @@ def _write_config(folder: Path, config: dict[str, Any]) -> Written:
     return replace_file(folder / "config.json", lambda file: file.write(text.encode()))
 
 
-def _bundle(found: Checkpoint, files: dict[str, Written], config: ModelConfig) -> bundle.Bundle:
-    provenance = found.provenance
+def _bundle(
+    provenance: Mapping[str, Any], files: dict[str, Written], config: ModelConfig
+) -> bundle.Bundle:
     return bundle.Bundle(
         files=files,
         base=dict(provenance["base"]),

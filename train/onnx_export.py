@@ -5,11 +5,8 @@ from pathlib import Path
 
 from machine.errors import SotaqueError
 from machine.storage.atomic import sha256_of
-from train.export import refuse_earlier
+from train.export import refuse_earlier, voice_to_export
 from train.settings import TrainSettings
-from xtts.hub.base_models import base_of
-from xtts.hub.learned_speaker import speaker_beside
-from xtts.hub.run_folder import normalizer_of, read_checkpoint, reference_beside
 from xtts.onnx.folder import NAME as ONNX_NAME
 
 log = logging.getLogger("train")
@@ -21,12 +18,12 @@ def run(
     settings: TrainSettings,
     kinds: str,
     *,
-    checkpoint: Path,
+    checkpoint: Path | None,
     to: Path,
     base: Path | None,
     force: bool = False,
 ) -> int:
-    """Finds base model and reference, exports, tells where. Raises what `xtts.onnx.export.exporter`
+    """Finds the voice, exports it, tells where. Raises what `xtts.onnx.export.exporter`
     does, and ExportError where `to` holds a voice already and `force` is not said."""
     refuse_earlier(to, ONNX_NAME, force=force)
     try:
@@ -36,11 +33,10 @@ def run(
             f"An export as ONNX needs the package {error.name}, which is not installed: "
             ".venv/bin/uv pip install -e '.[onnx]'"
         ) from error
-    found = read_checkpoint(checkpoint)
-    folder = base_of(checkpoint, found.provenance, base, settings.xtts_v2_dir)
+    found = voice_to_export(settings, checkpoint, base)
     source = exporter.ExportSource(
-        folder, sha256_of(checkpoint), found.model, reference_beside(checkpoint),
-        normalizer=normalizer_of(found.provenance), speaker=speaker_beside(checkpoint),
+        found.folder, sha256_of(found.weights), found.state, found.reference,
+        normalizer=found.normalizer, speaker=found.speaker,
     )  # fmt: skip
     voice = exporter.export(source, to, KINDS[kinds])
     log.info(

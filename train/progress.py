@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 T = TypeVar("T")
 
@@ -55,11 +55,29 @@ class Progress:
         now = time.monotonic()
         if self._quiet and now - self._told >= _TELL_EVERY_SECONDS:
             self._told = now
-            left = (now - self._began) * (self.total - self.done) / self.done
+            left = (now - self._began) * (self.total - self.done) / max(self.done, 1e-9)
             log.info(
                 "%s: %.0f of %.0f %s, left %s", self.what, self.done, self.total, self.unit,
                 clock(left),
             )  # fmt: skip
+
+
+class CountingFile:
+    """A file whose bytes are counted as they are written; for who only writes into it."""
+
+    def __init__(self, file: BinaryIO, progress: Progress) -> None:
+        self._file = file
+        self._progress = progress
+
+    def write(self, data: Any) -> int:
+        """As the file's own."""
+        written = self._file.write(data)
+        self._progress.add(written / 1e6)
+        return written
+
+    def flush(self) -> None:
+        """As the file's own."""
+        self._file.flush()
 
 
 def with_progress(

@@ -4,11 +4,12 @@ The string under a field is at once the comment in `.env.example`, the text of `
 in `docs/settings.md`. Read once in `train.__main__`, then passed.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass as settings_class
 
 from machine.settings import loading as shared
@@ -25,10 +26,20 @@ from machine.settings.types import (
     Switch,
     Text,
 )
+from xtts.text.languages import CODE_BY_NAME, NAMES
 
 Share = Annotated[float, Field(ge=0, lt=1), Means("a number from 0 to below 1, such as 0.1")]
 Weight = Annotated[float, Field(ge=0), Means("a number from 0, such as 0.01")]
 Whole = Annotated[int, Field(ge=0, lt=2**32), Means("a whole number from 0")]
+
+
+def _language_code(text: str) -> str:
+    if re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]{2,8})*", text):
+        return text
+    short = CODE_BY_NAME.get(text) or re.split(r"[_\W]", text)[0]
+    if short in NAMES:
+        raise ValueError(f"Did you mean {short}?")
+    raise ValueError(f"XTTS-v2's are {', '.join(NAMES)}.")
 
 
 @settings_class(frozen=True, kw_only=True, config=CONFIG)
@@ -38,14 +49,17 @@ class TrainSettings(SharedSettings):
     dataset_dir: Folder = Path("train/data/demo")
     """The folder with the clips and their transcripts (docs/datasets.md)."""
     max_train_samples: Annotated[
-        Positive | None,
+        Annotated[int, Field(ge=1)] | None,
         Means("a whole number from 1; empty or all = all clips", none="all"),
     ] = None
-    """How many clips to use, in the order of the metadata; all uses every one."""
+    """How many clips to use, in the order of the metadata; all, or more than there are, uses every
+    one."""
     num_epochs: AutoCount = None
     """How often every clip is learned from. auto is what the base model recommends."""
     language: Annotated[
-        Text, Means("a language code of the base model, such as en", words=True)
+        Text,
+        AfterValidator(_language_code),
+        Means("a language code of the base model, such as en", words=True),
     ] = "en"
     """The language of the clips, where the metadata does not say it clip by clip."""
     dataset_format: Annotated[

@@ -21,7 +21,7 @@ from train.checkpointing import disk_space
 from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint
-from train.checkpointing.resume import Resumed, resume
+from train.checkpointing.resume import Resumed, require_same, resume
 from train.dataset import dataset
 from train.dataset import features as cached
 from train.dataset.batch_budget import from_state
@@ -29,7 +29,8 @@ from train.dataset.batches import Batches, ConditioningChoice
 from train.defaults import AutoChoice
 from train.distributed import ALONE, World
 from train.early_stopping import EarlyStopping
-from train.evaluation.evaluator import Evaluator, plan_of, warn_of_few_clips
+from train.evaluation.budget import JudgingBudget
+from train.evaluation.evaluator import Evaluator, plan_of, shares_of, warn_of_few_clips
 from train.inspection import suspects
 from train.learner import Learner, OptimizationConfig
 from train.memory import autotune
@@ -108,6 +109,15 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     return replace(context, data=suspects.left_out(data, suspects.models_of(settings, context)))
 
 
+def context_of_run(settings: TrainSettings, run: RunFolder) -> RunContext:
+    """The context of a verb that works on a run that is there. Raises ResumeError where it was made
+    from another base or other data, and what `build_context` does."""
+    context = build_context(replace(settings, resume="auto"))
+    data, shape = context.data, context.config.gpt
+    require_same(run, Fingerprint.of(context.base, data.sha256, shape, settings.cache_dir))
+    return context
+
+
 def run_config(settings: TrainSettings, config: ModelConfig) -> ModelConfig:
     """The base's, with the normaliser that this run began with: texts that change in the middle of
     a run would be other data."""
@@ -140,9 +150,7 @@ def _build_trainer(
     started_at: float,
 ) -> Trainer:
     config, data = context.config, context.data
-    log.info(data.report())
-    if world.is_main and settings.suspect_clips == "keep":
-        suspects.report_kept(data, suspects.models_of(settings, context))
+    _report_data(settings, context, world)
     checkpoints = Checkpoints(run, settings.keep_checkpoints, settings.save_every)
     epochs = defaults.num_epochs(settings.num_epochs, config.training)
     rate = defaults.learning_rate(settings.learning_rate, config.training)
@@ -192,6 +200,13 @@ def _build_trainer(
         stop=stop,
         world=world,
     )
+
+
+def _report_data(settings: TrainSettings, context: RunContext, world: World) -> None:
+    """What is learned from, and which clips of it are suspect."""
+    log.info(context.data.report())
+    if world.is_main and settings.suspect_clips == "keep":
+        suspects.report_kept(context.data, suspects.models_of(settings, context))
 
 
 # Where the run starts
@@ -487,8 +502,24 @@ def _evaluator(
     if not world.is_main:
         return None
     warn_of_few_clips(context.data)
+    epochs = logs.num_epochs
     plan = plan_of(settings, context.data, sampler.reference, dict(provenance["base"]))
-    return Evaluator(plan, sampler, checkpoints, logs.evaluation)
+    budget = JudgingBudget(
+        texts=[one.text for one in plan.sentences],
+        clips=plan.clips,
+        num_epochs=epochs,
+        saved=[one for one in range(1, epochs + 1) if checkpoints.due(one, epochs)],
+        shares=tuple(share for share in shares_of(settings.blend) if share < 1),
+        learns_speaker=settings.learn_speaker,
+        sounded_every=plan.sounded_every,
+        heard=bool(plan.recognition.name),
+    )
+    evaluator = Evaluator(plan, sampler, checkpoints, logs.evaluation, budget=budget)
+    if evaluator.working:
+        # When all is judged the best speaks once more.
+        logs.remaining.judging = lambda: budget.seconds_left() + budget.sample_seconds()
+        logs.remaining.epoch_end = budget.sample_seconds
+    return evaluator
 
 
 def _logs(

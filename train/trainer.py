@@ -152,6 +152,7 @@ class Trainer:
         if self.start.epoch > self.num_epochs:
             log.info(self.start.nothing_left(self.num_epochs))
         else:
+            self._foresee()
             log.info("Ready to learn after %.1f s.", time.perf_counter() - self.started_at)
         return self.train()
 
@@ -161,7 +162,8 @@ class Trainer:
         A stop while validating is a stop inside the epoch: the next start validates, and saves it.
 
         Returns:
-            0 when all epochs are done; 143 or 130 when a signal came and the state was saved.
+            0 when all epochs are done; 143 or 130 when a signal came and the state was saved, be it
+            while the last epoch was judged.
 
         Raises:
             NonFiniteError: (65) what was saved before stays.
@@ -183,6 +185,7 @@ class Trainer:
                     return self._save_interrupted(epoch, done)
                 self._sample_saved()
                 clock = time.perf_counter()
+            ended, judged = time.perf_counter(), self._judging_seconds()
             validation = self._validate(epoch)
             if self._stop_requested():
                 return self._save_interrupted(epoch, done)
@@ -195,10 +198,13 @@ class Trainer:
                 # An epoch that SAVE_EVERY leaves unsaved is saved behind the next one's first step.
                 if self._stop_requested():
                     return self.stop.exit_code
+            took = time.perf_counter() - ended - (self._judging_seconds() - judged)
+            self.logs.remaining.ended(took)
             if self._stops_early():
                 break
         self._finish()
-        return 0
+        # All is saved; what was not judged yet is left for the next start.
+        return self.stop.exit_code if self.stop.requested else 0
 
     # Batches and steps
 
@@ -403,6 +409,16 @@ class Trainer:
         """Has the epoch judged against the base."""
         if self.evaluator and (saved := self.checkpoints.run.verified(epoch)):
             self.evaluator.judge(saved, self.epoch_seconds.get(epoch, 0.0))
+
+    def _foresee(self) -> None:
+        """Has the cost of judging found out, which is part of the time that is left."""
+        if self.evaluator:
+            with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "trying how fast is spoken"):
+                self.evaluator.foresee(self.start.epoch)
+
+    def _judging_seconds(self) -> float:
+        budget = self.evaluator.budget if self.evaluator else None
+        return budget.spent_seconds if budget else 0.0
 
     def _conclude(self) -> None:
         """Judges blends, keeps the best and says which it is."""

@@ -9,6 +9,7 @@ stays, whatever ends the sender, the connection or this process.
 """
 
 import asyncio
+import codecs
 import contextlib
 import errno
 import fcntl
@@ -289,6 +290,19 @@ def text_of(dataset: UploadedDataset) -> Path | None:
     """The file of the text, if there is one."""
     paths = (dataset.folder / f"text.{kind}" for kind in TEXT_KINDS)
     return next((path for path in paths if path.is_file()), None)
+
+
+def check_text(content: bytes) -> None:
+    """Raises APIError (422) for what `train cut` could not read as a text."""
+    wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        found = content.decode("utf-16" if wide else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        text = f"The text is not UTF-8 (byte {error.start:,}). Save it as UTF-8, without a format."
+        raise APIError(422, "not_a_text", text) from error
+    if "\0" in found:
+        text = "The text holds NUL characters, as no text does. Save it as plain text in UTF-8."
+        raise APIError(422, "not_a_text", text)
 
 
 def put_text(dataset: UploadedDataset, kind: str, content: bytes) -> None:

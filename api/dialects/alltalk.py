@@ -120,16 +120,16 @@ async def generate(
 ) -> Response:
     """Speaks `text_input` and answers with the address of the sound; with `streaming`, the sound
     itself."""
-    parts.check_rate(request)
+    caller = parts.check_rate(request)
     text = html.unescape(form.text_input) if form.text_filtering == "html" else form.text_input
     order = SpeechOrder(
         text, form.character_voice_gen, form.language, temperature=form.temperature,
         speed=form.speed, voice_field="character_voice_gen",
     )  # fmt: skip
     if form.streaming:
-        return await speaking.respond(order, _STREAM, parts)
+        return await speaking.respond(order, _STREAM, parts, caller)
     kept = await _kept(form.character_voice_gen, request, parts, form.unused)
-    return await speaking.respond(order, kept, parts)
+    return await speaking.respond(order, kept, parts, caller)
 
 
 @router.post("/api/previewvoice/", tags=["speech"], response_class=Response, responses=_GENERATED)
@@ -137,11 +137,11 @@ async def preview_voice(
     voice: Annotated[VoiceText, Form()], request: Request, parts: Shared
 ) -> Response:
     """Has a voice say its name, and answers with the address of the sound."""
-    parts.check_rate(request)
+    caller = parts.check_rate(request)
     name = _UNSPEAKABLE.sub(" ", voice.removesuffix(".wav")).strip()
     order = SpeechOrder(f"This is the voice {name}.", voice)
     kept = await _kept(voice, request, parts, [])
-    return await speaking.respond(order, kept, parts)
+    return await speaking.respond(order, kept, parts, caller)
 
 
 @router.get(
@@ -156,8 +156,8 @@ async def generate_stream(
     language: Annotated[LanguageText, Query()] = "auto",
 ) -> Response:
     """Speaks `text` as a WAV stream whose header leaves its length open."""
-    parts.check_rate(request)
-    return await speaking.respond(SpeechOrder(text, voice, language), _STREAM, parts)
+    caller = parts.check_rate(request)
+    return await speaking.respond(SpeechOrder(text, voice, language), _STREAM, parts, caller)
 
 
 @router.get("/audio/{name}", response_class=Response, responses=speaking.sound("wav"))

@@ -50,7 +50,7 @@ async def speak_form(
 
 
 async def _respond(request: Request, parts: AppState, fields: TtsFields) -> Response:
-    parts.check_rate(request)
+    caller = parts.check_rate(request)
     told = {name: _told(name, request, fields) for name in TtsFields.model_fields}
     if told["speaker_wav"] or told["style_wav"]:
         text = "No file of the server is a voice here: upload it, and name it as speaker_id."
@@ -65,7 +65,7 @@ async def _respond(request: Request, parts: AppState, fields: TtsFields) -> Resp
         told["text"], told["speaker_id"] or SERVED, told["language_id"],
         voice_field="speaker_id", language_field="language_id",
     )  # fmt: skip
-    return await speaking.respond(order, WAV, parts)
+    return await speaking.respond(order, WAV, parts, caller)
 
 
 def _told(name: str, request: Request, fields: TtsFields) -> str:

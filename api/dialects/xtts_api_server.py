@@ -86,8 +86,8 @@ async def change_settings(settings: TtsSettings, request: Request, parts: Shared
 )
 async def speak_whole(wanted: TtsToAudioRequest, request: Request, parts: Shared) -> Response:
     """Speaks `text` into a WAV file."""
-    parts.check_rate(request)
-    return await speaking.respond(_order(wanted, request, parts), WAV, parts)
+    caller = parts.check_rate(request)
+    return await speaking.respond(_order(wanted, request, parts), WAV, parts, caller)
 
 
 @router.get("/tts_stream/", include_in_schema=False, tags=["speech"], response_class=Response)
@@ -103,9 +103,9 @@ async def speak_stream(
     language: Annotated[LanguageText | None, Query()] = None,
 ) -> Response:
     """Speaks `text` as a WAV stream whose header leaves its length open."""
-    parts.check_rate(request)
+    caller = parts.check_rate(request)
     wanted = TtsToAudioRequest(text=text, speaker_wav=speaker_wav, language=language)
-    return await speaking.respond(_order(wanted, request, parts), _STREAM, parts)
+    return await speaking.respond(_order(wanted, request, parts), _STREAM, parts, caller)
 
 
 def _order(wanted: TtsToAudioRequest, request: Request, parts: AppState) -> SpeechOrder:

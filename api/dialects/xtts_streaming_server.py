@@ -23,6 +23,7 @@ from api.speech.response import SoundForm
 from api.speech.speaking import SpeechOrder
 from api.state import AppState, app_state
 from api.voices import adding
+from api.voices.lookup import means_served
 
 router = APIRouter(tags=["xtts-streaming-server"], responses=PROBLEMS)
 Shared = Annotated[AppState, Depends(app_state)]
@@ -74,8 +75,11 @@ async def clone_speaker(
     """A voice from a recording, which is kept under the name of its file; the same recording again
     is the same voice. Clone a voice only with its owner's consent."""
     parts.check_rate(request)
+    await adding.check_one_file(request, "wav_file")
     stem = PurePath(wav_file.filename or "").stem
-    name = "".join(one for one in stem if one.isprintable())[:100].strip() or "cloned"
+    name = "".join(one for one in stem if one.isprintable())[:100].strip()
+    if not name or means_served(name):
+        name = "cloned"  # it is asked for by its handle
     voice = await adding.find_or_add_voice(parts, name, wav_file)
     return handle_of(voice.id)
 
@@ -85,9 +89,9 @@ async def clone_speaker(
 )
 async def speak_stream(wanted: TtsStreamRequest, request: Request, parts: Shared) -> Response:
     """Speaks `text` as a WAV stream, or as samples alone."""
-    parts.check_rate(request)
+    caller = parts.check_rate(request)
     form = SoundForm("wav" if wanted.add_wav_header else "pcm", "stream", "audio/wav")
-    return await speaking.respond(_order(wanted), form, parts)
+    return await speaking.respond(_order(wanted), form, parts, caller)
 
 
 @router.post(
@@ -96,9 +100,9 @@ async def speak_stream(wanted: TtsStreamRequest, request: Request, parts: Shared
 )  # fmt: skip
 async def speak_whole(wanted: TtsRequest, request: Request, parts: Shared) -> Response:
     """Speaks `text` into a WAV file, sent in base64 as a JSON string."""
-    parts.check_rate(request)
+    caller = parts.check_rate(request)
     form = SoundForm("wav", "whole", "application/json", wrap=_in_base64)
-    return await speaking.respond(_order(wanted), form, parts)
+    return await speaking.respond(_order(wanted), form, parts, caller)
 
 
 def handle_of(voice_id: str) -> VoiceHandle:

@@ -60,13 +60,21 @@ class Engine:
 
     # ---- what routes ask ----
 
-    def speak(self, ask: SpeechParams, recording: str | None = None) -> SpeechStream:
-        """Takes a request in. Raises APIError when it cannot be in time, or is not welcome."""
-        digest = self._welcome(ask, recording or "")
-        return self._take_in(ask, recording, digest)
+    def speak(
+        self, ask: SpeechParams, recording: str | None = None, caller: str = ""
+    ) -> SpeechStream:
+        """Takes a request in. Raises APIError when it cannot be in time, or is not welcome.
+
+        caller: whose turns it takes; slots and queue are shared out by caller."""
+        digest = self._welcome(ask, recording or "", caller)
+        return self._take_in(ask, recording, digest, caller=caller)
 
     async def preview(
-        self, voice: VoiceTarget, ask: SpeechParams, recording: str | None = None
+        self,
+        voice: VoiceTarget,
+        ask: SpeechParams,
+        recording: str | None = None,
+        caller: str = "",
     ) -> SpeechStream:
         """Takes a request in that is spoken with another voice than the served one: in the same
         queue, behind the same people. Raises APIError as `speak`, or when that voice cannot be
@@ -77,20 +85,20 @@ class Engine:
             raise APIError(409, "no_preview", text)
         # What kills the process with one voice need not kill it with another.
         source = f"{voice.name}/{recording or ''}"
-        self._welcome(ask, source)
+        self._welcome(ask, source, caller)
         if self.child is None or self.standing is None:
             raise APIError(503, "starting", "The speaking process is being started.", retry_after=2)
         async with self.previews.held(voice) as opened:
-            digest = self._welcome(ask, source)  # seconds have passed
-            return self._take_in(ask, recording, digest, opened)
+            digest = self._welcome(ask, source, caller)  # seconds have passed
+            return self._take_in(ask, recording, digest, opened, caller)
 
-    def _welcome(self, ask: SpeechParams, source: str) -> str:
+    def _welcome(self, ask: SpeechParams, source: str, caller: str) -> str:
         """The digest of an input that may come in. Raises APIError. source: whose voice it is."""
         now = time.monotonic()
         if self.closing:
             raise closing()
         digest = digest_of(ask, source)
-        if no := self.waiting.refused(digest, now, now + self.limits.guess):
+        if no := self.waiting.refused(digest, caller, now, self.limits.guess):
             raise no_refusal(no, self.limits)
         return digest
 
@@ -137,11 +145,11 @@ class Engine:
 
     @property
     def ready(self) -> bool:
-        """Whether it has really spoken within the last minute, and may take one more."""
+        """Whether it has really spoken within the last minute. A full queue changes nothing: a
+        balancer that turned away would move the caller who filled it to the next replica."""
         if self.standing is None or self.last_spoken is None or self.closing:
             return False
-        fresh = time.monotonic() - self.last_spoken <= self.limits.ready
-        return fresh and len(self.waiting.queue) < self.waiting.most
+        return time.monotonic() - self.last_spoken <= self.limits.ready
 
     @property
     def placement(self) -> dict[str, str]:
@@ -260,7 +268,8 @@ class Engine:
         elif say == "words" and spoken is not None:
             spoken.words += header["words"]
         elif say == "paused":
-            self.waiting.pause(name, time.monotonic())
+            held = spoken is not None and spoken.is_behind
+            self.waiting.pause(name, time.monotonic(), header["left"], held=held)
             self.dispatch()
         elif say in ("done", "failed", "cancelled"):
             self._ended(header, spoken)
@@ -311,7 +320,7 @@ class Engine:
         self.previews.expire(now)
         for job in self.waiting.expired(now):
             text = f"It was not this request's turn within {self.limits.deadline:g} s."
-            again = self.waiting.retry_seconds(now)
+            again = self.waiting.retry_seconds(job.caller, now, self.limits.guess)
             self._refuse(job.name, APIError(503, "deadline", text, retry_after=again))
 
     def try_out(self) -> None:
@@ -329,14 +338,24 @@ class Engine:
         recording: str | None,
         digest: str,
         voice: OpenedVoiceState | None = None,
+        caller: str = "",
     ) -> SpeechStream:
         now, micro = time.monotonic(), ask is MICRO
         deadline = now + (self.limits.ready if micro else self.limits.turn)
-        job = QueuedRequest(f"s{next(self._names)}", digest, now, deadline, micro)
-        spoken = self.spoken[job.name] = SpeechStream(job, ask, recording, voice)
+        job = QueuedRequest(
+            f"s{next(self._names)}", digest, now, deadline, micro, caller, len(ask.text)
+        )
+        spoken = SpeechStream(job, ask, recording, voice, on_read=self._read)
+        self.spoken[job.name] = spoken
         self.waiting.enter(job)
         self.dispatch()
         return spoken
+
+    def _read(self, spoken: SpeechStream) -> None:
+        """A caller has taken sound: one who was too far behind may go on."""
+        if spoken.job.held and not spoken.is_behind:
+            spoken.job.held = False
+            self.dispatch()
 
     def _ended(self, header: Mapping[str, Any], spoken: SpeechStream | None) -> None:
         self.spoken.pop(name := header["id"], None)

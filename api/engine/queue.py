@@ -1,31 +1,47 @@
-"""The request queue: bounded, with deadlines, fair between pieces; inputs that killed a process.
+"""The request queue: bounded, with deadlines, shared by caller; inputs that killed a process.
 
 Pure: the time is given, nothing is waited for.
 """
 
 import math
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
+
+from api.engine.return_times import ReturnTimes
 
 # What a request takes before any has been seen, in seconds.
 FIRST_GUESS_SECONDS = 2.0
 _FORGETTING = 0.2
+# What one piece of a text has, before any has been seen.
+_FIRST_GUESS_CHARACTERS = 100.0
+# A refused request is asked to come back this much later than its place is expected to be free.
+_RETRY_MARGIN = 1.25
+_MOST_RETRY_SECONDS = 3600
 _KEPT_SUSPECTS = 1024
 DEADLY = 2
 
 
 @dataclass(eq=False)
 class QueuedRequest:
-    """One request. digest: of all that makes its sound; micro: the service's own try-out; began:
-    its present turn; paused: it has spoken, and waits for the turn of its next piece."""
+    """One request. digest: of all that makes its sound; micro: the service's own try-out;
+    characters: of its text; began: its present turn; paused: it has spoken, and waits for the turn
+    of its next piece; held: no turn now, because its caller does not read; pieces, left: how many
+    have been spoken, and how many are to come, which is known from the first pause on."""
 
     name: str
     digest: str
     arrived: float
     deadline: float
     micro: bool = False
+    caller: str = ""
+    characters: int = 0
     began: float | None = None
     paused: bool = False
+    held: bool = False
+    pieces: int = 0
+    left: int | None = None
 
 
 @dataclass(frozen=True)
@@ -40,7 +56,17 @@ class Rejection:
 class RequestQueue:
     """slots: how many speak at once; most: how many more may wait. A turn is one piece of a text:
     behind each, the next one waits at the end of the queue, so that none waits for whole texts.
-    mean_seconds: of a turn."""
+
+    A free slot goes to the caller who has the fewest, among equals to the one whose last turn is
+    longest ago; within a caller, to the request that waits longest. Any caller may take all places,
+    `slots` + `most`. When they are taken, a caller that has less than an equal share of them comes
+    in all the same, and the others come in again when they have less than theirs. So nothing that
+    was taken in is thrown out, and N callers hold at most (`slots` + `most`) * (1 + 1/2 + ... 1/N)
+    places, and N more.
+
+    mean_seconds: of a turn; piece_characters: of a piece; last_turns: of each caller, as numbers
+    that grow.
+    """
 
     slots: int
     most: int
@@ -48,26 +74,90 @@ class RequestQueue:
     speaking: dict[str, QueuedRequest] = field(default_factory=dict)
     deaths: OrderedDict[str, int] = field(default_factory=OrderedDict)
     mean_seconds: float = FIRST_GUESS_SECONDS
+    piece_characters: float = _FIRST_GUESS_CHARACTERS
+    last_turns: dict[str, int] = field(default_factory=dict)
+    returns: ReturnTimes = field(default_factory=ReturnTimes)
 
-    def refused(self, digest: str, now: float, deadline: float) -> Rejection | None:
-        """Whether a request that comes now would be served in time."""
+    def refused(
+        self, digest: str, caller: str, now: float, patience_seconds: float
+    ) -> Rejection | None:
+        """Whether a request that comes now would get no turn in time; it is asked to come back."""
         if self.deaths.get(digest, 0) >= DEADLY:
             return Rejection("deadly_input")
-        if len(self.queue) >= self.most:
-            return Rejection("queue_full", self.retry_seconds(now))
-        if now + self.expected_wait(now) > deadline:
-            return Rejection("too_late", self.retry_seconds(now))
-        return None
+        expected = self.returns.expected_soon(caller, now)
+        if self._over(caller, expected) > 0:
+            code = "queue_full"
+        elif self.expected_wait(now, caller, expected) > patience_seconds:
+            code = "too_late"
+        else:
+            return None
+        self.returns.came(caller, now)  # in vain: it gets another time
+        return Rejection(code, self.retry_seconds(caller, now, patience_seconds))
 
-    def retry_seconds(self, now: float) -> int:
-        """When a refused request may be sent again."""
-        return math.ceil(max(1.0, self.expected_wait(now)))
+    def _over(self, caller: str, expected: int, others: int = 0) -> int:
+        """How many requests must leave before one of this caller finds a place. expected, others:
+        how many of its own, and of other callers, come back for one before it."""
+        here = [job.caller for job in (*self.speaking.values(), *self.queue) if not job.micro]
+        places = self.slots + self.most
+        share = max(1, places // len({caller, *here}))
+        over_share = here.count(caller) + expected - share
+        return min(len(here) + expected + others - places, over_share) + 1
 
-    def expected_wait(self, now: float) -> float:
-        """Seconds until somebody who comes now begins to speak: those in front of him, a round of
-        slots at a time."""
-        ahead = len(self.queue) + len(self.speaking) + 1 - self.slots
-        return max(0, math.ceil(ahead / self.slots)) * self._pace(now)
+    def retry_seconds(self, caller: str, now: float, patience_seconds: float) -> int:
+        """When a refused request may be sent again: when as many of its own caller have ended as
+        must, where each is followed by one that comes back in its place. Each gets a time of its
+        own."""
+        expected = self.returns.expected(caller, now)
+        waits = list(self._waiting())
+        few = sum(job.caller == caller for job in waits) + expected
+        late = next(
+            (gone for gone in range(few + 1)
+             if self.expected_wait(now, caller, expected - gone) <= patience_seconds), few,
+        )  # fmt: skip
+        others = self.returns.expected_of_others(caller, now)
+        needed = max(1, self._over(caller, expected, others), late)
+        active = [*self.speaking.values(), *waits]
+        own = [job for job in active if job.caller == caller] or active
+        share = self.slots / max(1, len({job.caller for job in active}))
+        turns = self._turns_until(needed, own)
+        seconds = turns / min(share, max(1, len(own))) * self._pace(now)
+        found = math.ceil(min(max(1.0, _RETRY_MARGIN * seconds), _MOST_RETRY_SECONDS))
+        self.returns.add(caller, now + found)
+        return found
+
+    def _turns_until(self, ended: int, jobs: Sequence[QueuedRequest]) -> int:
+        """How many turns it takes until so many have been spoken, each in its turn, when behind
+        each that ends another one of usual length comes in."""
+        usual = round(fmean([job.pieces + self._left(job) for job in jobs] or [1]))
+        left, turns = deque(map(self._left, jobs)), 0
+        while left and ended > 0:
+            turns += 1
+            more = left.popleft() - 1
+            left.append(more or usual)
+            ended -= more == 0
+        return turns
+
+    def _left(self, job: QueuedRequest) -> int:
+        """How many turns a request still takes."""
+        if job.left is not None:
+            return max(1, job.left)
+        return max(1, math.ceil(job.characters / self.piece_characters))
+
+    def expected_wait(self, now: float, caller: str = "", more: int = 0) -> float:
+        """Seconds until a request of this caller that comes now begins to speak: those in front of
+        it, a round of slots at a time. Another caller has as many turns before it as leave the two
+        with equally many. more: how many more of its own are in front of it."""
+        waits = Counter(job.caller for job in self._waiting())
+        slots = Counter(job.caller for job in self.speaking.values())
+        own = max(0, waits.pop(caller, 0) + more)
+        last = own + 1 + slots[caller]
+        ahead = own + sum(min(count, max(0, last - slots[one])) for one, count in waits.items())
+        rounds = math.ceil((ahead + 1 - self.slots + len(self.speaking)) / self.slots)
+        return max(0, rounds) * self._pace(now)
+
+    def _waiting(self) -> Iterable[QueuedRequest]:
+        """Those who take a turn as soon as they get it."""
+        return (job for job in self.queue if not job.held)
 
     def _pace(self, now: float) -> float:
         """Seconds that a turn takes: as long as they took lately, or as long as those who speak
@@ -78,6 +168,7 @@ class RequestQueue:
 
     def enter(self, job: QueuedRequest) -> None:
         """To the end of the queue; a try-out to its front."""
+        self.returns.came(job.caller, job.arrived)
         if job.micro:
             self.queue.appendleft(job)
         else:
@@ -93,23 +184,38 @@ class RequestQueue:
     def next(self, now: float) -> QueuedRequest | None:
         """Who begins now, if anybody may. Whoever was there when a child died speaks alone, so that
         the next death names one input."""
-        if not self.queue or len(self.speaking) >= self.slots:
+        waits = list(self._waiting())
+        if not waits or len(self.speaking) >= self.slots:
             return None
-        job = self.queue[0]
+        slots = Counter(job.caller for job in self.speaking.values())
+        job = min(waits, key=lambda one: (
+            not one.micro, slots[one.caller], self.last_turns.get(one.caller, 0),
+        ))  # fmt: skip
         alone = self.suspect(job) or any(map(self.suspect, self.speaking.values()))
         if alone and self.speaking:
             return None
-        self.queue.popleft()
+        self.queue.remove(job)
         job.began = now
         self.speaking[job.name] = job
+        self._count_turn(job.caller)
         return job
 
-    def pause(self, name: str, now: float) -> QueuedRequest | None:
+    def _count_turn(self, caller: str) -> None:
+        """Who has nothing here any more is forgotten, and comes as a new caller."""
+        turn = max(self.last_turns.values(), default=0) + 1
+        here = {job.caller for job in (*self.queue, *self.speaking.values())}
+        self.last_turns = {one: at for one, at in self.last_turns.items() if one in here}
+        self.last_turns[caller] = turn
+
+    def pause(
+        self, name: str, now: float, left: int, *, held: bool = False
+    ) -> QueuedRequest | None:
         """A piece was spoken and others are left: back to the end of the queue."""
         job = self.speaking.pop(name, None)
         if job is not None:
             self._took(job, now)
-            job.paused = True
+            job.paused, job.held, job.left = True, held, left
+            self._learn_length(job, left)
             self.queue.append(job)
         return job
 
@@ -133,11 +239,17 @@ class RequestQueue:
         if job is not None and not job.micro and job.began is not None:
             self.deaths.pop(job.digest, None)
             self._took(job, now)
+            self._learn_length(job, 0)
         return job
 
     def _took(self, job: QueuedRequest, now: float) -> None:
         if job.began is not None:
             self.mean_seconds += _FORGETTING * (now - job.began - self.mean_seconds)
+
+    def _learn_length(self, job: QueuedRequest, left: int) -> None:
+        job.pieces += 1
+        characters = job.characters / (job.pieces + left)
+        self.piece_characters += _FORGETTING * (characters - self.piece_characters)
 
     def died(self) -> list[QueuedRequest]:
         """The child has died: everybody who spoke is out, and remembered. One death counts once for

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,10 @@ class SpeechParams:
     whole: bool = False
 
 
+# A request with more sound than this unread (30 s of PCM16 at 24 kHz) gets no turn until its caller
+# has read some. It is longer than a turn is waited for: who plays while reading hears no gap.
+_UNREAD_BYTES = 30 * 2 * 24_000
+
 # The service's own word.
 MICRO = SpeechParams("Yes.", "", max_codes=12)
 
@@ -58,6 +62,7 @@ class SpeechStream:
     words: (word, start, end) in seconds, as far as pieces have ended; timed: whether every piece
     had them, known at the end.
     voice: None for the one that is served when it is this request's turn.
+    on_read: called after each chunk that the caller has taken.
 
     Raises APIError where it ends otherwise than by being spoken.
     """
@@ -68,6 +73,7 @@ class SpeechStream:
         ask: SpeechParams,
         recording: str | None,
         voice: OpenedVoiceState | None = None,
+        on_read: "Callable[[SpeechStream], None]" = lambda _: None,
     ) -> None:
         self.job = job
         self.voice = voice
@@ -80,6 +86,8 @@ class SpeechStream:
         self.words: list[list[Any]] = []
         self.timed = False
         self._queue: asyncio.Queue[bytes | APIError | None] = asyncio.Queue()
+        self._unread = 0
+        self._on_read = on_read
         self.over = False
 
     @property
@@ -96,10 +104,16 @@ class SpeechStream:
         """How many pieces were spoken more than once."""
         return sum(piece["attempts"] > 1 for piece in self.pieces)
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much sound is unread that more of it can wait."""
+        return self._unread > _UNREAD_BYTES
+
     def put(self, chunk: bytes) -> None:
         """More sound, for a caller who is still there."""
         if not self.over:
             self.bytes += len(chunk)
+            self._unread += len(chunk)
             self._queue.put_nowait(chunk)
 
     def end(self, refusal: APIError | None = None) -> None:
@@ -115,6 +129,8 @@ class SpeechStream:
                 raise found
             if found is None:
                 return
+            self._unread -= len(found)
+            self._on_read(self)
             yield found
 
 
@@ -134,5 +150,5 @@ def no_refusal(no: Rejection, limits: EngineLimits) -> APIError:
     if no.code == "too_late":
         text = f"There are too many in front for a turn within {limits.deadline:g} s."
     else:
-        text = f"{limits.queue} requests wait already."
+        text = f"{limits.queue} requests wait already, and this caller has its share of them."
     return APIError(503, no.code, text, retry_after=no.retry_seconds)

@@ -19,6 +19,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 # In scope["state"] of a request whose connection is one too many.
 CROWDED = "crowded"
+# In scope["state"]: the network at the other end of the connection, whatever a proxy's header says.
+PEER = "peer"
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class BoundedProtocol(H11Protocol):
         """uvicorn's hook of asyncio; so are the others."""
         super().connection_made(transport)
         self.address = network_of(self.client[0] if self.client else "")
-        self._usual_state = self.app_state
+        self._usual_state = {**self.app_state, PEER: self.address}
         self._wait_for_head()
         self.connections_by_address.rests(self)
         if self.first_bytes:
@@ -191,6 +193,15 @@ class BoundedProtocol(H11Protocol):
         self._stop_head_timer()
         if self._stall_timer is not None:
             self._stall_timer.cancel()
+
+
+def is_address(text: str) -> bool:
+    """Whether this is an IP address, with or without a zone."""
+    try:
+        ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 def network_of(address: str) -> str:

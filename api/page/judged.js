@@ -145,7 +145,7 @@ function show(cell, name, found, judge) {
   cell.dataset.told = told;
   cell.title = found ? `${NAMES[name]}: ${short(name, found.low)} to ${short(name, found.high)} over ${counted(found.count, "sentence")}${by ? `; ${by.words}` : ""}` : "";
   cell.replaceChildren(
-    ...(by ? [make("span", { class: `mark ${by.mark === "▼" ? "worse" : ""}`, "aria-hidden": "true", text: by.mark }), make("span", { class: "hidden", text: `${by.words}: ` })] : []),
+    ...(by ? [make("span", { class: `mark ${by.mark === "▼" ? "worse" : ""}`, "aria-hidden": "true", text: by.mark === "▼" ? "▼ worse" : by.mark }), make("span", { class: "hidden", text: `${by.words}: ` })] : []),
     make("span", { text: short(name, found?.mean) }), make("span", { class: "plus", text: halfInterval(name, found) }));
 }
 

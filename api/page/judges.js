@@ -19,7 +19,7 @@ const BETTER = {
 
 export const ASTRAY = "Sentences that ran to the limit without an end (unfinished), are too short (cut) or too long (babbling). They are counted here and are part of no mean.";
 export const LOSS = "How far the epoch's codes are from the person's own, on clips that it does not learn from; lower is better. Blends have none.";
-export const INTERVAL = "Figures are means over the sentences that finished; ± is half of the interval that holds the true mean in 95 of 100 cases. ▲ and ▼ mark what is measurably better or worse than the base, ≠ what only differs from it.";
+export const INTERVAL = "Figures are means over the sentences that finished; ± is half of the interval that holds the true mean in 95 of 100 cases. ▲ and ▼ mark what is measurably better or worse than the base, ≠ what only differs from it. Of rate and pitch, further from 0 is worse.";
 
 /** The judges that judged, in the order of their columns. */
 export function present(evaluation) {
@@ -59,9 +59,17 @@ function digits(value) {
 export function againstBase(better, found) {
   const by = found?.against_base;
   if (!by || !Number.isFinite(by.low) || (by.low <= 0 && by.high >= 0)) return null;
-  if (better === "zero") return { mark: "≠", words: "differs from the base" };
-  const good = (by.mean > 0) === (better === "higher");
+  const good = better === "zero" ? nearerToZero(found) : (by.mean > 0) === (better === "higher");
+  if (good === null) return { mark: "≠", words: "differs from the base" };
   return good ? { mark: "▲", words: "better than the base" } : { mark: "▼", words: "worse than the base" };
+}
+
+/** Whether the whole interval of the difference leads nearer to 0 than the base is (true), or further from it (false). */
+function nearerToZero({ mean, against_base: by }) {
+  const base = mean - by.mean;
+  const [low, high] = [base + by.low, base + by.high];
+  if (Math.max(Math.abs(low), Math.abs(high)) < Math.abs(base)) return true;
+  return low * high > 0 && Math.min(Math.abs(low), Math.abs(high)) > Math.abs(base) ? false : null;
 }
 
 /** How many sentences went astray, and how: "0", "2 unfinished, 1 cut". */

@@ -23,6 +23,8 @@ from api.datasets.store import UploadedDataset, read_job
 from api.errors import APIError
 from api.response_schemas import PROBLEMS
 from api.routes.voices import visible_name
+from api.speech.languages import recorded_language
+from api.speech.speaking import languages
 from api.state import AppState, app_state
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], responses=PROBLEMS)
@@ -49,7 +51,8 @@ async def list_datasets(parts: Shared) -> dict[str, Any]:
 async def make_dataset(wanted: DatasetRequest, request: Request, parts: Shared) -> dict[str, Any]:
     """An empty dataset. Record a person only with their consent."""
     parts.check_rate(request)
-    name, language = visible_name(wanted.name), wanted.language.lower()
+    language = recorded_language(wanted.language, languages(parts))
+    name = visible_name(wanted.name)
     made = await asyncio.to_thread(parts.datasets.create, name, language)
     return await asyncio.to_thread(_details, parts, made)
 
@@ -133,6 +136,7 @@ async def put_text(
     content = await request.body()
     if not content.strip():
         raise APIError(422, "no_text", "The text is empty. Delete it to cut without one.")
+    uploads.check_text(content)
     await asyncio.to_thread(uploads.put_text, found, kind, content)
     return {"kind": kind, "bytes": len(content)}
 

@@ -92,11 +92,11 @@ async def preview(
 ) -> Response:
     """Speaks `input` with an epoch, the base (with the person's recording) or the best blend, for
     this caller alone: what is served stays. As /v1/audio/speech otherwise."""
-    parts.check_rate(request)
+    caller = parts.check_rate(request)
     target = find_target(parts.settings, _run(parts, run_id), candidate)
     if parts.follower.is_served(target):
-        return await speech.respond(wanted, parts)
-    return await speech.respond_with(target.voice, wanted, parts)
+        return await speech.respond(wanted, parts, caller)
+    return await speech.respond_with(target.voice, wanted, parts, caller)
 
 
 @router.post("/runs/{run_id}/epochs/{epoch}/promote", response_model=Promoted)

@@ -39,8 +39,7 @@ _MOST_NAMED = 20
 @router.post("/v1/audio/speech", response_class=Response, responses=SOUND_RESPONSES)
 async def speak(wanted: SpeechRequest, request: Request, parts: Shared) -> Response:
     """Speaks `input`."""
-    parts.check_rate(request)
-    return await respond(wanted, parts)
+    return await respond(wanted, parts, parts.check_rate(request))
 
 
 @router.post("/dev/captioned_speech", response_class=Response, responses=CAPTIONED_RESPONSES)
@@ -49,22 +48,23 @@ async def speak_captioned(
 ) -> Response:
     """Speaks `input` and says when each word is spoken, as Kokoro-FastAPI does: lines of JSON as
     sound is made, or one object with `stream: false`."""
-    parts.check_rate(request)
-    return await respond(wanted, parts)
+    return await respond(wanted, parts, parts.check_rate(request))
 
 
-async def respond(wanted: SpeechRequest, parts: AppState) -> Response:
+async def respond(wanted: SpeechRequest, parts: AppState, caller: str) -> Response:
     """Speaks with the served voice, or an uploaded one. Raises APIError."""
     check_strictly(wanted, parts)
     form = form_of(wanted, speaking.served_name(parts), parts)
-    return await speaking.respond(speaking.order_of(wanted), form, parts)
+    return await speaking.respond(speaking.order_of(wanted), form, parts, caller)
 
 
-async def respond_with(voice: VoiceTarget, wanted: SpeechRequest, parts: AppState) -> Response:
+async def respond_with(
+    voice: VoiceTarget, wanted: SpeechRequest, parts: AppState, caller: str
+) -> Response:
     """Speaks with a voice that is not served, for this caller alone. Raises APIError."""
     check_strictly(wanted, parts)
     form = form_of(wanted, voice.name, parts)
-    return await speaking.respond_with(voice, speaking.order_of(wanted), form, parts)
+    return await speaking.respond_with(voice, speaking.order_of(wanted), form, parts, caller)
 
 
 def form_of(wanted: SpeechRequest, model: str, parts: AppState) -> SoundForm:

@@ -43,6 +43,7 @@ async def add_voice(
 ) -> dict[str, Any]:
     """A voice from a recording. Clone a voice only with its owner's consent."""
     parts.check_rate(request)
+    await adding.check_one_file(request, "file")
     voice = await adding.add_voice(parts, visible_name(name), file)
     return voice.row()
 

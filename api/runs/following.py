@@ -207,7 +207,16 @@ class VoiceFollower:
         name = best.name if best else "what the verdict names"
         found = targets.best_target(self.settings, run)
         if found is None:
-            return None, f"The best by the evaluation, {name}, is not on disk."
+            missing = f"The best by the evaluation, {name}, is not on disk."
+            epoch = run.epochs.get(verdict.epoch)
+            if (
+                epoch
+                and verdict.checkpoint_sha256 == epoch.sha256
+                and self._opens_epoch(run, epoch)
+            ):
+                told = f"{missing} Epoch {verdict.epoch}, which it is a blend of, speaks."
+                return targets.epoch_target(self.settings, run.id, epoch), told
+            return None, missing
         if not self._opens(found):
             return None, f"The best by the evaluation, {name}, cannot be opened."
         return found, f"By the run's evaluation. {verdict.reason}"

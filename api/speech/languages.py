@@ -1,26 +1,19 @@
 """Languages as clients write them: a code, a locale, an English name, Kokoro's letter. Pure."""
 
+import re
 from collections.abc import Sequence
 
 from api.errors import APIError
 from api.validation_messages import shown
+from xtts.text.languages import CODE_BY_NAME, NAMES
 
-# The languages of XTTS-v2 by ISO 639-1, under their English names.
-NAMES = {
-    "ar": "Arabic", "cs": "Czech", "de": "German", "en": "English", "es": "Spanish",
-    "fr": "French", "hi": "Hindi", "hu": "Hungarian", "it": "Italian", "ja": "Japanese",
-    "ko": "Korean", "nl": "Dutch", "pl": "Polish", "pt": "Portuguese", "ru": "Russian",
-    "tr": "Turkish", "zh": "Chinese",
-}  # fmt: skip
-_BY_NAME = {name.casefold(): code for code, name in NAMES.items()} | {
-    "american english": "en", "british english": "en", "brazilian portuguese": "pt",
-    "mandarin": "zh", "mandarin chinese": "zh",
-}  # fmt: skip
 # Kokoro's `lang_code`; hexgrad/kokoro, kokoro/pipeline.py.
 _KOKORO = {
     "a": "en", "b": "en", "e": "es", "f": "fr", "h": "hi", "i": "it", "j": "ja", "p": "pt",
     "z": "zh",
 }  # fmt: skip
+# A code, or a code with a region or script.
+LOCALE = r"^[a-zA-Z]{2,3}(-[a-zA-Z0-9]{2,8})?$"
 # The client leaves the choice to the server.
 _ANY = frozenset({"", "auto"})
 
@@ -32,7 +25,7 @@ def code_of(asked: str | None) -> str:
     if word in _ANY:
         return ""
     short = word.replace("_", "-").partition("-")[0]
-    return _BY_NAME.get(word) or _KOKORO.get(word) or short
+    return CODE_BY_NAME.get(word) or _KOKORO.get(word) or short
 
 
 def language_of(asked: str | None, known: Sequence[str], param: str = "language") -> str:
@@ -49,6 +42,20 @@ def language_of(asked: str | None, known: Sequence[str], param: str = "language"
             return language
     text = f"{param} is {shown(asked)}; this voice speaks {', '.join(known)}."
     raise APIError(400, "language_unsupported", text, param=param)
+
+
+def recorded_language(asked: str, more: Sequence[str]) -> str:
+    """The language of recordings in small letters: XTTS-v2's, or one of `more`, as a code or a
+    locale. Raises APIError (422)."""
+    known = sorted({*NAMES, *(one.lower().partition("-")[0] for one in more)})
+    language = asked.lower()
+    if not re.fullmatch(LOCALE, language) or language.partition("-")[0] not in known:
+        text = (
+            f"language is {shown(asked)}; known are {', '.join(known)}, also with a region, such "
+            "as pt-br."
+        )
+        raise APIError(422, "invalid_request", text, param="language")
+    return language
 
 
 def name_of(language: str) -> str:

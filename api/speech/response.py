@@ -90,6 +90,7 @@ class SpeechResponse(Response):
             self.parts.metrics.duration.observe(time.monotonic() - self.started)
 
     async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
+        name = scope.get("state", {}).get("request_id", "")
         try:
             if self.form.whole:
                 body = await self._whole()
@@ -104,12 +105,14 @@ class SpeechResponse(Response):
         except APIError as refusal:
             if self.sent:
                 # The status has been said. Without its end, the body is whole to no client.
-                log.warning("A stream was cut off: %s", refusal.detail)
+                log.warning("Request %s: its stream was cut off: %s", name, refusal.detail)
                 self.parts.metrics.streams_cut.labels(refusal.code).inc()
                 return
             await response(refusal, scope)(scope, receive, send)
         except TimeoutError:
-            log.warning("A client that took nothing for %g s was let go.", _SEND_SECONDS)
+            text = "Request %s: its client took nothing for %g s and was let go."
+            log.warning(text, name, _SEND_SECONDS)
+            self.parts.metrics.streams_cut.labels("not_read").inc()
 
     async def _begin(self, send: Send, length: int | None) -> None:
         headers = {

@@ -50,27 +50,38 @@ def order_of(wanted: SpeechRequest) -> SpeechOrder:
     )  # fmt: skip
 
 
-async def respond(order: SpeechOrder, form: SoundForm, parts: AppState) -> Response:
-    """Speaks with the served voice, or with an uploaded one. Raises APIError."""
+async def respond(order: SpeechOrder, form: SoundForm, parts: AppState, caller: str) -> Response:
+    """Speaks with the served voice, or with an uploaded one. Raises APIError.
+
+    caller: as `AppState.check_rate` returns it; so in the others.
+    """
+    return SpeechResponse(await _taken_in(order, form, parts, caller), form, parts)
+
+
+async def _taken_in(
+    order: SpeechOrder, form: SoundForm, parts: AppState, caller: str
+) -> SpeechStream:
     params = _params(order, form, parts.engine.standing)
     recording = await recording_of(order.voice, parts, order.voice_field)
-    return SpeechResponse(parts.engine.speak(params, recording), form, parts)
+    spoken = parts.engine.speak(params, recording, caller)
+    parts.rate.count_length(caller, len(order.text))
+    return spoken
 
 
 async def respond_with(
-    voice: VoiceTarget, order: SpeechOrder, form: SoundForm, parts: AppState
+    voice: VoiceTarget, order: SpeechOrder, form: SoundForm, parts: AppState, caller: str
 ) -> Response:
     """Speaks with a voice that is not served, for this caller alone. Raises APIError."""
     params = _params(order, form, parts.engine.previews.current_of(voice))
     recording = await recording_of(order.voice, parts, order.voice_field)
-    return SpeechResponse(await parts.engine.preview(voice, params, recording), form, parts)
+    spoken = await parts.engine.preview(voice, params, recording, caller)
+    parts.rate.count_length(caller, len(order.text))
+    return SpeechResponse(spoken, form, parts)
 
 
-async def stream_of(order: SpeechOrder, parts: AppState) -> SpeechStream:
+async def stream_of(order: SpeechOrder, parts: AppState, caller: str) -> SpeechStream:
     """The sound as `respond` speaks it, for a protocol that is not HTTP. Raises APIError."""
-    params = _params(order, _STREAM, parts.engine.standing)
-    recording = await recording_of(order.voice, parts, order.voice_field)
-    return parts.engine.speak(params, recording)
+    return await _taken_in(order, _STREAM, parts, caller)
 
 
 def _params(order: SpeechOrder, form: SoundForm, opened: OpenedVoiceState | None) -> SpeechParams:

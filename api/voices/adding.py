@@ -5,7 +5,7 @@ import contextlib
 import hashlib
 from typing import Any
 
-from fastapi import UploadFile
+from fastapi import Request, UploadFile
 
 from api.errors import APIError
 from api.state import AppState
@@ -24,6 +24,14 @@ def upload_of(field: str) -> dict[str, Any]:
     """What /openapi.json says of a form whose `field` is a recording."""
     encoding = {field: {"contentType": ", ".join(MEDIA_TYPES)}}
     return {"requestBody": {"content": {"multipart/form-data": {"encoding": encoding}}}}
+
+
+async def check_one_file(request: Request, field: str) -> None:
+    """Raises APIError (422) for a form with several files: one would be kept and the rest lost."""
+    count = len((await request.form()).getlist(field))
+    if count > 1:
+        text = f"{field} is there {count} times; one recording is one voice. Send one at a time."
+        raise APIError(422, "several_files", text, param=field)
 
 
 async def add_voice(parts: AppState, name: str, file: UploadFile) -> UploadedVoice:

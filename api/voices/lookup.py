@@ -20,10 +20,15 @@ def is_served(asked: str) -> bool:
     return asked == SERVED or asked in OPENAI_VOICES
 
 
+def means_served(name: str) -> bool:
+    """Whether this means the served voice, however it is written."""
+    return is_served(_plain(name))
+
+
 def check_new_name(name: str) -> None:
     """Raises APIError (422) for a name that always means the served voice: programs send OpenAI's
     without asking, so a voice of that name could never be asked for by it."""
-    if is_served(_plain(name)):
+    if means_served(name):
         text = (
             f"{shown(name)} always means the served voice, as {', '.join((SERVED, *OPENAI_VOICES))}"
             " do. Choose another name."

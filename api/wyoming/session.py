@@ -223,11 +223,11 @@ class WyomingSession:
 
     async def _sound(self, voice: SynthesizeVoice | None, part: str) -> AsyncGenerator[bytes]:
         parts = self._parts
-        parts.check_rate_of(self.address)
+        caller = parts.check_rate_of(self.address)
         labels = await speaking.labels(parts)
         name, language = wanted_of(voice, labels, self._languages())
         order = SpeechOrder(part, name, language)
-        spoken = await speaking.stream_of(order, parts)
+        spoken = await speaking.stream_of(order, parts, caller)
         try:
             async for chunk in spoken:
                 yield chunk
@@ -254,6 +254,9 @@ def _text_of(event: Event) -> str:
     text = event.data.get("text")
     if not isinstance(text, str):
         raise MalformedEvent(f"{event.type} needs a text.")
+    if any("\ud800" <= sign <= "\udfff" for sign in text):
+        told = "text is no Unicode text: it holds one half of a sign (a lone surrogate)."
+        raise APIError(422, "invalid_request", told, param="text")
     return text
 
 

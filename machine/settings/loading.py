@@ -242,11 +242,30 @@ def _validated(
         return kind(**values), []
     except ValidationError as error:
         # A union reports one error for each of its kinds: one sentence a setting is enough.
-        named = dict.fromkeys(str(item["loc"][0]).upper() for item in error.errors() if item["loc"])
+        named: dict[str, str] = {}
+        for item in error.errors():
+            if item["loc"]:
+                name = str(item["loc"][0]).upper()
+                named[name] = named.get(name) or _more(item)
         whole = [str(item["ctx"]["error"]) for item in error.errors() if not item["loc"]]
-        return None, [_sentence(name, ours[name], given[name]) for name in named] + whole
+        return None, [
+            _sentence(name, ours[name], given[name], more) for name, more in named.items()
+        ] + whole
 
 
-def _sentence(name: str, info: FieldInfo, given: GivenSetting) -> str:
+def _more(item: Mapping[str, Any]) -> str:
+    """What `Means.allowed` leaves out, as a sentence: an upper limit, or a validator's reason."""
+    found = item.get("ctx") or {}
+    if item["type"] == "int_parsing_size":
+        return "It may have at most 4,300 digits."
+    if item["type"] == "value_error":
+        return str(found["error"])
+    for bound, words in (("lt", "below"), ("le", "at most")):
+        if bound in found:
+            return f"It must be {words} {found[bound]:,}."
+    return ""
+
+
+def _sentence(name: str, info: FieldInfo, given: GivenSetting, more: str) -> str:
     value = "********" if means(info).secret else repr(given.text)
-    return f"{name} is {value} ({given.source}); allowed: {means(info).allowed}."
+    return f"{name} is {value} ({given.source}); allowed: {means(info).allowed}. {more}".rstrip()

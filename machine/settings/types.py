@@ -31,7 +31,13 @@ def _home(path: Path) -> Path:
     try:
         return path.expanduser()
     except RuntimeError as error:  # "~nobody"
-        raise ValueError("no such home folder") from error
+        raise ValueError("There is no such home folder.") from error
+
+
+def _folder(path: Path) -> Path:
+    if (found := _home(path)).is_file():
+        raise ValueError("it is a file")
+    return found
 
 
 def _separated(value: Any) -> Any:
@@ -41,7 +47,7 @@ def _separated(value: Any) -> Any:
     return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
-Folder = Annotated[Path, AfterValidator(_home), Means("a path; `~` is your home folder")]
+Folder = Annotated[Path, AfterValidator(_folder), Means("a folder; `~` is your home folder")]
 Text = Annotated[str, StringConstraints(min_length=1)]
 Place = Annotated[
     Text,

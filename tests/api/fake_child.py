@@ -166,7 +166,8 @@ class FakeEnsemble:
                               "pieces": pieces_of(text)})  # fmt: skip
             elif (number + 1) % PIECE == 0:
                 self._paused.add(name)
-                yield packed({"say": "paused", "id": name})
+                left = -(-(len(text) - number - 1) // PIECE)
+                yield packed({"say": "paused", "id": name, "left": left})
 
     def _do(self, name: str, text: str) -> Iterator[bytes]:
         word, _, rest = text.partition(" ")

@@ -7,6 +7,7 @@ import torch
 
 from benchmarks import phones
 from demo_voice.teachers import phone_timing
+from demo_voice.text import lexicon
 
 PHONES = 5
 
@@ -46,6 +47,7 @@ def test_the_drawing_of_others_is_left_alone() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not lexicon.WORDNET.exists(), reason="apt-get install wordnet-base flite")
 def test_the_embedded_codec_says_more_of_a_voice_that_it_knows(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

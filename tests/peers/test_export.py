@@ -1,6 +1,7 @@
 """The export is loaded and spoken by Coqui's own `Xtts`, strictly."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -96,11 +97,17 @@ def check_weights(xtts: Any, checkpoint: Path, base: Path) -> None:
     assert any(name.startswith("hifigan_decoder.speaker_encoder.torch_spec.") for name in before)
 
 
+def files_of(checkpoint: Path, base: Path) -> bundle.VoiceFiles:
+    """A checkpoint's, without a recording."""
+    spec = VoiceSpec(str(checkpoint), base=str(base))
+    return replace(bundle.find_voice(spec), reference=None)
+
+
 def check_export(tmp_path: Path, sizes: dict[str, Any]) -> None:
     base = coquis_base(tmp_path / "base", sizes)
     config = ModelConfig.read(base)
     checkpoint = perturbed(base, tmp_path / "output", config.gpt.text_ids)
-    exported = export(checkpoint, tmp_path / "voice", base, config, None)
+    exported = export(files_of(checkpoint, base), tmp_path / "voice")
     assert exported.speaks_in_coqui
     assert "Coqui's Xtts.load_checkpoint speaks with it" in exported.sentence
     xtts = loaded_by_coqui(exported.folder)
@@ -133,7 +140,7 @@ def test_padded_text_tables_are_cut_to_the_vocabulary(tmp_path):
     torch.save(found, base / "model.pth")
 
     checkpoint = perturbed(base, tmp_path / "output", count + 7)
-    exported = export(checkpoint, tmp_path / "voice", base, ModelConfig.read(base), None)
+    exported = export(files_of(checkpoint, base), tmp_path / "voice")
     xtts = loaded_by_coqui(exported.folder)
     assert xtts.gpt.text_embedding.weight.shape == (count, 64)
     check_weights(xtts, checkpoint, base)

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import logging
 import os
 import shutil
 from dataclasses import replace
@@ -12,17 +13,24 @@ import soundfile
 import torch
 
 from machine.storage.atomic import DiskFull, sha256_of
+from tests.datasets import make_dataset
 from tests.models import tiny_base
 from train.__main__ import main
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint
 from train.export import ExportError, export
+from train.sampling.sample_files import reference_of
+from train.settings import TrainSettings
+from train.setup import build_context
 from xtts.hub import bundle, learned_speaker
 from xtts.hub.base_models import BundleError
+from xtts.hub.bundle import VoiceFiles
+from xtts.hub.evaluation_file import Evaluation, Verdict, write_evaluation
 from xtts.hub.learned_speaker import LearnedSpeaker
 from xtts.hub.run_folder import RunFolder
 from xtts.model.config import ConfigError, ModelConfig
 from xtts.model.loading import read_tensors
+from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.workers.voice_registry import VoiceSpec, load_voice
 
 
@@ -36,10 +44,12 @@ def checkpoint(base: Path, tmp_path: Path) -> Path:
     return perturbed(base, tmp_path / "output")
 
 
-def perturbed(base: Path, output_dir: Path, name: str | None = None) -> Path:
+def perturbed(
+    base: Path, output_dir: Path, name: str | None = None, data_sha256: str = "d" * 64
+) -> Path:
     """A checkpoint of every learned value of `base` plus 0.01, with its epoch's reference."""
     config = ModelConfig.read(base)
-    fingerprint = Fingerprint.of(base, "d" * 64, config.gpt, output_dir / "cache")
+    fingerprint = Fingerprint.of(base, data_sha256, config.gpt, output_dir / "cache")
     provenance = {
         "base": {"name": name or str(base), "sha256": fingerprint.base_sha256},
         "fingerprint": fingerprint.as_dict(),
@@ -53,8 +63,14 @@ def perturbed(base: Path, output_dir: Path, name: str | None = None) -> Path:
     return Checkpoints(run, keep=3).save_epoch(7, 70, state, None, {}, provenance).path
 
 
+def files_of(checkpoint: Path, base: Path, reference: Path | None = None) -> VoiceFiles:
+    """A checkpoint's, without the recording of its epoch."""
+    spec = VoiceSpec(str(checkpoint), base=str(base))
+    return replace(bundle.find_voice(spec), reference=reference)
+
+
 def exported(checkpoint: Path, base: Path, to: Path) -> Path:
-    return export(checkpoint, to, base, ModelConfig.read(base), None).folder
+    return export(files_of(checkpoint, base), to).folder
 
 
 def test_learned_values_are_the_checkpoints_and_frozen_ones_the_bases(base, checkpoint, tmp_path):
@@ -81,6 +97,16 @@ def test_the_verb_writes_a_voice_that_speaks(base, checkpoint, tmp_path, caplog,
     assert opened.reference.read_bytes() == same.reference.read_bytes()
 
 
+def test_an_export_says_how_much_is_written_and_what_is_left(
+    base, checkpoint, tmp_path, caplog, monkeypatch
+):
+    monkeypatch.setattr("train.progress._TELL_EVERY_SECONDS", 0.0)
+    with caplog.at_level(logging.INFO, "train"):
+        exported(checkpoint, base, tmp_path / "voice")
+    told = [line for line in caplog.messages if line.startswith("Writing model.pth: ")]
+    assert told and told[-1].endswith("MB, left 0:00:00")
+
+
 def test_a_learned_speaker_embedding_goes_with_its_weights(base, checkpoint, tmp_path):
     run = RunFolder(checkpoint.parent.parent)
     sha256 = run.verified(7).sha256
@@ -88,7 +114,7 @@ def test_a_learned_speaker_embedding_goes_with_its_weights(base, checkpoint, tmp
     learned = LearnedSpeaker(7, 1.0, sha256, numbers, 2.0, 1.9, 20)
     learned_speaker.write(run.best_speaker, learned)
     reference = run.samples / "epoch_7_reference.wav"
-    voice = export(checkpoint, tmp_path / "voice", base, ModelConfig.read(base), reference).folder
+    voice = export(files_of(checkpoint, base, reference), tmp_path / "voice").folder
     assert learned_speaker.NAME in bundle.read(voice).files and bundle.verify(voice) is None
     for opened in (load_voice(VoiceSpec(str(voice))), load_voice(VoiceSpec(str(checkpoint)))):
         assert torch.equal(opened.own.speaker, learned.tensor())
@@ -123,17 +149,19 @@ def test_the_config_says_every_size_and_keeps_the_rest(base, checkpoint, tmp_pat
 
 
 def test_speakers_come_along_and_mel_statistics_go_into_the_weights(base, checkpoint, tmp_path):
+    files = files_of(checkpoint, base)
     torch.save({"Ana": {}}, base / "speakers_xtts.pth")
     found = torch.load(base / "model.pth", weights_only=True)
     del found["model"]["mel_stats"]
     torch.save(found, base / "model.pth")
-    to = exported(checkpoint, base, tmp_path / "voice")
+    to = export(files, tmp_path / "voice").folder
     assert (to / "speakers_xtts.pth").read_bytes() == (base / "speakers_xtts.pth").read_bytes()
     stats = torch.load(base / "mel_stats.pth", weights_only=True)
     assert torch.equal(read_tensors(to / "model.pth")["mel_stats"], stats)
 
 
 def test_what_coquis_trainer_left_in_the_base_stays_behind(base, checkpoint, tmp_path):
+    files = files_of(checkpoint, base)
     found = torch.load(base / "model.pth", weights_only=True)
     tensors = {f"xtts.{name}": tensor for name, tensor in found["model"].items()}
     extra = {
@@ -141,7 +169,7 @@ def test_what_coquis_trainer_left_in_the_base_stays_behind(base, checkpoint, tmp
         "torch_mel_spectrogram_dvae.x": torch.ones(1),
     }
     torch.save({"model": {**tensors, **extra}}, base / "model.pth")
-    to = exported(checkpoint, base, tmp_path / "voice")
+    to = export(files, tmp_path / "voice").folder
     assert read_tensors(to / "model.pth").keys() == found["model"].keys()
 
 
@@ -164,12 +192,88 @@ def test_a_half_precision_base_stays_half_where_it_is_frozen(base, tmp_path):
 def test_a_reference_in_another_format_becomes_a_wav(base, checkpoint, tmp_path):
     tone = torch.sin(torch.arange(22_050) / 20).numpy() * 0.5
     soundfile.write(tmp_path / "tone.flac", tone, 22_050)
-    config = ModelConfig.read(base)
-    to = export(checkpoint, tmp_path / "voice", base, config, tmp_path / "tone.flac").folder
+    to = export(files_of(checkpoint, base, tmp_path / "tone.flac"), tmp_path / "voice").folder
     found, rate = soundfile.read(to / "reference.wav")
     assert rate == 22_050
     assert abs(found - tone).max() < 1e-3
     assert bundle.verify(to) is None
+
+
+# What is best
+
+
+def judged(run: RunFolder, best: Verdict) -> None:
+    """evaluation.json with nothing but a verdict."""
+    write_evaluation(
+        run.evaluation_file, Evaluation("", "en", {}, "", {}, {}, {}, [], verdict=best)
+    )
+
+
+def export_best(run: RunFolder, to: Path, **settings: object) -> int:
+    """`train export` of what is best in the run."""
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+    return main(["export", "--output-dir", str(run.folder), "--to", str(to), *flags])
+
+
+@pytest.mark.parametrize("onnx", [False, True])
+def test_where_the_base_is_best_it_is_exported_as_the_person(
+    base, checkpoint, tmp_path, monkeypatch, onnx
+):
+    monkeypatch.chdir(tmp_path)
+    run, to = RunFolder(checkpoint.parent.parent), tmp_path / "voice"
+    judged(run, Verdict("base", 0, 0.0, "The base is the best.", "", False, ""))
+    learned = LearnedSpeaker(0, 0.0, "", [number / 512 for number in range(512)], 2.0, 1.9, 20)
+    learned_speaker.write(run.best_speaker, learned)
+    (run.folder / PRONUNCIATIONS).write_text("word = said\n")
+    # The checkpoint is not needed: what it was made from is.
+    checkpoint.unlink()
+    assert (
+        main(["export", "--output-dir", str(run.folder), "--to", str(to), *["--onnx=int8"] * onnx])
+        == 0
+    )
+    recording = (run.samples / "epoch_7_reference.wav").read_bytes()
+    if onnx:
+        assert (to / "onnx.json").is_file()
+        return
+    assert (to / "reference.wav").read_bytes() == recording and bundle.verify(to) is None
+    assert (bundle.read(to).epoch, bundle.read(to).data_sha256) == (0, "d" * 64)
+    assert (to / PRONUNCIATIONS).is_file()
+    found, before = read_tensors(to / "model.pth"), read_tensors(base / "model.pth")
+    assert all(torch.equal(found[name], tensor) for name, tensor in before.items())
+    opened = load_voice(VoiceSpec(str(to)))
+    assert torch.equal(opened.own.speaker, learned.tensor())
+
+
+def test_where_the_best_epoch_is_gone_another_one_is_exported_and_that_is_said(
+    base, checkpoint, tmp_path, caplog
+):
+    run, to = RunFolder(checkpoint.parent.parent), tmp_path / "voice"
+    judged(run, Verdict("blend", 7, 0.5, "The blend.", "", False, run.verified(7).sha256))
+    assert export_best(run, to) == 0
+    assert "checkpoint_epoch_7.pt is used in its place" in caplog.text
+    assert "best.manifest.json is missing" in caplog.text and bundle.read(to).epoch == 7
+
+
+def test_a_run_without_a_recording_takes_a_clip_of_its_dataset_or_says_that_it_has_none(
+    base, tmp_path, caplog
+):
+    data = make_dataset(tmp_path / "data", clips=3, seconds=3.2)
+    given = {"dataset_dir": data, "cache_dir": tmp_path / "cache", "device": "cpu"}
+    settings = TrainSettings(base_model=str(base), output_dir=tmp_path / "none", **given)
+    clips = build_context(settings).data
+    run = RunFolder(tmp_path / "output")
+    perturbed(base, run.folder, data_sha256=clips.sha256)
+    shutil.rmtree(run.samples)
+    assert export_best(run, tmp_path / "one", **given) == 0
+    clip = reference_of(settings, clips).path
+    assert (tmp_path / "one" / "reference.wav").read_bytes() == clip.read_bytes()
+    assert "holds no recording" not in caplog.text
+    for number, changed in enumerate(({"max_train_samples": 2}, {"dataset_dir": tmp_path / "x"})):
+        caplog.clear()
+        to = tmp_path / f"without_{number}"
+        assert export_best(run, to, **(given | changed)) == 0
+        assert "holds no recording of the person" in caplog.text
+        assert not (to / "reference.wav").exists() and bundle.verify(to) is None
 
 
 # Where it goes
@@ -270,7 +374,8 @@ def test_a_base_that_has_moved_is_found_with_base(base, checkpoint, tmp_path, mo
     load_voice(VoiceSpec(str(checkpoint), base=str(tmp_path / "moved")))
 
 
-def test_sizes_that_differ_are_named(checkpoint, tmp_path):
+def test_sizes_that_differ_are_named(base, checkpoint, tmp_path):
+    found = files_of(checkpoint, base)
     wider = tiny_base(tmp_path / "wider", layers=1)
     with pytest.raises(ConfigError, match=r"gpt\.gpt\.h\.1.*missing in the base"):
-        exported(checkpoint, wider, tmp_path / "voice")
+        export(replace(found, folder=wider), tmp_path / "voice")

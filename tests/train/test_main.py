@@ -1,6 +1,7 @@
 """`python -m train`: its verbs, and what becomes of a fault."""
 
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -55,3 +56,14 @@ def test_ctrl_c_before_a_run_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_export_needs_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
     assert program.main(["export"]) == SotaqueError.exit_code
     assert "export needs --to DIR" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["run", "evaluate", "sample", "export"])
+def test_an_output_dir_that_is_a_file_is_refused(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    to = ["--to", str(tmp_path / "voice")] if verb == "export" else []
+    assert program.main([verb, *to, "--output-dir", str(tmp_path / "file")]) == 2
+    assert f"OUTPUT_DIR is '{tmp_path / 'file'}'" in (told := capsys.readouterr().err)
+    assert "allowed: a folder" in told

@@ -13,6 +13,7 @@ import soundfile
 import torch
 
 from tests.datasets import make_dataset
+from tests.models import tiny_base
 from train.__main__ import main
 from train.trainer import Trainer
 from xtts.hub.run_folder import RunFolder
@@ -349,6 +350,23 @@ def test_nothing_is_left_to_do(workshop, straight, caplog):
     workshop.run("straight", 4)
     assert losses(straight) == before
     assert "All 4 epochs are done" in caplog.text
+
+
+@pytest.mark.parametrize("verb", ["run", "evaluate", "sample"])
+@pytest.mark.parametrize("other", ["MAX_TRAIN_SAMPLES", "BASE_MODEL"])
+def test_every_verb_that_writes_into_a_run_refuses_one_of_other_data(
+    workshop, straight, tmp_path, capsys, verb, other
+):
+    before = {path: path.stat().st_mtime_ns for path in straight.folder.rglob("*")}
+    value = "5" if other == "MAX_TRAIN_SAMPLES" else str(tiny_base(tmp_path / "other", seed=5))
+    changed = {"SAMPLE_DEVICE": "cpu", "NUM_EPOCHS": "5", other: value}
+    assert main([verb, *workshop.arguments("straight", **changed)]) == 2
+    told = capsys.readouterr().err
+    assert f"{straight.folder} was made from something else" in told and other in told
+    after = {path: path.stat().st_mtime_ns for path in straight.folder.rglob("*")}
+    for left in (straight.folder, straight.lock_file):  # the lock is taken, and let go
+        before.pop(left, None), after.pop(left, None)
+    assert after == before
 
 
 @pytest.mark.slow

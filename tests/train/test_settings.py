@@ -47,6 +47,8 @@ def test_the_defaults_of_the_contract() -> None:
         ("MAX_TRAIN_SAMPLES", "all", None),
         ("MAX_TRAIN_SAMPLES", "", None),
         ("MAX_TRAIN_SAMPLES", "1000", 1000),
+        ("MAX_TRAIN_SAMPLES", "9" * 30, int("9" * 30)),
+        ("LANGUAGE", "zh-CN", "zh-cn"),
         ("KEEP_CHECKPOINTS", "all", None),
         ("KEEP_CHECKPOINTS", "", 3),
         ("LEARNING_RATE", "5e-6", 5e-6),
@@ -185,3 +187,22 @@ def test_help_without_a_verb_names_the_verbs(capsys: pytest.CaptureFixture[str])
     told = capsys.readouterr().out
     assert all(f"\n{verb} " in told for verb in ("run", "check", "sample", "export"))
     assert "docs/settings.md" in told and len(told.splitlines()) < 25
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "more"),
+    [
+        ("LANGUAGE", "English", "Did you mean en?"),
+        ("LANGUAGE", "Brazilian Portuguese", "Did you mean pt?"),
+        ("LANGUAGE", "Klingon", "XTTS-v2's are ar, cs, de, en,"),
+        ("SEED", "9" * 30, "It must be below 4,294,967,296."),
+        ("LORA_RANK", "5000", "It must be at most 1,024."),
+    ],
+)
+def test_a_refusal_names_the_limit_that_was_passed_or_what_was_meant(
+    name: str, text: str, more: str
+) -> None:
+    with pytest.raises(SettingsError) as refusal:
+        load([], {name: text}, None)
+    (fault,) = refusal.value.faults
+    assert fault.startswith(f"{name} is {text!r}") and more in fault

@@ -20,6 +20,7 @@ from train.distributed import ALONE
 from train.early_stopping import EarlyStopping
 from train.learner import Validation
 from train.metrics.deferred import DeferredMetrics
+from train.metrics.remaining import RemainingTime
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.stopping import StopRequest
 from train.run_context import StartPosition
@@ -65,8 +66,10 @@ class Surroundings:
         self.learner = changes.pop("learner", None) or a_learner()
         self.learner.evaluate = self._evaluate
         self.validation_losses = iter(changes.pop("validation_losses", [2.0] * 20))
-        logs: Any = SimpleNamespace(step=self._logged, epoch=self._epoch_logged)
-        run = SimpleNamespace(newest_verified=lambda: None, verified=lambda epoch: f"epoch {epoch}")
+        logs: Any = SimpleNamespace(
+            step=self._logged, epoch=self._epoch_logged, remaining=RemainingTime(epochs, batches)
+        )
+        run = SimpleNamespace(newest_verified=lambda: None)
         checkpoints = SimpleNamespace(
             run=run, due=lambda epoch, last: epoch % self.settings.save_every == 0 or epoch == last,
             save_epoch=self._save, save_interrupted=self._save_interrupted,
@@ -190,9 +193,10 @@ def test_an_evaluation_hears_how_long_its_epoch_was_learned(
     """A share of that time is what it may take."""
     heard: list[tuple[Any, float]] = []
     evaluator = SimpleNamespace(
-        judge=lambda saved, seconds: heard.append((saved, seconds)), working=False
+        judge=lambda saved, seconds, *_: heard.append((saved, seconds)), working=False, budget=None
     )
     ran = Surroundings(epochs=2, batches=3, evaluator=evaluator)
+    ran.trainer.checkpoints.run.verified = lambda epoch: f"epoch {epoch}"  # type: ignore[method-assign,assignment,return-value]
     now = [100.0]
     monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
 
@@ -318,3 +322,9 @@ def test_with_several_processes_short_memory_ends_the_run(monkeypatch: pytest.Mo
     with pytest.raises(torch.OutOfMemoryError):
         ran.trainer._step_or_backoff(1, 0, replace(a_batch(), clips=(0, 1)))
     assert ran.trainer.batches.halvings == []
+
+
+def test_a_stop_while_the_last_epoch_is_judged_is_told_by_the_exit_code() -> None:
+    ran = Surroundings(epochs=1)
+    ran.trainer.sampler.finish = lambda: ran.stop.receive(signal.SIGINT)
+    assert ran.trainer.train() == 130 and ran.saved[-1]["epoch"] == 1

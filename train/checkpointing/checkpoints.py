@@ -180,18 +180,22 @@ class Checkpoints:
 
     def publish_best(self) -> None:
         """Writes best.json when something else has become the best, and removes a best.pt that
-        no longer is."""
+        no longer is, where it could be made again."""
         with self._publishing:
             evaluation = self.run.evaluation()
+            best: dict[str, Any] | None = None
             if evaluation and evaluation.verdict:
-                best: dict[str, Any] | None = best_by_evaluation(evaluation)
-            else:
+                best = best_by_evaluation(evaluation)
+            elif self.run.verdict() is None:  # else best.json is all that is left of a verdict
                 losses = self.run.losses()
                 loss, epoch = min(losses, default=(0.0, 0))
                 best = {"epoch": epoch, "validation_audio_loss": loss} if losses else None
             if best is not None and self.run.read_best() != best:
                 write_json(self.run.best_file, best)
             if evaluation and evaluation.verdict and evaluation.verdict.kind != "blend":
+                left = self.run.whole_blend()
+                if left and not self.run.checkpoint_path(left.epoch).exists():
+                    return
                 remove(self.run, [self.run.best_blend_manifest, self.run.best_blend])
 
     def prune(self) -> None:
@@ -233,6 +237,7 @@ def best_by_evaluation(evaluation: Evaluation) -> dict[str, Any]:
         "kind": verdict.kind,
         "epoch": verdict.epoch,
         "share": verdict.share,
+        "checkpoint_sha256": verdict.checkpoint_sha256,
         "file": files[verdict.kind],
         "validation_audio_loss": own.validation_audio_loss if own else None,
         "reason": verdict.reason,

@@ -15,7 +15,9 @@ from xtts.model.shapes import GPTShape
 SCHEMA = 1
 _MEANING = {
     "base_sha256": "the base model (BASE_MODEL)",
-    "data_sha256": "the clips or transcripts (DATASET_DIR, LANGUAGE, MAX_TRAIN_SAMPLES)",
+    "data_sha256": (
+        "the clips or transcripts (DATASET_DIR, LANGUAGE, MAX_TRAIN_SAMPLES, SUSPECT_CLIPS)"
+    ),
     "vocabulary_sha256": "the vocabulary (vocab.json)",
     "schema": "the format of the run",
 }

@@ -40,11 +40,11 @@ def prune(run: RunFolder, keep: int | None) -> None:
 
 
 def best_epoch(run: RunFolder) -> int | None:
-    """The epoch that the evaluation's verdict is about, be it blended; where there is none, or the
+    """The epoch that the verdict is about, be it blended; where there is none, or the
     base is the best, the one with the lowest validation loss."""
-    evaluation = run.evaluation()
-    if evaluation and evaluation.verdict and evaluation.verdict.kind != "base":
-        return evaluation.verdict.epoch
+    verdict = run.verdict()
+    if verdict and verdict.kind != "base":
+        return verdict.epoch
     return min(run.losses(), default=(0.0, None))[1]
 
 

@@ -63,10 +63,26 @@ def resume(
         return None
     current = _furthest(run)
     if setting == "auto" or (current and _began_at(current, Path(setting))):
-        found = _checked(run, current, fingerprint)
+        require_same(run, fingerprint)
+        found = current
     else:
         found = _from_path(run, Path(setting), current, fingerprint)
     return _noted(found, learning_rate) if found else None
+
+
+def require_same(run: RunFolder, now: Fingerprint) -> None:
+    """The one check of every verb that writes into a run. Raises ResumeError, with the differences,
+    where the run was made from another base or other data; nothing is changed then."""
+    saved = run.made_from()
+    if saved is None:
+        return
+    if different := differences(saved.fingerprint, now):
+        raise ResumeError(
+            f"The run in OUTPUT_DIR={run.folder} was made from something else. Different are: "
+            f"{'; '.join(different.values())}. Set them as they were, or set OUTPUT_DIR to another "
+            "folder; or start over: `python -m train` with RESUME=never moves the old run whole to "
+            "OUTPUT_DIR/archive."
+        )
 
 
 def archive(run: RunFolder, runs_dir: Path | None) -> Path | None:
@@ -164,16 +180,6 @@ def _from_interrupted(path: Path) -> Resumed:
         source=path,
         provenance=provenance,
     )
-
-
-def _checked(run: RunFolder, found: Resumed | None, now: Fingerprint) -> Resumed | None:
-    if found and (different := differences(found.provenance.get("fingerprint") or {}, now)):
-        raise ResumeError(
-            f"The run in OUTPUT_DIR={run.folder} was made from something else. Different are: "
-            f"{'; '.join(different.values())}. Two ways on: RESUME=never moves the old run whole "
-            "to OUTPUT_DIR/archive and starts over; or set OUTPUT_DIR to another folder."
-        )
-    return found
 
 
 def _from_path(run: RunFolder, path: Path, current: Resumed | None, now: Fingerprint) -> Resumed:

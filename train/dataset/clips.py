@@ -5,6 +5,7 @@ that a second start does neither.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -34,6 +35,8 @@ class ClipTokenizer(Protocol):
     max_tokens: int
     fingerprint: str
 
+    @property
+    def languages(self) -> Sequence[str]: ...
     def encode(self, text: str, language: str) -> list[int]: ...
     def unknown(self, text: str, language: str) -> list[str]: ...
 

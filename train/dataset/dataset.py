@@ -6,6 +6,7 @@ remembered in the cache folder, so that a second start decodes nothing.
 
 import hashlib
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from train.progress import with_progress
 from train.settings import TrainSettings
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.model.shapes import GPTShape
+from xtts.text.languages import NAMES, other_language
 
 __all__ = ["Clip", "ClipTokenizer", "Dataset", "DatasetError", "RejectedClip", "read", "split"]
 
@@ -34,6 +36,8 @@ VALIDATION_SHARE = 0.05
 MOST_VALIDATION_CLIPS = 64
 FEWEST_CLIPS_TO_SPLIT = 8
 _MOST_REFUSALS_SHOWN = 20
+# Of clips that are refused for exactly the same reason, so many by name.
+_MOST_ALIKE = 5
 # Clips for a thread at once: handing over one that is known costs more than checking it.
 _PORTION = 16
 
@@ -75,6 +79,7 @@ class Dataset:
     def report(self) -> str:
         """The table of refused clips and the totals, for a person."""
         lines = list(_table(self.refused))
+        lines += _language_doubts(self.clips)
         lines.append(
             f"Dataset: {len(self.train)} clips, {self.minutes(self.train):.1f} min to learn from; "
             f"{len(self.validation)} clips, {self.minutes(self.validation):.1f} min to validate; "
@@ -86,10 +91,12 @@ class Dataset:
 def read(settings: TrainSettings, tokenizer: ClipTokenizer, shape: GPTShape) -> Dataset:
     """Reads the transcript, judges every clip and splits.
 
-    Raises DatasetError for a transcript of the wrong form, and when no clip is left; TextError for
-    a language whose extra package is not installed.
+    Raises DatasetError for a transcript of the wrong form, for a language that the base model does
+    not speak, and when no clip is left; TextError for a language whose extra package is not
+    installed.
     """
     entries = read_entries(settings.dataset_dir, settings.dataset_format, settings.language)
+    _refuse_language(entries, tokenizer.languages, settings)
     longest = min(LONGEST_SECONDS, shape.max_codes * SAMPLES_PER_CODE / CODE_RATE)
     sounds = FileCache(settings.cache_dir / f"sounds-{SOUNDS_VERSION}.json")
     # coqui-tts writes numbers and abbreviations out, each version in its own way.
@@ -104,13 +111,46 @@ def read(settings: TrainSettings, tokenizer: ClipTokenizer, shape: GPTShape) -> 
     clips, twins = _without_twins([one for one in results if isinstance(one, Clip)])
     refused = (*(one for one in results if isinstance(one, RejectedClip)), *twins)
     if not clips:
-        lines = list(_table(refused[:_MOST_REFUSALS_SHOWN]))
-        if len(refused) > _MOST_REFUSALS_SHOWN:
-            lines.append(f"… and {len(refused) - _MOST_REFUSALS_SHOWN} more")
+        table = list(_table(refused))
+        lines = table[: _MOST_REFUSALS_SHOWN + 1]
+        if len(table) > len(lines):
+            lines.append(f"… and {len(table) - len(lines)} more lines")
         lines.append(f"No clip of {settings.dataset_dir} can be used.")
         raise DatasetError("\n".join(lines))
     told = {entry.name for entry in entries if entry.validation}
     return split(clips, refused, told, settings.max_train_samples)
+
+
+def _refuse_language(
+    entries: Sequence[TranscriptEntry], spoken: Sequence[str], settings: TrainSettings
+) -> None:
+    """Before a recording is decoded, where the base model speaks the language of no row; what is
+    wrong with a few rows is in the table of refused clips."""
+    known = {one.split("-")[0] for one in spoken}
+    short = [entry.language.lower().split("-")[0] for entry in entries]
+    if not known.isdisjoint(short):
+        return
+    asked = sorted(set(short))
+    model = "xtts_v2, or another model" if set(asked) <= NAMES.keys() else "a model"
+    raise DatasetError(
+        f"Language {' and '.join(map(repr, asked))} is not one of this model's: "
+        f"{', '.join(spoken)}. All {len(entries)} clips of {settings.dataset_dir} are in it "
+        f"(LANGUAGE={settings.language}). Set BASE_MODEL to {model} that speaks it, or LANGUAGE "
+        "to what is spoken in the clips."
+    )
+
+
+def _language_doubts(clips: Sequence[Clip]) -> Iterator[str]:
+    """A line for each language under which texts of another one stand."""
+    for language in sorted({clip.language for clip in clips}):
+        texts = [clip.text for clip in clips if clip.language == language]
+        if (found := other_language(texts, language)) is not None:
+            yield (
+                f"The {len(texts)} transcripts under language {language!r} look like "
+                f"{NAMES[found]} by their commonest words, and would be read as "
+                f"{NAMES[language.lower().split('-')[0]]}. If they are, set LANGUAGE={found} and a "
+                "BASE_MODEL that speaks it."
+            )
 
 
 def _all_heard(
@@ -191,8 +231,16 @@ def _by_content(clips: Sequence[Clip]) -> set[str]:
 def _table(refused: Sequence[RejectedClip]) -> Iterator[str]:
     if not refused:
         return
+    alike = Counter((one.seen, one.allowed) for one in refused)
     width = max(len("refused clip"), *(len(one.name) for one in refused))
     seen = min(60, max(len("seen"), *(len(one.seen) for one in refused)))
     yield f"{'refused clip':{width}}  {'seen':{seen}}  allowed"
+    told = Counter[tuple[str, str]]()
     for one in refused:
-        yield f"{one.name:{width}}  {one.seen:{seen}}  {one.allowed}"
+        kind = (one.seen, one.allowed)
+        told[kind] += 1
+        if told[kind] <= _MOST_ALIKE:
+            yield f"{one.name:{width}}  {one.seen:{seen}}  {one.allowed}"
+        elif told[kind] == alike[kind]:
+            more = f"… and {alike[kind] - _MOST_ALIKE} more"
+            yield f"{more:{width}}  {one.seen:{seen}}  {one.allowed}"

@@ -13,6 +13,7 @@ from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import report
 from train.evaluation.evaluator import Evaluator, shares_of
 from train.evaluation.person_speaker import learn_best_speaker
+from train.progress import Progress
 from xtts.hub.evaluation_file import Verdict
 from xtts.hub.run_folder import read_checkpoint
 from xtts.model.loading import blend, read_tensors
@@ -30,10 +31,14 @@ def conclude(
     """
     if not evaluator.working:
         return
-    for epoch in evaluator.missing():
-        evaluator.judge(epoch)
-    evaluator.blends(shares_of(blend_setting))
-    evaluator.sampler.finish()
+    shares = [share for share in shares_of(blend_setting) if share < 1]
+    # A run says what is left by its budget.
+    count = 0 if evaluator.budget else evaluator.num_left(shares)
+    with Progress("Judging", count, "candidates") as progress:
+        evaluator.progress = progress if count else None
+        evaluator.judge_missing()
+        evaluator.blends(shares)
+        evaluator.sampler.finish()
     known = evaluator.run.evaluation()
     if known is None or known.verdict is None:
         return
@@ -69,7 +74,10 @@ def keep_best_blend(checkpoints: Checkpoints, verdict: Verdict, base: Path) -> N
     Raises RunError, ConfigError, DiskFull, WriteError.
     """
     run = checkpoints.run
-    if verdict.kind == "blend" and run.best_weights() is None:
+    if verdict.kind == "blend" and (fault := run.fault_of_best(verdict)):
+        told = run.read_best() or {}
+        if (told.get("kind"), told.get("epoch")) == ("blend", verdict.epoch):  # it was there
+            log.warning("%s It is made again from epoch %d.", fault, verdict.epoch)
         tuned = read_checkpoint(run.checkpoint_path(verdict.epoch))
         state = blend(read_tensors(base / "model.pth"), tuned.model, verdict.share)
         checkpoints.save_blend(verdict, state, tuned.provenance)

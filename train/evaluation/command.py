@@ -1,6 +1,7 @@
 """`python -m train evaluate`: judges a run that is there already, or what a run left out.
 
-Without a time limit: a run whose first evaluation is this one speaks every sentence of the set.
+Without a time limit: a run whose first evaluation is this one speaks every sentence of the set. Any
+later one speaks as many as the first.
 """
 
 import json
@@ -17,7 +18,7 @@ from train.sampling import sampler as sampling
 from train.sampling.sample_files import reference_of
 from train.sampling.sampler import Sampler
 from train.settings import TrainSettings
-from train.setup import build_context
+from train.setup import context_of_run
 from xtts.hub.run_folder import RunError, RunFolder
 from xtts.hub.run_lock import lock
 
@@ -26,13 +27,13 @@ log = logging.getLogger("train")
 
 def run(settings: TrainSettings, *, as_json: bool) -> int:
     """Judges what is not judged yet, prints the table, or JSON. Raises RunError where there is
-    nothing to judge or a trainer is at work."""
+    nothing to judge or a trainer is at work, ResumeError for a run of another dataset or base."""
     folder = RunFolder(settings.output_dir)
-    newest = folder.newest_verified()
+    newest = folder.newest_whole()
     if newest is None:
         raise RunError(f"{folder.folder} holds no epoch yet; `make train` makes one.")
     with lock(folder):
-        context = build_context(settings)
+        context = context_of_run(settings, folder)
         plan = placement.plan(context.machine, settings.sample_device, context.device.value)
         if plan.mode == "skipped":
             raise RunError(f"Nothing is spoken with {plan.reason}. Set SAMPLE_DEVICE=auto.")
@@ -49,7 +50,6 @@ def run(settings: TrainSettings, *, as_json: bool) -> int:
                 sampler,
                 Checkpoints(folder, settings.keep_checkpoints, settings.save_every),
                 lambda evaluation, candidate: log.info(line(evaluation, candidate)),
-                unlimited=True,
             )
             conclude(evaluator, settings.blend, context.base, learn_speaker=settings.learn_speaker)
     known = folder.evaluation()

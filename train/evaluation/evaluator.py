@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from machine.devices.cuda_errors import GpuLost
@@ -18,12 +19,14 @@ from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.clips import Clip
 from train.dataset.dataset import Dataset
 from train.evaluation import judges, sentences
+from train.evaluation.budget import TIME_SHARE, JudgingBudget
 from train.evaluation.judges import JudgedSentence
 from train.evaluation.person import Person, describe, recordings_of
 from train.evaluation.recognition import Recognition, recognition_of
 from train.evaluation.sentences import KEPT_SOUNDS, EvaluationSentence
 from train.evaluation.statistics import mean_interval, paired_difference
 from train.evaluation.verdict import against, decide
+from train.progress import Progress
 from train.sampling.sample_files import SampleReference
 from train.sampling.sampler import MeasuringFailed, Sampler
 from train.settings import TrainSettings
@@ -44,17 +47,17 @@ from xtts.workers.file_evaluation import (
     ListenRequest,
     SentenceTask,
     SpokenFacts,
+    TrialRequest,
 )
 
 log = logging.getLogger("train")
 
-# Of an epoch's time, so much goes into its evaluation; of a short epoch, so many seconds.
-TIME_SHARE = 0.15
-LEAST_SECONDS = 6.0
+# Of a short epoch the base speaks no more than fit into so many seconds, or the fewest.
+SHORT_SECONDS = 6.0
 # Without a recogniser one sentence in so many is also heard: at full size the vocoder costs more
 # than all else together.
 SOUNDED_EVERY = 3
-# In any case so many: of eight, three would be heard, too few for any mean of voices.
+# So many, where the budget allows: of eight, three would be heard, too few for a mean of voices.
 FEWEST_SENTENCES = 2 * SLOTS
 # Where all are heard and the epoch is a long one, whose share of time is to be kept.
 FEWEST_HEARD = SLOTS
@@ -122,8 +125,8 @@ def warn_of_few_clips(data: Dataset) -> None:
 class Evaluator:
     """Judges by the plan, inside the sampler's turn.
 
-    told: hears of every evaluation and the candidate that is new in it. unlimited: all sentences,
-    however long they take.
+    told: hears of every evaluation and the candidate that is new in it. budget: what it may cost;
+    None is unlimited, and speaks all sentences.
     """
 
     def __init__(
@@ -133,7 +136,7 @@ class Evaluator:
         checkpoints: Checkpoints,
         told: Callable[[Evaluation, Candidate], None] | None = None,
         *,
-        unlimited: bool = False,
+        budget: JudgingBudget | None = None,
     ) -> None:
         self.plan = plan
         self.sampler = sampler
@@ -141,7 +144,8 @@ class Evaluator:
         self.run: RunFolder = checkpoints.run
         self.failures = 0
         self._told = told
-        self._unlimited = unlimited
+        self.budget = budget
+        self.progress: Progress | None = None
         self._person: Person | None = None
 
     @property
@@ -150,13 +154,32 @@ class Evaluator:
         speaks = self.sampler.plan.mode != "skipped"
         return speaks and bool(self.plan.sentences) and self.failures < MOST_FAILURES
 
+    def foresee(self, first_epoch: int) -> None:
+        """Finds out how fast this machine speaks, and says what judging the run from an epoch on
+        will cost."""
+        if self.working and self.budget:
+            self.sampler.submit(lambda: self._forgiving(lambda: self._foresee(first_epoch)))
+
     def judge(self, epoch: Verified, epoch_seconds: float = 0.0) -> None:
         """Judges a saved epoch, and the base first where it was not judged yet.
 
         epoch_seconds: how long it was learned, which decides how much time there is.
         """
         if self.working:
-            self.sampler.submit(lambda: self._forgiving(lambda: self._judge(epoch, epoch_seconds)))
+            self.sampler.submit(
+                lambda: self._forgiving(lambda: self._judge_if_due(epoch, epoch_seconds))
+            )
+
+    def judge_missing(self) -> None:
+        """Judges what a kill or a fault left out, the newest epochs where not all fit."""
+        missing = self.missing()
+        if missing and (budget := self.budget):
+            budget.know(self._known())
+            self._plan_rest(budget, len(missing), 0.0)
+            if budget.plan:
+                missing = missing[len(missing) - budget.plan.epochs :]
+        for epoch in missing:
+            self.sampler.submit(partial(self._forgiving, partial(self._judge, epoch, 0.0)))
 
     def blends(self, shares: Sequence[float]) -> None:
         """Judges blends of the base and the epoch that comes nearest to the person."""
@@ -179,16 +202,24 @@ class Evaluator:
         speaker embedding; None where no recogniser listened to both. Raises MeasuringFailed."""
         known = self._known()
         own = known.find(verdict.kind, verdict.epoch, verdict.share) if known else None
-        # The base reads the sentences as the run does: with any of its checkpoints.
-        of_base = verdict.kind == "base"
-        epoch = self.run.newest_verified() if of_base else self.run.verified(verdict.epoch)
-        if own is None or epoch is None or not self.plan.recognition.name:
+        found = self.weights_of(verdict)
+        if own is None or found is None or not self.plan.recognition.name:
             return None
         before = [one.judges.get(judges.WORD_ERRORS) for one in own.sentences]
-        facts, _ = self._speak(
-            None, epoch.checkpoint, verdict.share, len(before), None, tuple(speaker)
-        )
+        facts, _ = self._speak(None, *found, len(before), None, tuple(speaker))
         return paired_difference([one.word_errors for one in facts], before)
+
+    def weights_of(self, verdict: Verdict) -> tuple[Path, float] | None:
+        """The checkpoint that a verdict's weights are read from, and which share of it: of the
+        epoch, or all of best.pt where only that is left. None where neither is whole."""
+        # The base reads the sentences as the run does: with any of its checkpoints.
+        of_base = verdict.kind == "base"
+        epoch = self.run.newest_whole() if of_base else self.run.verified(verdict.epoch)
+        if epoch is not None:
+            return epoch.checkpoint, verdict.share
+        blend = self.run.whole_blend()
+        same = blend is not None and blend.manifest.blend == verdict.weights
+        return (blend.checkpoint, 1.0) if blend and same else None
 
     # One candidate
 
@@ -217,15 +248,75 @@ class Evaluator:
         loss = epoch.manifest.losses.get("validation_audio_loss")
         self._add(known, "epoch", epoch, 1.0, loss)
 
+    def _judge_if_due(self, epoch: Verified, epoch_seconds: float) -> None:
+        """By what it would cost, now that learning is measured."""
+        if budget := self.budget:
+            budget.know(self._known())
+            budget.epoch_seconds = max(budget.epoch_seconds, epoch_seconds)
+            self._plan_rest(budget, max(1, budget.coming(epoch.epoch)), epoch_seconds)
+            if not budget.judges_epoch(epoch.epoch):
+                told = "Epoch %d is not judged, to save time; `python -m train evaluate` judges it."
+                log.info(told, epoch.epoch)
+                return
+        self._judge(epoch, epoch_seconds)
+
+    def _foresee(self, first_epoch: int) -> None:
+        assert self.budget is not None
+        known = self._known()
+        self.budget.know(known)
+        if known is None and self.plan.sentences:
+            one, reference = self.plan.sentences[0], self.plan.reference.path
+            ear = self.plan.recognition.name
+            # The worker starts meanwhile, which its first sample would wait for as well.
+            self.budget.speed = self.sampler.trial(
+                TrialRequest(one.text, one.language, reference, ear)
+            )
+        self._plan_rest(self.budget, self.budget.coming(first_epoch), 0.0)
+
+    def _plan_rest(self, budget: JudgingBudget, epochs: int, epoch_seconds: float) -> None:
+        """Plans what is still to be judged; says so at first, and when something else fits."""
+        before = (budget.plan is None, budget.limits)
+        wanted = min(self._fewest(self._base_budget(epoch_seconds)), len(self.plan.sentences))
+        if budget.make_plan(epochs, wanted) and before != (False, budget.limits):
+            log.info("%s", budget.sentence())
+
     def _blends(self, shares: Sequence[float]) -> None:
         known = self._known()
         chosen = self.source_of_blends(known) if known else None
         if known is None or chosen is None:
+            self._left_blend(known)
             return
+        shares = [share for share in shares if share < 1 and _is_new(known, chosen, share)]
+        if budget := self.budget:
+            budget.know(known)
+            budget.shares = tuple(shares)
+            self._plan_rest(budget, 0, 0.0)
+            shares = budget.plan.shares if budget.plan else shares
+            known = replace(known, left_out=list(budget.limits.values()))
+            write_evaluation(self.run.evaluation_file, known)
         for share in shares:
-            done = known.find("blend", chosen.epoch, share)
-            if share < 1 and (done is None or done.checkpoint_sha256 != chosen.sha256):
-                known = self._add(known, "blend", chosen, share, None)
+            known = self._add(known, "blend", chosen, share, None)
+
+    def num_left(self, shares: Sequence[float]) -> int:
+        """How many candidates are still to be judged, blends of these shares among them."""
+        known, missing = self._known(), self.missing()
+        chosen = self.source_of_blends(known) if known and not missing else None
+        new = [one for one in shares if not (known and chosen) or _is_new(known, chosen, one)]
+        return len(missing) + len(new) + (known is None)
+
+    def _count_one(self) -> None:
+        if self.progress is not None:
+            self.progress.add()
+
+    def _left_blend(self, known: Evaluation | None) -> None:
+        """Judges best.pt where it was not judged yet and no epoch is left beside it."""
+        left = self.run.whole_blend()
+        if left is None or self.run.newest_verified() is not None:
+            return
+        known = known or self._judge_base(left, 0.0)
+        share = float(left.manifest.blend["share"])
+        if known.find("blend", left.epoch, share) is None:
+            self._add(known, "blend", left, share, None)
 
     def source_of_blends(self, known: Evaluation) -> Verified | None:
         """The whole epoch that comes nearest to the person: what is wrong with its words is what a
@@ -241,19 +332,18 @@ class Evaluator:
     def _judge_base(self, epoch: Verified, epoch_seconds: float) -> Evaluation:
         """The base reads the sentences as the run does: an old run may have kept Coqui's
         normaliser."""
-        budget = None if self._unlimited else max(LEAST_SECONDS, TIME_SHARE * epoch_seconds)
-        facts, seconds = self._speak(
-            "base", epoch.checkpoint, 0.0, len(self.plan.sentences), budget
-        )
+        judged = self._judged_before()
+        budget = None if judged is not None else self._base_budget(epoch_seconds)
+        count, plan = judged or len(self.plan.sentences), self.budget.plan if self.budget else None
+        # No group of sentences is divided by time.
+        if judged is None and plan and plan.sentences < FEWEST_HEARD:
+            count = plan.sentences
+        facts, seconds = self._speak("base", epoch.checkpoint, 0.0, count, budget)
+        self._count_one()
         person, usual = self._known_person(), judges.base_evidence(facts)
         base = self._candidate("base", 0, 0.0, "", facts, usual, None, seconds)
-        why = (
-            ""
-            if budget is None
-            else f"; {budget:.0f} s are meant for it, and {self._fewest(budget)} are the fewest"
-        )
-        log.info("Evaluation: %d sentences in %.0f s%s.", len(facts), seconds, why)
-        return Evaluation(
+        log.info("Evaluation: %d sentences in %.0f s.", len(facts), seconds)
+        found = Evaluation(
             made_at=_now(),
             language=self.plan.reference.language,
             base=self.plan.base,
@@ -270,6 +360,9 @@ class Evaluator:
             smallest_difference={},
             candidates=[base],
         )
+        if self.budget:
+            self.budget.judged(found, seconds)
+        return found
 
     def _add(
         self, known: Evaluation, kind: CandidateKind, epoch: Verified, share: float,
@@ -277,17 +370,24 @@ class Evaluator:
     ) -> Evaluation:  # fmt: skip
         name = f"epoch_{epoch.epoch}" + (f"_share_{share:g}" if kind == "blend" else "")
         count = len(known.candidates[0].sentences)
-        facts, seconds = self._speak(name, epoch.checkpoint, share, count, None)
+        blended = epoch.manifest.blend  # of best.pt; an epoch's own file is never blended
+        sha256 = str(blended["checkpoint_sha256"]) if blended else epoch.sha256
+        facts, seconds = self._speak(name, epoch.checkpoint, 1.0 if blended else share, count, None)
+        self._count_one()
         usual = float(known.person["base_nats_per_token"])
-        own = self._candidate(kind, epoch.epoch, share, epoch.sha256, facts, usual, loss, seconds)
+        own = self._candidate(kind, epoch.epoch, share, sha256, facts, usual, loss, seconds)
         others = [
             one
             for one in known.candidates
             if (one.kind, one.epoch, one.share) != (kind, epoch.epoch, share)
             and not (kind == "epoch" and one.kind == "blend" and one.epoch == epoch.epoch
-                     and one.checkpoint_sha256 != epoch.sha256)
+                     and one.checkpoint_sha256 != sha256)
         ]  # fmt: skip
-        found = self.decided(replace(known, candidates=[*others, own]))
+        known = replace(known, candidates=[*others, own])
+        if self.budget:
+            self.budget.judged(known, seconds)
+            known = replace(known, left_out=list(self.budget.limits.values()))
+        found = self.decided(known)
         crash_point("before evaluation")
         write_evaluation(self.run.evaluation_file, found)
         crash_point("after evaluation")
@@ -302,9 +402,14 @@ class Evaluator:
         """With intervals against the base, and the verdict."""
         base = known.candidates[0]
         compared = [base, *(_compared(one, base) for one in known.candidates[1:])]
-        there = set(self.run.epochs())
-        pruned = {one.epoch for one in compared if one.kind != "base"} - there
-        told, verdict = decide(compared, pruned, sum(clip.seconds for clip in self.plan.clips))
+        there, blend = set(self.run.epochs()), self.run.whole_blend()
+        kept = blend.manifest.blend if blend else {}
+        gone = {
+            one.name for one in compared
+            if one.kind != "base" and one.epoch not in there
+            and (one.kind, one.epoch, one.share) != ("blend", kept.get("epoch"), kept.get("share"))
+        }  # fmt: skip
+        told, verdict = decide(compared, gone, sum(clip.seconds for clip in self.plan.clips))
         return replace(
             known, made_at=_now(), candidates=told, verdict=verdict,
             smallest_difference=_smallest_differences(told),
@@ -322,6 +427,15 @@ class Evaluator:
             )
             return None
         return known
+
+    def _judged_before(self) -> int | None:
+        """How many sentences the run was judged by, where evaluation.json is lost: best.json says
+        it too, and with others the verdict would be another one."""
+        best = self.run.read_best() or {}
+        try:
+            return None if self.run.evaluation() else int(best["figures"]["sentences"])
+        except (KeyError, TypeError, ValueError):
+            return None
 
     # Speaking and measuring
 
@@ -349,16 +463,26 @@ class Evaluator:
                 share,
                 person.rate,
                 budget,
-                at_least=self._fewest(budget),
+                at_least=min(count, self._at_least(budget)),
                 recogniser=self.plan.recognition.name,
                 speaker=speaker,
             )
         )
         return found.sentences, time.perf_counter() - started
 
+    def _base_budget(self, epoch_seconds: float) -> float | None:
+        """How long the base may go on beyond the fewest sentences; None without a limit."""
+        if self.budget is None:
+            return None
+        return max(SHORT_SECONDS, min(TIME_SHARE * epoch_seconds, self.budget.candidate_share))
+
+    def _at_least(self, budget: float | None) -> int:
+        plan = self.budget.plan if self.budget else None
+        return plan.sentences if plan else self._fewest(budget)
+
     def _fewest(self, budget: float | None) -> int:
-        """Of a short epoch judging may take more than its share; a long one's share is kept."""
-        long = budget is not None and budget > LEAST_SECONDS
+        """So many are wanted: of a long epoch less, whose share of time is to be kept."""
+        long = budget is not None and budget > SHORT_SECONDS
         return FEWEST_HEARD if long and self.plan.recognition.name else FEWEST_SENTENCES
 
     def _known_person(self) -> Person:
@@ -409,6 +533,12 @@ class Evaluator:
                 )
             ],
         )  # fmt: skip
+
+
+def _is_new(known: Evaluation, chosen: Verified, share: float) -> bool:
+    """Whether this blend was not judged yet."""
+    done = known.find("blend", chosen.epoch, share)
+    return done is None or done.checkpoint_sha256 != chosen.sha256
 
 
 def shares_of(blend: float | str) -> tuple[float, ...]:

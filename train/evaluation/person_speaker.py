@@ -7,9 +7,12 @@ kept as well, so that no later start looks again.
 """
 
 import logging
+import time
 
 from machine.storage.atomic import crash_point
+from train.evaluation.budget import MOST_LEARNING_SECONDS
 from train.evaluation.evaluator import Evaluator
+from train.sampling.sampler import MeasuringFailed
 from xtts.hub import learned_speaker
 from xtts.hub.evaluation_file import Verdict
 from xtts.hub.learned_speaker import LearnedSpeaker
@@ -19,8 +22,6 @@ log = logging.getLogger("train")
 
 # More say nothing new about one person, and each is spoken once by the GPT.
 MOST_CLIPS = 64
-# At full size a step of the vocoder takes seconds on a CPU.
-BUDGET_SECONDS = 300.0
 
 
 def learn_best_speaker(evaluator: Evaluator, verdict: Verdict) -> None:
@@ -34,7 +35,14 @@ def learn_best_speaker(evaluator: Evaluator, verdict: Verdict) -> None:
     if known is not None and known.weights == verdict.weights:
         return
     path.unlink(missing_ok=True)
-    found = evaluator.sampler.learn_speaker(_request(evaluator, verdict))
+    seconds = MOST_LEARNING_SECONDS
+    if evaluator.budget:
+        seconds = min(seconds, evaluator.budget.learning_room())
+        if seconds <= 0:
+            log.info("No speaker embedding is learned: there is no time left for judging.")
+            return
+    started = time.perf_counter()
+    found = evaluator.sampler.learn_speaker(_request(evaluator, verdict, seconds))
     lost = evaluator.word_errors_with(verdict, found.embedding)
     learned = LearnedSpeaker(
         **verdict.weights,
@@ -45,6 +53,8 @@ def learn_best_speaker(evaluator: Evaluator, verdict: Verdict) -> None:
         more_word_errors=None if lost is None else round(lost.mean, 4),
         harder=lost is not None and lost.low > 0,
     )
+    if evaluator.budget:
+        evaluator.budget.spend(time.perf_counter() - started)
     crash_point("before speaker")
     learned_speaker.write(path, learned)
     log.info("%s", _told(learned, found.seconds))
@@ -63,14 +73,17 @@ def _told(learned: LearnedSpeaker, seconds: float) -> str:
     return f"{told}. It is harder to understand and is left out." if learned.harder else f"{told}."
 
 
-def _request(evaluator: Evaluator, verdict: Verdict) -> LearnSpeakerRequest:
-    base = verdict.kind == "base"
+def _request(evaluator: Evaluator, verdict: Verdict, seconds: float) -> LearnSpeakerRequest:
+    found = evaluator.weights_of(verdict)
+    if found is None:
+        raise MeasuringFailed("The weights that it is for are gone.")
+    weights, share = found
     # By content, so that the same clips are taken whatever they are called and however they stand.
     clips = sorted(evaluator.plan.clips, key=lambda clip: clip.sha256)[:MOST_CLIPS]
     return LearnSpeakerRequest(
         clips=tuple(TranscribedClip(one.path, one.text, one.language) for one in clips),
         reference=evaluator.plan.reference.path,
-        weights=None if base else evaluator.run.checkpoint_path(verdict.epoch),
-        share=verdict.share,
-        budget_seconds=BUDGET_SECONDS,
+        weights=None if verdict.kind == "base" else weights,
+        share=share,
+        budget_seconds=seconds,
     )

@@ -45,12 +45,12 @@ LEAST_SPEECH_SECONDS = 180.0
 
 
 def decide(
-    candidates: Sequence[Candidate], pruned: Collection[int] = (),
+    candidates: Sequence[Candidate], pruned: Collection[str] = (),
     speech_seconds: float | None = None,
 ) -> tuple[list[Candidate], Verdict | None]:  # fmt: skip
     """The candidates with what is wrong with each, and the best of them.
 
-    pruned: epochs whose checkpoints are gone, which are told of and cannot be chosen;
+    pruned: names of those whose checkpoints are gone, which are told of and cannot be chosen;
     speech_seconds: of the person's clips, for the advice. No verdict without the base, or without
     anything beside it.
     """
@@ -58,7 +58,7 @@ def decide(
     if base is None or len(candidates) < 2:
         return list(candidates), None
     told = [_told(one, base, candidates) for one in candidates]
-    left = [one for one in told if one.ruled_out is None and one.epoch not in pruned]
+    left = [one for one in told if one.ruled_out is None and one.name not in pruned]
     own = next(one for one in told if one.kind == "base")
     if not left:
         because = "no candidate, nor the base itself, can be relied on"
@@ -259,7 +259,34 @@ def _why(best: Candidate, base: Candidate) -> str:
     elif WORDS in best.judges and WORDS in base.judges:
         own, usual = best.judges[WORDS].mean, base.judges[WORDS].mean
         parts.append(f"with {own:.0%} of the words (the base {usual:.0%})")
-    return f"{parts[0].capitalize()}: {', '.join(parts[1:])}."
+    told = f"{parts[0].capitalize()}: {', '.join(parts[1:])}."
+    worse = ", ".join(_got_worse(best, base))
+    return f"{told} Measurably worse than the base: {worse}." if worse else told
+
+
+def _got_worse(best: Candidate, base: Candidate) -> list[str]:
+    """What is measurably worse than the base, with both figures."""
+    judges = (
+        (WORD_ERRORS, "word errors", "{:.0%}"), (WORDS, "words", "{:.0%}"),
+        (VOICE, "voice", "{:.2f}"), (RATE_DRIFT, "rate", "{:+.1f} %"),
+        (PITCH_DRIFT, "pitch", "{:+.1f} %"),
+    )  # fmt: skip
+    return [
+        f"{name} ({form.format(best.judges[judge].mean)}, the base "
+        f"{form.format(base.judges[judge].mean)})"
+        for judge, name, form in judges
+        if (gap := against(best, base, judge)) is not None
+        and _is_worse(judge, best.judges[judge].mean - gap.mean, gap)
+    ]
+
+
+def _is_worse(judge: str, usual: float, gap: MeanInterval) -> bool:
+    """Whether the whole interval of a difference is worse. usual: what it is added to; of a drift
+    that is nearer to 0 than any of it."""
+    if judge in (RATE_DRIFT, PITCH_DRIFT):
+        low, high = usual + gap.low, usual + gap.high
+        return low * high > 0 and min(abs(low), abs(high)) > abs(usual)
+    return gap.low > 0 if judge == WORD_ERRORS else gap.high < 0
 
 
 def _why_the_voice(best: Candidate, base: Candidate) -> str:

@@ -7,7 +7,6 @@ no step is there twice.
 import logging
 import math
 import resource
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,8 +20,10 @@ from train.learner import StepResult, Validation
 from train.metrics.evaluation_picture import picture
 from train.metrics.event_files import TensorBoardWriter
 from train.metrics.metrics_file import MetricsFile
+from train.metrics.remaining import RemainingTime
 from train.metrics.system_usage import MachineMetrics
 from train.metrics.tensorboard_server import TensorBoard
+from train.progress import clock
 from train.sampling.sample_files import SampleSidecar, of_epoch
 from xtts import audio
 from xtts.hub.evaluation_file import Candidate, Evaluation
@@ -55,8 +56,8 @@ class Logs:
         self.tensorboard = tensorboard
         self.machine = machine
         self._told: set[str] = set()
+        self.remaining = RemainingTime(num_epochs, steps_per_epoch)
         self._first_step = first_step
-        self._started = time.monotonic()
         self._peak_flops = peak_flops
         self._metrics = MetricsFile(run.metrics, first_step)
         self._curves = TensorBoardWriter(curves_folder, first_step)
@@ -76,8 +77,11 @@ class Logs:
         self, epoch: int, number: int, step: int, batch: Batch, result: StepResult,
         waited_seconds: float, step_seconds: float, names: list[str], flops: float = 0.0,
     ) -> None:  # fmt: skip
-        """One optimizer step. `names`: the clips of the batch, logged when the step was skipped;
-        flops: its arithmetic (train.metrics.flops)."""
+        """One optimizer step.
+
+        step_seconds: with the wait for its data; names: the clips of the batch, logged when the
+        step was skipped; flops: its arithmetic (train.metrics.flops)."""
+        self.remaining.step(step_seconds)
         record: dict[str, Any] = {
             "epoch": epoch,
             "step": step,
@@ -96,7 +100,7 @@ class Logs:
                 "epochs": self.num_epochs,
                 "epoch_step": number,
                 "epoch_steps": self.steps_per_epoch,
-                "seconds_left": round(self._seconds_left(epoch, number, step), 1),
+                "seconds_left": round(self.remaining.left(epoch, number), 1),
             },
         }
         if self._peak_flops:
@@ -118,7 +122,7 @@ class Logs:
                 "%.1f audio-s/s  left %s", epoch, self.num_epochs, number, self.steps_per_epoch,
                 result.audio_loss, result.text_loss, result.learning_rate,
                 record["audio_seconds_per_second"],
-                _clock(record["progress"]["seconds_left"]),
+                clock(record["progress"]["seconds_left"]),
             )  # fmt: skip
 
     def epoch(self, epoch: int, step: int, validation: Validation | None) -> None:
@@ -135,7 +139,8 @@ class Logs:
     def evaluation(self, evaluation: Evaluation, candidate: Candidate) -> None:
         """A candidate that was judged: its line, its curves over the epochs, and the table of all
         as text and as a picture. Blends have a share, and no place on a curve."""
-        log.info(report.line(evaluation, candidate))
+        left = f"  left {clock(self.remaining.judging())}" if candidate.kind == "blend" else ""
+        log.info("%s%s", report.line(evaluation, candidate), left)
         base = evaluation.candidates[0]
         with self._forgiving("The curves"):
             if candidate.epoch == 1:
@@ -180,16 +185,6 @@ class Logs:
                 log.warning("%s cannot be written (%s). Training goes on.", what, error)
             self._told.add(what)
 
-    def _seconds_left(self, epoch: int, number: int, step: int) -> float:
-        done = step - self._first_step
-        left = (self.num_epochs - epoch + 1) * self.steps_per_epoch - number
-        return (time.monotonic() - self._started) / done * left
-
-
-def _clock(seconds: float) -> str:
-    """Hours, minutes and seconds: 1:02:03."""
-    return f"{int(seconds // 3600)}:{int(seconds // 60 % 60):02}:{int(seconds % 60):02}"
-
 
 def figures_of(candidate: Candidate) -> dict[str, float]:
     """What of a candidate is a curve."""
@@ -210,6 +205,7 @@ class NullLogger(Logs):
 
     def __init__(self) -> None:
         """Opens no file."""
+        self.remaining = RemainingTime(0, 0)
 
     def __exit__(self, *_: object) -> None:
         """Has none to close."""

@@ -11,17 +11,18 @@ from train.sampling import sampler as sampling
 from train.sampling.sample_files import SampleSidecar, on_demand, reference_of
 from train.sampling.sampler import Sampler
 from train.settings import TrainSettings
-from train.setup import build_context
+from train.setup import context_of_run
 from xtts.hub.run_folder import RunError, RunFolder, Verified
 
 log = logging.getLogger("train")
 
 
 def run(settings: TrainSettings, *, epoch: int | None) -> int:
-    """Speaks `epoch`, or the newest that is whole. Raises RunError when nothing can be spoken."""
+    """Speaks `epoch`, or the newest that is whole. Raises RunError when nothing can be spoken,
+    ResumeError for a run of another dataset or base."""
     folder = RunFolder(settings.output_dir)
     found = _chosen(folder, epoch)
-    context = build_context(settings)
+    context = context_of_run(settings, folder)
     plan = placement.plan(context.machine, settings.sample_device, context.device.value)
     if plan.mode == "skipped":
         raise RunError(f"Nothing is spoken with {plan.reason}. Set SAMPLE_DEVICE=auto.")
@@ -55,7 +56,7 @@ def run(settings: TrainSettings, *, epoch: int | None) -> int:
 def _chosen(folder: RunFolder, epoch: int | None) -> Verified:
     """The epoch to speak, its files whole."""
     if epoch is None:
-        if newest := folder.newest_verified():
+        if newest := folder.newest_whole():
             return newest
         raise RunError(f"{folder.folder} holds no epoch yet; `make train` makes one.")
     if found := folder.verified(epoch):

@@ -43,7 +43,9 @@ from xtts.workers.file_evaluation import (
     EvaluateRequest,
     HeardRecordings,
     ListenRequest,
+    SpeakingSpeed,
     SpokenSet,
+    TrialRequest,
 )
 from xtts.workers.file_synthesis import FileSpeaker, SpeakRequest, SpokenFile
 from xtts.workers.file_worker import START_SECONDS, Worker
@@ -58,12 +60,12 @@ NICE_BESIDE_TRAINING = 5
 # A worker gets ready and speaks; after a fault once more, and then on the CPU.
 LONGEST_SAMPLE_SECONDS = 3 * (START_SECONDS + SPEAK_SECONDS)
 
-MeasureRequest = EvaluateRequest | ListenRequest | LearnSpeakerRequest
+MeasureRequest = EvaluateRequest | ListenRequest | LearnSpeakerRequest | TrialRequest
 Request = SpeakRequest | MeasureRequest
-Answer = SpokenFile | SpokenSet | HeardRecordings | SpeakerLearned
+Answer = SpokenFile | SpokenSet | HeardRecordings | SpeakerLearned | SpeakingSpeed
 _VERBS: dict[type[Request], str] = {
     SpeakRequest: "speak", EvaluateRequest: "evaluate", ListenRequest: "listen",
-    LearnSpeakerRequest: "learn_speaker",
+    LearnSpeakerRequest: "learn_speaker", TrialRequest: "trial",
 }  # fmt: skip
 SpeaksHere = Callable[[SpeakRequest, SamplingPlan], SpokenFile]
 
@@ -174,6 +176,12 @@ class Sampler:
         assert isinstance(found, SpeakerLearned)
         return found
 
+    def trial(self, request: TrialRequest) -> SpeakingSpeed:
+        """Measures how fast is spoken there. Raises as `evaluate`."""
+        found = self._measured(request)
+        assert isinstance(found, SpeakingSpeed)
+        return found
+
     def finish(self) -> None:
         """Waits for what is still being spoken."""
         while self._running:
@@ -198,6 +206,8 @@ class Sampler:
         told, failure = self._nothing(epoch, sha256), None
         if self.plan.mode != "skipped":
             told, failure = self._spoken(request, told, files.reference)
+        else:
+            self._keep_reference(files.reference)
         if self._stopping():
             log.info("The sample of epoch %d is left for the next start.", epoch)
             return
@@ -321,6 +331,13 @@ class Sampler:
             log.warning("Sampling ends for this run: %s Training goes on.", ends)
             self._change(SamplingPlan("skipped", "none", ends))
         return replace(nothing, reason=reason)
+
+    def _keep_reference(self, path: Path) -> None:
+        """Also of a run that speaks no samples: whoever speaks with an epoch needs its person."""
+        try:
+            self._write_reference(path)
+        except Exception as error:
+            log.warning("The recording %s cannot be kept: %s", self.reference.path, error)
 
     def _write_reference(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,10 +4,11 @@ bundle.json says what the voice was made from, under which licence, and the hash
 Written by `train.export`; `xtts.workers.voice_registry` opens it.
 """
 
+import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from xtts.hub.run_folder import RunFolder
+
+log = logging.getLogger(__name__)
 
 __all__ = [
     "Bundle", "BundleError", "VoiceFiles", "VoiceSpec", "check_base", "find_voice", "locate_base",
@@ -93,6 +96,8 @@ class VoiceFiles:
         pronunciations: Lists of pronunciations; a later one wins.
         speaker: A speaker embedding that was learned for these weights; None where another
             recording is asked for, or there is none.
+        provenance: Of a run: `epoch` (0 for the base), `base` and `fingerprint`, as a checkpoint
+            has them; empty for a folder.
     """
 
     folder: Path
@@ -103,6 +108,7 @@ class VoiceFiles:
     normalizer: str | None = None
     pronunciations: tuple[Path, ...] = ()
     speaker: Path | None = None
+    provenance: "Mapping[str, Any]" = field(default_factory=dict)
 
 
 def pronunciation_lists(spec: VoiceSpec, folder: Path) -> tuple[Path, ...]:
@@ -168,20 +174,26 @@ def find_voice(spec: VoiceSpec) -> VoiceFiles:
 
 def _find_best_of_run(folder: Path, spec: VoiceSpec) -> VoiceFiles:
     """What is best in the run of an OUTPUT_DIR, be it the base with the person's recording."""
-    from xtts.hub.run_folder import RunFolder, newest_reference, read_checkpoint
+    from xtts.hub.run_folder import RunFolder, newest_reference
 
     run = RunFolder(folder)
-    best, newest = run.best_weights(), run.newest_verified()
-    if best is None or newest is None:
+    best, made_from = run.best_weights(), run.made_from()
+    if best is None or made_from is None:
         raise BundleError(f"{folder} holds no epoch that can be spoken with.")
+    if best.fallback:
+        log.warning("%s", best.fallback)
     if best.weights is not None:
         return _find_of_checkpoint(best.weights, spec)
-    provenance = read_checkpoint(newest.checkpoint).provenance
+    # No checkpoint is needed, only the name of what the run was made from.
+    provenance = {"epoch": 0, "base": made_from.base, "fingerprint": made_from.fingerprint}
     base = Path(spec.base) if spec.base else None
-    found = base_of(newest.checkpoint, provenance, base, Path(spec.xtts_v2))
-    reference = spec.reference or newest_reference(run)
-    speaker = None if spec.reference else learned_speaker.base_speaker(run)
-    return VoiceFiles(found, found / "model.pth", reference, None, speaker=speaker)
+    found = base_of(folder, provenance, base, Path(spec.xtts_v2))
+    return VoiceFiles(
+        found, found / "model.pth", spec.reference or newest_reference(run), None,
+        pronunciations=pronunciation_lists(spec, folder),
+        speaker=None if spec.reference else learned_speaker.base_speaker(run),
+        provenance=provenance,
+    )  # fmt: skip
 
 
 def _find_in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
@@ -216,7 +228,10 @@ def _find_of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
         return VoiceFiles(folder, weights, reference, None, pronunciations=lists, speaker=speaker)
     normalizer = normalizer_of(checkpoint.provenance)
     speaker = None if spec.reference else learned_speaker.speaker_beside(path)
-    return VoiceFiles(folder, path, reference, None, checkpoint.model, normalizer, lists, speaker)
+    return VoiceFiles(
+        folder, path, reference, None, checkpoint.model, normalizer, lists, speaker,
+        checkpoint.provenance,
+    )  # fmt: skip
 
 
 def _speaker_of_base(run: "RunFolder", reference: Path | None) -> Path | None:

@@ -6,6 +6,7 @@ every field.
 """
 
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -184,6 +185,7 @@ class Evaluation:
         smallest_difference: By judge, the least difference to the base that so many sentences
             tell: half the width of the widest interval.
         verdict: None until the base and an epoch were judged.
+        left_out: What was not judged to stay within the time for judging, a phrase each.
     """
 
     made_at: str
@@ -196,6 +198,7 @@ class Evaluation:
     candidates: list[Candidate]
     verdict: Verdict | None = None
     schema: int = SCHEMA
+    left_out: list[str] = field(default_factory=list)
 
     def find(self, kind: CandidateKind, epoch: int, share: float | None = None) -> Candidate | None:
         """The candidate of that kind and epoch; share: of a blend."""
@@ -224,7 +227,10 @@ def read_evaluation(path: Path) -> Evaluation | None:
         return None
     except (OSError, ValidationError) as error:
         first = str(error).splitlines()[0]
-        log.warning("%s cannot be read (%s): nothing is known of how epochs speak.", path, first)
+        log.warning(
+            "%s cannot be read (%s): nothing is known of how epochs speak. `python -m train "
+            "evaluate` makes it again.", path, first,
+        )  # fmt: skip
         return None
     if found.schema != SCHEMA:
         log.warning(
@@ -232,3 +238,11 @@ def read_evaluation(path: Path) -> Evaluation | None:
         )
         return None
     return found
+
+
+def verdict_of_best(best: Mapping[str, Any]) -> Verdict | None:
+    """The verdict in what best.json says; None where it holds none."""
+    try:
+        return TypeAdapter(Verdict).validate_python(dict(best))
+    except ValidationError:
+        return None

@@ -23,13 +23,19 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from machine.errors import SotaqueError
 from machine.storage.checksums import Manifest, ManifestError, fault_of, read_manifest, zip_fault
-from xtts.hub.evaluation_file import CandidateKind, Evaluation, Verdict, read_evaluation
+from xtts.hub.evaluation_file import (
+    CandidateKind,
+    Evaluation,
+    Verdict,
+    read_evaluation,
+    verdict_of_best,
+)
 from xtts.text.normalization.registry import COQUI
 
 if TYPE_CHECKING:
@@ -77,6 +83,8 @@ class BestWeights:
         weights: The checkpoint; None for the base's own.
         sha256: Of that file; "" for the base.
         reason: Why it is the best, in a sentence.
+        fallback: What is wrong with the file of the best weights, and what these are instead, in
+            sentences; "" where these are the best.
     """
 
     kind: CandidateKind
@@ -85,6 +93,7 @@ class BestWeights:
     weights: Path | None
     sha256: str
     reason: str
+    fallback: str = ""
 
 
 class RunFolder:
@@ -179,43 +188,93 @@ class RunFolder:
         """How the base, the epochs and the blends speak; None where nothing was judged."""
         return read_evaluation(self.evaluation_file)
 
+    def verdict(self) -> Verdict | None:
+        """Which candidate is best: by evaluation.json, or by best.json where that is missing or
+        damaged. None where nothing was judged."""
+        evaluation = self.evaluation()
+        if evaluation is not None:
+            return evaluation.verdict
+        return verdict_of_best(self.read_best() or {})
+
     def best_weights(self) -> BestWeights | None:
-        """What the evaluation says is best, its file whole; where nothing was judged, the whole
-        epoch with the lowest validation loss. None where neither can be had.
+        """What the verdict names, where its file is whole; else the nearest that is, and `fallback`
+        says so. None without any whole weights.
 
         Decided by evaluation.json and the manifests: best.json may be one kill behind them.
         """
-        evaluation = self.evaluation()
-        if evaluation is None or evaluation.verdict is None:
-            found = self.lowest_loss()
-            if found is None:
-                return None
-            reason = "the lowest validation loss; no evaluation says more"
-            return BestWeights("epoch", found.epoch, 1.0, found.checkpoint, found.sha256, reason)
-        verdict = evaluation.verdict
+        verdict = self.verdict()
+        if verdict is None:
+            return self._unjudged()
         if verdict.kind == "base":
             return BestWeights("base", 0, 0.0, None, "", verdict.reason)
-        if verdict.kind == "blend":
-            return self._blend_of(verdict)
+        fault = self.fault_of_best(verdict)
+        if not fault and verdict.kind == "blend":
+            sha256 = read_manifest(self.best_blend_manifest).files[self.best_blend.name].sha256
+            return BestWeights(
+                "blend", verdict.epoch, verdict.share, self.best_blend, sha256, verdict.reason
+            )
         epoch = self.verified(verdict.epoch)
-        if epoch is None or epoch.sha256 != verdict.checkpoint_sha256:
-            return None
-        return BestWeights(
-            "epoch", epoch.epoch, 1.0, epoch.checkpoint, epoch.sha256, verdict.reason
-        )
+        same = epoch is not None and epoch.sha256 == verdict.checkpoint_sha256
+        found = _epoch_weights(epoch, verdict.reason) if epoch and same else self._unjudged()
+        if not fault or found is None or found.weights is None:
+            return found
+        told = f"{fault} {found.weights.name} is used in its place."
+        return replace(found, fallback=f"{told} `python -m train evaluate` mends what can be.")
 
-    def _blend_of(self, verdict: Verdict) -> BestWeights | None:
-        """best.pt, where it is whole and the blend that the verdict names."""
+    def fault_of_best(self, verdict: Verdict) -> str | None:
+        """None where the file that a verdict names is whole, else the sentence that says what is
+        wrong with it."""
+        if verdict.kind == "base":
+            return None
+        if verdict.kind == "epoch":
+            epoch = self._look(verdict.epoch, fresh=False)
+            if isinstance(epoch, str) or epoch.sha256 == verdict.checkpoint_sha256:
+                return epoch if isinstance(epoch, str) else None
+            return f"{epoch.checkpoint} holds other weights than those that were judged."
         try:
             manifest = read_manifest(self.best_blend_manifest)
-        except ManifestError:
-            return None
-        if manifest.blend != verdict.weights or fault_of(manifest, self.checkpoints):
-            return None
-        sha256 = manifest.files[self.best_blend.name].sha256
-        return BestWeights(
-            "blend", verdict.epoch, verdict.share, self.best_blend, sha256, verdict.reason
-        )
+        except ManifestError as error:
+            return str(error)
+        if manifest.blend != verdict.weights:
+            return f"{self.best_blend} is another blend than the one that was judged the best."
+        return fault_of(manifest, self.checkpoints)
+
+    def whole_blend(self) -> Verified | None:
+        """best.pt, where it is whole; `manifest.blend` says what it is a blend of."""
+        with contextlib.suppress(ManifestError, KeyError):
+            manifest = read_manifest(self.best_blend_manifest)
+            sha256 = manifest.files[self.best_blend.name].sha256
+            if manifest.blend and not fault_of(manifest, self.checkpoints):
+                return Verified(
+                    manifest.epoch, manifest.step, self.best_blend, sha256, None, manifest
+                )
+        return None
+
+    def newest_whole(self) -> Verified | None:
+        """The newest epoch that is whole, or best.pt where no epoch is."""
+        return self.newest_verified() or self.whole_blend()
+
+    def made_from(self) -> Manifest | None:
+        """The newest manifest that can be read, be its files whole or not: it names base and
+        fingerprint of the run. None where nothing was saved."""
+        epochs = map(self.manifest_path, reversed(self.epochs()))
+        for path in (*epochs, self.interrupted_manifest, self.best_blend_manifest):
+            with contextlib.suppress(ManifestError):
+                return read_manifest(path)
+        return None
+
+    def _unjudged(self) -> BestWeights | None:
+        """The whole epoch with the lowest validation loss; without validation the newest; without
+        an epoch, best.pt."""
+        if found := self.lowest_loss():
+            return _epoch_weights(found, "the lowest validation loss; no evaluation says more")
+        if found := self.newest_verified():
+            return _epoch_weights(found, "the newest epoch; nothing was validated or evaluated")
+        if found := self.whole_blend():
+            told = "the only weights that are whole; no evaluation says more"
+            share = float(found.manifest.blend["share"])
+            return BestWeights("blend", found.epoch, share, found.checkpoint, found.sha256, told)
+        return None
 
     def lowest_loss(self) -> Verified | None:
         """The whole epoch with the lowest validation audio loss, by the manifests."""
@@ -254,7 +313,7 @@ class RunFolder:
     def _numbers(self, pattern: re.Pattern[str]) -> list[int]:
         try:
             names = os.listdir(self.checkpoints)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted({int(found[1]) for name in names if (found := pattern.match(name))})
 
@@ -278,6 +337,10 @@ class RunFolder:
             state=state if state.name in manifest.files else None,
             manifest=manifest,
         )
+
+
+def _epoch_weights(epoch: Verified, reason: str) -> BestWeights:
+    return BestWeights("epoch", epoch.epoch, 1.0, epoch.checkpoint, epoch.sha256, reason)
 
 
 def manifest_beside(checkpoint: Path) -> Path:

@@ -216,9 +216,10 @@ class _Reader:
         self.pause += seconds
         self.between += seconds if paragraph else 0.0
         self.total += seconds
-        if self.total > MOST_PAUSES_SECONDS:
+        # To the millisecond, as it is shown: 600 pauses of 0.1 s are a minute.
+        if (total := round(self.total, 3)) > MOST_PAUSES_SECONDS:
             raise TextError(
-                f"The pauses of this text are {self.total:.1f} s together; at most "
+                f"The pauses of this text are {total:g} s together; at most "
                 f"{MOST_PAUSES_SECONDS:g} s are allowed."
             )
 

@@ -4,6 +4,7 @@ about sentences as some weights speak them. Judged elsewhere (`train.evaluation.
 Importing this module imports no torch.
 """
 
+import itertools
 import math
 import time
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from xtts.evaluation.recogniser import Recogniser
     from xtts.inference.decoding import DecodingResult
     from xtts.inference.voice import Voice
     from xtts.model.loading import Model
@@ -24,6 +26,8 @@ SLOTS = 8
 # A sentence that is still being said after so many times its expected length does not end.
 RUNAWAY = 2.5
 RUNAWAY_CODES = 20
+# So many codes of each row say how fast a machine speaks.
+TRIAL_CODES = RUNAWAY_CODES
 
 
 @dataclass(frozen=True)
@@ -150,6 +154,35 @@ class HeardRecordings:
 
 
 @dataclass(frozen=True)
+class TrialRequest:
+    """A few codes of a text are spoken, to know how long more of them will take."""
+
+    text: str
+    language: str
+    reference: Path
+    recogniser: str = ""
+
+
+@dataclass(frozen=True)
+class SpeakingSpeed:
+    """What speaking and judging cost on one machine, in seconds.
+
+    Attributes:
+        loading: Weights are read and the reference is heard.
+        step: One step of `SLOTS` rows, a code of each.
+        sound: A code by the vocoder.
+        hearing: A code that is listened to: speaker, pitch, recogniser.
+        word: A code of a sentence in which one word is asked about.
+    """
+
+    loading: float
+    step: float
+    sound: float
+    hearing: float
+    word: float
+
+
+@dataclass(frozen=True)
 class DecodedSentence:
     """A sentence with its pieces and what was decoded of each."""
 
@@ -185,6 +218,41 @@ def listen(model: "Model", base: Path, request: ListenRequest) -> HeardRecording
         embedding, pitch = _heard(model, waveform)
         found.append(RecordingFacts(len(waveform) / audio.VOCODER_RATE, embedding, pitch))
     return HeardRecordings(found, _base_voices(base))
+
+
+def trial(
+    model: "Model", whose: "Voice", request: TrialRequest, loading: float,
+    recogniser: "Recogniser | None",
+) -> SpeakingSpeed:  # fmt: skip
+    """Speaks the first codes of a text in every row, and judges one row of it.
+
+    loading: as in `SpeakingSpeed`. Draws from no global random state.
+    """
+    from xtts import audio
+    from xtts.evaluation.recogniser import RATE
+    from xtts.evaluation.word_evidence import word_evidence
+
+    clock = [time.perf_counter()]
+    tasks = [SentenceTask(request.text, request.language, seed) for seed in range(SLOTS)]
+    utterances = _decoded(model, whose, SpeakingRate(0.0, 0.0), tasks)
+    clock.append(time.perf_counter())
+    longest = max(utterances, key=lambda one: len(one.said[0].codes))
+    piece, said = longest.pieces[0], longest.said[0]
+    codes = max(1, len(said.codes))
+    sound = _sound(model, whose, replace(longest, pieces=[piece], said=[said]))
+    clock.append(time.perf_counter())
+    _heard(model, sound)
+    if recogniser is not None:
+        recogniser.hear([audio.resample(sound.cpu().float(), audio.VOCODER_RATE, RATE).numpy()])
+    clock.append(time.perf_counter())
+    words = word_evidence(
+        model.gpt, model.tokenizer, whose.latents, piece, request.language, said.codes, stopped=True
+    )
+    clock.append(time.perf_counter())
+    step, made, heard, asked = (after - before for before, after in itertools.pairwise(clock))
+    return SpeakingSpeed(
+        loading, step / codes, made / codes, heard / codes, asked / codes / max(1, len(words))
+    )
 
 
 def speak_all(

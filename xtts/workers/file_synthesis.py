@@ -25,7 +25,9 @@ if TYPE_CHECKING:
         EvaluateRequest,
         HeardRecordings,
         ListenRequest,
+        SpeakingSpeed,
         SpokenSet,
+        TrialRequest,
     )
     from xtts.workers.speaker_learning import LearnSpeakerRequest, SpeakerLearned
 
@@ -182,7 +184,9 @@ class FileSpeaker:
         started = time.perf_counter()
         reading = self._reading(request.weights)
         reference = voice.read_reference(self._model.config, request.reference)
-        hearing = BackgroundHearing(self._recogniser_of(request), reading.tokenizer)
+        language = request.sentences[0].language if request.sentences else ""
+        ear = self._recogniser_of(request.recogniser, language)
+        hearing = BackgroundHearing(ear, reading.tokenizer)
         with torch.inference_mode(), hearing:
             self._take(None if request.of_base else request.weights, request.share)
             whose = self._voice_of(reference)
@@ -222,15 +226,36 @@ class FileSpeaker:
         self._let_go()
         return found
 
-    def _recogniser_of(self, request: "EvaluateRequest") -> "Recogniser | None":
+    def trial(self, request: "TrialRequest") -> "SpeakingSpeed":
+        """Measures how fast the base speaks and is judged here. Raises as `evaluate`."""
+        import torch
+
+        from xtts.inference import voice
+        from xtts.workers import file_evaluation
+
+        recogniser = self._recogniser_of(request.recogniser, request.language)
+        started = time.perf_counter()
+        reference = voice.read_reference(self._model.config, request.reference)
+        with torch.inference_mode():
+            self._model.unload_gpt()
+            self._loaded = None
+            self._take(None)
+            whose = self._voice_of(reference)
+            loading = time.perf_counter() - started
+            for _ in range(2):  # what is computed for the first time takes longer
+                found = file_evaluation.trial(self._model, whose, request, loading, recogniser)
+            self._let_go()
+        return found
+
+    def _recogniser_of(self, name: str, language: str) -> "Recogniser | None":
         """Opened once; for the language of the sentences."""
         import torch
 
         from xtts.evaluation import recogniser
 
-        if not request.recogniser or not request.sentences:
+        if not name or not language:
             return None
-        wanted = (request.recogniser, request.sentences[0].language)
+        wanted = (name, language)
         if self._recogniser is None or self._recogniser[0] != wanted:
             self._recogniser = (wanted, recogniser.opened(*wanted, torch.get_num_threads()))
         return self._recogniser[1]

@@ -23,7 +23,9 @@ from xtts.workers.file_evaluation import (
     EvaluateRequest,
     HeardRecordings,
     ListenRequest,
+    SpeakingSpeed,
     SpokenSet,
+    TrialRequest,
     facts_of,
     heard_of,
 )
@@ -138,6 +140,17 @@ class Worker:
         """Measures recordings. Raises as `speak`."""
         return heard_of(self._ask("listen", request, "listening", timeout_seconds, interrupted))
 
+    def trial(
+        self,
+        request: TrialRequest,
+        timeout_seconds: float,
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> SpeakingSpeed:
+        """Measures how fast the worker speaks. Raises as `speak`."""
+        return SpeakingSpeed(
+            **self._ask("trial", request, "trying its speed", timeout_seconds, interrupted)
+        )
+
     def learn_speaker(
         self,
         request: LearnSpeakerRequest,
@@ -153,7 +166,11 @@ class Worker:
     def _ask(
         self,
         verb: str,
-        request: SpeakRequest | EvaluateRequest | ListenRequest | LearnSpeakerRequest,
+        request: SpeakRequest
+        | EvaluateRequest
+        | ListenRequest
+        | LearnSpeakerRequest
+        | TrialRequest,
         doing: str,
         timeout_seconds: float,
         interrupted: Callable[[], bool],

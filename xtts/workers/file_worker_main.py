@@ -24,14 +24,14 @@ from machine.process import die_with_parent, reserve_stdout, write_json_line
 from machine.storage.hash_cache import HashedFile, trust_cached_hash
 from machine.threads import set_omp_passive
 from xtts.workers.failures import answer_of
-from xtts.workers.file_evaluation import EvaluateRequest, ListenRequest
+from xtts.workers.file_evaluation import EvaluateRequest, ListenRequest, TrialRequest
 from xtts.workers.file_synthesis import SpeakRequest, SpokenFile
 from xtts.workers.speaker_learning import LearnSpeakerRequest
 
 # The verb is the name of the speaker's method.
 _REQUESTS: dict[str, Any] = {
     "speak": SpeakRequest, "evaluate": EvaluateRequest, "listen": ListenRequest,
-    "learn_speaker": LearnSpeakerRequest,
+    "learn_speaker": LearnSpeakerRequest, "trial": TrialRequest,
 }  # fmt: skip
 
 

@@ -6,7 +6,8 @@ Frames (`xtts.workers.protocol`) on stdin:
     {do: speak, id, key, recording | null, micro, ask: {text, language, seed, …}}
                                                        -> sound …, done | failed | cancelled
                  micro: the service's own test word; without a recording it is spoken by no voice
-                 paused instead, between two pieces of a long text: its slot is free for another
+                 paused instead, between two pieces of a long text: its slot is free for another;
+                 left: how many pieces are still to be spoken
     {do: go_on, id}                                    the next piece of what has paused
     {do: listen, id, key, recording}                   -> heard | failed
     {do: forget, recording}                            of a voice that was deleted

@@ -39,9 +39,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[SpeechParams, 
     found: list[tuple[SpeechParams, str | None]] = []
     speak = Engine.speak
 
-    def spy(self: Engine, ask: SpeechParams, recording: str | None = None) -> SpeechStream:
+    def spy(
+        self: Engine, ask: SpeechParams, recording: str | None = None, caller: str = ""
+    ) -> SpeechStream:
         found.append((ask, recording))
-        return speak(self, ask, recording)
+        return speak(self, ask, recording, caller)
 
     with monkeypatch.context() as patch:
         patch.setattr(Engine, "speak", spy)

@@ -1,15 +1,26 @@
 """The queue: bounded, in time, and an input that kills is found. No clock but the test's."""
 
+import heapq
+import math
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from api.engine.queue import QueuedRequest, Rejection, RequestQueue
 
 
-def job(name: str, *, at: float = 0.0, deadline: float = 30.0, digest: str = "") -> QueuedRequest:
-    return QueuedRequest(name, digest or name, at, deadline)
+def job(
+    name: str,
+    *,
+    at: float = 0.0,
+    deadline: float = 30.0,
+    digest: str = "",
+    caller: str = "",
+    characters: int = 0,
+) -> QueuedRequest:
+    return QueuedRequest(name, digest or name, at, deadline, caller=caller, characters=characters)
 
 
 def test_they_speak_in_the_order_in_which_they_came_and_no_more_than_slots() -> None:
@@ -27,15 +38,15 @@ def test_a_full_queue_refuses_and_says_when_to_come_back() -> None:
     waiting.next(0.0)
     for name in "bc":
         waiting.enter(job(name))
-    assert waiting.refused("d", 0.0, 30.0) == Rejection("queue_full", 9)
+    assert waiting.refused("d", "", 0.0, 30.0) == Rejection("queue_full", 4)
 
 
 def test_who_cannot_be_in_time_is_refused_at_once() -> None:
     waiting = RequestQueue(slots=1, most=20, mean_seconds=3.0)
     for name in "abc":
         waiting.enter(job(name))
-    assert waiting.refused("d", 0.0, 8.9) == Rejection("too_late", 9)
-    assert waiting.refused("d", 0.0, 9.1) is None
+    assert waiting.refused("d", "", 0.0, 8.9) == Rejection("too_late", 4)
+    assert waiting.refused("d", "other", 0.0, 3.1) is None
 
 
 def test_a_machine_that_slows_down_is_seen_before_anybody_has_finished() -> None:
@@ -45,11 +56,12 @@ def test_a_machine_that_slows_down_is_seen_before_anybody_has_finished() -> None
         waiting.enter(job(name))
     waiting.next(0.0)
     waiting.next(0.0)
-    assert waiting.refused("e", 1.0, 10.0) is None
-    assert waiting.refused("e", 6.0, 15.0) == Rejection("too_late", 12)
+    assert waiting.refused("e", "", 1.0, 9.0) is None
+    assert waiting.refused("e", "x", 6.0, 9.0) is None
+    assert waiting.refused("e", "", 6.0, 9.0) == Rejection("too_late", 4)
     waiting.said("a", 6.0)
     waiting.next(6.0)  # two are at it, 6 s and 0 s
-    assert waiting.refused("e", 6.0, 15.0) is None
+    assert waiting.refused("e", "x", 6.0, 9.0) is None
 
 
 def test_expired_jobs_are_dropped_before_they_begin() -> None:
@@ -71,7 +83,7 @@ def test_the_next_piece_waits_behind_those_who_came_meanwhile() -> None:
         assert found is not None
         order.append(found.name)
         if found.name == "long":
-            waiting.pause("long", now + 0.9)
+            waiting.pause("long", now + 0.9, 1)
         else:
             waiting.said(found.name, now + 0.9)
     assert order == ["long", "short", "other", "long", "long"]
@@ -83,7 +95,7 @@ def test_the_wait_is_counted_in_pieces() -> None:
     waiting.enter(job("long"))
     waiting.next(0.0)
     for now in range(2, 40, 2):
-        waiting.pause("long", float(now))
+        waiting.pause("long", float(now), 1)
         waiting.next(float(now))
     assert waiting.expected_wait(38.0) == 2.0
 
@@ -93,7 +105,7 @@ def test_who_was_between_two_pieces_is_out_and_no_suspect_when_the_child_dies() 
     for name in ("long", "killer", "fresh"):
         waiting.enter(job(name))
     waiting.next(0.0)
-    waiting.pause("long", 1.0)
+    waiting.pause("long", 1.0, 1)
     waiting.next(1.0)
     assert [one.name for one in waiting.died()] == ["killer", "long"]
     assert waiting.deaths == {"killer": 1}
@@ -109,8 +121,8 @@ def test_two_deaths_are_refused_and_one_is_forgiven_by_speaking() -> None:
             waiting.enter(job("bystander", digest="innocent"))
             waiting.next(0.0)
         assert len(waiting.died()) == (2 if number == 1 else 1)
-    assert waiting.refused("killer", 0.0, 9.0) == Rejection("deadly_input")
-    assert waiting.refused("innocent", 0.0, 9.0) is None
+    assert waiting.refused("killer", "", 0.0, 9.0) == Rejection("deadly_input")
+    assert waiting.refused("innocent", "", 0.0, 9.0) is None
     waiting.enter(job("again", digest="innocent"))
     waiting.next(0.0)
     waiting.said("again", 1.0)
@@ -125,7 +137,7 @@ def test_one_death_counts_once_however_many_said_the_same() -> None:
         waiting.next(0.0)
     assert len(waiting.died()) == 3
     assert waiting.deaths == {"same": 1}
-    assert waiting.refused("same", 0.0, 9.0) is None
+    assert waiting.refused("same", "", 0.0, 9.0) is None
 
 
 def test_a_suspect_speaks_alone_so_that_the_next_death_names_one() -> None:
@@ -160,6 +172,145 @@ def test_the_services_own_word_comes_first_and_counts_for_nothing() -> None:
     assert waiting.deaths == {}
 
 
+def test_a_free_slot_goes_to_the_caller_who_has_the_fewest() -> None:
+    waiting = RequestQueue(slots=4, most=40)
+    for number in range(36):
+        waiting.enter(job(f"greedy{number}", caller="greedy"))
+    for _ in range(4):
+        waiting.next(0.0)
+    for number in range(3):
+        waiting.enter(job(f"other{number}", caller="other"))
+    waiting.enter(job("last", caller="last"))
+    begun = []
+    for number in range(4):
+        waiting.pause(f"greedy{number}", 1.0, 9)
+        found = waiting.next(1.0)
+        assert found is not None
+        begun.append(found.name)
+    assert begun == ["other0", "last", "greedy4", "other1"]
+
+
+def test_a_newcomer_finds_a_place_in_a_full_queue_and_the_one_who_filled_it_does_not() -> None:
+    waiting = RequestQueue(slots=1, most=6, mean_seconds=1.0)
+    for number in range(7):
+        assert waiting.refused("", "greedy", 0.0, 30.0) is None
+        waiting.enter(job(f"greedy{number}", caller="greedy"))
+        waiting.next(0.0)
+    refused = waiting.refused("", "greedy", 0.0, 30.0)
+    assert refused and refused.code == "queue_full"
+    for number in range(3):
+        assert waiting.refused("", "other", 0.0, 30.0) is None
+        waiting.enter(job(f"other{number}", caller="other"))
+    refused = waiting.refused("", "other", 0.0, 30.0)
+    assert refused and refused.code == "queue_full"
+    assert waiting.refused("", "third", 0.0, 30.0) is None
+
+
+def test_a_request_whose_caller_does_not_read_gets_no_turn_and_keeps_nobody_waiting() -> None:
+    waiting = RequestQueue(slots=1, most=6, mean_seconds=1.0)
+    stalled = job("stalled", caller="a")
+    waiting.enter(stalled)
+    waiting.next(0.0)
+    waiting.pause("stalled", 1.0, 5, held=True)
+    assert waiting.next(1.0) is None
+    assert waiting.expected_wait(1.0, "b") == 0
+    stalled.held = False
+    assert (found := waiting.next(2.0)) is stalled and found.left == 5
+
+
+def test_the_length_of_a_piece_is_learned_from_the_first_pauses() -> None:
+    """A place is free when a whole text is spoken, not one piece of it."""
+    waiting = RequestQueue(slots=1, most=1, mean_seconds=1.0)
+    for name in "ab":
+        waiting.enter(job(name, caller="a", characters=1_000))
+        waiting.next(0.0)
+    for now in range(1, 61):
+        (name,) = waiting.speaking
+        waiting.pause(name, float(now), 100 - now // 2)
+        waiting.next(float(now))
+    found = waiting.refused("", "a", 60.0, 30.0)
+    assert found and found.code == "queue_full" and 130 <= found.retry_seconds <= 200
+
+
+@given(st.integers(1, 4), st.integers(1, 12), st.integers(0, 2**32))
+def test_a_newcomer_is_next_and_is_never_refused_for_a_full_queue(
+    slots: int, most: int, seed: int
+) -> None:
+    """However the others came, spoke and left; and the queue stays bounded."""
+    draw = random.Random(seed)
+    waiting, callers, now = RequestQueue(slots, most), 4, 0.0
+    for number in range(150):
+        now += draw.random()
+        caller = f"c{draw.randrange(callers) if draw.random() < 0.3 else 0}"
+        if waiting.refused("", caller, now, 1e9) is None:
+            waiting.enter(job(f"j{number}", at=now, deadline=1e9, caller=caller, characters=300))
+        waiting.next(now)
+        if waiting.speaking and draw.random() < 0.6:
+            name = draw.choice(sorted(waiting.speaking))
+            if draw.random() < 0.8:
+                waiting.pause(name, now, 3, held=draw.random() < 0.2)
+            else:
+                waiting.said(name, now)
+    harmonic = sum(1 / n for n in range(1, callers + 1))
+    assert len(waiting.queue) + len(waiting.speaking) <= (slots + most) * harmonic + callers
+    assert waiting.refused("", "newcomer", now, 1e9) is None
+    waiting.enter(job("new", at=now, caller="newcomer"))
+    while len(waiting.speaking) < slots and not any(one == "new" for one in waiting.speaking):
+        assert waiting.next(now)
+    if "new" not in waiting.speaking:
+        waiting.said(next(iter(waiting.speaking)), now)
+        assert (found := waiting.next(now)) and found.name == "new"
+
+
+@pytest.mark.parametrize(("slots", "most", "callers"), [(4, 32, 1), (4, 16, 4), (1, 8, 2)])
+def test_nine_of_ten_who_come_when_they_were_asked_to_are_taken_in(
+    slots: int, most: int, callers: int
+) -> None:
+    """Three times more clients than there are places, all of which wait as long as they are asked
+    to; a turn takes 0.7 to 1.3 s, a text one to five of them."""
+    draw = random.Random(1)
+    waiting, now, ends = RequestQueue(slots, most, mean_seconds=1.0), 0.0, dict[str, float]()
+    clients = [(0.01 * number, number, False) for number in range(callers * 3 * (slots + most))]
+    served = kept = broken = 0
+    while clients or ends:
+        ending = min(ends.values(), default=math.inf)
+        if clients and clients[0][0] <= ending:
+            now, number, promised = heapq.heappop(clients)
+            caller = f"c{number % callers}"
+            refused = waiting.refused("", caller, now, 18.0)
+            kept, broken = kept + (promised and not refused), broken + bool(promised and refused)
+            if refused:
+                heapq.heappush(clients, (now + refused.retry_seconds + 0.01, number, True))
+            else:
+                characters = 100 * draw.randint(1, 5)
+                waiting.enter(job(str(number), at=now, caller=caller, characters=characters))
+        else:
+            name = min(ends, key=lambda one: ends[one])
+            now, one = ends.pop(name), waiting.speaking[name]
+            if left := one.characters // 100 - one.pieces - 1:
+                waiting.pause(name, now, left)
+            else:
+                waiting.said(name, now)
+                served += 1
+        while (begun := waiting.next(now)) is not None:
+            ends[begun.name] = now + draw.uniform(0.7, 1.3)
+    assert served == callers * 3 * (slots + most)
+    assert kept >= 9 * broken and kept > 0, (kept, broken)
+
+
+def test_who_asks_again_too_early_keeps_no_place_empty() -> None:
+    """Each was given a time; none waits for it, and the service is idle in the end."""
+    waiting = RequestQueue(slots=1, most=2, mean_seconds=1.0)
+    for name in "abc":
+        waiting.enter(job(name, characters=1_000))
+        waiting.next(0.0)
+    for now in range(1, 30):
+        assert waiting.refused("", "", float(now), 60.0)
+    for name in "abc":
+        waiting.leave(name)
+    assert waiting.refused("", "", 30.0, 60.0) is None
+
+
 @given(st.integers(1, 4), st.integers(1, 6), st.integers(0, 2**32))
 def test_nobody_is_lost_whatever_happens(slots: int, most: int, seed: int) -> None:
     """Everybody who comes in goes out exactly once."""
@@ -168,13 +319,13 @@ def test_nobody_is_lost_whatever_happens(slots: int, most: int, seed: int) -> No
     for number in range(120):
         now += draw.random()
         kind = draw.choice(["come", "come", "next", "pause", "said", "leave", "expire", "die"])
-        if kind == "come" and waiting.refused(str(number % 7), now, now + 5) is None:
+        if kind == "come" and waiting.refused(str(number % 7), "", now, 5) is None:
             waiting.enter(job(f"j{number}", at=now, deadline=now + 5, digest=str(number % 7)))
             inside.add(f"j{number}")
         elif kind == "next":
             waiting.next(now)
         elif kind == "pause" and waiting.speaking:
-            waiting.pause(draw.choice(sorted(waiting.speaking)), now)
+            waiting.pause(draw.choice(sorted(waiting.speaking)), now, 1)
             assert waiting.next(now) is not None or waiting.speaking or waiting.queue
         elif kind in ("said", "leave") and inside:
             name = draw.choice(sorted(inside))

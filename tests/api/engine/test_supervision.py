@@ -11,6 +11,7 @@ from api.engine.supervision import (
     message,
     place,
     provider,
+    reason_code,
     requested,
     state,
 )
@@ -119,6 +120,23 @@ def test_a_gpu_that_failed_is_told_also_where_onnx_runtime_was_only_given_the_cp
     placed = {"device": "cpu", "message": ""}
     told = message(found, placed, "", True, RestartHistory())
     assert found.reason.rstrip(".") in told and "what was asked for" not in told
+
+
+@pytest.mark.parametrize(
+    ("standing", "problem", "of_onnx", "of_place", "code"),
+    [
+        (True, "", "", "", ""),
+        (True, "", "", "gpu_fault", "gpu_fault"),
+        (True, "", "missing_library", "gpu_fault", "missing_library"),
+        (True, "voice_refused", "missing_library", "gpu_fault", "voice_refused"),
+        (False, "voice_refused", "", "", "starting"),
+    ],
+)
+def test_of_several_reasons_the_code_is_that_of_the_voice_then_of_the_library_then_of_the_gpu(
+    standing: bool, problem: str, of_onnx: str, of_place: str, code: str
+) -> None:
+    found, placed = ComputePlacement("cpu", "", of_place), {"reason_code": of_onnx}
+    assert reason_code(found, placed if standing else None, problem, RestartHistory()) == code
 
 
 def test_another_backend_than_asked_for_is_told() -> None:

@@ -1,5 +1,6 @@
 """The page for everybody: by keyboard, by ear, small, dark; and words that are only words."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,28 @@ def test_no_width_scrolls_sideways(world: World, address: str, open_page: Open, 
     until(page, f"{POSITION} > 0.1")
     page.click("#play-reference")
     assert page.get_attribute("#play-reference", "aria-label") == "Pause reference"
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1280])
+@pytest.mark.parametrize("name", ["W" * 100, "Dona Maria da Silva " * 5])
+def test_the_longest_voice_name_stays_in_its_card_and_covers_nothing(
+    world: World, address: str, open_page: Open, width: int, name: str
+) -> None:
+    world.voices.append({"id": "v9", "name": name, "origin": "upload", "duration_seconds": 6.0,
+                         "preview": "/v1/voices/v9/preview.wav", "quality": None})  # fmt: skip
+    page = open_page(address, ready=DESK, viewport={"width": width, "height": 844})
+    until(page, "!!document.querySelector('#voice option[value=v9]')")
+    page.select_option("#voice", "v9")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    (card,) = page.evaluate(f"{RECTANGLES}('#speak')")
+    parts = page.evaluate(f"{RECTANGLES}('#speak :is(button, select), #voices button')")
+    assert {"voice", "say", "language"} <= {part[0] for part in parts}
+    for part, left, _, right, _ in parts:
+        if part in ("voice", "say", "language"):
+            assert left >= card[1] - 0.5 and right <= card[3] + 0.5, part
+    for (one, *a), (other, *b) in itertools.combinations(parts, 2):
+        beside = a[2] <= b[0] + 0.5 or b[2] <= a[0] + 0.5
+        assert beside or a[3] <= b[1] + 0.5 or b[3] <= a[1] + 0.5, f"{one} covers {other}"
 
 
 RECTANGLES = """((chosen) => [...document.querySelectorAll(chosen)]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.api.page.conftest import until
 from tests.api.page.test_access import CHECKS, FOCUSED
-from tests.api.page.world import SENTENCES, World, evaluation, judged
+from tests.api.page.world import SENTENCES, World, evaluation, figure_of, judged
 
 pytestmark = pytest.mark.system
 
@@ -70,6 +70,34 @@ def test_the_base_is_first_and_the_best_says_why(page: Any) -> None:
     facts = page.locator("#candidate-facts li").all_text_contents()
     assert facts[:2] == ["Cannot be the best: Two of three sentences never end.",
                          "It speaks 8 % slower than the person."]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("base", "own", "half", "told"),
+    [
+        (-6.1, -12.8, 2.2, "▼ worseworse than the base: -12.8 %±2.2"),
+        (-6.1, -1.0, 2.2, "▲better than the base: -1.0 %±2.2"),
+        (-6.1, 6.5, 2.2, "≠differs from the base: +6.5 %±2.2"),
+        (-6.1, -7.0, 2.2, "-7.0 %±2.2"),
+    ],
+)
+def test_a_pitch_further_from_the_persons_is_worse_in_words_and_by_its_sign(
+    world: World, address: str, open_page: Open, base: float, own: float, half: float, told: str
+) -> None:
+    found = evaluation()
+    for one in found["candidates"]:
+        own_base = None if one["kind"] == "base" else base
+        mean = base if one["kind"] == "base" else own
+        one["judges"]["pitch_drift_percent"] = figure_of(mean, own_base, half)
+    world.evaluation = found
+    page = open_page(address, ready=READY)
+    cell = page.locator("tr[data-candidate='epoch_2'] td[data-label='Pitch']")
+    assert cell.text_content() == told
+    assert cell.locator(".mark.worse").count() == ("worse" in told)
+    if "worse" in told:
+        assert cell.locator(".mark.worse").inner_text() == "▼ worse"
+        facts = page.locator("#candidate-facts li").all_text_contents()
+        assert any(one.startswith("Pitch -12.8") and "worse than the base" in one for one in facts)
 
 
 def test_each_judge_sorts_and_the_base_stays(page: Any) -> None:

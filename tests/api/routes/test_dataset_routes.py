@@ -336,6 +336,32 @@ def test_a_dataset_that_is_not_described_is_not_made(service: Running, body: Any
     assert service.client.get("/v1/datasets").json()["datasets"] == []
 
 
+@pytest.mark.parametrize("language", ["../x", "xx", "en-; rm", "", "english"])
+def test_a_language_that_is_none_is_refused_with_those_there_are(
+    service: Running, language: str
+) -> None:
+    body = {"name": "Anna", "language": language}
+    answer = service.client.post("/v1/datasets", json=body)
+    assert answer.status_code == 422 and answer.json()["param"] == "language"
+    assert repr(language) in answer.json()["detail"] and "nl, pl, pt" in answer.json()["detail"]
+    assert service.client.get("/v1/datasets").json()["datasets"] == []
+    for known in ("pt-BR", "ZH-CN", "hi"):
+        answer = service.client.post("/v1/datasets", json={"name": "Anna", "language": known})
+        assert answer.json()["language"] == known.lower()
+
+
+@pytest.mark.parametrize(
+    "content", [b"RIFF\xff\xfe\x00junk", bytes(range(128, 256)), b"One.\0Two.", b"\xff\xfe\x00"]
+)
+def test_a_text_that_is_no_text_is_refused(service: Running, content: bytes) -> None:
+    where = f"/v1/datasets/{made(service)}/text"
+    answer = service.client.put(where, content=content)
+    assert (answer.status_code, answer.json()["code"]) == (422, "not_a_text")
+    assert details(service, "anna")["text"] is None
+    for good in ("Olá.".encode(), "\ufeffOlá.".encode(), "Olá.".encode("utf-16")):
+        assert service.client.put(where, content=good).status_code == 200
+
+
 def test_a_correction_reaches_what_training_reads(service: Running) -> None:
     dataset = with_tape(service)
     service.client.put(f"/v1/datasets/{dataset}/text", content=b"Words.")

@@ -277,9 +277,15 @@ def test_a_slow_body_is_given_up(service: Running, monkeypatch: pytest.MonkeyPat
     assert (answer.status_code, answer.json()["code"]) == (408, "slow_body")
 
 
-def test_a_stream_that_breaks_is_no_whole_one(service: Running) -> None:
-    with pytest.raises(httpx.RemoteProtocolError):
-        service.say("!cufft and more text than three steps", response_format="pcm")
+def test_a_stream_that_breaks_is_no_whole_one_and_the_log_names_its_request(
+    service: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = {"input": "!cufft and more text than three steps", "response_format": "pcm"}
+    with service.client.stream("POST", "/v1/audio/speech", json=body) as answer:
+        with pytest.raises(httpx.RemoteProtocolError):
+            answer.read()
+    (told,) = [one.getMessage() for one in caplog.records if "stream was cut off" in one.msg]
+    assert told.startswith(f"Request {answer.headers['x-request-id']}: ")
 
 
 def test_who_speaks_finishes_when_the_service_is_stopped(tmp_path: Path) -> None:

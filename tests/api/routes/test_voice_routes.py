@@ -236,6 +236,21 @@ def test_a_name_that_always_means_the_served_voice_is_refused(service: Running, 
     assert [one.name for one in service.parts.voices.all()] == ["Anna"]
 
 
+def test_one_recording_is_taken_at_a_time(service: Running) -> None:
+    for path, field in (("/v1/voices", "file"), ("/clone_speaker", "wav_file")):
+        files = [(field, (f"{n}.wav", file_of(speech()))) for n in range(3)]
+        answer = service.client.post(path, files=files, data={"name": "Anna"})
+        assert (answer.status_code, answer.json()["code"]) == (422, "several_files"), path
+        assert "3 times" in answer.json()["detail"] and answer.json()["param"] == field
+    assert service.parts.voices.all() == []
+
+
+def test_a_file_whose_name_means_the_served_voice_is_cloned_under_another(service: Running) -> None:
+    data = {"wav_file": ("Default.wav", file_of(speech()))}
+    assert service.client.post("/clone_speaker", files=data).status_code == 200
+    assert [one.name for one in service.parts.voices.all()] == ["cloned"]
+
+
 def test_the_recording_of_a_voice_can_be_heard(service: Running) -> None:
     voice = upload(service, file_of(speech())).json()
     heard = service.client.get(voice["preview"])

@@ -85,6 +85,11 @@ def test_a_blend_that_is_another_one_than_the_verdicts_is_not_spoken_with(
     assert not row(service, "epoch_2_share_0.5")["can_speak"]
     answer = preview(service, "epoch_2_share_0.5", "hello")
     assert (answer.status_code, answer.json()["code"]) == (409, "no_checkpoint")
+    # Its epoch speaks in its place, not the newest.
+    blend = candidate(output, "blend", 1, 0.7)
+    write_evaluated(output, blend, blend)
+    service.wait_until(lambda: served(service)["candidate"] == "epoch_1", 10)
+    assert "Epoch 1, which it is a blend of, speaks" in service.parts.follower.reason
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,17 @@ def test_an_epoch_is_opened_with_its_own_weights(settings: ApiSettings, output: 
     assert targets.can_speak(settings, run, "epoch_2")
 
 
+@pytest.mark.parametrize(
+    ("base_model", "base"), [("demo", None), ("xtts_v2", None), ("/models/mine", "/models/mine")]
+)
+def test_only_a_folder_is_where_the_base_of_a_run_is_looked_for(
+    tmp_path: Path, output: Path, base_model: str, base: str | None
+) -> None:
+    settings = settings_in(tmp_path, base_model=base_model)
+    found = targets.find_target(settings, read(output), "epoch_2")
+    assert found.voice.wanted["base"] == base
+
+
 def test_a_candidate_that_there_never_was(settings: ApiSettings, output: Path) -> None:
     assert refused(settings, read(output), "epoch_9")[:2] == (404, "no_candidate")
 

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import re
 
 import pytest
 from wyoming.client import AsyncTcpClient
+from wyoming.event import Event
 from wyoming.info import Describe, Info
 from wyoming.ping import Ping, Pong
 from wyoming.tts import (
@@ -68,6 +70,22 @@ def test_a_sound_begins_comes_and_ends(ports: BothPorts) -> None:
     assert found.pcm == said(TEXT) and found.error is None
 
 
+@pytest.mark.parametrize("text", ["\ud83d", "Good \ud83d morning."])
+def test_a_text_that_is_no_unicode_is_refused(ports: BothPorts, text: str) -> None:
+    """Other programs write it as JSON's escape; the protocol's own client sends none."""
+
+    async def send(*kinds: str) -> list[str]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", ports.port)
+        for kind in kinds:
+            writer.write(json.dumps({"type": kind, "data": {"text": text}}).encode() + b"\n")
+        answer = (await asyncio.wait_for(reader.read(), 20)).decode()
+        writer.close()
+        return re.findall(r'"(?:type|code)": "(\w[\w-]*)"', answer)
+
+    for kinds in (["synthesize"], ["synthesize-start", "synthesize-chunk"]):
+        assert asyncio.run(send(*kinds)) == ["error", "invalid_request"]
+
+
 @pytest.mark.parametrize(
     ("voice", "language", "recorded"),
     [
@@ -88,6 +106,18 @@ def test_voices_are_named_as_over_http(
         assert asyncio.run(say(ports, TEXT, voice)).pcm == said(TEXT)
     ((ask, recording),) = orders
     assert (ask.language, recording is not None) == (language, recorded)
+
+
+def test_what_a_client_sends_as_null_is_not_chosen(ports: BothPorts) -> None:
+    """Not every client leaves out what it has no value for."""
+    voice = {"name": None, "language": None, "speaker": None}
+
+    async def ask() -> HeardEvents:
+        async with ports.client() as client:
+            await client.write_event(Event("synthesize", {"text": TEXT, "voice": voice}))
+            return await heard(client)
+
+    assert asyncio.run(ask()).pcm == said(TEXT)
 
 
 async def streamed(client: AsyncTcpClient, *chunks: str, again: bool = True) -> None:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 import pytest
 
 from machine.explain import inputs
-from machine.explain.graph import read
+from machine.explain.graph import GraphValue, read
 from tests.machine.explain.kinds import written
 
 
@@ -24,6 +24,18 @@ def test_silero_is_given_its_sampling_rate_and_an_empty_state(tmp_path) -> None:
     made = inputs.arrays([asdict(one) for one in inputs.plans(graph.inputs, {})[0]])
     assert made["sr"] == 16_000 and made["sr"].shape == ()
     assert not made["state"].any() and made["input"].any()
+
+
+@pytest.mark.parametrize("kind", ["int64", "float32", "bool"])
+def test_a_mask_lets_everything_through_and_what_is_past_is_empty(kind: str) -> None:
+    """Else a text model attends to nothing, and its time and its output say nothing."""
+    graph = [
+        GraphValue("input_ids", "int64", (1, "n"), 100), GraphValue("past_key", "float32", (1, 4)),
+        GraphValue("attention_mask", kind, (1, "n")),
+    ]  # fmt: skip
+    made = inputs.arrays([asdict(one) for one in inputs.plans(graph, {})[0]])
+    assert made["attention_mask"].shape == made["input_ids"].shape
+    assert made["attention_mask"].all() and made["input_ids"].any() and not made["past_key"].any()
 
 
 def test_a_shape_that_is_said_is_taken(tmp_path) -> None:

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -246,10 +247,42 @@ def test_a_language_of_another_model_is_refused(read: Read, tmp_path: Path):
         read(make_dataset(tmp_path / "data", clips=2), language="xx")
 
 
+def test_a_language_of_all_clips_is_refused_in_one_line_with_the_remedy(read: Read, tmp_path: Path):
+    with pytest.raises(DatasetError) as refusal:
+        read(make_dataset(tmp_path / "data", clips=12), language="de")
+    told = str(refusal.value)
+    assert "\n" not in told and "All 12 clips" in told and "BASE_MODEL to xtts_v2" in told
+
+
+def test_clips_refused_for_one_reason_are_counted(read: Read, tmp_path: Path):
+    folder = make_dataset(tmp_path / "data", clips=12)
+    rows = [
+        f"wavs/clip-{n}.wav|Text number {'abcdefghijkl'[n]}.|s|{'en' if n == 0 else 'de'}"
+        for n in range(12)
+    ]
+    (folder / "metadata.csv").write_text("\n".join(rows))
+    table = [line for line in read(folder).report().splitlines() if "'de' is not one" in line]
+    assert len(table) == 6 and table[-1].startswith("… and 6 more")
+
+
+def test_german_texts_under_english_are_noticed():
+    german, english = (
+        (Path(__file__).parents[3] / f"train/data/evaluation/{code}.txt")
+        .read_text(encoding="utf-8")
+        .splitlines()
+        for code in ("de", "en")
+    )
+    for texts, warned in ((german, True), (english, False)):
+        clips = tuple(replace(a_clip(n), text=text) for n, text in enumerate(texts))
+        found = Dataset(clips, (), tuple(range(len(clips))), ()).report()
+        assert ("look like German" in found and "LANGUAGE=de" in found) is warned
+
+
 class Fixed:
     """A tokenizer that always answers the same, or raises."""
 
     max_tokens = 400
+    languages = ("en", "zh", "ja")
 
     def __init__(self, fingerprint: str, ids: list[int], error: TextError | None = None) -> None:
         self.fingerprint = fingerprint

@@ -2,7 +2,11 @@
 
 import json
 import logging
+import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +17,8 @@ from tests.train.evaluation.spoken import PERSON, facts
 from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.clips import Clip
 from train.evaluation.blending import conclude
-from train.evaluation.evaluator import LEAST_SECONDS, EvaluationPlan, Evaluator
+from train.evaluation.budget import JudgingBudget
+from train.evaluation.evaluator import SHORT_SECONDS, EvaluationPlan, Evaluator
 from train.evaluation.recognition import Recognition
 from train.evaluation.sentences import EvaluationSentence
 from train.evaluation.statistics import FEWEST
@@ -23,13 +28,20 @@ from train.sampling.sampler import MeasuringFailed
 from xtts.hub.run_folder import BestWeights, RunFolder, Verified, read_checkpoint
 from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors
-from xtts.workers.file_evaluation import SLOTS, EvaluateRequest, SpokenSet
+from xtts.workers.file_evaluation import (
+    SLOTS,
+    EvaluateRequest,
+    SpeakingSpeed,
+    SpokenSet,
+    TrialRequest,
+)
 from xtts.workers.speaker_learning import LearnSpeakerRequest, SpeakerLearned
 
 # What each epoch, and each share of it, sounds like; made up.
 GOOD = {"voice": 0.7}
 BAD = {"voice": 0.9, "lost": 0.2}
 HALF = {"voice": 0.8, "lost": 0.0}
+BEST = 99  # in the place of an epoch: best.pt speaks, all of it
 
 
 class Speaking:
@@ -45,6 +57,12 @@ class Speaking:
         self.learned: list[LearnSpeakerRequest] = []
         self.distance_after = 1.5
         self.errors_with_learned: float | None = None
+        self.speed = SpeakingSpeed(0.01, 0.0001, 0.0001, 0.0001, 0.0001)
+        self.now, self.seconds_a_sentence = 0.0, 0.0
+        self.within_budget = 100
+
+    def trial(self, request: TrialRequest) -> SpeakingSpeed:
+        return self.speed
 
     def submit(self, work: Any) -> None:
         work()
@@ -59,20 +77,33 @@ class Speaking:
         if self.fault is not None:
             raise self.fault
         self.learned.append(request)
+        self.now += request.budget_seconds if self.seconds_a_sentence else 0.0
         return SpeakerLearned([0.5] * 512, 2.0, self.distance_after, 40, 60, 1.0, "cpu")
 
     def evaluate(self, request: EvaluateRequest) -> SpokenSet:
         if self.fault is not None:
             raise self.fault
         assert request.weights is not None
-        epoch = 0 if request.of_base else int(request.weights.stem.split("_")[-1])
         self.requests.append(request)
-        self.asked.append((epoch, request.share if epoch else 0.0))
+        self.asked.append(_asked(request))
+        epoch = self.asked[-1][0]
         sound: dict[str, Any] = self.sounds.get(self.asked[-1], {"voice": 0.4})
         if request.speaker is not None:
             sound = {**sound, "errors": self.errors_with_learned}
         count = len(request.sentences)
+        self.now += self.seconds_a_sentence * count
+        if request.budget_seconds is not None:
+            count = min(count, self.within_budget)
         return SpokenSet(facts(epoch + int(100 * request.share), count=count, **sound), 1.0, "cpu")
+
+
+def _asked(request: EvaluateRequest) -> tuple[int, float]:
+    """Epoch and share of what is to speak; best.pt is its own, so that its name is all there is."""
+    assert request.weights is not None
+    if request.of_base:
+        return 0, 0.0
+    name = request.weights.stem.split("_")[-1]
+    return (BEST if name == "best" else int(name)), request.share
 
 
 class Ground:
@@ -150,10 +181,24 @@ def test_each_epoch_is_judged_against_the_base_and_the_verdict_is_kept(ground: G
     assert ground.run.epochs() == [1, 3]
 
 
-def test_however_little_time_there_is_enough_is_heard_to_judge_a_voice(ground: Ground) -> None:
+def a_budget(ground: Ground, num_epochs: int = 1) -> JudgingBudget:
+    """Of a run of the ground, which speaks 24 sentences."""
+    found = JudgingBudget(
+        texts=["a text of some thirty characters"] * 24, clips=ground.evaluator.plan.clips,
+        num_epochs=num_epochs, saved=range(1, num_epochs + 1), shares=(0.7, 0.5, 0.3),
+        learns_speaker=True, sounded_every=ground.evaluator.plan.sounded_every,
+        heard=bool(ground.recognition.name),
+    )  # fmt: skip
+    ground.evaluator.budget = found
+    return found
+
+
+def test_where_time_allows_it_enough_is_heard_to_judge_a_voice(ground: Ground) -> None:
+    a_budget(ground)
+    ground.evaluator.foresee(1)
     ground.evaluator.judge(ground.save(1), 0.1)
     asked = ground.speaking.requests[0]
-    assert asked.budget_seconds == pytest.approx(LEAST_SECONDS)
+    assert asked.budget_seconds == pytest.approx(SHORT_SECONDS) and asked.at_least == 2 * SLOTS
     assert sum(task.sounded for task in asked.sentences[: asked.at_least]) >= FEWEST
 
 
@@ -162,13 +207,74 @@ def test_where_a_recogniser_listens_all_is_heard_and_a_long_epochs_share_is_kept
 ) -> None:
     ground.recognition = Recognition("pocketsphinx", "pocketsphinx", None)
     for seconds, fewest in ((10.0, 2 * SLOTS), (3600.0, SLOTS)):
-        ground.run.evaluation_file.unlink(missing_ok=True)
+        for path in (ground.run.evaluation_file, ground.run.best_file):
+            path.unlink(missing_ok=True)
         ground.evaluator = ground.another()
+        a_budget(ground)
+        ground.evaluator.foresee(1)
         ground.evaluator.judge(ground.save(1), seconds)
         asked = ground.speaking.requests[-2]
         assert asked.recogniser == "pocketsphinx" and asked.at_least == fewest
         assert all(task.sounded for task in asked.sentences)
         assert sum(task.out is not None for task in asked.sentences) == 4
+
+
+def test_judging_takes_what_is_allowed_and_says_what_it_leaves_out(
+    ground: Ground, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine on which a candidate of 16 sentences would take a minute and more."""
+    budget, speaking = a_budget(ground), ground.speaking
+    speaking.speed = SpeakingSpeed(4.0, 0.05, 0.01, 0.002, 0.0)
+    speaking.seconds_a_sentence = 9.0
+    clock = SimpleNamespace(perf_counter=lambda: speaking.now)
+    monkeypatch.setattr("train.evaluation.evaluator.time", clock)
+    monkeypatch.setattr("train.evaluation.person_speaker.time", clock)
+    with caplog.at_level(logging.INFO, "train"):
+        ground.evaluator.foresee(1)
+        (told,) = [line for line in caplog.messages if line.startswith("Judging will take about")]
+        assert "sentences of 16" in told and "180 s are allowed" in told
+        ground.evaluator.judge(ground.save(1), 47.0)
+        ground.conclude()
+    found = ground.run.evaluation()
+    assert found is not None and found.verdict is not None
+    spoken = {len(one.sentences) for one in found.candidates}
+    assert len(spoken) == 1 and FEWEST <= spoken.pop() < 2 * SLOTS
+    assert len(found.candidates) < 5 and any("blends of 3" in one for one in found.left_out)
+    assert speaking.now == budget.spent_seconds <= budget.allowed_seconds == 180.0
+
+
+def test_what_cannot_be_judged_in_time_is_left_to_train_evaluate(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    a_budget(ground)
+    ground.speaking.speed = SpeakingSpeed(60.0, 2.0, 1.0, 0.1, 0.1)
+    with caplog.at_level(logging.INFO, "train"):
+        ground.evaluator.foresee(1)
+        ground.evaluator.judge(ground.save(1), 47.0)
+        ground.conclude()
+    assert ground.run.evaluation() is None and ground.speaking.asked == []
+    assert "nothing is judged" in caplog.text and "train evaluate" in caplog.text
+    # It has no limit.
+    ground.evaluator = ground.another()
+    ground.conclude()
+    assert (1, 1.0) in ground.speaking.asked
+
+
+def test_judging_without_a_limit_says_how_far_it_is(
+    ground: Ground, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `train evaluate` does: the base, two epochs and three blends."""
+    monkeypatch.setattr("train.progress._TELL_EVERY_SECONDS", 0.0)
+    ground.checkpoints.keep = 2
+    ground.save(1)
+    ground.save(2)
+    with caplog.at_level(logging.INFO, "train"):
+        ground.conclude()
+    told = [line for line in caplog.messages if line.startswith("Judging: ")]
+    assert [line.split(",")[0] for line in told] == [
+        f"Judging: {done} of 6 candidates" for done in range(1, 7)
+    ]
+    assert told[-1].endswith("left 0:00:00")
 
 
 def test_another_recogniser_judges_everything_again(ground: Ground) -> None:
@@ -218,7 +324,9 @@ def test_what_a_kill_left_out_is_done_at_the_next_start(ground: Ground) -> None:
     ground.evaluator.blends((0.5,))
     # Killed between the verdict and the file that it names.
     assert ground.run.evaluation().verdict.kind == "blend"  # type: ignore[union-attr]
-    assert ground.run.best_weights() is None and not ground.run.best_blend.exists()
+    best = ground.run.best_weights()
+    assert best is not None and best.fallback and not ground.run.best_blend.exists()
+    assert best.weights == ground.run.checkpoint_path(2)
     ground.save(3)  # killed before it was judged
     ground.evaluator = ground.another()
     ground.conclude(0.5)
@@ -232,10 +340,73 @@ def test_killed_while_best_pt_is_written(ground: Ground, point: str) -> None:
     ground.evaluator.blends((0.5,))
     assert in_child(lambda: ground.conclude(0.5), crash_at=point) == -9
     best = ground.run.best_weights()
-    assert (best is None) is (point != "after blend")
+    assert best is not None and bool(best.fallback) is (point != "after blend")
     ground.evaluator = ground.another()
     ground.conclude(0.5)
-    assert ground.run.best_weights() is not None and ground.best()["kind"] == "blend"
+    best = ground.run.best_weights()
+    assert best is not None and not best.fallback and ground.best()["kind"] == "blend"
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+@pytest.mark.parametrize("damage", [truncate, Path.unlink])
+def test_a_best_pt_that_is_damaged_is_replaced_by_its_epoch_and_made_again(
+    ground: Ground, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    ground.evaluator.judge(ground.save(2))
+    ground.conclude(0.5)
+    assert "made again" not in caplog.text
+    mapped = read_checkpoint(ground.run.best_blend).model
+    whole = {name: tensor.clone() for name, tensor in mapped.items()}
+    damage(ground.run.best_blend)
+    best = ground.run.best_weights()
+    assert best is not None and best.weights == ground.run.checkpoint_path(2)
+    assert (best.kind, best.share) == ("epoch", 1.0) and "best.pt" in best.fallback
+    ground.evaluator = ground.another()
+    ground.conclude(0.5)
+    assert "best.pt" in caplog.text and "made again from epoch 2" in caplog.text
+    again = read_checkpoint(ground.run.best_blend).model
+    assert all(torch.equal(again[name], tensor) for name, tensor in whole.items())
+    assert len(ground.speaking.asked) == 3  # nothing was judged again
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_best_pt_speaks_and_is_judged_where_its_epoch_was_deleted(
+    ground: Ground, damaged: bool
+) -> None:
+    ground.evaluator.judge(ground.save(2))
+    ground.conclude(0.5)
+    before = ground.run.verdict()
+    for path in (ground.run.checkpoint_path(2), ground.run.manifest_path(2)):
+        path.unlink()
+    if damaged:
+        ground.run.evaluation_file.write_bytes(b"{")
+    best = ground.run.best_weights()
+    assert best is not None and best.weights == ground.run.best_blend and not best.fallback
+    ground.evaluator = ground.another()
+    ground.speaking.asked.clear()
+    ground.speaking.sounds[(BEST, 1.0)] = HALF
+    ground.conclude(0.5)
+    assert ground.speaking.asked == ([(0, 0.0), (BEST, 1.0)] if damaged else [])
+    found = ground.run.evaluation()
+    assert found is not None and found.verdict is not None and before is not None
+    assert found.verdict.weights == before.weights
+    # A later epoch does not rule it out: its weights are there.
+    ground.evaluator.judge(ground.save(3))
+    found = ground.run.evaluation()
+    assert found is not None and found.verdict is not None
+    assert found.verdict.weights == before.weights and ground.run.best_blend.is_file()
+
+
+def test_a_best_pt_that_could_not_be_made_again_stays(ground: Ground) -> None:
+    ground.evaluator.judge(ground.save(2))
+    ground.conclude(0.5)
+    ground.run.checkpoint_path(2).unlink()
+    ground.speaking.sounds[(3, 1.0)] = {"voice": 0.97}
+    ground.evaluator.judge(ground.save(3))
+    assert ground.best()["epoch"] == 3 and ground.run.best_blend.is_file()
 
 
 def test_a_blend_that_is_no_longer_best_goes(ground: Ground) -> None:
@@ -248,14 +419,39 @@ def test_a_blend_that_is_no_longer_best_goes(ground: Ground) -> None:
     assert not ground.run.best_blend.exists() and not ground.run.best_blend_manifest.exists()
 
 
+def test_what_went_wrong_with_a_sentence_is_counted_by_its_kind(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speak, lengths = ground.speaking.evaluate, {1: 0.3, 2: 0.3, 3: 2.5, 4: 2.5, 5: 2.5}
+
+    def badly(request: EvaluateRequest) -> SpokenSet:
+        found = speak(request)
+        if request.of_base:
+            return found
+        said = [
+            replace(one, codes=round(lengths.get(number, 1.0) * one.codes), finished=number > 0)
+            for number, one in enumerate(found.sentences)
+        ]
+        return replace(found, sentences=said)
+
+    monkeypatch.setattr(ground.speaking, "evaluate", badly)
+    ground.evaluator.judge(ground.save(1))
+    known = ground.run.evaluation()
+    assert known is not None and (found := known.find("epoch", 1)) is not None
+    assert (found.unfinished, found.cut, found.babbling) == (1, 2, 3)
+    assert "1 do not end, 2 are cut, 3 babble" in (found.ruled_out or "")
+
+
 def test_an_epoch_that_was_trained_again_is_judged_again(ground: Ground) -> None:
     ground.evaluator.judge(ground.save(1))
     ground.state = {name: tensor * 1.5 for name, tensor in ground.state.items()}
     ground.save(1)
     assert [epoch.epoch for epoch in ground.evaluator.missing()] == [1]
-    assert ground.run.best_weights() is None  # its verdict is about other weights
+    best = ground.run.best_weights()
+    assert best is not None and best.fallback  # the verdict is about other weights
     ground.conclude("off")
-    assert ground.run.best_weights() is not None
+    best = ground.run.best_weights()
+    assert best is not None and not best.fallback
 
 
 def test_other_sentences_judge_everything_again(ground: Ground) -> None:
@@ -291,9 +487,23 @@ def test_a_stop_leaves_the_evaluation_for_the_next_start(
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"schema": 99}'])
-def test_a_damaged_evaluation_is_made_again(ground: Ground, damage: bytes) -> None:
-    ground.evaluator.judge(ground.save(1))
+def test_a_damaged_evaluation_is_made_again_with_as_many_sentences(
+    ground: Ground, damage: bytes
+) -> None:
+    a_budget(ground)
+    ground.speaking.within_budget = 16
+    for epoch in (1, 2):
+        ground.evaluator.judge(ground.save(epoch), 1.0)
+    before, best = ground.run.verdict(), ground.run.best_weights()
+    assert before is not None and before.epoch == 1
     ground.run.evaluation_file.write_bytes(damage)
-    assert ground.run.best_weights().reason.startswith("the lowest validation loss")  # type: ignore[union-attr]
+    # Until then best.json says what is best: for who speaks, and for who prunes.
+    assert (ground.run.verdict(), ground.run.best_weights()) == (before, best)
+    ground.checkpoints.publish_best()
+    ground.save(3)
+    assert ground.run.epochs() == [1, 3] and ground.best()["epoch"] == 1
+    ground.evaluator = ground.another()
     ground.conclude("off")
-    assert ground.run.evaluation() is not None
+    found = ground.run.evaluation()
+    assert found is not None and {len(one.sentences) for one in found.candidates} == {16}
+    assert found.verdict == before

@@ -53,6 +53,36 @@ def test_a_relabelled_base_cannot_be_told_from_it(seed: int) -> None:
     assert "nothing that was learned" in verdict.reason
 
 
+@pytest.mark.parametrize(
+    ("own", "usual", "told"),
+    [
+        (104.6, 112.7, "pitch (-1"),  # -12.8 % against -6.1 %
+        (135.0, 127.0, "pitch (+1"),
+        (112.7, 104.6, ""),
+        (125.0, 115.0, ""),  # the other side of 0, as far off
+        (119.0, 121.0, ""),
+    ],
+)
+def test_what_got_measurably_worse_stands_in_the_verdict(
+    own: float, usual: float, told: str
+) -> None:
+    _, verdict = verdict_of(base(0, pitch=usual), good(0, pitch=own))
+    assert verdict.kind == "epoch"
+    worse = verdict.reason.partition("Measurably worse than the base: ")[2]
+    assert worse.startswith(told) and bool(worse) is bool(told), verdict.reason
+
+
+def test_of_every_judge_the_worse_direction_is_known() -> None:
+    """A voice that came nearer, and everything else that got a little worse."""
+    usual = base(0, pitch=118.0, errors=0.1)
+    _, verdict = verdict_of(usual, good(0, rate=1.06, pitch=110.0, errors=0.1, lost=0.02))
+    worse = verdict.reason.partition("Measurably worse than the base: ")[2]
+    assert worse == (
+        "words (97%, the base 100%), rate (+7.2 %, the base -0.4 %), pitch (-8.3 %, the base "
+        "-0.7 %)."
+    )
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_relabelled_base_is_not_chosen_beside_a_good_epoch(seed: int) -> None:
     same = candidate(facts(seed, voice=0.4), epoch=3, loss=0.1)
@@ -164,7 +194,7 @@ def test_the_base_does_not_win_a_tie_by_hearing_its_own_words() -> None:
 
 
 def test_a_pruned_epoch_is_told_of_and_not_chosen() -> None:
-    told, verdict = decide([base(), good(1, 1), good(2, 2, voice=0.9)], pruned={2})
+    told, verdict = decide([base(), good(1, 1), good(2, 2, voice=0.9)], pruned={"epoch 2"})
     assert verdict is not None and verdict.epoch == 1 and len(told) == 3
 
 

@@ -24,6 +24,13 @@ def test_somebody_else_is_found_few_or_many(strangers: int):
     assert found.others == tuple(range(60, 60 + strangers))
 
 
+def test_guests_do_not_move_the_centre_that_the_person_is_measured_by():
+    person, guests = cloud(60, 1), [cloud(1, 10 + number)[0] for number in range(25)]
+    alone, among = group_voices(person), group_voices([*person, *guests])
+    assert among.others == tuple(range(60, 85)) and not among.two_people
+    assert np.mean(among.likeness[:60]) == pytest.approx(np.mean(alone.likeness), abs=0.01)
+
+
 def test_too_few_clips_are_not_judged():
     assert group_voices([*cloud(4, 1), *cloud(3, 2)]).others == ()
 

@@ -30,6 +30,7 @@ PLACES = {
     "convolution, right without cuDNN": ("in-dnn", "gpu-dnn"),
     "convolution, right with clean libraries": ("clean", "clean"),
     "bf16": ("in", "gpu"),
+    "bf16, right without cuDNN": ("in-dnn", "gpu-dnn"),
     "16 bits": ("in", "gpu"),
     "sampling": ("cpu", "cpu"),
     "train step": ("in", "gpu"),

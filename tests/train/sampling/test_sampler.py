@@ -18,6 +18,7 @@ from machine.devices import cuda_errors
 from machine.devices.cuda_errors import GpuLost
 from machine.storage.atomic import sha256_of
 from train.checkpointing.checkpoints import Checkpoints
+from train.checkpointing.fingerprint import Fingerprint
 from train.dataset.dataset import Clip, Dataset
 from train.sampling import command as listening
 from train.sampling import sampler as sampling
@@ -30,6 +31,7 @@ from train.sampling.sample_files import (
 )
 from train.sampling.sampler import Sampler
 from train.settings import TrainSettings
+from train.setup import build_context
 from xtts import audio
 from xtts.hub.run_folder import RunError, RunFolder, reference_beside
 from xtts.model import loading as model
@@ -173,6 +175,10 @@ def test_sampling_off_starts_nothing_and_says_so(
         sampler.sample(1, tmp_path / "1.pt", "one")
         assert sampler.worker.pid is None
     assert heard.sidecar(1)["reason"] == "SAMPLE_DEVICE=off"
+    # Who speaks with the epoch, or exports it, finds the person there.
+    assert reference_beside(heard.run.checkpoint_path(1)) == (
+        heard.run.samples / "epoch_1_reference.wav"
+    )
 
 
 def test_beside_a_training_gpu_a_sample_overlaps_the_next_epoch(
@@ -404,11 +410,17 @@ def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(
     run.checkpoints.mkdir(parents=True)
     weights = model.read_tensors(base_folder / "model.pth")
     state = {name: tensor for name, tensor in weights.items() if name.startswith("gpt.")}
-    saved = Checkpoints(run, None).save_epoch(2, 8, state, None, {}, {"fingerprint": {}})
     settings = TrainSettings(
         base_model=str(base_folder), dataset_dir=tmp_path / "data", output_dir=run.folder,
         cache_dir=tmp_path / "cache", sample_text="again", device="cpu",
     )  # fmt: skip
+    context = build_context(settings)
+    fingerprint = Fingerprint.of(
+        context.base, context.data.sha256, context.config.gpt, settings.cache_dir
+    )
+    saved = Checkpoints(run, None).save_epoch(
+        2, 8, state, None, {}, {"fingerprint": fingerprint.as_dict()}
+    )
     run.samples.mkdir()
     own = [run.samples / f"epoch_2_{name}" for name in ("output.wav", "output.json")]
     for path in own:

@@ -235,6 +235,30 @@ def test_best_is_the_lowest_finite_validation_loss(run):
     assert run.lowest_loss().epoch == 5
 
 
+def test_without_validation_the_newest_whole_epoch_is_best(tmp_path):
+    """Fewer than eight clips are not split, and have no validation loss."""
+    run = RunFolder(tmp_path / "output")
+    assert run.best_weights() is None
+    for epoch in (1, 2, 3):
+        save(run, epoch)
+    truncate(run.checkpoint_path(3))
+    best = run.best_weights()
+    assert (best.kind, best.epoch, best.weights) == ("epoch", 2, run.checkpoint_path(2))
+    assert not best.fallback  # it was never said to be another one
+
+
+def test_what_a_run_was_made_from_is_known_without_a_whole_file(run):
+    truncate(run.checkpoint_path(3))
+    assert run.made_from().epoch == 3
+    run.manifest_path(3).write_bytes(b"{")
+    assert run.made_from().epoch == 2
+
+
+def test_a_file_is_a_run_without_epochs(tmp_path):
+    (tmp_path / "file").touch()
+    assert RunFolder(tmp_path / "file").epochs() == []
+
+
 def test_a_damaged_best_is_not_the_best(run):
     zero_block(run.checkpoint_path(2))
     assert run.lowest_loss().epoch == 3
@@ -321,7 +345,7 @@ def test_a_second_trainer_is_refused_by_the_first_ones_number(run):
         pass
     assert raised.value.exit_code == 2
     process.kill()
-    process.wait()
+    process.communicate()  # closes the pipes too
     with lock(run):
         assert run.lock_file.read_text() == f"{os.getpid()}\n"
 
@@ -331,7 +355,7 @@ def test_whoever_asks_whether_a_trainer_works_knows_it_at_once(run):
     process = holder(run)
     assert run_lock.held(run) is True
     process.kill()
-    process.wait()
+    process.communicate()  # closes the pipes too
     assert run.lock_file.read_text() == f"{process.pid}\n"
     assert run_lock.held(run) is False
 

@@ -112,6 +112,15 @@ def test_what_is_not_known_is_refused_by_name(text: str, told: str) -> None:
     assert told in str(refused.value)
 
 
+def test_a_minute_of_pauses_is_allowed_and_a_millisecond_more_is_told() -> None:
+    tenths = "".join(f"{number}[pause:0.1s]" for number in range(600)) + "a"
+    assert sum(one.before for one in utterances(tenths, None)) == pytest.approx(60.0)
+    with pytest.raises(TextError, match=r"are 60\.001 s together; at most 60 s"):
+        utterances(f"[pause:1ms]{tenths}", None)
+    with pytest.raises(TextError, match=r"are 60\.04 s together; at most 60 s"):
+        utterances("[pause:10s]" * 6 + "[pause:40ms]a", None)
+
+
 NAMES = st.sampled_from([*markup.TAGS, "prosody", "voice", "enter", "BREAK", "pause", "zq"])
 VALUES = st.sampled_from(
     ["500ms", "1s", "zq", "", "characters", "date", "99s", "-1s", "1e9s", "<", ">"]

@@ -1,7 +1,7 @@
 """What the worker measures: the same for the same weights, limited, and kept to its budget."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,13 @@ from xtts.hub.base_models import DEMO
 from xtts.hub.run_folder import RunFolder
 from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors
-from xtts.workers.file_evaluation import EvaluateRequest, ListenRequest, SentenceTask, SpeakingRate
+from xtts.workers.file_evaluation import (
+    EvaluateRequest,
+    ListenRequest,
+    SentenceTask,
+    SpeakingRate,
+    TrialRequest,
+)
 from xtts.workers.file_synthesis import FileSpeaker
 
 TEXTS = ("hello", "one two three", "a day in may", "good night", "so it is", "no", "yes", "we go",
@@ -138,6 +144,17 @@ def test_a_budget_ends_between_groups_and_changes_no_sentence(
     everything = speaker.evaluate(request_of_base).sentences
     short = speaker.evaluate(replace(request_of_base, budget_seconds=0.001)).sentences
     assert short == everything[:8]
+
+
+def test_a_trial_says_what_each_part_costs_and_changes_nothing(
+    speaker: FileSpeaker, request_of_base: EvaluateRequest
+) -> None:
+    before, spoken = torch.get_rng_state(), speaker.evaluate(request_of_base).sentences
+    found = speaker.trial(TrialRequest("one two three", "en", request_of_base.reference))
+    for part, seconds in asdict(found).items():
+        assert 0 < seconds < 10, part
+    assert torch.equal(before, torch.get_rng_state())
+    assert speaker.evaluate(request_of_base).sentences == spoken
 
 
 def test_speaking_draws_from_no_global_random_state(

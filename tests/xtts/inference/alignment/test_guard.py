@@ -95,8 +95,11 @@ def test_codes_that_come_again_one_by_one_are_a_repetition():
     assert repeats_at([*codes[:30], *codes[24:30], *codes[30:]]) == 30  # a short word
     assert repeats_at([*codes[:20], *[7] * 40, *codes[20:]]) is None  # a held sound, or silence
     assert repeats_at(np.zeros(0, int)) is None
-    found = verdict(whole(), codes=np.resize(codes[:13], len(whole()) - 1))
-    assert found.ending is Ending.REPEATED
+    # Only what comes again behind the last word can be cut off.
+    behind = [*codes[:20], *codes[14:20]]
+    for again, cut in ((np.resize(codes[:13], len(whole()) - 1), False), (behind, True)):
+        found = verdict(whole(), codes=again)
+        assert (found.ending, found.keep is not None) == (Ending.REPEATED, cut)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ def test_a_phrase_is_read_as_a_person_reads_it(phrase: Phrase) -> None:
         ("de", "Etwa 3.141 Menschen.", "Etwa dreitausendeinhunderteinundvierzig Menschen."),
         ("es", "Cuesta 1 £.", "Cuesta una libra."),
         ("es", "Cuesta 1,50 £.", "Cuesta una libra con cincuenta peniques."),
+        ("es", "A las 21:30.", "A las veintiuna treinta."),
         ("pt", "Custa 1 £.", "Custa uma libra."),
         ("pl", "Mam 112 zł i 113 kg.", "Mam sto dwanaście złotych i sto trzynaście kilogramów."),
         ("pl", "Mam 122 zł.", "Mam sto dwadzieścia dwa złote."),

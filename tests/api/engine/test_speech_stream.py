@@ -1,0 +1,42 @@
+"""The sound of a request on its way to a caller who reads slowly, or not at all."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+
+from api.engine import speech_stream
+from api.engine.speech_stream import SpeechParams, SpeechStream
+from tests.api.conftest import QUICK, running, settings_in
+from tests.api.routes.test_speech_routes import wanted
+
+
+def test_a_reader_who_stops_gets_no_turn_until_it_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sound waits, so much and no more; the slot is another's."""
+    monkeypatch.setenv("FAKE_PIECE", "50")
+    monkeypatch.setenv("FAKE_STEP", "0.0005")
+    monkeypatch.setattr(speech_stream, "_UNREAD_BYTES", 2 * 50 * 960)
+    with running(settings_in(tmp_path), limits=replace(QUICK, slots=1)) as service:
+        service.wait_ready()
+        loop, text = service.parts.loop, "s" * 1_000
+        assert loop is not None
+
+        async def stalled() -> tuple[httpx.Response, SpeechStream]:
+            spoken = service.parts.engine.speak(SpeechParams(text, "en"), caller="127.0.0.1")
+            while not spoken.job.held:
+                await asyncio.sleep(0.01)
+            return await asyncio.to_thread(service.say, "hello"), spoken
+
+        other, spoken = asyncio.run_coroutine_threadsafe(stalled(), loop).result(30)
+        assert other.status_code == 200
+        assert spoken.bytes == 3 * 50 * 960 and spoken.job.held
+
+        async def read() -> bytes:
+            return b"".join([chunk async for chunk in spoken])
+
+        pcm = asyncio.run_coroutine_threadsafe(read(), loop).result(30)
+        assert pcm == wanted(text, 0)

@@ -1,0 +1,131 @@
+"""Judging takes what is allowed: what is left out, in which order, and what is known beforehand."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from train.dataset.clips import Clip
+from train.evaluation.budget import (
+    LEAST_SECONDS,
+    TIME_SHARE,
+    JudgingBudget,
+    JudgingCosts,
+    counts,
+    planned,
+)
+from xtts.workers.file_evaluation import SpeakingSpeed
+
+SHARES = (0.7, 0.5, 0.3)
+# As measured at XTTS-v2's size on two cores that nothing else used: a candidate of eight 55 s.
+SLOW = SpeakingSpeed(loading=5.0, step=0.25, sound=0.02, hearing=0.005, word=0.002)
+FAST = SpeakingSpeed(loading=0.1, step=0.004, sound=0.001, hearing=0.001, word=0.0001)
+
+
+def costs(each: float, learning: float = 0.0) -> JudgingCosts:
+    """Of so many seconds a sentence."""
+    return JudgingCosts(lambda n: each * n, lambda n: each * n, learning, checked=True)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "sentences", "epochs", "shares", "learning"),
+    [
+        (1000.0, 16, 1, SHARES, 60.0),
+        (200.0, 16, 1, SHARES, 60.0),  # 6 x 16 + 60 = 156
+        (110.0, 8, 1, SHARES, 60.0),  # 6 x 8 + 60
+        (90.0, 4, 1, SHARES, 60.0),  # 6 x 4 + 60
+        (78.0, 4, 1, (0.5,), 60.0),  # 4 x 4 + 60
+        (50.0, 4, 1, (0.5,), 30.0),
+        (13.0, 4, 1, (0.5,), 0.0),
+        (8.0, 4, 1, (), 0.0),
+        (7.0, 0, 0, (), 0.0),
+    ],
+)
+def test_sentences_go_first_then_blends_then_the_embedding(
+    allowed: float, sentences: int, epochs: int, shares: Sequence[float], learning: float
+) -> None:
+    found = planned(costs(1.0, 60.0), allowed, 1, SHARES, counts(16))
+    assert (found.sentences, found.epochs, found.shares, found.learning_seconds) == (
+        sentences, epochs, shares, learning,
+    )  # fmt: skip
+    assert found.seconds <= allowed
+
+
+def test_of_many_epochs_as_many_as_fit_evenly_spread() -> None:
+    found = planned(costs(1.0), 20.0, 10, SHARES, counts(16))
+    assert (found.sentences, found.epochs, found.shares) == (4, 4, ())
+    kept = budget(num_epochs=10)
+    judged = []
+    for epoch in range(1, 11):
+        kept.plan = replace(found, epochs=found.epochs - len(judged))
+        if kept.judges_epoch(epoch):
+            judged.append(epoch)
+    assert judged[-1] == 10 and 3 <= len(judged) <= 4
+    kept.plan = planned(costs(1.0), 1000.0, 10, SHARES, counts(16))
+    assert all(kept.judges_epoch(epoch) for epoch in range(1, 11))
+
+
+def test_candidates_speak_what_the_base_has_spoken() -> None:
+    assert counts(16) == (16, 8, 4) and counts(8) == (8, 4) and counts(3) == (3,)
+    assert counts(16, known=12) == (12,)
+
+
+def clip(name: str) -> Clip:
+    return Clip(name, Path(name), "a" * 50, "anna", "en", 3.0, name, (1,) * 30)
+
+
+def budget(num_epochs: int = 1, **changes: object) -> JudgingBudget:
+    options: dict[str, object] = {
+        "texts": ["one two three four five six seven eight nine ten"] * 24,
+        "clips": [clip("a"), clip("b")],
+        "num_epochs": num_epochs,
+        "saved": range(1, num_epochs + 1),
+        "shares": SHARES,
+        "learns_speaker": True,
+        "sounded_every": 1,
+        "heard": True,
+    }
+    return JudgingBudget(**options | changes)  # type: ignore[arg-type]
+
+
+def test_on_a_slow_machine_a_short_run_is_judged_by_less_and_says_so() -> None:
+    slow = budget()
+    slow.speed, slow.epoch_seconds = SLOW, 47.0
+    assert slow.allowed_seconds == LEAST_SECONDS
+    plan = slow.make_plan(1, 8)
+    assert plan is not None and 0 < plan.sentences < 8
+    assert plan.seconds <= LEAST_SECONDS and slow.seconds_left() == plan.seconds
+    assert slow.limits["sentences"] == f"{plan.sentences} sentences of 8"
+    assert f"about {plan.seconds:.0f} s" in slow.sentence()
+
+
+def test_on_a_fast_machine_nothing_is_left_out() -> None:
+    fast = budget(num_epochs=4)
+    fast.speed, fast.epoch_seconds = FAST, 20.0
+    plan = fast.make_plan(4, 16)
+    assert plan is not None and (plan.sentences, plan.shares) == (16, SHARES)
+    assert fast.limits == {} and plan.learning_seconds == fast.learning_seconds()
+
+
+def test_a_long_run_may_take_its_share() -> None:
+    long = budget(num_epochs=10)
+    long.epoch_seconds = 600.0
+    assert long.allowed_seconds == TIME_SHARE * 6000
+    assert long.seconds_left() == TIME_SHARE * 6000  # nothing is known of the speed yet
+    long.speed = SLOW
+    plan = long.make_plan(10, 8)
+    assert plan is not None and plan.seconds <= TIME_SHARE * 6000
+    before = long.seconds_left()
+    long.spend(40.0)
+    assert long.seconds_left() == pytest.approx(before - 40.0)
+
+
+def test_what_was_spent_leaves_less_for_the_embedding() -> None:
+    one = budget(heard=False)
+    one.speed = SLOW
+    whole = one.learning_room()
+    one.spend(100.0)
+    assert one.learning_room() == pytest.approx(whole - 100.0)
+    one.spend(75.0)
+    assert one.learning_room() == 0.0

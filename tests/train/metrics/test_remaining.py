@@ -1,0 +1,22 @@
+"""What is left of a run counts all that it does, each by its own measure."""
+
+from train.metrics.remaining import RemainingTime
+
+
+def test_steps_ends_of_epochs_and_judging_are_left() -> None:
+    found = RemainingTime(2, 4, judging=lambda: 50.0, epoch_end=lambda: 10.0)
+    found.step(2.0)
+    assert found.left(1, 1) == 7 * 2 + 2 * 10 + 50
+    for _ in range(3):
+        found.step(2.0)
+    # Behind the last step of an epoch its validation, checkpoint and sample are still to come.
+    assert found.left(2, 4) == 10 + 50
+
+
+def test_a_slow_sample_makes_no_step_seem_slow() -> None:
+    found = RemainingTime(3, 2)
+    for _ in range(2):
+        found.step(1.0)
+    found.ended(60.0)
+    found.step(1.0)
+    assert found.left(2, 1) == 3 * 1 + 2 * 60

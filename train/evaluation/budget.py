@@ -1,0 +1,294 @@
+"""What judging a run may cost and what it will: how many sentences, epochs and blends fit.
+
+Judging may take `TIME_SHARE` of the time of learning, and `LEAST_SECONDS` in any case: the base,
+epochs, blends, the learned speaker embedding and its check together. What that costs is known
+from a trial on this machine before it begins, and from the candidates that were judged afterwards.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from train.dataset.clips import Clip
+from train.evaluation.statistics import FEWEST
+from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
+from xtts.evaluation.word_evidence import MOST_WORDS
+from xtts.hub.evaluation_file import Evaluation
+from xtts.workers.file_evaluation import SLOTS, SpeakingSpeed
+from xtts.workers.speaker_learning import BATCH, SEGMENT_CODES, STEPS
+
+TIME_SHARE = 0.15
+LEAST_SECONDS = 180.0
+# Of a learned embedding: more steps find nothing more, fewer find next to nothing.
+MOST_LEARNING_SECONDS = 300.0
+LEAST_LEARNING_SHARE = 0.25
+# A group lasts as long as its longest sentence, which few candidates say as fast as the person.
+_LONGEST_SENTENCE = 1.3
+# Forward and backward through the vocoder, in times of speaking.
+_LEARNING_STEP = 3.0
+
+
+@dataclass(frozen=True)
+class JudgingPlan:
+    """What is judged, and what that costs.
+
+    Attributes:
+        sentences: Of each candidate; 0 where nothing is judged.
+        epochs: So many of those that are still to come.
+        shares: Blends.
+        learning_seconds: For the speaker embedding; 0 for none.
+        seconds: Of all of it.
+    """
+
+    sentences: int
+    epochs: int
+    shares: tuple[float, ...]
+    learning_seconds: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class JudgingCosts:
+    """base, candidate: seconds for so many sentences; learning: of the embedding's steps; checked:
+    whether the embedding is heard again."""
+
+    base: Callable[[int], float]
+    candidate: Callable[[int], float]
+    learning: float
+    checked: bool
+
+    def total(self, sentences: int, epochs: int, blends: int, learning: float) -> float:
+        """Of all of it; sentences: 0 judges nothing."""
+        if not sentences:
+            return 0.0
+        heard = epochs + blends + (1 if learning and self.checked else 0)
+        return self.base(sentences) + heard * self.candidate(sentences) + learning
+
+
+def planned(
+    costs: JudgingCosts, allowed_seconds: float, epochs: int, shares: Sequence[float],
+    sentences: Sequence[int],
+) -> JudgingPlan:  # fmt: skip
+    """The most that is allowed: first sentences go, then blends but one, then steps of the
+    embedding, then epochs. Pure.
+
+    epochs: still to come; shares: of blends, the middle one is kept longest; sentences: how many
+    each candidate may speak, the most first.
+    """
+    middle = tuple(shares[len(shares) // 2 : len(shares) // 2 + 1])
+    fewest = sentences[-1]
+    ways = [(count, tuple(shares), costs.learning) for count in sentences]
+    ways += [(fewest, middle, costs.learning)]
+    ways += [(fewest, middle, costs.learning * share) for share in (0.5, LEAST_LEARNING_SHARE, 0.0)]
+    ways += [(fewest, (), 0.0)]
+    for count, blends, learning in ways:
+        total = costs.total(count, epochs, len(blends), learning)
+        if total <= allowed_seconds:
+            return JudgingPlan(count, epochs, blends, learning, total)
+    left = allowed_seconds - costs.base(fewest)
+    several = int(left / max(costs.candidate(fewest), 1e-9))
+    if several < 1:
+        return JudgingPlan(0, 0, (), 0.0, 0.0)
+    several = min(several, epochs)
+    return JudgingPlan(fewest, several, (), 0.0, costs.total(fewest, several, 0, 0.0))
+
+
+def counts(wanted: int, known: int | None = None) -> tuple[int, ...]:
+    """How many sentences a candidate may speak, the most first; known: as many as the base spoke,
+    which candidates must have in common."""
+    if known is not None:
+        return (known,)
+    return tuple(dict.fromkeys(min(wanted, count) for count in (wanted, SLOTS, FEWEST)))
+
+
+@dataclass
+class JudgingBudget:
+    """Keeps the account of a run.
+
+    Attributes:
+        texts: All sentences, in their order.
+        clips: The person's, for how long they speak.
+        num_epochs: That the run will have.
+        saved: Those of them that are saved.
+        sounded_every: One sentence in so many goes through the vocoder.
+        heard: Whether a recogniser listens.
+        epoch_seconds: How long an epoch is learned.
+        limits: What is left out to stay within the account, by kind.
+    """
+
+    texts: Sequence[str]
+    clips: Sequence[Clip]
+    num_epochs: int
+    saved: Sequence[int]
+    shares: tuple[float, ...]
+    learns_speaker: bool
+    sounded_every: int
+    heard: bool
+    epoch_seconds: float = 0.0
+    spent_seconds: float = 0.0
+    speed: SpeakingSpeed | None = None
+    plan: JudgingPlan | None = None
+    limits: dict[str, str] = field(default_factory=dict)
+    _known: Evaluation | None = None
+    # What was measured, in times of what the trial foretold.
+    _correction: float = 1.0
+
+    @property
+    def allowed_seconds(self) -> float:
+        """For all the judging of the run."""
+        return max(LEAST_SECONDS, TIME_SHARE * self.num_epochs * self.epoch_seconds)
+
+    @property
+    def room_seconds(self) -> float:
+        """What of it is not spent."""
+        return max(0.0, self.allowed_seconds - self.spent_seconds)
+
+    def seconds_left(self) -> float:
+        """What will still be spent; all that is allowed where that is not known yet."""
+        return self.room_seconds if self.plan is None else min(self.plan.seconds, self.room_seconds)
+
+    @property
+    def candidate_share(self) -> float:
+        """What a single candidate may take so that all have as much."""
+        return self.allowed_seconds / (len(self.saved) + len(self.shares) + 2)
+
+    def sentence(self) -> str:
+        """The whole cost of what is to come, what is allowed and what is left out for it."""
+        assert self.plan is not None
+        told = (
+            f"Judging will take about {self.plan.seconds:.0f} s; {self.room_seconds:.0f} s are "
+            f"allowed ({TIME_SHARE:.0%} of learning, at least {LEAST_SECONDS:.0f} s)."
+        )
+        if not self.limits:
+            return told
+        limits = ", ".join(self.limits.values())
+        return f"{told} To stay within: {limits}. `python -m train evaluate` has no limit."
+
+    def know(self, known: Evaluation | None) -> None:
+        """What an earlier start of the run has judged and spent."""
+        if known is not None and self._known is None:
+            self._known = known
+            self.spent_seconds += sum(one.seconds for one in known.candidates)
+
+    def judged(self, known: Evaluation, seconds: float) -> None:
+        """Another candidate was judged."""
+        newest = known.candidates[-1]
+        if self.speed is not None:
+            count, base = len(newest.sentences), newest.kind == "base"
+            foretold = self._base_seconds(count) if base else self.candidate_seconds(count)
+            self._correction *= seconds / max(foretold, 1e-6)
+        self._known = known
+        self.spend(seconds)
+
+    def spend(self, seconds: float) -> None:
+        """So much of what was planned is done."""
+        self.spent_seconds += seconds
+        if self.plan is not None:
+            self.plan = replace(self.plan, seconds=max(0.0, self.plan.seconds - seconds))
+
+    def coming(self, epoch: int) -> int:
+        """How many epochs are saved from this one on."""
+        return sum(one >= epoch for one in self.saved)
+
+    def make_plan(self, epochs: int, wanted: int) -> JudgingPlan | None:
+        """Plans what is still to be judged; None where nothing is known of the speed.
+
+        epochs: still to come; wanted: sentences of a candidate.
+        """
+        known = len(self._known.candidates[0].sentences) if self._known else None
+        if self.speed is None and known is None:
+            return None
+        costs = JudgingCosts(
+            base=(lambda _: 0.0) if known else self._base_seconds,
+            candidate=self.candidate_seconds,
+            learning=self.learning_seconds() if self.learns_speaker else 0.0,
+            checked=self.heard,
+        )
+        few = counts(wanted, known)
+        self.plan = planned(costs, self.room_seconds, epochs, self.shares, few)
+        # What the base spoke stays so, whatever there is room for later.
+        kept = (
+            {"sentences": self.limits["sentences"]} if known and "sentences" in self.limits else {}
+        )
+        self.limits = kept | _left_out(self.plan, epochs, self.shares, few[0], costs)
+        return self.plan
+
+    def judges_epoch(self, epoch: int) -> bool:
+        """Whether this one is judged: those that fit are spread evenly, and the last is one."""
+        coming = max(1, self.coming(epoch))
+        if self.plan is None:
+            return True
+        if not self.plan.epochs:
+            return False
+        every = -(-coming // self.plan.epochs)
+        return every <= 1 or coming % every == 1
+
+    def candidate_seconds(self, sentences: int) -> float:
+        """Of an epoch or a blend: its own weights are read, and the base's to ask for words."""
+        if self.speed is not None:
+            return self._base_seconds(sentences) + self._correction * self.speed.loading
+        known = self._known.candidates if self._known else []
+        seconds = [one.seconds / max(1, len(one.sentences)) for one in known]
+        return sentences * sum(seconds) / max(1, len(seconds))
+
+    def learning_seconds(self) -> float:
+        """Of the speaker embedding, without the look at its words."""
+        if self.speed is None:
+            return MOST_LEARNING_SECONDS / 2
+        steps = _LEARNING_STEP * STEPS * BATCH * SEGMENT_CODES * self.speed.sound
+        return min(MOST_LEARNING_SECONDS, self._correction * (steps + 2 * self.speed.loading))
+
+    def learning_room(self) -> float:
+        """What may go into it, with the look at its words behind it; 0 where that is too little."""
+        known = len(self._known.candidates[0].sentences) if self._known else 0
+        room = self.room_seconds - (self.candidate_seconds(known) if self.heard else 0.0)
+        return room if room >= LEAST_LEARNING_SHARE * self.learning_seconds() else 0.0
+
+    def sample_seconds(self) -> float:
+        """Of an epoch's sample, about: a usual sentence by itself."""
+        if self.speed is None or not self.texts:
+            return 0.0
+        codes = sum(map(self._codes, self.texts)) / len(self.texts)
+        return self.speed.loading + codes * (self.speed.step + self.speed.sound)
+
+    def _base_seconds(self, sentences: int) -> float:
+        """By the codes that the person would need; a group lasts as long as its longest."""
+        speed = self.speed
+        if speed is None:
+            return 0.0
+        codes = [self._codes(text) for text in self.texts[:sentences]]
+        groups = [codes[first : first + SLOTS] for first in range(0, len(codes), SLOTS)]
+        steps = sum(_LONGEST_SENTENCE * max(group) for group in groups)
+        sounded = sum(codes[:: self.sounded_every])
+        words = sum(
+            count * min(len(text.split()), MOST_WORDS)
+            for count, text in zip(codes, self.texts, strict=False)
+        )
+        return self._correction * (
+            speed.loading
+            + steps * speed.step
+            + sounded * (speed.sound + speed.hearing)
+            + words * speed.word
+        )
+
+    def _codes(self, text: str) -> float:
+        spoken = sum(clip.seconds for clip in self.clips) * CODE_RATE / SAMPLES_PER_CODE
+        return len(text) * spoken / max(1, sum(len(clip.text) for clip in self.clips))
+
+
+def _left_out(
+    plan: JudgingPlan, epochs: int, shares: Sequence[float], wanted: int, costs: JudgingCosts
+) -> dict[str, str]:
+    if not plan.sentences:
+        least = costs.total(FEWEST, 1, 0, 0.0)
+        return {"all": f"nothing is judged (the base and one epoch take about {least:.0f} s)"}
+    found = {}
+    if plan.sentences < wanted:
+        found["sentences"] = f"{plan.sentences} sentences of {wanted}"
+    if len(plan.shares) < len(shares):
+        found["blends"] = f"{len(plan.shares)} blends of {len(shares)}"
+    if plan.epochs < epochs:
+        found["epochs"] = f"{plan.epochs} epochs of {epochs}"
+    if plan.learning_seconds < costs.learning:
+        seconds = f"{plan.learning_seconds:.0f} s of {costs.learning:.0f}"
+        found["speaker"] = f"{seconds} for learning a speaker embedding"
+    return found

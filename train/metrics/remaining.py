@@ -1,0 +1,41 @@
+"""How much time a run has left: steps, what follows each epoch, and judging. Pure."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass
+class RemainingTime:
+    """Counts what is done by kind, so that one kind that is slow makes no other seem so.
+
+    Attributes:
+        judging: Seconds that judging will still take (`train.evaluation.budget`).
+        epoch_end: Seconds that follow an epoch's last step without judging: validation, checkpoint
+            and sample; a guess until the first was measured.
+    """
+
+    num_epochs: int
+    steps_per_epoch: int
+    judging: Callable[[], float] = field(default=lambda: 0.0)
+    epoch_end: Callable[[], float] = field(default=lambda: 0.0)
+    _step_seconds: float = 0.0
+    _steps: int = 0
+    _end_seconds: float = 0.0
+    _ends: int = 0
+
+    def step(self, seconds: float) -> None:
+        """A step took so long, with its wait for data."""
+        self._step_seconds += seconds
+        self._steps += 1
+
+    def ended(self, seconds: float) -> None:
+        """So long followed the last step of an epoch."""
+        self._end_seconds += seconds
+        self._ends += 1
+
+    def left(self, epoch: int, number: int) -> float:
+        """Seconds after batch `number` of an epoch, whose own end is still to come."""
+        steps = (self.num_epochs - epoch + 1) * self.steps_per_epoch - number
+        each = self._step_seconds / max(1, self._steps)
+        end = self._end_seconds / self._ends if self._ends else self.epoch_end()
+        return max(0, steps) * each + (self.num_epochs - epoch + 1) * end + self.judging()

@@ -1,0 +1,60 @@
+"""The languages of XTTS-v2: their names, and which of them a text is written in."""
+
+import re
+from collections.abc import Iterable
+
+# By ISO 639-1, under their English names.
+NAMES = {
+    "ar": "Arabic", "cs": "Czech", "de": "German", "en": "English", "es": "Spanish",
+    "fr": "French", "hi": "Hindi", "hu": "Hungarian", "it": "Italian", "ja": "Japanese",
+    "ko": "Korean", "nl": "Dutch", "pl": "Polish", "pt": "Portuguese", "ru": "Russian",
+    "tr": "Turkish", "zh": "Chinese",
+}  # fmt: skip
+CODE_BY_NAME = {name.casefold(): code for code, name in NAMES.items()} | {
+    "american english": "en", "british english": "en", "brazilian portuguese": "pt",
+    "mandarin": "zh", "mandarin chinese": "zh",
+}  # fmt: skip
+
+# Frequent words that only one of these languages has.
+FUNCTION_WORDS = {
+    "en": "the and of that he she it you for with his her they had not are this have be at my",
+    "de": "der das und ist nicht ich ein eine mit auf sie er wir dem im für auch sich es wird",
+    "fr": "le les et est des dans qui il elle nous vous je pas pour sur du au ce avec sont",
+    "es": "el los las y con por está pero muy lo su más del este hay fue ella como mi son",
+    "it": "di che è non sono gli della nel ho mi più anche ma questo alla le i ha dei una",
+    "pt": "o os um uma não do da em com ao mas eu ele muito você foi pela são isso dos",
+    "nl": "het een van niet dat op zijn voor hij zij aan te ik wij maar naar ook er deze bij",
+    "pl": "w nie się jest że jak po czy są był od przez tak dla ale jego już było tym co",
+    "cs": "je se že jsem v byl si ve jako jsou tak ale při bylo už nebo která také aby pro",
+    "hu": "az és hogy nem egy van ez volt meg már csak mint még ha kell után amikor",
+    "tr": "ve bir bu için çok var ben değil gibi daha ne olarak kadar sonra ama mi her biz",
+}
+_WORD = re.compile(r"[^\W\d_]+")
+_FEWEST_WORDS = 50
+# Of the words of fluent text, at least so many; and the language that was named, so few of those.
+_LEAST_SHARE, _MOST_OF_IT = 0.06, 0.25
+
+
+def _only_there(code: str) -> frozenset[str]:
+    others = {
+        word for other, words in FUNCTION_WORDS.items() if other != code for word in words.split()
+    }
+    return frozenset(FUNCTION_WORDS[code].split()) - others
+
+
+def other_language(texts: Iterable[str], language: str) -> str | None:
+    """The language that texts are surely written in, where it is another than the one that was
+    named; None where they are few, or it cannot be said. Tells languages in Latin letters apart."""
+    named = language.lower().split("-")[0]
+    words = [word for text in texts for word in _WORD.findall(text.lower())]
+    if named not in FUNCTION_WORDS or len(words) < _FEWEST_WORDS:
+        return None
+    shares = {
+        code: sum(word in own for word in words) / len(words)
+        for code in FUNCTION_WORDS
+        if (own := _only_there(code))
+    }
+    found = max(shares, key=lambda code: shares[code])
+    if shares[found] < _LEAST_SHARE or shares[named] > _MOST_OF_IT * shares[found]:
+        return None
+    return found
