@@ -19,7 +19,6 @@ from api.engine.preview import PreviewSlot
 from api.engine.queue import QueuedRequest, RequestQueue
 from api.engine.speech_stream import (
     MICRO,
-    SpeechParams,
     SpeechStream,
     digest_of,
     no_refusal,
@@ -27,6 +26,7 @@ from api.engine.speech_stream import (
 )
 from api.engine.supervision import ComputePlacement, RestartHistory
 from api.errors import APIError, closing
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.failures import WorkerFailed
 
 log = logging.getLogger("api")
@@ -61,7 +61,7 @@ class Engine:
     # ---- what routes ask ----
 
     def speak(
-        self, ask: SpeechParams, recording: str | None = None, caller: str = ""
+        self, ask: SynthesisRequest, recording: str | None = None, caller: str = ""
     ) -> SpeechStream:
         """Takes a request in. Raises APIError when it cannot be in time, or is not welcome.
 
@@ -72,7 +72,7 @@ class Engine:
     async def preview(
         self,
         voice: VoiceTarget,
-        ask: SpeechParams,
+        ask: SynthesisRequest,
         recording: str | None = None,
         caller: str = "",
     ) -> SpeechStream:
@@ -92,7 +92,7 @@ class Engine:
             digest = self._welcome(ask, source, caller)  # seconds have passed
             return self._take_in(ask, recording, digest, opened, caller)
 
-    def _welcome(self, ask: SpeechParams, source: str, caller: str) -> str:
+    def _welcome(self, ask: SynthesisRequest, source: str, caller: str) -> str:
         """The digest of an input that may come in. Raises APIError. source: whose voice it is."""
         now = time.monotonic()
         if self.closing:
@@ -334,7 +334,7 @@ class Engine:
 
     def _take_in(
         self,
-        ask: SpeechParams,
+        ask: SynthesisRequest,
         recording: str | None,
         digest: str,
         voice: OpenedVoiceState | None = None,

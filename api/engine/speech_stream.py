@@ -5,12 +5,12 @@ import hashlib
 import json
 import re
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from api.engine.options import EngineLimits, OpenedVoiceState
 from api.engine.queue import QueuedRequest, Rejection
 from api.errors import APIError
+from xtts.inference.synthesis_request import SynthesisRequest
 
 # A child's answers as the caller gets them: status and code.
 _REASONS = {
@@ -21,28 +21,15 @@ _REASONS = {
 }
 
 
-@dataclass(frozen=True)
-class SpeechParams:
-    """As `xtts.inference.request.SynthesisParams`, without importing torch."""
-
-    text: str
-    language: str
-    seed: int = 0
-    temperature: float | None = None
-    speed: float = 1.0
-    max_codes: int | None = None
-    whole: bool = False
-
-
 # A request with more sound than this unread (30 s of PCM16 at 24 kHz) gets no turn until its caller
 # has read some. It is longer than a turn is waited for: who plays while reading hears no gap.
 _UNREAD_BYTES = 30 * 2 * 24_000
 
 # The service's own word.
-MICRO = SpeechParams("Yes.", "", max_codes=12)
+MICRO = SynthesisRequest("Yes.", "", max_codes=12)
 
 
-def digest_of(ask: SpeechParams, recording: str) -> str:
+def digest_of(ask: SynthesisRequest, recording: str) -> str:
     """A hash by which an input that ends the process is known again, also with another digit, other
     spaces or signs, another seed or speed.
 
@@ -70,7 +57,7 @@ class SpeechStream:
     def __init__(
         self,
         job: QueuedRequest,
-        ask: SpeechParams,
+        ask: SynthesisRequest,
         recording: str | None,
         voice: OpenedVoiceState | None = None,
         on_read: "Callable[[SpeechStream], None]" = lambda _: None,

@@ -9,13 +9,14 @@ from starlette.responses import Response
 
 from api.encoding import MEDIA_TYPES
 from api.engine.options import OpenedVoiceState, VoiceTarget
-from api.engine.speech_stream import SpeechParams, SpeechStream
+from api.engine.speech_stream import SpeechStream
 from api.schemas import SpeechRequest
 from api.speech.languages import language_of
 from api.speech.response import SoundForm, SpeechResponse
 from api.state import AppState
 from api.voices import lookup
 from api.voices.store import UploadedVoice
+from xtts.inference.synthesis_request import SynthesisRequest
 
 _STREAM = SoundForm("pcm", "stream")
 
@@ -61,9 +62,9 @@ async def respond(order: SpeechOrder, form: SoundForm, parts: AppState, caller: 
 async def _taken_in(
     order: SpeechOrder, form: SoundForm, parts: AppState, caller: str
 ) -> SpeechStream:
-    params = _params(order, form, parts.engine.standing)
+    request = _request(order, form, parts.engine.standing)
     recording = await recording_of(order.voice, parts, order.voice_field)
-    spoken = parts.engine.speak(params, recording, caller)
+    spoken = parts.engine.speak(request, recording, caller)
     parts.rate.count_length(caller, len(order.text))
     return spoken
 
@@ -72,9 +73,9 @@ async def respond_with(
     voice: VoiceTarget, order: SpeechOrder, form: SoundForm, parts: AppState, caller: str
 ) -> Response:
     """Speaks with a voice that is not served, for this caller alone. Raises APIError."""
-    params = _params(order, form, parts.engine.previews.current_of(voice))
+    request = _request(order, form, parts.engine.previews.current_of(voice))
     recording = await recording_of(order.voice, parts, order.voice_field)
-    spoken = await parts.engine.preview(voice, params, recording, caller)
+    spoken = await parts.engine.preview(voice, request, recording, caller)
     parts.rate.count_length(caller, len(order.text))
     return SpeechResponse(spoken, form, parts)
 
@@ -84,11 +85,13 @@ async def stream_of(order: SpeechOrder, parts: AppState, caller: str) -> SpeechS
     return await _taken_in(order, _STREAM, parts, caller)
 
 
-def _params(order: SpeechOrder, form: SoundForm, opened: OpenedVoiceState | None) -> SpeechParams:
+def _params(
+    order: SpeechOrder, form: SoundForm, opened: OpenedVoiceState | None
+) -> SynthesisRequest:
     """opened: None where it is not known yet which languages the voice speaks."""
     languages = opened.languages if opened else ()
     language = language_of(order.language, languages, order.language_field)
-    return SpeechParams(
+    return SynthesisRequest(
         order.text, language, order.seed, order.temperature, order.speed,
         whole=form.whole,
     )  # fmt: skip

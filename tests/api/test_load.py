@@ -151,7 +151,7 @@ def _resident() -> int:
 
 def test_http_adds_little_to_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """First sound and all of it, through HTTP and from the engine in its own event loop."""
-    from api.engine.speech_stream import SpeechParams
+    from api.engine.speech_stream import SynthesisRequest
 
     monkeypatch.setenv("FAKE_STEP", "0.01")
     text = "t" * 50
@@ -161,7 +161,7 @@ def test_http_adds_little_to_the_engine(tmp_path: Path, monkeypatch: pytest.Monk
 
         async def direct() -> tuple[float, float]:
             started, first = time.monotonic(), 0.0
-            async for _ in service.parts.engine.speak(SpeechParams(text, "en")):
+            async for _ in service.parts.engine.speak(SynthesisRequest(text, "en")):
                 first = first or time.monotonic() - started
             return first, time.monotonic() - started
 

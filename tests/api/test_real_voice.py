@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from api.app import how_of
-from api.engine.speech_stream import SpeechParams
 from machine.devices.health import Outcome
 from machine.devices.selection import Environment
 from tests.api.conftest import NO_GPU, QUICK, Running, running, settings_in
 from tests.api.engine.test_supervisor import GPU
+from xtts.inference.synthesis_request import SynthesisRequest
 
 pytestmark = pytest.mark.slow
 
@@ -87,7 +87,7 @@ def test_http_adds_little_to_the_voice(service: Running) -> None:
 
     async def spoken(seed: int) -> tuple[float, float, int]:
         started, first, size = time.monotonic(), 0.0, 0
-        async for chunk in engine.speak(SpeechParams(text, "en", seed)):
+        async for chunk in engine.speak(SynthesisRequest(text, "en", seed)):
             first = first or time.monotonic() - started
             size += len(chunk)
         return first, time.monotonic() - started, size

@@ -16,10 +16,11 @@ import pytest
 import soundfile
 
 from api.app import how_of
-from api.engine.speech_stream import SpeechParams, digest_of
+from api.engine.speech_stream import digest_of
 from tests.api.conftest import NO_GPU, QUICK, Running, running, settings_in
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
 from tests.xtts.workers.test_text_worker import NUMBERED
+from xtts.inference.synthesis_request import SynthesisRequest
 
 pytestmark = pytest.mark.slow
 
@@ -99,8 +100,8 @@ def test_a_czech_ordinal_is_spoken(service: Running) -> None:
 
 
 def test_another_digit_or_seed_is_the_same_deadly_input() -> None:
-    known = digest_of(SpeechParams("Call 555 1234, now!", "en"), "")
-    assert digest_of(SpeechParams("call 555 1235 now", "en", seed=4, speed=1.5), "") == known
-    assert digest_of(SpeechParams("Call us, now!", "en"), "") != known
-    assert digest_of(SpeechParams("Call 555 1234, now!", "en"), "anna.wav") != known
-    assert digest_of(SpeechParams("!", "en"), "") != digest_of(SpeechParams("?", "en"), "")
+    known = digest_of(SynthesisRequest("Call 555 1234, now!", "en"), "")
+    assert digest_of(SynthesisRequest("call 555 1235 now", "en", seed=4, speed=1.5), "") == known
+    assert digest_of(SynthesisRequest("Call us, now!", "en"), "") != known
+    assert digest_of(SynthesisRequest("Call 555 1234, now!", "en"), "anna.wav") != known
+    assert digest_of(SynthesisRequest("!", "en"), "") != digest_of(SynthesisRequest("?", "en"), "")

@@ -9,8 +9,9 @@ import pytest
 import soundfile
 
 from api.engine.engine import Engine
-from api.engine.speech_stream import SpeechParams, SpeechStream
+from api.engine.speech_stream import SpeechStream
 from tests.api.fake_child import sound_of
+from xtts.inference.synthesis_request import SynthesisRequest
 
 
 def said(text: str, seed: int = 0) -> bytes:
@@ -34,13 +35,13 @@ def refusal(answer: httpx.Response) -> tuple[int, str, str | None]:
 
 
 @contextmanager
-def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[SpeechParams, str | None]]]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[SynthesisRequest, str | None]]]:
     """What the engine is asked to say meanwhile, and with which recording."""
-    found: list[tuple[SpeechParams, str | None]] = []
+    found: list[tuple[SynthesisRequest, str | None]] = []
     speak = Engine.speak
 
     def spy(
-        self: Engine, ask: SpeechParams, recording: str | None = None, caller: str = ""
+        self: Engine, ask: SynthesisRequest, recording: str | None = None, caller: str = ""
     ) -> SpeechStream:
         found.append((ask, recording))
         return speak(self, ask, recording, caller)

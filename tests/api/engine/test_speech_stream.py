@@ -8,9 +8,10 @@ import httpx
 import pytest
 
 from api.engine import speech_stream
-from api.engine.speech_stream import SpeechParams, SpeechStream
+from api.engine.speech_stream import SpeechStream
 from tests.api.conftest import QUICK, running, settings_in
 from tests.api.routes.test_speech_routes import wanted
+from xtts.inference.synthesis_request import SynthesisRequest
 
 
 def test_a_reader_who_stops_gets_no_turn_until_it_reads(
@@ -26,7 +27,7 @@ def test_a_reader_who_stops_gets_no_turn_until_it_reads(
         assert loop is not None
 
         async def stalled() -> tuple[httpx.Response, SpeechStream]:
-            spoken = service.parts.engine.speak(SpeechParams(text, "en"), caller="127.0.0.1")
+            spoken = service.parts.engine.speak(SynthesisRequest(text, "en"), caller="127.0.0.1")
             while not spoken.job.held:
                 await asyncio.sleep(0.01)
             return await asyncio.to_thread(service.say, "hello"), spoken

@@ -21,11 +21,12 @@ import soundfile
 from api import middleware
 from api.app import build
 from api.engine.queue import QueuedRequest
-from api.engine.speech_stream import SpeechParams, SpeechStream
+from api.engine.speech_stream import SpeechStream
 from api.metrics import ServiceMetrics
 from api.speech.response import SoundForm, SpeechResponse
 from tests.api.conftest import QUICK, Running, running, settings_in
 from tests.api.fake_child import sound_of
+from xtts.inference.synthesis_request import SynthesisRequest
 
 TEXT = "Good morning, how did you sleep?"
 
@@ -315,7 +316,7 @@ def test_a_client_that_takes_nothing_is_let_go_without_an_error(
     parts = SimpleNamespace(
         engine=SimpleNamespace(cancel=cancelled.append), metrics=ServiceMetrics()
     )
-    spoken = SpeechStream(QueuedRequest("s1", "", 0.0, 9.0), SpeechParams("x", "en"), None)
+    spoken = SpeechStream(QueuedRequest("s1", "", 0.0, 9.0), SynthesisRequest("x", "en"), None)
     spoken.put(b"\0\0")
 
     async def send(message: dict[str, Any]) -> None:
