@@ -6,7 +6,6 @@ texts of the benchmarks; what it prints is in docs/benchmarks.md.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,8 +26,9 @@ END_SECONDS, BEFORE_SECONDS = 0.05, 0.2
 MOST_DB = 6.0
 # Where all of the 0.2 s before its end is louder, a piece ends within speech.
 SPEECH_DBFS = -50.0
-# A click: a millisecond so much louder, above 6 kHz or so, than the loudest around it.
-CLICK_DB = 12.0
+# Chosen on the choosing texts: the most without a click was 14 dB, the least with a planted one 22,
+# and the least with zeros beyond the ends of the vocoder's input 25.
+CLICK_DB = 18.0
 JOINTS = 500
 
 
@@ -64,15 +64,14 @@ def ends(sound: Sound) -> Iterator[End]:
 
 def clicks(sound: Sound, places: Sequence[int]) -> list[int]:
     """Those of the places with a click within 25 ms: a millisecond whose second difference, which
-    is high-passed sound, is louder by CLICK_DB than the loudest from 25 to 75 ms away."""
+    is high-passed sound, is louder by CLICK_DB than the loudest from 100 to 50 ms before."""
     high = np.diff(sound.astype(np.float64), 2)
     frames = high[: len(high) // 24 * 24].reshape(-1, 24)
     powers = 10 * np.log10(np.maximum((frames**2).mean(1), 1e-12))
     found = []
     for place in places:
         at = place // 24
-        around = np.concatenate((powers[max(0, at - 75) : at - 25], powers[at + 25 : at + 75]))
-        if powers[max(0, at - 25) : at + 25].max() > around.max() + CLICK_DB:
+        if powers[at - 25 : at + 25].max() > powers[at - 100 : at - 50].max() + CLICK_DB:
             found.append(place)
     return found
 
@@ -142,7 +141,7 @@ def test_all_reporting_texts_end_in_silence(
     print(
         f"\n{backend}, {driver.__name__}: {len(texts)} texts, {len(found)} pieces, "
         f"{len(found) - len(silent)} end within speech; the last 50 ms over the silence before "
-        f"them: median {np.median(over):.1f} dB, most {max(over):.1f} dB; loudest {loudest:.1f} dBFS"
+        f"them: median {np.median(over):.1f} dB, most {max(over):.1f}; loudest {loudest:.1f} dBFS"
     )
     assert len(found) >= len(texts) == 60 and max(over) <= MOST_DB
 
