@@ -25,7 +25,8 @@ from xtts.text.tokenizer import Piece, WordSpan
 # As loud as this below the loudest for so long is speech that was cut away.
 SPEECH_DB, SPEECH_SECONDS = 35.0, 0.05
 FRAME = VOCODER_RATE // 100
-# The vocoder clicks where its input ends; the click is no speech.
+# Not counted: when the figures of docs/guard.md were measured, the vocoder clicked where its input
+# ends.
 CLICK_FRAMES = 5
 # Changes the logits of the code with this number.
 Patch = Callable[[int, Tensor], None]

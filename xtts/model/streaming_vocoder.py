@@ -2,7 +2,9 @@
 
 A sample depends on the vocoder's input only so far to the left and right (`receptive_field`), so a
 piece spoken with that much of its neighbours equals the same stretch of the whole, up to rounding.
-Used by streams, and by every long piece of text, whose memory stays that of one chunk.
+Used for all that is spoken: the whole is the stream, joined, and its memory that of one chunk. The
+first and last step are held on beyond the ends of the utterance (`EDGE_STEPS`), or it would end in
+a tick.
 """
 
 import logging
@@ -10,9 +12,11 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from machine.devices.graph_capture import Capture, captures_on
 from xtts.model.chunk_sizes import (
+    EDGE_STEPS,
     STEPS_PER_FRAME,
     WINDOW_SAMPLES,
     chunk_codes,
@@ -44,6 +48,7 @@ class ChunkedVocoder:
         self._latents: list[Tensor] = []
         self._codes = 0
         self._spoken_steps = 0
+        self._edges = (EDGE_STEPS, 0)
 
     def add(self, latents: Tensor) -> None:
         """Takes more latents `[n, width]`."""
@@ -63,24 +68,23 @@ class ChunkedVocoder:
     @torch.inference_mode()
     def rest(self) -> Iterator[Tensor]:
         """All that is left when no more latents come, in chunks of bounded memory."""
-        total = self._total()
+        self._edges = (EDGE_STEPS, EDGE_STEPS)
+        total = self._steps().shape[2] - 2 * EDGE_STEPS if self._codes else 0
         while self._spoken_steps < total:
             yield self._to(min(total, self._spoken_steps + MOST_SAMPLES // self.shape.hop))
 
-    def _total(self) -> int:
-        return self._steps().shape[2] if self._codes else 0
-
     def _steps(self) -> Tensor:
         # Of all latents again: at most 2,600 steps are interpolated in a millisecond.
-        return self.vocoder.steps(torch.cat(self._latents)[None])
+        steps = self.vocoder.steps(torch.cat(self._latents)[None])
+        return F.pad(steps, self._edges, mode="replicate")
 
     def _to(self, end: int) -> Tensor:
         """The samples from where speaking stopped up to step `end`."""
-        begin = self._spoken_steps
-        if end <= begin:
+        if end <= self._spoken_steps:
             return torch.zeros(0)
+        begin, upto = self._spoken_steps + EDGE_STEPS, end + EDGE_STEPS
         steps, found = self._steps(), []
-        for window in windows(begin, end, steps.shape[2], self.reach, self._widths):
+        for window in windows(begin, upto, steps.shape[2], self.reach, self._widths):
             sound = self.vocoder.sound(steps[:, :, window.left : window.right], self.speaker)[0]
             hop, left = self.shape.hop, window.left
             found.append(sound[(begin - left) * hop : (window.end - left) * hop])

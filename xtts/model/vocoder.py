@@ -49,7 +49,11 @@ class Vocoder(nn.Module):
         self._recorded: dict[int, _RecordedWindow] = {}
 
     def forward(self, latents: Tensor, speaker: Tensor) -> Tensor:
-        """Latents `[batch, codes, width]`, speaker `[batch, 512, 1]` -> `[batch, samples]`."""
+        """Latents `[batch, codes, width]`, speaker `[batch, 512, 1]` -> `[batch, samples]`.
+
+        As it learns, and as Coqui speaks: with zeros beyond both ends, which are heard as clicks.
+        What is spoken goes through `xtts.model.streaming_vocoder`.
+        """
         return self.sound(self.steps(latents), speaker)
 
     def steps(self, latents: Tensor) -> Tensor:

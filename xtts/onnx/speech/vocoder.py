@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xtts.model.chunk_sizes import STEPS_PER_FRAME, receptive_field, settled_steps
+from xtts.model.chunk_sizes import EDGE_STEPS, STEPS_PER_FRAME, receptive_field, settled_steps
 from xtts.model.shapes import VocoderShape
 
 Array = np.ndarray[Any, Any]
@@ -59,8 +59,10 @@ class OnnxChunks:
 
     def rest(self) -> Iterator[Array]:
         """All that is left when no more latents come."""
-        frames = self._shape.steps_per_code * len(self._latents)
-        return self._up_to(int(frames * STEPS_PER_FRAME))
+        return self._up_to(self._total())
+
+    def _total(self) -> int:
+        return int(self._shape.steps_per_code * len(self._latents) * STEPS_PER_FRAME)
 
     def _settled(self) -> int:
         return settled_steps(len(self._latents), self._shape) - self._reach
@@ -71,23 +73,24 @@ class OnnxChunks:
 
     def _to(self, end: int) -> Array:
         begin, hop = self._spoken_steps, self._shape.hop
-        frames = self._shape.steps_per_code * len(self._latents)
-        left = max(0, begin - self._reach)
-        right = min(int(frames * STEPS_PER_FRAME), end + self._reach)
+        left = max(-EDGE_STEPS, begin - self._reach)
+        right = min(self._total() + EDGE_STEPS, end + self._reach)
         sound = self._vocoder.sound(self._steps(left, right), self._speaker)
         self._spoken_steps = end
         return sound[(begin - left) * hop : (end - left) * hop]
 
     def _steps(self, left: int, right: int) -> Array:
         """The vocoder's input steps `[width, right - left]` of the whole utterance: twice
-        interpolated, as `torch.nn.functional.interpolate(mode="linear")` does it."""
-        frames = self._shape.steps_per_code * len(self._latents)
-        if int(frames * STEPS_PER_FRAME) == frames:
+        interpolated, as `torch.nn.functional.interpolate(mode="linear")` does it; beyond the ends
+        the first and the last."""
+        frames, total = self._shape.steps_per_code * len(self._latents), self._total()
+        steps = np.arange(left, right).clip(0, total - 1)
+        if total == frames:
             # So few that there would be no step more: torch copies.
-            low = high = np.arange(left, right)
+            low = high = steps
             share: Array = np.zeros(right - left)
         else:
-            low, high, share = _between(left, right, STEPS_PER_FRAME, frames)
+            low, high, share = _between(steps, STEPS_PER_FRAME, frames)
         seen = self._frames(int(low[0]), int(high[-1]) + 1)
         return _mixed(seen[low - low[0]], seen[high - low[0]], share).T
 
@@ -96,7 +99,7 @@ class OnnxChunks:
         per_code = self._shape.steps_per_code
         if per_code == 1:
             return np.stack(self._latents[left:right])
-        low, high, share = _between(left, right, float(per_code), len(self._latents))
+        low, high, share = _between(np.arange(left, right), float(per_code), len(self._latents))
         codes = np.stack(self._latents[int(low[0]) : int(high[-1]) + 1])
         return _mixed(codes[low - low[0]], codes[high - low[0]], share)
 
@@ -108,8 +111,8 @@ def _mixed(near: Array, far: Array, share: Array) -> Array:
     return found
 
 
-def _between(left: int, right: int, scale: float, length: int) -> tuple[Array, Array, Array]:
+def _between(places: Array, scale: float, length: int) -> tuple[Array, Array, Array]:
     """Between which two of `length` values each of these places lies, and how far along."""
-    places = np.maximum((np.arange(left, right) + 0.5) / scale - 0.5, 0.0)
+    places = np.maximum((places + 0.5) / scale - 0.5, 0.0)
     low = np.minimum(places.astype(np.int64), length - 1)
     return low, np.minimum(low + 1, length - 1), places - low

@@ -5,8 +5,10 @@ import pytest
 import torch
 
 from xtts.inference.voice import Voice
+from xtts.model.chunk_sizes import EDGE_STEPS
 from xtts.model.loading import Model
 from xtts.model.shapes import VocoderShape
+from xtts.model.streaming_vocoder import ChunkedVocoder
 from xtts.model.vocoder import Vocoder
 from xtts.onnx.speech.loading import OnnxLatents, OnnxModel
 from xtts.onnx.speech.vocoder import OnnxChunks, OnnxVocoder
@@ -30,14 +32,18 @@ def test_steps_are_torchs(codes: int, shape: VocoderShape) -> None:
         assert found.shape == wanted[:, left:right].shape
         # torch reckons places in float32, 1e-6 of a few hundred steps off.
         assert np.abs(found - wanted[:, left:right]).max() < 1e-4
+    held = chunks._steps(-EDGE_STEPS, count + EDGE_STEPS)
+    assert np.abs(held - np.pad(wanted, ((0, 0), (EDGE_STEPS, EDGE_STEPS)), "edge")).max() < 1e-4
 
 
 def test_the_waveform_is_torchs_within_a_thousandth(
     torch_model: Model, torch_voice: Voice, onnx_model: OnnxModel, onnx_voice: OnnxLatents
 ) -> None:
     latents = torch.randn(40, 64, generator=torch.Generator().manual_seed(0))
+    speaking = ChunkedVocoder(torch_model.vocoder, torch_model.config.vocoder, torch_voice.speaker)
+    speaking.add(latents)
     with torch.inference_mode():
-        wanted = torch_model.vocoder(latents[None], torch_voice.speaker)[0].numpy()
+        wanted = torch.cat(list(speaking.rest())).numpy()
     chunks = OnnxChunks(onnx_model.vocoder, onnx_voice.speaker)
     chunks.add(latents.numpy())
     (found,) = chunks.rest()

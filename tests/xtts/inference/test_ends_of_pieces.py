@@ -1,0 +1,164 @@
+"""Pieces end and join in silence, whichever driver speaks: whole, streamed, among others, ONNX.
+
+`python -m pytest -s -m slow tests/xtts/inference/test_ends_of_pieces.py` measures the reporting
+texts of the benchmarks; what it prints is in docs/benchmarks.md.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import xtts
+from benchmarks.texts import sentences
+from xtts.hub.base_models import DEMO
+from xtts.inference.loaded_voice import LoadedVoice
+from xtts.inference.synthesis_params import SynthesisParams
+from xtts.model.shapes import VOCODER_RATE
+from xtts.onnx.export import exporter
+
+Sound = np.ndarray
+Say = Callable[[Sequence[str]], list[Sound]]
+
+END_SECONDS, BEFORE_SECONDS = 0.05, 0.2
+# Nearer than this to the silence before it, a piece ends in silence.
+MOST_DB = 6.0
+# Where all of the 0.2 s before its end is louder, a piece ends within speech.
+SPEECH_DBFS = -50.0
+# Chosen on the choosing texts: the most without a click was 14 dB, the least with a planted one 22,
+# and the least with zeros beyond the ends of the vocoder's input 25.
+CLICK_DB = 18.0
+JOINTS = 500
+
+
+@dataclass(frozen=True)
+class End:
+    """level: the loudest 20 ms of the last 50 ms of a piece; silence: the quietest 20 ms of the
+    200 ms before them; both in dBFS."""
+
+    level: float
+    silence: float
+
+
+def levels(sound: Sound) -> Sound:
+    """In dBFS, of 20 ms every 5 ms."""
+    frames = np.lib.stride_tricks.sliding_window_view(sound.astype(np.float64), 480)[::120]
+    return 10 * np.log10(np.maximum((frames**2).mean(1), 1e-12))
+
+
+def joints(sound: Sound) -> list[int]:
+    """Where a piece ends and the next begins: both fades are 0 there."""
+    return (np.flatnonzero((sound[:-1] == 0) & (sound[1:] == 0)) + 1).tolist()
+
+
+def ends(sound: Sound) -> Iterator[End]:
+    """Of each piece; pauses, which are zeros, are none."""
+    end, before = int(END_SECONDS * VOCODER_RATE), int(BEFORE_SECONDS * VOCODER_RATE)
+    for piece in np.split(sound, joints(sound)):
+        if not piece.any():
+            continue
+        last, silence = piece[-end:], piece[-end - before : -end]
+        yield End(float(levels(last).max()), float(levels(silence).min()))
+
+
+def clicks(sound: Sound, places: Sequence[int]) -> list[int]:
+    """Those of the places with a click within 25 ms: a millisecond whose second difference, which
+    is high-passed sound, is louder by CLICK_DB than the loudest from 100 to 50 ms before."""
+    high = np.diff(sound.astype(np.float64), 2)
+    frames = high[: len(high) // 24 * 24].reshape(-1, 24)
+    powers = 10 * np.log10(np.maximum((frames**2).mean(1), 1e-12))
+    found = []
+    for place in places:
+        at = place // 24
+        if powers[at - 25 : at + 25].max() > powers[at - 100 : at - 50].max() + CLICK_DB:
+            found.append(place)
+    return found
+
+
+@pytest.fixture(scope="module")
+def voices(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LoadedVoice]:
+    folder = tmp_path_factory.mktemp("onnx") / "demo"
+    exporter.export(exporter.source_of_folder(DEMO), folder, ["fp32"])
+    return {
+        "torch": xtts.load_voice(precision="fp32"),
+        "onnx": xtts.load_voice(folder, precision="fp32"),
+    }
+
+
+def whole(voice: LoadedVoice, texts: Sequence[str]) -> list[Sound]:
+    return [xtts.synthesize(voice, text) for text in texts]
+
+
+def streamed(voice: LoadedVoice, texts: Sequence[str]) -> list[Sound]:
+    return [np.concatenate(list(xtts.stream(voice, text))) for text in texts]
+
+
+def among_others(voice: LoadedVoice, texts: Sequence[str]) -> list[Sound]:
+    crowd, waiting = voice.crowd(4), dict(enumerate(texts))
+    chunks: dict[str, list[Sound]] = {str(number): [] for number in waiting}
+    while waiting or not crowd.empty:
+        while waiting and crowd.free:
+            number = min(waiting)
+            crowd.enter(str(number), voice.own, SynthesisParams(waiting.pop(number), "en"))
+        for said in crowd.step():
+            chunks[said.name] += [chunk.numpy() for chunk in said.chunks]
+            if said.paused:
+                assert crowd.go_on(said.name)
+    return [np.concatenate(chunks[str(number)]) for number in range(len(texts))]
+
+
+DRIVERS = [
+    pytest.param(backend, driver, id=f"{backend}, {driver.__name__}")
+    for backend in ("torch", "onnx")
+    for driver in (whole, streamed, among_others)
+]
+
+
+@pytest.mark.parametrize(("backend", "driver"), DRIVERS)
+def test_a_piece_ends_in_the_silence_before_its_end(
+    voices: dict[str, LoadedVoice], backend: str, driver: Callable[..., list[Sound]]
+) -> None:
+    one, two = driver(voices[backend], ["Hello.", "Not yet.[pause:300ms]Come here."])
+    found = [*ends(one), *ends(two)]
+    assert len(found) == 3
+    for end in found:
+        assert end.silence < SPEECH_DBFS and end.level < end.silence + MOST_DB
+    assert levels(one)[0] < SPEECH_DBFS  # it begins so, too
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("backend", "driver"), DRIVERS)
+def test_all_reporting_texts_end_in_silence(
+    voices: dict[str, LoadedVoice], backend: str, driver: Callable[..., list[Sound]]
+) -> None:
+    texts = sentences("reporting")
+    found = [end for sound in driver(voices[backend], texts) for end in ends(sound)]
+    silent = [end for end in found if end.silence < SPEECH_DBFS]
+    over = [end.level - end.silence for end in silent]
+    loudest = max(end.level for end in silent)
+    print(
+        f"\n{backend}, {driver.__name__}: {len(texts)} texts, {len(found)} pieces, "
+        f"{len(found) - len(silent)} end within speech; the last 50 ms over the silence before "
+        f"them: median {np.median(over):.1f} dB, most {max(over):.1f}; loudest {loudest:.1f} dBFS"
+    )
+    assert len(found) >= len(texts) == 60 and max(over) <= MOST_DB
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_five_hundred_joints_do_not_click(voices: dict[str, LoadedVoice]) -> None:
+    """And clicks that are put there are found."""
+    text = " ".join(sentences("reporting"))
+    found = planted = count = 0
+    for param in DRIVERS:
+        backend, driver = param.values
+        (sound,) = driver(voices[backend], [text])
+        places = joints(sound)
+        found, count = found + len(clicks(sound, places)), count + len(places)
+        for place in places:
+            sound[place + 48] += 0.01
+        planted += len(clicks(sound, places))
+    print(f"\n{count} joints: {found} clicks; of {count} planted ones of 0.01: {planted} found")
+    assert count >= JOINTS and not found and planted == count
