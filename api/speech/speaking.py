@@ -85,7 +85,7 @@ async def stream_of(order: SpeechOrder, parts: AppState, caller: str) -> SpeechS
     return await _taken_in(order, _STREAM, parts, caller)
 
 
-def _params(
+def _request(
     order: SpeechOrder, form: SoundForm, opened: OpenedVoiceState | None
 ) -> SynthesisRequest:
     """opened: None where it is not known yet which languages the voice speaks."""

@@ -14,7 +14,7 @@ import xtts
 from benchmarks.texts import sentences
 from xtts.hub.base_models import DEMO
 from xtts.inference.loaded_voice import LoadedVoice
-from xtts.inference.synthesis_params import SynthesisParams
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import VOCODER_RATE
 from xtts.onnx.export import exporter
 
@@ -100,7 +100,7 @@ def among_others(voice: LoadedVoice, texts: Sequence[str]) -> list[Sound]:
     while waiting or not crowd.empty:
         while waiting and crowd.free:
             number = min(waiting)
-            crowd.enter(str(number), voice.own, SynthesisParams(waiting.pop(number), "en"))
+            crowd.enter(str(number), voice.own, SynthesisRequest(waiting.pop(number), "en"))
         for said in crowd.step():
             chunks[said.name] += [chunk.numpy() for chunk in said.chunks]
             if said.paused:
