@@ -102,7 +102,7 @@ def among_others(voice: LoadedVoice, texts: Sequence[str]) -> list[Sound]:
             number = min(waiting)
             crowd.enter(str(number), voice.own, SynthesisRequest(waiting.pop(number), "en"))
         for said in crowd.step():
-            chunks[said.name] += [chunk.numpy() for chunk in said.chunks]
+            chunks[said.name] += [np.asarray(chunk) for chunk in said.chunks]
             if said.paused:
                 assert crowd.go_on(said.name)
     return [np.concatenate(chunks[str(number)]) for number in range(len(texts))]
