@@ -94,11 +94,11 @@ def signals_while_saving(number: str, count: str) -> None:
 
 
 def signal_while_sampling(number: str) -> None:
-    """In the middle of the first sample."""
+    """While the first sample is spoken; the worker is warm by then and needs tenths of a second."""
     from train.sampling.sampler import Sampler
 
     def speak(old: Any, self: Any, *arguments: Any) -> Any:
-        threading.Timer(0.3, os.kill, (os.getpid(), int(number))).start()
+        threading.Timer(0.0, os.kill, (os.getpid(), int(number))).start()
         return old(self, *arguments)
 
     around(Sampler, "_spoken", speak)

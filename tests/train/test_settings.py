@@ -117,7 +117,7 @@ def test_home_is_filled_in(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
         ("SEED", "4294967296", "a whole number from 0"),
         ("GRADIENT_CLIP", "0", "a number above 0"),
         ("CONDITIONING", "none", "other_clip or same_clip"),
-        ("DATASET_DIR", "~nobody_of_that_name/clips", "a path"),
+        ("DATASET_DIR", "~nobody_of_that_name/clips", "a folder"),
         ("COQUI_TOS_AGREED", "agreed", "on or off"),
     ],
 )

@@ -119,7 +119,7 @@ class VoiceCalls(RuleBasedStateMachine):
         }
         others = self.service.client.get("/v1/audio/voices").json()["voices"]
         assert {one["id"] for one in others} == {"default", *self.known}
-        files = {path.name for path in self.service.parts.voices.folder.glob("*.*")}
+        files = {path.name for path in self.service.parts.voices.folder.glob("[!.]*.*")}
         assert files == {f"{one}.{kind}" for one in self.known for kind in ("wav", "json")}
 
 
