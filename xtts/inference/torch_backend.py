@@ -42,10 +42,12 @@ class TorchBackend:
     ) -> DecodingState:  # fmt: skip
         """As in `Backend`."""
         utterance = DecodingState(self.model.gpt, rules, random, max_codes, heads)
-        text = torch.tensor(ids, device=self.model.device)
+        self._start(voice, torch.tensor(ids, device=self.model.device), utterance)
+        return utterance
+
+    def _start(self, voice: Voice, text: Tensor, utterance: DecodingState) -> None:
         self._steps = iterate_codes(self.model.gpt, voice.latents, text, utterance)
         next(self._steps)
-        return utterance
 
     def step(self, utterances: Sequence[DecodingState]) -> None:
         """As in `Backend`; of the one that `begin` gave."""
@@ -90,15 +92,8 @@ class TorchBatch(TorchBackend):
         """Captures now what the first request would else wait for."""
         self._slots.prepare()
 
-    def begin(
-        self, voice: Voice, ids: Sequence[int], rules: SamplingParams, random: torch.Generator,
-        max_codes: int | None, heads: Sequence[tuple[int, int]],
-    ) -> DecodingState:  # fmt: skip
-        """As in `Backend`."""
-        utterance = DecodingState(self.model.gpt, rules, random, max_codes, heads)
-        text = torch.tensor(ids, device=self.model.device)
+    def _start(self, voice: Voice, text: Tensor, utterance: DecodingState) -> None:
         self._slots.enter(voice.latents, text, utterance)
-        return utterance
 
     def step(self, utterances: Sequence[DecodingState]) -> None:
         """As in `Backend`."""
