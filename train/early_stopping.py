@@ -10,7 +10,8 @@ from typing import Any
 
 @dataclass
 class EarlyStopping:
-    """epochs: how many without a better audio loss end the run; None = it never ends early."""
+    """epochs: how many without a better verdict, or audio loss, end the run; None = it never ends
+    early."""
 
     epochs: int | None = None
     best_loss: float = math.inf
