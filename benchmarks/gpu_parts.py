@@ -386,7 +386,7 @@ def profile(at: Setup) -> Figures:
         _step(learner, batch)
     kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if at.on_gpu else [])]
     began = time.perf_counter()
-    with torch.profiler.profile(activities=kinds) as seen:
+    with torch.profiler.profile(activities=kinds, acc_events=True) as seen:
         _step(learner, batch)
         _wait(at)
     seconds = time.perf_counter() - began

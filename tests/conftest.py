@@ -1,6 +1,9 @@
 """For every test: no setting of the person who runs it, and the fixtures that many share."""
 
 import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
 
 import hypothesis
 import pytest
@@ -19,3 +22,18 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """`NUM_EPOCHS=2 make test` tests the same as `make test`; so do children of a test."""
     for name in NAMES & os.environ.keys():
         monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """Debian's Chromium; a machine without it fails, and says which package is missing."""
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.fail("chromium is not installed; on Debian: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # The sandbox wants user namespaces, which a container rarely has. Sound needs no device.
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()

@@ -183,13 +183,15 @@ class CutQueue:
             await asyncio.to_thread(self._end, dataset, state, message)
         except asyncio.CancelledError:
             text = "The service was stopped; the next one goes on where the cut had come to."
-            with contextlib.suppress(APIError), changing(dataset):
-                write_job(dataset, state="queued", message=text)
+            await asyncio.shield(
+                asyncio.to_thread(_write_state, dataset, state="queued", message=text)
+            )
             raise
         except (APIError, WriteError, OSError) as error:
             message = without_paths(str(error))
-            with contextlib.suppress(APIError), changing(dataset):
-                write_job(dataset, state="failed", ended=now(), message=message)
+            await asyncio.to_thread(
+                _write_state, dataset, state="failed", ended=now(), message=message
+            )
             log.error("The cut of %s failed: %s", dataset.id, error)
             # Where not even that can be written, it is queued still.
             await asyncio.sleep(_LOOK_SECONDS)
@@ -316,3 +318,10 @@ def _behind_everybody(pid: int, niceness: int) -> None:
         os.setpriority(os.PRIO_PGRP, pid, niceness)
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/oom_score_adj").write_text(str(_OOM_SCORE), encoding="ascii")
+
+
+def _write_state(dataset: UploadedDataset, **changes: Any) -> None:
+    """In a thread: another process may hold the folder's lock. A cut that has ended stays so."""
+    with contextlib.suppress(APIError), changing(dataset):
+        if read_job(dataset).state in ("queued", "running"):
+            write_job(dataset, **changes)

@@ -3,6 +3,7 @@
 Pure: the time is given, nothing is waited for.
 """
 
+import bisect
 import math
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Sequence
@@ -19,7 +20,10 @@ _FIRST_GUESS_CHARACTERS = 100.0
 # A refused request is asked to come back this much later than its place is expected to be free.
 _RETRY_MARGIN = 1.25
 _MOST_RETRY_SECONDS = 3600
+# No further is counted ahead: that many turns take minutes, and counting them milliseconds.
+_MOST_TURNS = 4096
 _KEPT_SUSPECTS = 1024
+_KEPT_CALLERS = 1024
 DEADLY = 2
 
 
@@ -65,7 +69,7 @@ class RequestQueue:
     places, and N more.
 
     mean_seconds: of a turn; piece_characters: of a piece; last_turns: of each caller, as numbers
-    that grow.
+    that grow, in their order.
     """
 
     slots: int
@@ -84,7 +88,9 @@ class RequestQueue:
         """Whether a request that comes now would get no turn in time; it is asked to come back."""
         if self.deaths.get(digest, 0) >= DEADLY:
             return Rejection("deadly_input")
-        expected = self.returns.expected_soon(caller, now)
+        # Those who are to come back keep no place empty where anybody could speak at once.
+        idle = not self.queue and len(self.speaking) < self.slots
+        expected = 0 if idle else self.returns.expected_soon(caller, now)
         if self._over(caller, expected) > 0:
             code = "queue_full"
         elif self.expected_wait(now, caller, expected) > patience_seconds:
@@ -110,10 +116,11 @@ class RequestQueue:
         expected = self.returns.expected(caller, now)
         waits = list(self._waiting())
         few = sum(job.caller == caller for job in waits) + expected
-        late = next(
-            (gone for gone in range(few + 1)
-             if self.expected_wait(now, caller, expected - gone) <= patience_seconds), few,
-        )  # fmt: skip
+        # The wait never grows by one who leaves.
+        late = min(few, bisect.bisect_left(
+            range(few + 1), True,
+            key=lambda gone: self.expected_wait(now, caller, expected - gone) <= patience_seconds,
+        ))  # fmt: skip
         others = self.returns.expected_of_others(caller, now)
         needed = max(1, self._over(caller, expected, others), late)
         active = [*self.speaking.values(), *waits]
@@ -130,7 +137,7 @@ class RequestQueue:
         each that ends another one of usual length comes in."""
         usual = round(fmean([job.pieces + self._left(job) for job in jobs] or [1]))
         left, turns = deque(map(self._left, jobs)), 0
-        while left and ended > 0:
+        while left and ended > 0 and turns < _MOST_TURNS:
             turns += 1
             more = left.popleft() - 1
             left.append(more or usual)
@@ -201,11 +208,13 @@ class RequestQueue:
         return job
 
     def _count_turn(self, caller: str) -> None:
-        """Who has nothing here any more is forgotten, and comes as a new caller."""
+        """Who has left is remembered: callers who come and go, one text after another, are not new
+        each time, or one who stays would never have a turn."""
         turn = max(self.last_turns.values(), default=0) + 1
-        here = {job.caller for job in (*self.queue, *self.speaking.values())}
-        self.last_turns = {one: at for one, at in self.last_turns.items() if one in here}
+        self.last_turns.pop(caller, None)
         self.last_turns[caller] = turn
+        if len(self.last_turns) > _KEPT_CALLERS:
+            del self.last_turns[next(iter(self.last_turns))]  # whose turn is longest ago
 
     def pause(
         self, name: str, now: float, left: int, *, held: bool = False

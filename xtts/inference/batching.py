@@ -21,9 +21,9 @@ from xtts.inference.synthesis_request import SynthesisRequest
 @dataclass(frozen=True)
 class StepOutput:
     """What a step brought for one speech: chunks of sound; done with the last of them, or `error`
-    in their place. paused: a piece has ended, others wait for `go_on`; cut_pieces: how many so far
-    ran to the code limit without a stop code; pieces: what became of each so far, when one has
-    ended."""
+    in their place. paused: a piece has ended, `left` others wait for `go_on`; cut_pieces: how many
+    so far ran to the code limit without a stop code; pieces: what became of each so far, when one
+    has ended."""
 
     name: str
     chunks: tuple[Samples, ...] = ()
@@ -31,6 +31,7 @@ class StepOutput:
     codes: int = 0
     error: NotFinite | None = None
     paused: bool = False
+    left: int = 0
     cut_pieces: int = 0
     pieces: tuple[SpokenPiece, ...] = ()
 
@@ -125,7 +126,7 @@ class ContinuousBatcher:
         if speech.done:
             del self._speeches[name]
         return StepOutput(
-            name, chunks, speech.done, speech.codes, paused=speech.paused,
+            name, chunks, speech.done, speech.codes, paused=speech.paused, left=speech.left,
             cut_pieces=speech.cut_pieces,
             pieces=speech.pieces if speech.done or speech.paused else (),
         )  # fmt: skip

@@ -170,6 +170,11 @@ class Speech:
         return self.utterance is None and bool(self._waiting)
 
     @property
+    def left(self) -> int:
+        """How many pieces are still to begin."""
+        return len(self._waiting)
+
+    @property
     def pieces(self) -> tuple[SpokenPiece, ...]:
         """What became of each piece that is spoken; () without a guard."""
         return tuple(self._guard.pieces) if self._guard else ()

@@ -252,7 +252,7 @@ class SpeechServer:
             yield packed({"say": "sound", "id": said.name}, pcm16(chunk))
         if said.paused:
             self._paused[said.name] = time.perf_counter()
-            yield packed({"say": "paused", "id": said.name, "left": words.pieces_left})
+            yield packed({"say": "paused", "id": said.name, "left": said.left})
         if not said.done:
             return
         seconds = time.perf_counter() - self._began[said.name]

@@ -110,9 +110,10 @@ class TextWorker:
                 fresh_ends += [end] if fresh else []
             if not all(end.by_itself for end in fresh_ends):
                 how = ", then it ".join(hows)
+                twice = " twice in a row" if len(hows) > 1 else ""
                 raise WorkerFailed(
                     "text_process",
-                    f"The process that reads texts failed twice in a row: it {how}. This text was "
+                    f"The process that reads texts failed{twice}: it {how}. This text was "
                     "not judged; send it again.",
                 )
             if len(fresh_ends) == 2:
@@ -122,8 +123,14 @@ class TextWorker:
                 )
 
     def _load(self, tokenizer: TokenizerSpec) -> None:
+        fresh, asked = self._process is None, {"load": tokenizer.as_dict()}
         try:
-            answer = self._ask({"load": tokenizer.as_dict()}, START_SECONDS)
+            try:
+                answer = self._ask(asked, START_SECONDS)
+            except _ProcessEnded:
+                if fresh:
+                    raise
+                answer = self._ask(asked, START_SECONDS)  # of a new process
         except _ProcessEnded as end:
             raise WorkerFailed(
                 "text_process",

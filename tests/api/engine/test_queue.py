@@ -340,3 +340,33 @@ def test_nobody_is_lost_whatever_happens(slots: int, most: int, seed: int) -> No
             inside -= {one.name for one in waiting.died()}
         assert len(waiting.speaking) <= slots and len(waiting.queue) <= most + slots
         assert inside == {one.name for one in waiting.queue} | set(waiting.speaking)
+
+
+@pytest.mark.parametrize(("slots", "others"), [(1, 2), (4, 5), (4, 9)])
+def test_a_long_text_goes_on_beside_callers_who_come_and_go(slots: int, others: int) -> None:
+    """Each of them has one short text at a time, and asks again when it is spoken."""
+    waiting, turns = RequestQueue(slots=slots, most=32), 0
+    waiting.enter(job("long", caller="long"))
+    for number in range(others):
+        waiting.enter(job(f"{number}", caller=f"{number}"))
+    for now in range(400):
+        while waiting.next(float(now)) is not None:
+            pass
+        for one in list(waiting.speaking.values()):
+            if one.name == "long":
+                turns += 1
+                waiting.pause("long", float(now), 100)
+            else:
+                waiting.said(one.name, float(now))
+                waiting.enter(job(one.name, caller=one.caller))
+    assert turns >= 0.9 * 400 * min(1, slots / (others + 1))
+
+
+def test_an_idle_service_keeps_no_place_for_those_who_are_to_come_back() -> None:
+    waiting = RequestQueue(slots=2, most=2, mean_seconds=0.2)
+    for number in range(4):
+        waiting.enter(job(f"{number}", caller="one"))
+    times = [waiting.refused("x", "one", 0.0, 30.0) for _ in range(100)]
+    assert all(found is not None for found in times)
+    waiting.queue.clear()
+    assert all(waiting.refused("x", "one", at / 10, 30.0) is None for at in range(100))

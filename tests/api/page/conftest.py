@@ -1,6 +1,5 @@
 """Chromium, driven by Playwright; and a page that may neither complain nor leave its host."""
 
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,21 +12,6 @@ from tests.api.page.world import World
 
 # A loaded machine: what takes a second alone may take a minute beside a training.
 PATIENCE_MILLISECONDS = 120_000
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Any]:
-    """Debian's Chromium; a machine without it fails, and says which package is missing."""
-    program = shutil.which("chromium")
-    if program is None:
-        pytest.fail("chromium is not installed; on Debian: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        # The sandbox wants user namespaces, which a container rarely has. Sound needs no device.
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

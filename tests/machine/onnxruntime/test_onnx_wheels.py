@@ -80,10 +80,13 @@ def version_of(name: str) -> str:
 
 
 def installed(folder: Path, *steps: Sequence[str]) -> Build:
+    """steps: packages of ONNX Runtime, one after another; ours need three more."""
+    names = ("filelock", "pydantic", "nvidia-ml-py")
+    ours = [f"{name}=={version_of(name)}" for name in names]
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     assert uv, "uv is missing: .venv/bin/python -m pip install uv"
     subprocess.run([uv, "venv", "-q", "--python", sys.executable, str(folder)], check=True)
-    for packages in steps:
+    for packages in (ours, *steps):
         subprocess.run(
             [uv, "pip", "install", "-q", "--python", str(folder / "bin/python"), *packages],
             check=True, timeout=900,

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from tests.api.page.conftest import chromium as chromium
 from train.cutting.cutter import CutResult
 from train.cutting.dataset_folder import WrittenClip
 from train.cutting.report import write_report

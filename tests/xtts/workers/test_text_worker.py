@@ -166,6 +166,8 @@ def test_a_process_that_was_killed_is_replaced_and_the_text_is_read(
     os.kill(odd.pid, signal.SIGKILL)
     assert odd.read(spec(Path("x")), "Good morning, dear.", "en")
     assert odd.read(spec(Path("x")), f"once {tmp_path / 'mark'}", "en")
+    os.kill(odd.pid, signal.SIGKILL)
+    odd.open(spec(Path("y")))  # so is one that a voice is to be opened in
 
 
 def test_a_folder_that_cannot_be_read_is_told_when_it_is_opened(

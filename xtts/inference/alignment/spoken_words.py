@@ -24,11 +24,6 @@ class SpokenWords:
         # False as soon as a piece has no path through attention.
         self.known = True
 
-    @property
-    def pieces_left(self) -> int:
-        """How many pieces have not ended yet."""
-        return len(self._pieces) - self._number
-
     def sounded(self, seconds: float) -> None:
         """So much more sound, pauses with it, has come."""
         self._seconds += seconds
