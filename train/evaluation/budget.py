@@ -128,14 +128,17 @@ class JudgingBudget:
     speed: SpeakingSpeed | None = None
     plan: JudgingPlan | None = None
     limits: dict[str, str] = field(default_factory=dict)
+    # By earlier starts: each start has at least LEAST_SECONDS of its own.
+    _before_seconds: float = 0.0
     _known: Evaluation | None = None
     # What was measured, in times of what the trial foretold.
     _correction: float = 1.0
 
     @property
     def allowed_seconds(self) -> float:
-        """For all the judging of the run."""
-        return max(LEAST_SECONDS, TIME_SHARE * self.num_epochs * self.epoch_seconds)
+        """For all the judging of the run, what earlier starts spent included."""
+        share = TIME_SHARE * self.num_epochs * self.epoch_seconds
+        return max(self._before_seconds + LEAST_SECONDS, share)
 
     @property
     def room_seconds(self) -> float:
@@ -167,7 +170,8 @@ class JudgingBudget:
         """What an earlier start of the run has judged and spent."""
         if known is not None and self._known is None:
             self._known = known
-            self.spent_seconds += sum(one.seconds for one in known.candidates)
+            self._before_seconds = sum(one.seconds for one in known.candidates)
+            self.spent_seconds += self._before_seconds
 
     def judged(self, known: Evaluation, seconds: float) -> None:
         """Another candidate was judged."""

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -129,3 +131,14 @@ def test_what_was_spent_leaves_less_for_the_embedding() -> None:
     assert one.learning_room() == pytest.approx(whole - 100.0)
     one.spend(75.0)
     assert one.learning_room() == 0.0
+
+
+def test_every_start_may_judge_whatever_earlier_ones_have_spent() -> None:
+    """How long an epoch takes is not known again before one was learned."""
+    known: Any = SimpleNamespace(candidates=[SimpleNamespace(seconds=200.0, sentences=[0] * 8)] * 3)
+    again = budget(num_epochs=10)
+    again.know(known)
+    again.know(known)
+    assert (again.spent_seconds, again.room_seconds) == (600.0, LEAST_SECONDS)
+    again.epoch_seconds = 600.0
+    assert again.room_seconds == TIME_SHARE * 6000 - 600.0
