@@ -52,7 +52,8 @@ from xtts.workers.file_evaluation import (
 
 log = logging.getLogger("train")
 
-# Of a short epoch the base speaks no more than fit into so many seconds, or the fewest.
+# Of a short epoch the base speaks what fits into so many seconds (less where there are many
+# epochs to judge), or the fewest.
 SHORT_SECONDS = 6.0
 # Without a recogniser one sentence in so many is also heard: at full size the vocoder costs more
 # than all else together.
@@ -335,9 +336,8 @@ class Evaluator:
         judged = self._judged_before()
         budget = None if judged is not None else self._base_budget(epoch_seconds)
         count, plan = judged or len(self.plan.sentences), self.budget.plan if self.budget else None
-        # No group of sentences is divided by time.
-        if judged is None and plan and plan.sentences < FEWEST_HEARD:
-            count = plan.sentences
+        if judged is None and plan and self.budget and "sentences" in self.budget.limits:
+            count = plan.sentences  # exactly what the rest of the plan was made with
         facts, seconds = self._speak("base", epoch.checkpoint, 0.0, count, budget)
         self._count_one()
         person, usual = self._known_person(), judges.base_evidence(facts)
@@ -474,7 +474,7 @@ class Evaluator:
         """How long the base may go on beyond the fewest sentences; None without a limit."""
         if self.budget is None:
             return None
-        return max(SHORT_SECONDS, min(TIME_SHARE * epoch_seconds, self.budget.candidate_share))
+        return min(max(SHORT_SECONDS, TIME_SHARE * epoch_seconds), self.budget.candidate_share)
 
     def _at_least(self, budget: float | None) -> int:
         plan = self.budget.plan if self.budget else None

@@ -243,6 +243,23 @@ def test_judging_takes_what_is_allowed_and_says_what_it_leaves_out(
     assert speaking.now == budget.spent_seconds <= budget.allowed_seconds == 180.0
 
 
+@pytest.mark.parametrize(("step", "limited"), [(0.001, True), (0.0001, False)])
+def test_of_many_short_epochs_the_base_takes_no_more_than_the_others_can_have(
+    ground: Ground, step: float, limited: bool
+) -> None:
+    """What it spoke, each of the 60 epochs speaks."""
+    budget, speaking = a_budget(ground, num_epochs=60), ground.speaking
+    speaking.speed = SpeakingSpeed(0.1, step, step, step, 0.0)
+    ground.evaluator.foresee(1)
+    ground.evaluator.judge(ground.save(1), 5.0)
+    assert budget.plan is not None and ("sentences" in budget.limits) is limited
+    asked = speaking.requests[0]
+    if limited:
+        assert len(asked.sentences) == asked.at_least == budget.plan.sentences < 2 * SLOTS
+    assert asked.budget_seconds == budget.candidate_share < SHORT_SECONDS
+    assert budget.plan.epochs == 60
+
+
 def test_what_cannot_be_judged_in_time_is_left_to_train_evaluate(
     ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
