@@ -516,8 +516,10 @@ def _evaluator(
     )
     evaluator = Evaluator(plan, sampler, checkpoints, logs.evaluation, budget=budget)
     if evaluator.working:
-        # When all is judged the best speaks once more.
-        logs.remaining.judging = lambda: budget.seconds_left() + budget.sample_seconds()
+        # When all is judged the best speaks once more; after too many failures nothing does.
+        logs.remaining.judging = lambda: (
+            budget.seconds_left() + budget.sample_seconds() if evaluator.working else 0.0
+        )
         logs.remaining.epoch_end = budget.sample_seconds
     return evaluator
 
