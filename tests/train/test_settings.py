@@ -220,7 +220,7 @@ def test_a_folder_setting_that_is_a_file_or_cannot_be_looked_at_is_a_sentence(
     ):
         with pytest.raises(SettingsError, match=f"OUTPUT_DIR.*{why}"):
             load((), {"OUTPUT_DIR": str(place)}, None)
-    with pytest.raises(SettingsError, match="DATASET_DIR.*File name too long"):
+    with pytest.raises(SettingsError, match=r"DATASET_DIR.*File name too long"):
         load((), {"DATASET_DIR": str(tmp_path / ("a" * 300))}, None)
     # Who reads the dataset says how a recording is cut.
     settings, _ = load((), {"DATASET_DIR": str(tmp_path / "tape.wav")}, None)

@@ -52,8 +52,7 @@ from xtts.workers.file_evaluation import (
 
 log = logging.getLogger("train")
 
-# Of a short epoch the base speaks what fits into so many seconds (less where there are many
-# epochs to judge), or the fewest.
+# Of a short epoch the base speaks what fits into so many seconds (or its share), or the fewest.
 SHORT_SECONDS = 6.0
 # Without a recogniser one sentence in so many is also heard: at full size the vocoder costs more
 # than all else together.
@@ -278,7 +277,8 @@ class Evaluator:
         """Plans what is still to be judged; says so at first, and when something else fits."""
         before = (budget.plan is None, budget.limits)
         wanted = min(self._fewest(self._base_budget(epoch_seconds)), len(self.plan.sentences))
-        if budget.make_plan(epochs, wanted) and before != (False, budget.limits):
+        fixed = self._judged_before()
+        if budget.make_plan(epochs, wanted, fixed) and before != (False, budget.limits):
             log.info("%s", budget.sentence())
 
     def _blends(self, shares: Sequence[float]) -> None:
@@ -297,6 +297,8 @@ class Evaluator:
             write_evaluation(self.run.evaluation_file, known)
         for share in shares:
             known = self._add(known, "blend", chosen, share, None)
+        if not budget and known.left_out and not self.missing():
+            write_evaluation(self.run.evaluation_file, replace(known, left_out=[]))
 
     def num_left(self, shares: Sequence[float]) -> int:
         """How many candidates are still to be judged, blends of these shares among them."""

@@ -142,3 +142,23 @@ def test_every_start_may_judge_whatever_earlier_ones_have_spent() -> None:
     assert (again.spent_seconds, again.room_seconds) == (600.0, LEAST_SECONDS)
     again.epoch_seconds = 600.0
     assert again.room_seconds == TIME_SHARE * 6000 - 600.0
+
+
+def test_blends_are_planned_without_forgetting_the_epochs_that_were_left_out() -> None:
+    many = budget(num_epochs=20)
+    many.speed = SLOW
+    many.make_plan(20, 8)
+    left = many.limits["epochs"]
+    assert left.endswith("epochs of 20")
+    many.make_plan(0, 8)
+    assert many.limits["epochs"] == left
+    many.make_plan(1, 8)
+    assert "epochs" not in many.limits
+
+
+def test_what_an_evaluation_that_is_lost_was_made_with_is_planned() -> None:
+    lost = budget()
+    lost.speed = FAST
+    plan = lost.make_plan(1, 16, fixed=12)
+    assert plan is not None and plan.sentences == 12 and lost.limits == {}
+    assert plan.seconds > lost.candidate_seconds(12) + plan.learning_seconds  # with the base

@@ -277,6 +277,25 @@ def test_what_cannot_be_judged_in_time_is_left_to_train_evaluate(
     assert (1, 1.0) in ground.speaking.asked
 
 
+def test_what_was_left_out_is_empty_when_all_is_judged(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_budget(ground)
+    ground.evaluator.foresee(1)
+    ground.speaking.speed = ground.evaluator.budget.speed = SpeakingSpeed(20.0, 0.01, 0.01, 0.0, 0)  # type: ignore[union-attr]
+    ground.evaluator.judge(ground.save(1), 47.0)
+    ground.conclude()
+    found = ground.run.evaluation()
+    assert found is not None and found.left_out
+    for _ in range(2):
+        ground.evaluator = ground.another()
+        ground.conclude()
+        found = ground.run.evaluation()
+        assert found is not None and found.left_out == [] and len(found.candidates) == 5
+        # Nothing is left to judge at the second time: no empty progress bar.
+        monkeypatch.delattr("train.evaluation.blending.Progress", raising=False)
+
+
 def test_judging_without_a_limit_says_how_far_it_is(
     ground: Ground, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
