@@ -25,6 +25,7 @@ from train.evaluation.statistics import FEWEST
 from train.sampling.placement import SamplingPlan
 from train.sampling.sample_files import SampleReference
 from train.sampling.sampler import MeasuringFailed
+from xtts.hub.evaluation_file import write_evaluation
 from xtts.hub.run_folder import BestWeights, RunFolder, Verified, read_checkpoint
 from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors
@@ -543,3 +544,29 @@ def test_a_damaged_evaluation_is_made_again_with_as_many_sentences(
     found = ground.run.evaluation()
     assert found is not None and {len(one.sentences) for one in found.candidates} == {16}
     assert found.verdict == before
+
+
+def test_a_lost_evaluation_is_planned_with_as_many_sentences_as_it_had(ground: Ground) -> None:
+    ground.evaluator.judge(ground.save(1))
+    ground.run.evaluation_file.unlink()
+    ground.evaluator = ground.another()
+    budget = a_budget(ground)
+    ground.evaluator.foresee(1)
+    assert budget.plan is not None and budget.plan.sentences == 24 and budget.limits == {}
+
+
+def test_a_run_that_was_killed_while_it_judged_at_its_end_is_judged_at_the_next_start(
+    ground: Ground,
+) -> None:
+    ground.checkpoints.keep = 3
+    ground.evaluator.judge(ground.save(1))
+    known = ground.run.evaluation()
+    assert known is not None
+    slow = [replace(one, seconds=100.0) for one in known.candidates]
+    write_evaluation(ground.run.evaluation_file, replace(known, candidates=slow))
+    ground.save(2)
+    ground.speaking.asked.clear()
+    ground.evaluator = ground.another()
+    a_budget(ground, num_epochs=2)
+    ground.conclude("off")
+    assert ground.speaking.asked == [(2, 1.0)]
