@@ -1,9 +1,10 @@
 """EARLY_STOPPING: stops when nothing has become better for N epochs.
 
-By the evaluation's verdict, or where there is none by the validation loss.
+By the evaluation's verdict, or where there is none, or judging ended, by the validation loss.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +18,9 @@ class EarlyStopping:
     best_loss: float = math.inf
     best_epoch: int = 0
     newest_epoch: int = 0
-    # (epoch of the verdict, newest judged epoch); kept in evaluation.json, not in checkpoints.
-    judged: tuple[int, int] | None = None
+    # (epoch of the verdict, newer epochs that were judged, in order); kept in evaluation.json, not
+    # in checkpoints.
+    judged: tuple[int, list[int]] | None = None
 
     def hear(self, epoch: int, audio_loss: float) -> None:
         """A validation, of epoch `epoch` (from 1); a non-finite one is no better."""
@@ -26,16 +28,20 @@ class EarlyStopping:
         if audio_loss < self.best_loss or not self.best_epoch:
             self.best_loss, self.best_epoch = audio_loss, epoch
 
-    def hear_verdict(self, best_epoch: int, newest_epoch: int) -> None:
-        """What the evaluation says is best, 0 for the base, and the newest epoch it judged."""
-        self.judged = (best_epoch, newest_epoch)
+    def hear_verdict(self, best_epoch: int, judged: Iterable[int], unjudged: int) -> None:
+        """What the evaluation says is best, 0 for the base, and the epochs it judged.
+
+        unjudged: saved epochs newer than those. One may still be judged; where there are more,
+        judging fell behind or ended, and the validation loss decides.
+        """
+        newer = sorted(epoch for epoch in judged if epoch > best_epoch)
+        self.judged = (best_epoch, newer) if unjudged <= 1 else None
 
     @property
     def over(self) -> bool:
         """Whether the run has waited long enough."""
         if self.judged is not None:
-            best, newest = self.judged
-            return self.epochs is not None and newest - best >= self.epochs
+            return self.epochs is not None and len(self.judged[1]) >= self.epochs
         waited = self.newest_epoch - self.best_epoch
         return self.epochs is not None and self.best_epoch > 0 and waited >= self.epochs
 
@@ -43,11 +49,11 @@ class EarlyStopping:
     def reason(self) -> str:
         """The sentence when it is over."""
         if self.judged is not None:
-            best, newest = self.judged
+            best, newer = self.judged
             what = f"epoch {best}" if best else "the base"
             return (
                 f"By the evaluation nothing since {what} has been better: ending after epoch "
-                f"{newest} (EARLY_STOPPING={self.epochs}). A higher one, or off, goes on."
+                f"{newer[-1]} (EARLY_STOPPING={self.epochs}). A higher one, or off, goes on."
             )
         return (
             f"No epoch since {self.best_epoch} (audio loss {self.best_loss:.3f}) has been better: "

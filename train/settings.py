@@ -18,6 +18,7 @@ from machine.settings.types import (
     CONFIG,
     AutoCount,
     Count,
+    DatasetFolder,
     Folder,
     Means,
     Place,
@@ -46,7 +47,7 @@ def _language_code(text: str) -> str:
 class TrainSettings(SharedSettings):
     """What a training run is made of. `None` is written as the word in `Means.none`."""
 
-    dataset_dir: Folder = Path("train/data/demo")
+    dataset_dir: DatasetFolder = Path("train/data/demo")
     """The folder with the clips and their transcripts (docs/datasets.md)."""
     max_train_samples: Annotated[
         Annotated[int, Field(ge=1)] | None,

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from machine.devices import current_gpu, selection
+from machine.onnxruntime.sessions import ModelRefused, RuntimeMissing
 from machine.storage.file_cache import FileCache
 from train import defaults, distributed, runtime
 from train.checkpointing import disk_space
@@ -32,6 +33,7 @@ from train.early_stopping import EarlyStopping
 from train.evaluation.budget import JudgingBudget
 from train.evaluation.evaluator import Evaluator, plan_of, shares_of, warn_of_few_clips
 from train.inspection import suspects
+from train.inspection.outside_models import OutsideModelError
 from train.learner import Learner, OptimizationConfig
 from train.memory import autotune
 from train.memory.estimate import MemoryEstimate, estimate_memory
@@ -206,7 +208,10 @@ def _report_data(settings: TrainSettings, context: RunContext, world: World) -> 
     """What is learned from, and which clips of it are suspect."""
     log.info(context.data.report())
     if world.is_main and settings.suspect_clips == "keep":
-        suspects.report_kept(context.data, suspects.models_of(settings, context))
+        try:
+            suspects.report_kept(context.data, suspects.models_of(settings, context))
+        except (OutsideModelError, ModelRefused, RuntimeMissing) as error:
+            log.warning("Suspect clips are not looked for: %s", error)
 
 
 # Where the run starts
@@ -516,8 +521,10 @@ def _evaluator(
     )
     evaluator = Evaluator(plan, sampler, checkpoints, logs.evaluation, budget=budget)
     if evaluator.working:
-        # When all is judged the best speaks once more.
-        logs.remaining.judging = lambda: budget.seconds_left() + budget.sample_seconds()
+        # When all is judged the best speaks once more; after too many failures nothing does.
+        logs.remaining.judging = lambda: (
+            budget.seconds_left() + budget.sample_seconds() if evaluator.working else 0.0
+        )
         logs.remaining.epoch_end = budget.sample_seconds
     return evaluator
 

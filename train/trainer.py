@@ -147,8 +147,8 @@ class Trainer:
         if self.world.is_main:
             self._sample_missing()
         self.world.barrier()
-        if self.start.epoch > 1 and self._stops_early():
-            return 0
+        if self.start.epoch > 1 and self._stops_early(self.start.epoch - 1):
+            return self._finish()
         if self.start.epoch > self.num_epochs:
             log.info(self.start.nothing_left(self.num_epochs))
         else:
@@ -199,12 +199,11 @@ class Trainer:
                 if self._stop_requested():
                     return self.stop.exit_code
             took = time.perf_counter() - ended - (self._judging_seconds() - judged)
-            self.logs.remaining.ended(took)
-            if self._stops_early():
+            # What is judged in another process overlaps the steps.
+            self.logs.remaining.ended(max(0.0, took))
+            if self._stops_early(epoch):
                 break
-        self._finish()
-        # All is saved; what was not judged yet is left for the next start.
-        return self.stop.exit_code if self.stop.requested else 0
+        return self._finish()
 
     # Batches and steps
 
@@ -288,14 +287,16 @@ class Trainer:
             self.stop.signal_number = signal.SIGTERM
         return wanted
 
-    def _stops_early(self) -> bool:
-        """EARLY_STOPPING, logged with its reason. Of several processes only one knows the verdict:
-        they go by the loss, which all of them know."""
+    def _stops_early(self, trained: int) -> bool:
+        """EARLY_STOPPING behind epoch `trained`, logged with its reason. Of several processes only
+        one knows the verdict: they go by the loss, which all of them know."""
         if self.evaluator and self.settings.early_stopping and self.world.is_single_process:
             known = self.evaluator.run.evaluation()
             if known and known.verdict:
-                newest = max(one.epoch for one in known.candidates)
-                self.early_stopping.hear_verdict(known.verdict.epoch, newest)
+                judged = {one.epoch for one in known.candidates if one.kind == "epoch"}
+                newer = range(max(judged, default=0) + 1, trained + 1)
+                unjudged = sum(self.checkpoints.due(epoch, self.num_epochs) for epoch in newer)
+                self.early_stopping.hear_verdict(known.verdict.epoch, judged, unjudged)
         if self.early_stopping.over:
             log.info(self.early_stopping.reason)
         return self.early_stopping.over
@@ -440,12 +441,14 @@ class Trainer:
             with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
                 self.sampler.sample(newest.epoch, newest.checkpoint, newest.sha256)
 
-    def _finish(self) -> None:
-        """Waits for what is still being written and spoken."""
+    def _finish(self) -> int:
+        """Waits for what is still being written and spoken, and concludes; the exit code."""
         self._finish_writing()
         with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
             self.sampler.finish()
         self._conclude()
+        # All is saved; what was not judged yet is left for the next start.
+        return self.stop.exit_code if self.stop.requested else 0
 
     def _finish_writing(self) -> None:
         with self.heartbeat.leave(LONGEST_SAVE_SECONDS, "writing a checkpoint"):

@@ -34,9 +34,18 @@ def _home(path: Path) -> Path:
         raise ValueError("There is no such home folder.") from error
 
 
+def _reachable(path: Path) -> Path:
+    found = _home(path)
+    try:
+        found.is_file()
+    except OSError as error:  # a name that is too long, a folder above that may not be searched
+        raise ValueError(f"{error.strerror}.") from error
+    return found
+
+
 def _folder(path: Path) -> Path:
-    if (found := _home(path)).is_file():
-        raise ValueError("it is a file")
+    if (found := _reachable(path)).is_file():
+        raise ValueError("It is a file.")
     return found
 
 
@@ -48,6 +57,10 @@ def _separated(value: Any) -> Any:
 
 
 Folder = Annotated[Path, AfterValidator(_folder), Means("a folder; `~` is your home folder")]
+# A file is refused by who reads the dataset: of a recording it says how to cut it.
+DatasetFolder = Annotated[
+    Path, AfterValidator(_reachable), Means("a folder; `~` is your home folder")
+]
 Text = Annotated[str, StringConstraints(min_length=1)]
 Place = Annotated[
     Text,

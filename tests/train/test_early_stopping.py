@@ -46,3 +46,24 @@ def test_a_resumed_run_waits_on():
     assert second.over
     second.epochs = 4
     assert not second.over
+
+
+@pytest.mark.parametrize(
+    ("best", "judged", "unjudged", "over"),
+    [
+        (0, (1, 2, 3), 0, True),
+        (1, (1, 5), 0, False),  # only one newer epoch was judged
+        (1, (1, 5, 9, 10), 1, True),  # one is still being judged
+        (4, (1, 4), 1, False),
+        (4, (1, 4), 2, True),  # judging ended: by the loss
+    ],
+)
+def test_the_verdict_counts_epochs_that_were_judged(
+    best: int, judged: tuple[int, ...], unjudged: int, over: bool
+) -> None:
+    patience = heard(3, 1.0, 2.0, 2.0, 2.0)
+    patience.hear_verdict(best, judged, unjudged)
+    assert patience.over is over
+    if over:
+        wanted = judged[-1] if unjudged < 2 else 4
+        assert f"ending after epoch {wanted} " in patience.reason

@@ -9,6 +9,8 @@ import pytest
 from machine.settings.loading import SettingsError
 from machine.settings.names import NAMES, SHARED_NAMES, TRAIN_NAMES
 from train.__main__ import main
+from train.dataset.entries import DatasetError
+from train.dataset.metadata import read_entries
 from train.settings import TrainSettings, load
 
 
@@ -206,3 +208,21 @@ def test_a_refusal_names_the_limit_that_was_passed_or_what_was_meant(
         load([], {name: text}, None)
     (fault,) = refusal.value.faults
     assert fault.startswith(f"{name} is {text!r}") and more in fault
+
+
+def test_a_folder_setting_that_is_a_file_or_cannot_be_looked_at_is_a_sentence(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "tape.wav").write_bytes(b"")
+    for place, why in (
+        (tmp_path / "tape.wav", "It is a file."),
+        (tmp_path / ("a" * 300), "File name too long."),
+    ):
+        with pytest.raises(SettingsError, match=f"OUTPUT_DIR.*{why}"):
+            load((), {"OUTPUT_DIR": str(place)}, None)
+    with pytest.raises(SettingsError, match=r"DATASET_DIR.*File name too long"):
+        load((), {"DATASET_DIR": str(tmp_path / ("a" * 300))}, None)
+    # Who reads the dataset says how a recording is cut.
+    settings, _ = load((), {"DATASET_DIR": str(tmp_path / "tape.wav")}, None)
+    with pytest.raises(DatasetError, match="is a recording"):
+        read_entries(settings.dataset_dir, "auto", "en")

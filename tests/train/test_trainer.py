@@ -208,6 +208,16 @@ def test_an_evaluation_hears_how_long_its_epoch_was_learned(
     assert heard == [("epoch 1", 60.0), ("epoch 2", 120.0)]
 
 
+def test_judging_that_overlaps_the_steps_leaves_no_negative_time() -> None:
+    budget = SimpleNamespace(spent_seconds=0.0)
+    evaluator: Any = SimpleNamespace(working=False, budget=budget, foresee=lambda _: None)
+    ran = Surroundings(epochs=2, batches=1, evaluator=evaluator)
+    ran.trainer.checkpoints.run.verified = lambda epoch: epoch  # type: ignore[method-assign,assignment,return-value]
+    evaluator.judge = lambda *_: setattr(budget, "spent_seconds", budget.spent_seconds + 300.0)
+    assert ran.trainer.train() == 0
+    assert ran.trainer.logs.remaining.left(2, 1) == 0.0
+
+
 def test_an_epoch_that_is_no_better_for_long_enough_is_the_last() -> None:
     ran = Surroundings(
         epochs=9, batches=1, save_every=9, sample_every=9, early_stopping=EarlyStopping(2),
@@ -216,9 +226,31 @@ def test_an_epoch_that_is_no_better_for_long_enough_is_the_last() -> None:
     assert ran.trainer.train() == 0
     # Saved and spoken although SAVE_EVERY and SAMPLE_EVERY had not come.
     assert ran.events[-4:] == ["epoch 4", "save 4", "sample 4", "finish"]
-    # A start behind it trains nothing.
+    # A start behind it trains nothing, and judges what a stop left out.
     over = Surroundings(epochs=9, start=StartPosition(5), early_stopping=ran.trainer.early_stopping)
-    assert over.trainer.run() == 0 and over.events == []
+    assert over.trainer.run() == 0 and over.events == ["finish"]
+
+
+@pytest.mark.parametrize(("judged", "last"), [((1, 2), 6), ((1, 2, 3), 3), ((1,), 6)])
+def test_where_judging_ended_the_loss_decides_when_to_stop(
+    judged: tuple[int, ...], last: int
+) -> None:
+    """The verdict is epoch 1 all the time; the loss is best in epoch 4."""
+    evaluator: Any = SimpleNamespace(working=False, budget=None, judge=lambda *_: None)
+    ran = Surroundings(
+        epochs=9, batches=1, early_stopping=EarlyStopping(2), evaluator=evaluator,
+        validation_losses=[5.0, 4.0, 3.0, 2.0, 2.5, 2.5, 2.5, 2.5, 2.5],
+    )  # fmt: skip
+    run: Any = ran.trainer.checkpoints.run
+    run.verified, ran.settings.early_stopping = lambda epoch: None, 2
+
+    def evaluation() -> Any:
+        epochs = [one["epoch"] for one in ran.saved if one["epoch"] in judged]
+        found = [SimpleNamespace(kind="epoch", epoch=one) for one in epochs]
+        return SimpleNamespace(verdict=SimpleNamespace(epoch=1), candidates=found)
+
+    evaluator.run = SimpleNamespace(evaluation=evaluation)
+    assert ran.trainer.train() == 0 and ran.saved[-1]["epoch"] == last
 
 
 def test_nothing_is_left_to_train(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,6 +6,7 @@ so that a kill anywhere only has it done again.
 """
 
 import logging
+from contextlib import nullcontext
 from pathlib import Path
 
 from machine.devices.cuda_errors import GpuLost
@@ -34,8 +35,8 @@ def conclude(
     shares = [share for share in shares_of(blend_setting) if share < 1]
     # A run says what is left by its budget.
     count = 0 if evaluator.budget else evaluator.num_left(shares)
-    with Progress("Judging", count, "candidates") as progress:
-        evaluator.progress = progress if count else None
+    with Progress("Judging", count, "candidates") if count else nullcontext() as progress:
+        evaluator.progress = progress
         evaluator.judge_missing()
         evaluator.blends(shares)
         evaluator.sampler.finish()

@@ -128,14 +128,17 @@ class JudgingBudget:
     speed: SpeakingSpeed | None = None
     plan: JudgingPlan | None = None
     limits: dict[str, str] = field(default_factory=dict)
+    # By earlier starts: each start has at least LEAST_SECONDS of its own.
+    _before_seconds: float = 0.0
     _known: Evaluation | None = None
     # What was measured, in times of what the trial foretold.
     _correction: float = 1.0
 
     @property
     def allowed_seconds(self) -> float:
-        """For all the judging of the run."""
-        return max(LEAST_SECONDS, TIME_SHARE * self.num_epochs * self.epoch_seconds)
+        """For all the judging of the run, what earlier starts spent included."""
+        share = TIME_SHARE * self.num_epochs * self.epoch_seconds
+        return max(self._before_seconds + LEAST_SECONDS, share)
 
     @property
     def room_seconds(self) -> float:
@@ -167,7 +170,8 @@ class JudgingBudget:
         """What an earlier start of the run has judged and spent."""
         if known is not None and self._known is None:
             self._known = known
-            self.spent_seconds += sum(one.seconds for one in known.candidates)
+            self._before_seconds = sum(one.seconds for one in known.candidates)
+            self.spent_seconds += self._before_seconds
 
     def judged(self, known: Evaluation, seconds: float) -> None:
         """Another candidate was judged."""
@@ -189,26 +193,28 @@ class JudgingBudget:
         """How many epochs are saved from this one on."""
         return sum(one >= epoch for one in self.saved)
 
-    def make_plan(self, epochs: int, wanted: int) -> JudgingPlan | None:
+    def make_plan(self, epochs: int, wanted: int, fixed: int | None = None) -> JudgingPlan | None:
         """Plans what is still to be judged; None where nothing is known of the speed.
 
-        epochs: still to come; wanted: sentences of a candidate.
+        epochs: still to come; wanted: sentences of a candidate; fixed: as many as the base will
+        speak in any case, where an earlier evaluation is lost.
         """
-        known = len(self._known.candidates[0].sentences) if self._known else None
-        if self.speed is None and known is None:
+        spoken = len(self._known.candidates[0].sentences) if self._known else None
+        if self.speed is None and spoken is None:
             return None
+        known = spoken or fixed
         costs = JudgingCosts(
-            base=(lambda _: 0.0) if known else self._base_seconds,
+            base=(lambda _: 0.0) if spoken else self._base_seconds,
             candidate=self.candidate_seconds,
             learning=self.learning_seconds() if self.learns_speaker else 0.0,
             checked=self.heard,
         )
         few = counts(wanted, known)
         self.plan = planned(costs, self.room_seconds, epochs, self.shares, few)
-        # What the base spoke stays so, whatever there is room for later.
-        kept = (
-            {"sentences": self.limits["sentences"]} if known and "sentences" in self.limits else {}
-        )
+        # What the base spoke stays so, whatever there is room for later; and so do the epochs that
+        # were left out, when blends are planned.
+        stays = [name for name, still in (("sentences", known), ("epochs", not epochs)) if still]
+        kept = {name: self.limits[name] for name in stays if name in self.limits}
         self.limits = kept | _left_out(self.plan, epochs, self.shares, few[0], costs)
         return self.plan
 

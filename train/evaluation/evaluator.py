@@ -52,7 +52,7 @@ from xtts.workers.file_evaluation import (
 
 log = logging.getLogger("train")
 
-# Of a short epoch the base speaks no more than fit into so many seconds, or the fewest.
+# Of a short epoch the base speaks what fits into so many seconds (or its share), or the fewest.
 SHORT_SECONDS = 6.0
 # Without a recogniser one sentence in so many is also heard: at full size the vocoder costs more
 # than all else together.
@@ -277,7 +277,8 @@ class Evaluator:
         """Plans what is still to be judged; says so at first, and when something else fits."""
         before = (budget.plan is None, budget.limits)
         wanted = min(self._fewest(self._base_budget(epoch_seconds)), len(self.plan.sentences))
-        if budget.make_plan(epochs, wanted) and before != (False, budget.limits):
+        fixed = self._judged_before()
+        if budget.make_plan(epochs, wanted, fixed) and before != (False, budget.limits):
             log.info("%s", budget.sentence())
 
     def _blends(self, shares: Sequence[float]) -> None:
@@ -296,6 +297,8 @@ class Evaluator:
             write_evaluation(self.run.evaluation_file, known)
         for share in shares:
             known = self._add(known, "blend", chosen, share, None)
+        if not budget and known.left_out and not self.missing():
+            write_evaluation(self.run.evaluation_file, replace(known, left_out=[]))
 
     def num_left(self, shares: Sequence[float]) -> int:
         """How many candidates are still to be judged, blends of these shares among them."""
@@ -335,9 +338,8 @@ class Evaluator:
         judged = self._judged_before()
         budget = None if judged is not None else self._base_budget(epoch_seconds)
         count, plan = judged or len(self.plan.sentences), self.budget.plan if self.budget else None
-        # No group of sentences is divided by time.
-        if judged is None and plan and plan.sentences < FEWEST_HEARD:
-            count = plan.sentences
+        if judged is None and plan and self.budget and "sentences" in self.budget.limits:
+            count = plan.sentences  # exactly what the rest of the plan was made with
         facts, seconds = self._speak("base", epoch.checkpoint, 0.0, count, budget)
         self._count_one()
         person, usual = self._known_person(), judges.base_evidence(facts)
@@ -474,7 +476,7 @@ class Evaluator:
         """How long the base may go on beyond the fewest sentences; None without a limit."""
         if self.budget is None:
             return None
-        return max(SHORT_SECONDS, min(TIME_SHARE * epoch_seconds, self.budget.candidate_share))
+        return min(max(SHORT_SECONDS, TIME_SHARE * epoch_seconds), self.budget.candidate_share)
 
     def _at_least(self, budget: float | None) -> int:
         plan = self.budget.plan if self.budget else None

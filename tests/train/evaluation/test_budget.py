@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -129,3 +131,34 @@ def test_what_was_spent_leaves_less_for_the_embedding() -> None:
     assert one.learning_room() == pytest.approx(whole - 100.0)
     one.spend(75.0)
     assert one.learning_room() == 0.0
+
+
+def test_every_start_may_judge_whatever_earlier_ones_have_spent() -> None:
+    """How long an epoch takes is not known again before one was learned."""
+    known: Any = SimpleNamespace(candidates=[SimpleNamespace(seconds=200.0, sentences=[0] * 8)] * 3)
+    again = budget(num_epochs=10)
+    again.know(known)
+    again.know(known)
+    assert (again.spent_seconds, again.room_seconds) == (600.0, LEAST_SECONDS)
+    again.epoch_seconds = 600.0
+    assert again.room_seconds == TIME_SHARE * 6000 - 600.0
+
+
+def test_blends_are_planned_without_forgetting_the_epochs_that_were_left_out() -> None:
+    many = budget(num_epochs=20)
+    many.speed = SLOW
+    many.make_plan(20, 8)
+    left = many.limits["epochs"]
+    assert left.endswith("epochs of 20")
+    many.make_plan(0, 8)
+    assert many.limits["epochs"] == left
+    many.make_plan(1, 8)
+    assert "epochs" not in many.limits
+
+
+def test_what_an_evaluation_that_is_lost_was_made_with_is_planned() -> None:
+    lost = budget()
+    lost.speed = FAST
+    plan = lost.make_plan(1, 16, fixed=12)
+    assert plan is not None and plan.sentences == 12 and lost.limits == {}
+    assert plan.seconds > lost.candidate_seconds(12) + plan.learning_seconds  # with the base

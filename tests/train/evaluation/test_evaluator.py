@@ -25,6 +25,7 @@ from train.evaluation.statistics import FEWEST
 from train.sampling.placement import SamplingPlan
 from train.sampling.sample_files import SampleReference
 from train.sampling.sampler import MeasuringFailed
+from xtts.hub.evaluation_file import write_evaluation
 from xtts.hub.run_folder import BestWeights, RunFolder, Verified, read_checkpoint
 from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors
@@ -243,6 +244,23 @@ def test_judging_takes_what_is_allowed_and_says_what_it_leaves_out(
     assert speaking.now == budget.spent_seconds <= budget.allowed_seconds == 180.0
 
 
+@pytest.mark.parametrize(("step", "limited"), [(0.001, True), (0.0001, False)])
+def test_of_many_short_epochs_the_base_takes_no_more_than_the_others_can_have(
+    ground: Ground, step: float, limited: bool
+) -> None:
+    """What it spoke, each of the 60 epochs speaks."""
+    budget, speaking = a_budget(ground, num_epochs=60), ground.speaking
+    speaking.speed = SpeakingSpeed(0.1, step, step, step, 0.0)
+    ground.evaluator.foresee(1)
+    ground.evaluator.judge(ground.save(1), 5.0)
+    assert budget.plan is not None and ("sentences" in budget.limits) is limited
+    asked = speaking.requests[0]
+    if limited:
+        assert len(asked.sentences) == asked.at_least == budget.plan.sentences < 2 * SLOTS
+    assert asked.budget_seconds == budget.candidate_share < SHORT_SECONDS
+    assert budget.plan.epochs == 60
+
+
 def test_what_cannot_be_judged_in_time_is_left_to_train_evaluate(
     ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -258,6 +276,25 @@ def test_what_cannot_be_judged_in_time_is_left_to_train_evaluate(
     ground.evaluator = ground.another()
     ground.conclude()
     assert (1, 1.0) in ground.speaking.asked
+
+
+def test_what_was_left_out_is_empty_when_all_is_judged(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_budget(ground)
+    ground.evaluator.foresee(1)
+    ground.speaking.speed = ground.evaluator.budget.speed = SpeakingSpeed(20.0, 0.01, 0.01, 0.0, 0)  # type: ignore[union-attr]
+    ground.evaluator.judge(ground.save(1), 47.0)
+    ground.conclude()
+    found = ground.run.evaluation()
+    assert found is not None and found.left_out
+    for _ in range(2):
+        ground.evaluator = ground.another()
+        ground.conclude()
+        found = ground.run.evaluation()
+        assert found is not None and found.left_out == [] and len(found.candidates) == 5
+        # Nothing is left to judge at the second time: no empty progress bar.
+        monkeypatch.delattr("train.evaluation.blending.Progress", raising=False)
 
 
 def test_judging_without_a_limit_says_how_far_it_is(
@@ -507,3 +544,29 @@ def test_a_damaged_evaluation_is_made_again_with_as_many_sentences(
     found = ground.run.evaluation()
     assert found is not None and {len(one.sentences) for one in found.candidates} == {16}
     assert found.verdict == before
+
+
+def test_a_lost_evaluation_is_planned_with_as_many_sentences_as_it_had(ground: Ground) -> None:
+    ground.evaluator.judge(ground.save(1))
+    ground.run.evaluation_file.unlink()
+    ground.evaluator = ground.another()
+    budget = a_budget(ground)
+    ground.evaluator.foresee(1)
+    assert budget.plan is not None and budget.plan.sentences == 24 and budget.limits == {}
+
+
+def test_a_run_that_was_killed_while_it_judged_at_its_end_is_judged_at_the_next_start(
+    ground: Ground,
+) -> None:
+    ground.checkpoints.keep = 3
+    ground.evaluator.judge(ground.save(1))
+    known = ground.run.evaluation()
+    assert known is not None
+    slow = [replace(one, seconds=100.0) for one in known.candidates]
+    write_evaluation(ground.run.evaluation_file, replace(known, candidates=slow))
+    ground.save(2)
+    ground.speaking.asked.clear()
+    ground.evaluator = ground.another()
+    a_budget(ground, num_epochs=2)
+    ground.conclude("off")
+    assert ground.speaking.asked == [(2, 1.0)]

@@ -4,6 +4,7 @@ import csv
 import logging
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +108,11 @@ def test_a_run_names_the_worst_clips_that_it_keeps(
     named = re.findall(r"^  (clip-\d): .+", said, re.MULTILINE)
     assert len(named) == 3 and set(named) <= {f"clip-{number}" for number in range(5)}
     assert not list((tmp_path / "cache").glob("inspection.csv"))
+    # A model to look with that is not there costs the look, not the run.
+    absent = replace(settings, speaker_model=str(tmp_path / "absent.onnx"))
+    with open_trainer(absent):
+        pass
+    assert "SPEAKER_MODEL" in caplog.text and "is no file" in caplog.text
 
 
 def test_a_second_look_computes_nothing_and_says_the_same(check, tmp_path: Path, monkeypatch):
