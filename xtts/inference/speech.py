@@ -29,7 +29,7 @@ class NoFreeSlotError(SotaqueError):
     """Every slot speaks; the caller is to wait."""
 
 
-class Utterance(Protocol):
+class DecodedUtterance(Protocol):
     """One attempt at a piece while it is decoded."""
 
     @property
@@ -108,7 +108,7 @@ class Backend(Protocol):
     def begin(
         self, voice: Any, ids: Sequence[int], rules: SamplingParams, random: Any,
         max_codes: int | None, heads: Sequence[tuple[int, int]],
-    ) -> Utterance:  # fmt: skip
+    ) -> DecodedUtterance:  # fmt: skip
         """Reads a piece's text and takes the first code. heads: whose attention is wanted. Raises
         NotFinite, and NoFreeSlotError where too many speak."""
         ...
@@ -155,7 +155,7 @@ class Speech:
         self._faded = has_edges(self._waiting)
         self._begun = 0
         self._taken = 0
-        self.utterance: Utterance | None = None
+        self.utterance: DecodedUtterance | None = None
         self.codes = 0
         self.cut_pieces = 0
 
@@ -250,7 +250,7 @@ class Speech:
                 self._wanted = next(self._sizes)
         return found
 
-    def _ended(self, utterance: Utterance) -> list[Samples]:
+    def _ended(self, utterance: DecodedUtterance) -> list[Samples]:
         """The end of a piece's sound; nothing where the piece is begun once more."""
         self.leave()
         self.codes += len(utterance.said())

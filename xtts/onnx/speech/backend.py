@@ -42,15 +42,15 @@ class OnnxUtterance:
 
     @property
     def done(self) -> bool:
-        """As in `Utterance`."""
+        """As in `DecodedUtterance`."""
         return self.stopped or self.error is not None or len(self._codes) >= self._limit
 
     def said(self) -> list[int]:
-        """As in `Utterance`."""
+        """As in `DecodedUtterance`."""
         return self._codes
 
     def attention(self) -> Array | None:
-        """As in `Utterance`."""
+        """As in `DecodedUtterance`."""
         if not self._heads or self._past.num_queries != len(self.latents):
             return None
         stop = NUM_LATENTS + len(self._ids) + 2
