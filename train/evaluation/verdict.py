@@ -115,11 +115,13 @@ def _drift(one: Candidate, base: Candidate) -> str | None:
     own, usual = one.judges.get(RATE_DRIFT), base.judges.get(RATE_DRIFT)
     if own is None or one.kind == "base":
         return None
-    beyond = abs(own.mean) - (abs(usual.mean) if usual else 0.0)
+    # What the base does too is no loss, but only in its own direction.
+    same_way = usual is not None and own.mean * usual.mean > 0
+    beyond = abs(own.mean) - (abs(usual.mean) if usual and same_way else 0.0)
     if abs(own.mean) <= MOST_DRIFT or beyond <= DRIFT_BEYOND_BASE:
         return None
     how = "faster" if own.mean > 0 else "slower"
-    than = f", the base {abs(usual.mean):.0f} %" if usual else ""
+    than = f", the base {abs(usual.mean):.0f} %" if usual and same_way else ""
     return f"It speaks {abs(own.mean):.0f} % {how} than the person{than}."
 
 

@@ -186,6 +186,11 @@ def test_who_speaks_as_slowly_as_the_base_did_has_not_lost_the_rate(
     assert (" % slower than the person" in (told["epoch 1"].ruled_out or "")) is out
 
 
+def test_who_is_fast_where_the_base_is_slow_has_lost_the_rate() -> None:
+    told, _ = verdict_of(base(3, rate=-9.5), good(1, rate=13.0))
+    assert told["epoch 1"].ruled_out == "It speaks 13 % faster than the person."
+
+
 def test_the_base_does_not_win_a_tie_by_hearing_its_own_words() -> None:
     """It says 100 % by nature; the one beside it is clearly nearer, with one word less."""
     nearer = candidate(facts(15, voice=0.47, lost=0.01), "blend", 1, 0.3)
