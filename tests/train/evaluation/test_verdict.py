@@ -187,7 +187,7 @@ def test_who_speaks_as_slowly_as_the_base_did_has_not_lost_the_rate(
 
 
 def test_who_is_fast_where_the_base_is_slow_has_lost_the_rate() -> None:
-    told, _ = verdict_of(base(3, rate=-9.5), good(1, rate=13.0))
+    told, _ = verdict_of(base(3, rate=0.905), good(1, rate=1.13))
     assert told["epoch 1"].ruled_out == "It speaks 13 % faster than the person."
 
 
