@@ -81,7 +81,7 @@ def test_a_hanging_nvidia_smi_costs_its_limit(tmp_path: Path) -> None:
 def test_the_second_time_it_knows(tmp_path: Path) -> None:
     first, _ = doctor("--json", HOME=str(tmp_path), PATH=os.defpath)
     kept = tmp_path / ".cache" / "sotaque" / "doctor.json"
-    assert json.loads(kept.read_text())["torch"]["found"]["version"].startswith("2.")
+    assert json.loads(kept.read_text())["known"]["torch"]["found"]["version"].startswith("2.")
     again, _ = doctor("--json", HOME=str(tmp_path), PATH=os.defpath)
     took = [
         next(one["seconds"] for one in json.loads(done.stdout)["findings"] if one["id"] == "torch")
