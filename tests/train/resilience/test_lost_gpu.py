@@ -154,7 +154,7 @@ def test_training_goes_on_bit_for_bit_when_samples_fail(
     workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture, fault: str,
 ) -> None:  # fmt: skip
-    def quick(chosen: SamplingPlan, base: Path, machine: object, precision: str) -> Worker:
+    def quick(chosen: SamplingPlan, *_: object, **__: object) -> Worker:
         return Worker(Path("base"), device=chosen.device, command=QUICK)
 
     monkeypatch.setattr(sampler, "new_worker", quick)
