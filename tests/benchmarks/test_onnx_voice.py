@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from benchmarks import bases, onnx_voice
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.voice import Voice
 from xtts.model.shapes import VOCODER_RATE
 
@@ -22,6 +23,7 @@ def test_a_contestant_says_so_many_codes_and_a_chunk_first(tmp_path: Path) -> No
 def test_a_sayer_speaks_with_a_voice_that_torch_heard(base_folder: Path, low: bool) -> None:
     heard = Voice(torch.randn(1, 32, 64), torch.nn.functional.normalize(torch.randn(1, 512, 1)))
     say = onnx_voice.sayer(base_folder, heard, "onnx-int8", low=low)
-    found = say("one two.", "en", seed=3, guard=None)
+    request = SynthesisRequest("one two.", "en", seed=3)
+    found = say(request, None)
     assert found.dtype == torch.float32 and 0 < len(found) < 40 * VOCODER_RATE
-    assert torch.equal(found, say("one two.", "en", seed=3, guard=None))
+    assert torch.equal(found, say(request, None))

@@ -150,7 +150,7 @@ def test_a_seed_speaks_the_same_again(onnx_model: OnnxModel, onnx_voice: OnnxLat
             onnx_voice,
             SynthesisRequest(TEXT, "en", seed=seed, max_codes=20),
         )
-        for seed in (-1, -1, 2)
+        for seed in (1, 1, 2)
     )
     assert np.array_equal(one, same) and not np.array_equal(one, other)
 
