@@ -194,8 +194,8 @@ def test_after_a_fault_the_next_sample_is_spoken(
         def speak(request: Any, chosen: SamplingPlan) -> Any:
             if isinstance(request, SpeakRequest):  # not what the evaluation asks for
                 plans.append(chosen)
-            if chosen.mel_device != "cpu":
-                raise RuntimeError("cuFFT error: CUFFT_INVALID_SIZE")
+                if chosen.mel_device != "cpu":
+                    raise RuntimeError("cuFFT error: CUFFT_INVALID_SIZE")
             return real(request, SamplingPlan("in_process", "cpu", ""))
 
         real = here(base, **options)
