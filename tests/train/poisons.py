@@ -3,7 +3,6 @@
 import errno
 import os
 import resource
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -98,7 +97,7 @@ def signal_while_sampling(number: str) -> None:
     from train.sampling.sampler import Sampler
 
     def speak(old: Any, self: Any, *arguments: Any) -> Any:
-        threading.Timer(0.0, os.kill, (os.getpid(), int(number))).start()
+        os.kill(os.getpid(), int(number))
         return old(self, *arguments)
 
     around(Sampler, "_spoken", speak)
