@@ -1,6 +1,6 @@
-"""The README's tree of modules is what the modules' first lines say.
+"""docs/modules.md is what the modules' first lines say.
 
-`python -m tests.test_readme_tree` writes it again.
+`python -m tests.test_modules_page` writes it again.
 """
 
 import ast
@@ -8,9 +8,12 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "modules.md"
 PACKAGES = ("machine", "xtts", "train", "api", "demo_voice")
-BEGIN, END = "<!-- modules: python -m tests.test_readme_tree -->", "<!-- end of modules -->"
+HEAD = """# Modules
+
+Every module with the first line of its docstring. Generated: `python -m tests.test_modules_page`.
+"""
 
 
 def first_line(path: Path) -> str:
@@ -40,23 +43,15 @@ def block(package: str) -> str:
     width = max(len(name) for _, name, _ in rows) + 2
     lines = (f"{name:<{width}}{line}".rstrip() for _, name, line in rows)
     summary = first_line(ROOT / package / "__init__.py")
-    head = f"<details><summary><code>{package}/</code> {summary}</summary>"
-    return "\n".join([head, "", "```", *lines, "```", "", "</details>"])
+    return "\n".join([f"## {package}", "", summary, "", "```", *lines, "```", ""])
 
 
-def tree() -> str:
-    return "\n\n".join([BEGIN, *(block(package) for package in PACKAGES), END])
-
-
-def written(readme: str) -> str:
-    """The README with its tree written again."""
-    before, rest = readme.split(BEGIN)
-    return before + tree() + rest.split(END)[1]
+def page() -> str:
+    return "\n".join([HEAD, *(block(package) for package in PACKAGES)])
 
 
 def test_the_tree_is_what_the_modules_say() -> None:
-    readme = README.read_text(encoding="utf-8")
-    assert written(readme) == readme, "run: python -m tests.test_readme_tree"
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m tests.test_modules_page"
 
 
 def test_every_module_says_what_it_is() -> None:
@@ -70,4 +65,4 @@ def test_every_module_says_what_it_is() -> None:
 
 
 if __name__ == "__main__":
-    README.write_text(written(README.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")
