@@ -57,7 +57,7 @@ class ProcessResult:
         code: Its exit status, negative for a signal; None = it hung, or could not be started, and
             `fault` says which.
         hung: It was still running at the time limit; `out` and `errors` are what it wrote before.
-        answer: Of `ask_once`: what it answered, None = it gave no answer, and `last_error` says why.
+        answer: Of `ask_once`, as JSON; None = it gave none, and `last_error` says why.
     """
 
     code: int | None
@@ -382,7 +382,7 @@ def _memory_file(content: bytes = b"") -> IO[bytes]:
     try:
         file: IO[bytes] = os.fdopen(os.memfd_create("child"), "w+b")
     except (OSError, AttributeError):  # not Linux, or forbidden by a sandbox
-        file = tempfile.TemporaryFile()
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     file.write(content)
     file.seek(0)
     return file
