@@ -5,7 +5,6 @@ import ast
 import contextlib
 import importlib.metadata
 import importlib.util
-import json
 import math
 import re
 import shutil
@@ -13,13 +12,12 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from machine.devices import nvidia_smi
 from machine.devices.nvml import GpuState
 from machine.doctor.readings.answer_cache import DoctorCache, key_of
 from machine.doctor.readings.snapshot import Managed, OnnxRuntime, Refused, TorchBuild, TrialSpeech
-from machine.process import run_with_timeout
+from machine.process import ask_once, run_with_timeout
 
 KNOWN = (
     "ffmpeg", "nvidia-smi", "prime-select", "envycontrol", "supergfxctl", "optimus-manager",
@@ -66,12 +64,12 @@ def managed(
         return Managed(gpus, "nvidia-smi", "" if gpus else output or "it lists no GPU")
     if not loaded:
         return Managed()
-    answer = run_with_timeout((sys.executable, "-m", "machine.devices.nvml"), limit_seconds)
-    if answer.code != 0:
-        return Managed((), "NVML", answer.last_error)
+    found = ask_once((sys.executable, "-m", "machine.devices.nvml"), limit_seconds)
+    if found.answer is None:
+        return Managed((), "NVML", found.last_error)
     states = [
         GpuState(**{**one, "capability": tuple(one["capability"]) if one["capability"] else None})
-        for one in _json(answer.out)
+        for one in found.answer
     ]
     return Managed(tuple(states), "NVML", "" if states else "it lists no GPU")
 
@@ -98,10 +96,10 @@ def refused(
     """
     found = []
     for program, command in preflights.items():
-        answer = run_with_timeout((*command, str(dotenv)), _SETTINGS_SECONDS, environ)
-        if answer.code != 0:
-            raise LookFailed(f"the settings of {program}: {answer.last_error}")
-        found += [Refused(program, sentence) for sentence in _json(answer.out)]
+        asked = ask_once((*command, str(dotenv)), _SETTINGS_SECONDS, environ)
+        if asked.answer is None:
+            raise LookFailed(f"the settings of {program}: {asked.last_error}")
+        found += [Refused(program, sentence) for sentence in asked.answer]
     return tuple(found)
 
 
@@ -113,14 +111,14 @@ def torch_build(variables: Mapping[str, str], remembered: DoctorCache) -> TorchB
     key = key_of([*files, *searched, Path("/etc/ld.so.cache")], [sys.executable, *words])
     found = remembered.get("torch", key)
     if found is None:
-        answer = run_with_timeout(
+        asked = ask_once(
             (sys.executable, "-m", "machine.doctor.readings.torch_child"), _TORCH_SECONDS
         )
-        if answer.code is None:
-            raise LookFailed(f"importing torch gave {answer.fault}")
-        if answer.code != 0:
-            return TorchBuild(fault=answer.last_error)
-        found = _json(answer.out)
+        if not asked.code and asked.answer is None:
+            raise LookFailed(f"importing torch gave {asked.fault}")
+        if asked.answer is None:
+            return TorchBuild(fault=asked.last_error)
+        found = dict(asked.answer)
         remembered.put("torch", key, found)
     libraries = {str(name): tuple(paths) for name, paths in found["libraries"].items()}
     return TorchBuild(
@@ -141,11 +139,8 @@ def onnx_runtime() -> OnnxRuntime:
     if not library.is_file():
         return OnnxRuntime(packages)
     command = (sys.executable, "-m", "machine.doctor.readings.onnx_child", str(library))
-    answer = run_with_timeout(command, _ONNX_SECONDS)
-    if answer.code != 0:
-        error = answer.last_error
-        return OnnxRuntime(packages, cuda or "unknown", error, error)
-    found = _json(answer.out)
+    asked = ask_once(command, _ONNX_SECONDS)
+    found = asked.answer or dict.fromkeys(("alone", "with_torch"), asked.last_error)
     return OnnxRuntime(packages, cuda or "unknown", found["alone"], found["with_torch"])
 
 
@@ -181,12 +176,12 @@ def speech(trial: Sequence[str], devices: Sequence[str]) -> tuple[TrialSpeech, .
     with tempfile.TemporaryDirectory(prefix="sotaque-doctor-") as folder:
         for number, device in enumerate(devices):
             out = Path(folder) / f"{number}.f32"
-            answer = run_with_timeout((*trial, device, str(out)), _SPEECH_SECONDS)
-            if answer.code != 0:
-                found.append(TrialSpeech(device, answer.seconds, fault=answer.last_error))
+            asked = ask_once((*trial, device, str(out)), _SPEECH_SECONDS)
+            if asked.answer is None:
+                found.append(TrialSpeech(device, asked.seconds, fault=asked.last_error))
                 continue
             apart = distance(out, Path(folder) / "0.f32") if number else None
-            found.append(TrialSpeech(device, distance=apart, **_json(answer.out)))
+            found.append(TrialSpeech(device, distance=apart, **asked.answer))
     return tuple(found)
 
 
@@ -198,14 +193,6 @@ def _torch_files() -> list[Path]:
         for place in (spec.submodule_search_locations or ()) if spec else ():
             found += [path for pattern in patterns for path in Path(place).glob(pattern)]
     return found
-
-
-def _json(text: str) -> Any:
-    """The last line, which is JSON: what libraries print before it does not matter."""
-    try:
-        return json.loads(text.strip().splitlines()[-1])
-    except (IndexError, ValueError) as error:
-        raise LookFailed(f"the child's answer is no JSON ({error})") from error
 
 
 def distance(path: Path, reference: Path) -> float | None:

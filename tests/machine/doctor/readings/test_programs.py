@@ -106,11 +106,11 @@ def answering(monkeypatch: pytest.MonkeyPatch, answer: process.ProcessResult) ->
     """Replaces every child by one that says `answer`; the commands that were asked."""
     calls: list[Any] = []
 
-    def ask(command: Any, *_: Any) -> process.ProcessResult:
+    def ask(command: Any, *_: Any, **__: Any) -> process.ProcessResult:
         calls.append(command)
         return answer
 
-    monkeypatch.setattr(programs, "run_with_timeout", ask)
+    monkeypatch.setattr(process, "run_with_timeout", ask)
     return calls
 
 
