@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.api.fake_child import CUFFT, AcceleratorError, OutOfMemoryError
+from xtts.inference.loaded_voice import ComputeConfig
 from xtts.workers import server_main
 from xtts.workers.server import SpeechServer
-from xtts.workers.voice_registry import ComputeConfig
 
 FAULTS = {
     "!cufft": RuntimeError(CUFFT),

@@ -145,8 +145,8 @@ def _last_word(answers: BinaryIO, error: Exception, device: str) -> int:
 def _ensemble(arguments: argparse.Namespace) -> SpeechService:
     import torch
 
+    from xtts.inference.loaded_voice import ComputeConfig
     from xtts.workers.server import SpeechServer
-    from xtts.workers.voice_registry import ComputeConfig
 
     torch.backends.cudnn.enabled = not arguments.no_cudnn
     folder = arguments.latents
