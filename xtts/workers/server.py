@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 
 from machine.devices import cuda_errors
 from machine.devices.current_gpu import make_current
@@ -60,11 +59,8 @@ class SpeechServer:
         self,
         where: ComputeConfig,
         slots: int,
-        threads: int | None = None,
         texts: Reads | None = None,
     ) -> None:
-        if threads:
-            torch.set_num_threads(threads)
         self.device = where.device
         self._where = where
         self._slots = slots

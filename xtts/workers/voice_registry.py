@@ -11,7 +11,8 @@ from xtts import arguments
 from xtts.hub import bundle
 from xtts.hub.base_models import BundleError
 from xtts.hub.bundle import VoiceSpec
-from xtts.inference.loaded_voice import ComputeConfig, LoadedVoice
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.loaded_voice import LoadedVoice
 from xtts.model.config import ModelConfig
 from xtts.onnx import folder as onnx_folder
 from xtts.text.tokenizer import TokenizerSpec

@@ -33,7 +33,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def talk(base: Path, kept: Path) -> Iterator[Talk]:
-    found = Talk("--latents", str(kept / "latents"), "--backend", "onnx")
+    found = Talk(latents_folder=kept / "latents", backend="onnx")
     opened = found.open("a", base)
     assert opened["say"] == "opened", opened
     assert opened["own_voice"] and opened["languages"] == ["en", "pt"]
