@@ -14,21 +14,16 @@ from pydantic import TypeAdapter, ValidationError
 
 from machine.storage.atomic import Written, write_json
 from machine.storage.checksums import Manifest, fault_of
-from xtts.hub import learned_speaker
-from xtts.hub.base_models import DEMO, BundleError, base_of, check_base, locate_base
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
+from xtts.voices import learned_speaker
+from xtts.voices.base_models import DEMO, BundleError, base_of, locate_base
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from xtts.hub.run_folder import RunFolder
+    from xtts.voices.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
-
-__all__ = [
-    "Bundle", "BundleError", "VoiceFiles", "VoiceSpec", "check_base", "find_voice", "locate_base",
-    "read", "verify", "write",
-]  # fmt: skip
 
 SCHEMA = 1
 
@@ -174,7 +169,7 @@ def find_voice(spec: VoiceSpec) -> VoiceFiles:
 
 def _find_best_of_run(folder: Path, spec: VoiceSpec) -> VoiceFiles:
     """What is best in the run of an OUTPUT_DIR, be it the base with the person's recording."""
-    from xtts.hub.run_folder import RunFolder, newest_reference
+    from xtts.voices.run_folder import RunFolder, newest_reference
 
     run = RunFolder(folder)
     best, made_from = run.best_weights(), run.made_from()
@@ -213,7 +208,7 @@ def _find_in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
 
 
 def _find_of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
-    from xtts.hub.run_folder import RunFolder, normalizer_of, read_checkpoint, reference_beside
+    from xtts.voices.run_folder import RunFolder, normalizer_of, read_checkpoint, reference_beside
 
     checkpoint = read_checkpoint(path)
     base = Path(spec.base) if spec.base else None

@@ -15,9 +15,7 @@ import torch
 from machine.storage import atomic, hash_cache
 from machine.storage.atomic import replace_file
 from machine.storage.checksums import Manifest, write_manifest
-from xtts.hub import run_lock
-from xtts.hub.run_folder import RunError, RunFolder, read_checkpoint, reference_beside
-from xtts.hub.run_lock import RunLocked, lock
+from xtts.voices.run_folder import RunError, RunFolder, RunLocked, read_checkpoint, reference_beside
 
 VALUES = 70_000  # 280 kB: four regions of 64 kB
 
@@ -325,8 +323,8 @@ def test_the_reference_beside_a_checkpoint(run):
 
 HOLD = (
     "import sys, time; from pathlib import Path\n"
-    "from xtts.hub.run_lock import lock; from xtts.hub.run_folder import RunFolder\n"
-    "with lock(RunFolder(Path(sys.argv[1]))): print('held', flush=True); sys.stdin.read()"
+    "from xtts.voices.run_folder import RunFolder\n"
+    "with RunFolder(Path(sys.argv[1])).lock(): print('held', flush=True); sys.stdin.read()"
 )
 
 
@@ -341,23 +339,23 @@ def holder(run: RunFolder) -> "subprocess.Popen[str]":
 
 def test_a_second_trainer_is_refused_by_the_first_ones_number(run):
     process = holder(run)
-    with pytest.raises(RunLocked, match=f"process {process.pid}") as raised, lock(run):
+    with pytest.raises(RunLocked, match=f"process {process.pid}") as raised, run.lock():
         pass
     assert raised.value.exit_code == 2
     process.kill()
     process.communicate()  # closes the pipes too
-    with lock(run):
+    with run.lock():
         assert run.lock_file.read_text() == f"{os.getpid()}\n"
 
 
 def test_whoever_asks_whether_a_trainer_works_knows_it_at_once(run):
-    assert run_lock.held(run) is False
+    assert run.is_locked() is False
     process = holder(run)
-    assert run_lock.held(run) is True
+    assert run.is_locked() is True
     process.kill()
     process.communicate()  # closes the pipes too
     assert run.lock_file.read_text() == f"{process.pid}\n"
-    assert run_lock.held(run) is False
+    assert run.is_locked() is False
 
 
 def test_who_asks_keeps_no_trainer_out(run):
@@ -371,9 +369,9 @@ def test_who_asks_keeps_no_trainer_out(run):
         [sys.executable, "-c", asking, str(run.lock_file)], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout.readline() == "asks\n"
-        assert run_lock.held(run) is False
-        with lock(run):
-            assert run_lock.held(run) is True
+        assert run.is_locked() is False
+        with run.lock():
+            assert run.is_locked() is True
 
 
 def test_where_there_are_no_locks_nobody_knows(run, monkeypatch):
@@ -382,13 +380,13 @@ def test_where_there_are_no_locks_nobody_knows(run, monkeypatch):
 
     run.lock_file.touch()
     monkeypatch.setattr("machine.storage.locks.fcntl.flock", none_here)
-    assert run_lock.held(run) is None
+    assert run.is_locked() is None
 
 
 def test_children_inherit_no_lock(run):
     """Neither a forked child nor an executed one keeps a run locked that its trainer has left."""
     told, tells = os.pipe()
-    with lock(run):
+    with run.lock():
         child = os.fork()
         if not child:
             os.write(tells, b"!")  # forked for good: what is done at a fork is behind it
@@ -397,7 +395,7 @@ def test_children_inherit_no_lock(run):
         assert os.read(told, 1) == b"!"
         executed = subprocess.Popen(["sleep", "60"], close_fds=False)
     try:
-        with lock(run):
+        with run.lock():
             pass
     finally:
         for number in (child, executed.pid):
@@ -414,11 +412,11 @@ def test_only_the_holder_clears_what_killed_writers_left(run):
     process = holder(run)
     assert not left.exists()
     left.write_bytes(b"being written")
-    with pytest.raises(RunLocked), lock(run):
+    with pytest.raises(RunLocked), run.lock():
         pass
     assert left.exists()
     process.communicate()
-    with lock(run):
+    with run.lock():
         assert not left.exists()
     assert other.exists()
 
@@ -427,6 +425,6 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
     with (
         pytest.raises(atomic.WriteError, match="OUTPUT_DIR="),
-        lock(RunFolder(tmp_path / "file/x")),
+        RunFolder(tmp_path / "file/x").lock(),
     ):
         pass

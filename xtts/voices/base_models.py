@@ -9,9 +9,8 @@ from pathlib import Path
 
 from machine.errors import SotaqueError
 from machine.storage.atomic import sha256_of
-from xtts.hub import xtts_v2 as supply
-from xtts.hub import xtts_v2_files
-from xtts.hub.xtts_v2 import ModelSource
+from xtts.download import xtts_v2 as published
+from xtts.download.xtts_v2 import ModelSource
 from xtts.model.config import ConfigError, ModelConfig
 
 DEMO = Path(__file__).parent.parent / "assets" / "demo"
@@ -28,7 +27,7 @@ BASE_FILES = {
 
 
 _ASK = (
-    f"Its licence ({xtts_v2_files.LICENCE}, {xtts_v2_files.LICENCE_URL}) is non-commercial, "
+    f"Its licence ({published.LICENCE}, {published.LICENCE_URL}) is non-commercial, "
     "for the model and what it speaks. Read it, and set COQUI_TOS_AGREED=1 if you agree."
 )
 
@@ -42,13 +41,13 @@ def locate_base(name: str, source: ModelSource | None = None, *, tos_agreed: boo
 
     source: where xtts_v2 lies and comes from; None = its default folder, and no download.
     tos_agreed: the user has set COQUI_TOS_AGREED=1; Coqui's published weights need it. For xtts_v2
-    raises the errors of `supply.provide_xtts_v2` too.
+    raises the errors of `published.provide_xtts_v2` too.
     """
     check_choice(name, tos_agreed=tos_agreed)
     if name == "demo":
         return DEMO
     if name == "xtts_v2":
-        return supply.provide_xtts_v2(source or ModelSource())
+        return published.provide_xtts_v2(source or ModelSource())
     return Path(name).expanduser()
 
 
@@ -69,7 +68,7 @@ def check_choice(name: str, *, tos_agreed: bool) -> None:
             f"BASE_MODEL={name} is no folder. Allowed are demo, xtts_v2, or a folder in Coqui's "
             f"layout ({', '.join(BASE_FILES)})."
         )
-    if not tos_agreed and _bytes(folder / "model.pth") == xtts_v2_files.XTTS_V2["model.pth"].bytes:
+    if not tos_agreed and _bytes(folder / "model.pth") == published.XTTS_V2["model.pth"].bytes:
         raise BundleError(f"BASE_MODEL={name} holds Coqui's published XTTS-v2. {_ASK}")
 
 
@@ -97,7 +96,7 @@ def base_of(
     checkpoint: Path,
     provenance: Mapping[str, object],
     folder: Path | None,
-    xtts_v2: Path = xtts_v2_files.FOLDER,
+    xtts_v2: Path = published.FOLDER,
 ) -> Path:
     """The base folder that a checkpoint was made from, compared by hash.
 

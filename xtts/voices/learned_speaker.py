@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from machine.storage.atomic import Written, write_json
 from machine.storage.checksums import ManifestError, read_manifest
-from xtts.hub.run_folder import RunFolder, manifest_beside
+from xtts.voices.run_folder import RunFolder, manifest_beside
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,7 +36,7 @@ class LearnedSpeaker:
 
     Attributes:
         epoch, share, checkpoint_sha256: The weights, as a verdict names them
-            (`xtts.hub.evaluation_file.Verdict`).
+            (`xtts.voices.evaluation_file.Verdict`).
         speaker_embedding: `[512]`, for the vocoder. Not normalised: no encoder ever said it.
         distance_before, distance_after: Spectral distance of clips that it did not learn from, with
             the recording's own embedding and with this one (`xtts.evaluation.spectral_distance`).

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from xtts.hub import learned_speaker
-from xtts.hub.learned_speaker import LearnedSpeaker
+from xtts.voices import learned_speaker
+from xtts.voices.learned_speaker import LearnedSpeaker
 
 LEARNED = LearnedSpeaker(
     epoch=3,

@@ -22,21 +22,24 @@ import logging
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from machine.errors import SotaqueError
+from machine.storage import locks
+from machine.storage.atomic import STALE_SECONDS, WriteError, remove_stale
 from machine.storage.checksums import Manifest, ManifestError, fault_of, read_manifest, zip_fault
-from xtts.hub.evaluation_file import (
+from xtts.text.normalization.registry import COQUI
+from xtts.voices.evaluation_file import (
     CandidateKind,
     Evaluation,
     Verdict,
     read_evaluation,
     verdict_of_best,
 )
-from xtts.text.normalization.registry import COQUI
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,6 +53,10 @@ _STATE_FILE = re.compile(r"^trainer_state_epoch_(\d+)\.pt$")
 
 class RunError(SotaqueError):
     """A run or checkpoint that cannot be used; the sentence names file and reason."""
+
+
+class RunLocked(SotaqueError):
+    """Another trainer works in this folder; the sentence names its process."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +121,42 @@ class RunFolder:
         self.evaluation_file = output_dir / "evaluation.json"
         self.interrupted = self.checkpoints / "interrupted.pt"
         self.interrupted_manifest = self.checkpoints / "interrupted.json"
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Holds the run for this process, one trainer at a time, and clears what killed writers
+        left in it.
+
+        Raises:
+            RunLocked: Another trainer has it.
+            WriteError: The folder cannot be written.
+        """
+        with ExitStack() as stack:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(locks.exclusive(self.lock_file))
+            except locks.LockHeld as owner:
+                raise RunLocked(
+                    f"Another trainer (process {owner}) is working in OUTPUT_DIR={self.folder}. "
+                    "Wait for it or stop it, or set OUTPUT_DIR to another folder."
+                ) from None
+            except OSError as error:
+                raise WriteError(
+                    f"OUTPUT_DIR={self.folder} cannot be written ({error.strerror}). Make it "
+                    "writable for this user, or set OUTPUT_DIR to another folder."
+                ) from error
+            left = [*remove_stale(self.folder), *remove_stale(self.checkpoints),
+                    *remove_stale(self.samples)]  # fmt: skip
+            # `train sample` writes there without the lock: it may be at it.
+            left += remove_stale(self.samples_on_demand, older_than_seconds=STALE_SECONDS)
+            for path in left:
+                log.info("Removed %s, left by a run that was killed while writing.", path.name)
+            yield
+
+    def is_locked(self) -> bool | None:
+        """Whether a trainer is at work in this folder, in whatever container of this machine; None
+        where the file system has no locks. Reads only."""
+        return locks.held(self.lock_file)
 
     def checkpoint_path(self, epoch: int) -> Path:
         return self.checkpoints / f"checkpoint_epoch_{epoch}.pt"

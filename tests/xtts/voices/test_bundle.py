@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from machine.storage.atomic import Written, sha256_of
-from tests.xtts.hub.base_folders import ALL
-from xtts.hub import bundle
-from xtts.hub.bundle import Bundle, BundleError, VoiceSpec
+from tests.xtts.voices.base_folders import ALL
+from xtts.voices import bundle
+from xtts.voices.base_models import BundleError
+from xtts.voices.bundle import Bundle, VoiceSpec
 from xtts.workers.voice_registry import load_voice
 
 

@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from tests.published import publish_folder
-from tests.xtts.hub.base_folders import ALL, change_tensor
-from xtts.hub.bundle import BundleError, VoiceSpec, check_base, locate_base
+from tests.xtts.voices.base_folders import ALL, change_tensor
 from xtts.model.config import ConfigError
+from xtts.voices.base_models import BundleError, check_base, locate_base
+from xtts.voices.bundle import VoiceSpec
 from xtts.workers.voice_registry import load_voice
 
 

@@ -14,9 +14,8 @@ import pytest
 from machine.storage import atomic
 from machine.storage.atomic import DiskFull, WriteError, Written
 from tests.file_server import Bad, Server, serving
-from xtts.hub import download
-from xtts.hub.download import DownloadError, Interrupted, fetch, part_of
-from xtts.hub.retry_policy import RetryPolicy
+from xtts.download import http_file
+from xtts.download.http_file import DownloadError, Interrupted, RetryPolicy, fetch, part_of
 
 CONTENT = random.Random(0).randbytes(3_000_000)
 EXPECTED = Written(hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
@@ -290,19 +289,19 @@ def test_a_disk_without_room_is_told_before_anything_comes(get, server, monkeypa
 
 
 def test_a_disk_that_gets_full_keeps_what_has_come(get, server, monkeypatch, tmp_path):
-    written = download._write_all
+    written = http_file._write_all
 
     def full(file, chunk):
         if file.tell() >= 1 << 20:
             raise OSError(28, "No space left on device")
         written(file, chunk)
 
-    monkeypatch.setattr(download, "_write_all", full)
+    monkeypatch.setattr(http_file, "_write_all", full)
     with pytest.raises(DiskFull, match=r"model\.pth could not be written.*What has come is kept"):
         get()
     kept = part_of(tmp_path / "model.pth").stat().st_size
     assert kept >= 1 << 20
-    monkeypatch.setattr(download, "_write_all", written)
+    monkeypatch.setattr(http_file, "_write_all", written)
     whole(get())
     assert server.ranges(PATH)[-1] == f"bytes={kept}-"
 
@@ -327,7 +326,7 @@ def test_a_kill_leaves_a_part_and_the_next_start_finishes_it(get, server, tmp_pa
     target = tmp_path / "model.pth"
     code = (
         "import sys; from pathlib import Path; from machine.storage.atomic import Written;"
-        "from xtts.hub.download import fetch;"
+        "from xtts.download.http_file import fetch;"
         "fetch(sys.argv[1], Path(sys.argv[2]), Written(sys.argv[3], int(sys.argv[4])))"
     )
     words = [server.url + PATH, str(target), EXPECTED.sha256, str(EXPECTED.bytes)]

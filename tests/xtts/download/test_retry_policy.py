@@ -10,7 +10,7 @@ from email.message import Message
 
 import pytest
 
-from xtts.hub.retry_policy import (
+from xtts.download.http_file import (
     HttpReply,
     RedirectRefused,
     Redirects,
