@@ -175,11 +175,11 @@ def spoken(
     if bundle == "source":
         yield [judges.teacher(voice, text) for text in sentences]
         return
-    from xtts.hub.base_models import DEMO
     from xtts.inference import speech
     from xtts.inference.synthesis_request import SynthesisRequest
     from xtts.inference.torch_backend import TorchBackend
     from xtts.inference.voice import read_reference, voice_from_reference
+    from xtts.voices.base_models import DEMO
     from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
 
     with_onnx = precision.startswith(onnx_voice.PREFIX)

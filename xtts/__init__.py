@@ -24,7 +24,7 @@ only where it takes a `reference`.
 
 Sub-packages: `model` (GPT, vocoder, loading), `text` (tokenizer), `inference` (latents, decoding,
 batching), `onnx` (export, and speech without torch), `workers` (speech in processes that may die),
-`hub` (base models, bundles and run folders on disk).
+`voices` (base models, bundles and run folders on disk), `download` (the published model).
 """
 
 from collections.abc import Iterator

@@ -50,7 +50,7 @@ class ChildOptions:
 class VoiceTarget:
     """A voice on disk, as `xtts.workers.voice_registry.VoiceSpec` takes it, and the name it goes
     by. speaker: which speaker embedding was learned for it, and is opened with it
-    (`xtts.hub.learned_speaker`); "" for none."""
+    (`xtts.voices.learned_speaker`); "" for none."""
 
     name: str
     wanted: Mapping[str, Any]

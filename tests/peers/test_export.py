@@ -12,10 +12,10 @@ from tests.models import tiny_base, write_vocabulary
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint
 from train.export import export
-from xtts.hub import bundle
-from xtts.hub.run_folder import RunFolder
 from xtts.model.config import ModelConfig
 from xtts.model.loading import read_tensors
+from xtts.voices import bundle
+from xtts.voices.run_folder import RunFolder
 from xtts.workers.voice_registry import VoiceSpec, load_voice
 
 # XTTS-v2's learning part in small; its vocoder and speaker encoder have no other size at Coqui.

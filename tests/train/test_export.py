@@ -22,15 +22,15 @@ from train.export import ExportError, export
 from train.sampling.sample_files import reference_of
 from train.settings import TrainSettings
 from train.setup import build_context
-from xtts.hub import bundle, learned_speaker
-from xtts.hub.base_models import BundleError
-from xtts.hub.bundle import VoiceFiles
-from xtts.hub.evaluation_file import Evaluation, Verdict, write_evaluation
-from xtts.hub.learned_speaker import LearnedSpeaker
-from xtts.hub.run_folder import RunFolder
 from xtts.model.config import ConfigError, ModelConfig
 from xtts.model.loading import read_tensors
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
+from xtts.voices import bundle, learned_speaker
+from xtts.voices.base_models import BundleError
+from xtts.voices.bundle import VoiceFiles
+from xtts.voices.evaluation_file import Evaluation, Verdict, write_evaluation
+from xtts.voices.learned_speaker import LearnedSpeaker
+from xtts.voices.run_folder import RunFolder
 from xtts.workers.voice_registry import VoiceSpec, load_voice
 
 

@@ -11,9 +11,9 @@ from tests.file_server import Bad, Server, serving
 from tests.models import tiny_base
 from tests.published import publish_folder
 from train.__main__ import main
-from xtts.hub import bundle
-from xtts.hub.run_folder import RunFolder
-from xtts.hub.xtts_v2_files import FilesError
+from xtts.download.xtts_v2 import FilesError
+from xtts.voices import bundle
+from xtts.voices.run_folder import RunFolder
 from xtts.workers.voice_registry import VoiceSpec, load_voice
 
 QUIET = {

@@ -6,9 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from machine.storage.atomic import sha256_of
-from xtts.hub import learned_speaker
-from xtts.hub.bundle import VoiceFiles
-from xtts.hub.learned_speaker import LearnedSpeaker
 from xtts.inference import latents_file, speech, voice
 from xtts.inference.alignment import head_measurement
 from xtts.inference.alignment import heads as alignment_heads
@@ -25,6 +22,9 @@ from xtts.model import loading, low_memory
 from xtts.model.config import ModelConfig
 from xtts.model.loading import Model
 from xtts.text.tokenizer import Tokenizer
+from xtts.voices import learned_speaker
+from xtts.voices.bundle import VoiceFiles
+from xtts.voices.learned_speaker import LearnedSpeaker
 
 log = logging.getLogger(__name__)
 

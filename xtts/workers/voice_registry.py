@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from xtts import arguments
-from xtts.hub import bundle
-from xtts.hub.base_models import BundleError
-from xtts.hub.bundle import VoiceSpec
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.model.config import ModelConfig
 from xtts.onnx import folder as onnx_folder
 from xtts.text.tokenizer import TokenizerSpec
+from xtts.voices import bundle
+from xtts.voices.base_models import BundleError
+from xtts.voices.bundle import VoiceSpec
 
 __all__ = [
     "BundleError", "ComputeConfig", "LoadedVoice", "VoiceSpec", "backend_of", "compute_config",

@@ -10,9 +10,9 @@ from tests.train.evaluation.test_evaluator import BAD, SOUNDS, Ground
 from train.evaluation.blending import conclude
 from train.evaluation.recognition import Recognition
 from train.sampling.sampler import MeasuringFailed
-from xtts.hub import bundle, learned_speaker
-from xtts.hub.bundle import VoiceSpec, find_voice
-from xtts.hub.learned_speaker import LearnedSpeaker, base_speaker, speaker_beside
+from xtts.voices import bundle, learned_speaker
+from xtts.voices.bundle import VoiceSpec, find_voice
+from xtts.voices.learned_speaker import LearnedSpeaker, base_speaker, speaker_beside
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 
-from tests.xtts.hub.test_learned_speaker import LEARNED
-from xtts.hub import bundle, learned_speaker
-from xtts.hub.base_models import DEMO
-from xtts.hub.bundle import VoiceSpec
+from tests.xtts.voices.test_learned_speaker import LEARNED
+from xtts.voices import bundle, learned_speaker
+from xtts.voices.base_models import DEMO
+from xtts.voices.bundle import VoiceSpec
 from xtts.workers.voice_registry import load_voice
 
 

@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 
 from machine.storage.atomic import sha256_of
-from xtts.hub import bundle
-from xtts.hub.bundle import VoiceFiles, VoiceSpec
 from xtts.inference import speech
 from xtts.inference.alignment import heads as alignment_heads
 from xtts.inference.alignment.guarded_piece import Guard
@@ -35,6 +33,8 @@ from xtts.onnx.speech.backend import OnnxBackend
 from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxLatents, OnnxModel
 from xtts.onnx.speech.sampling import sample
 from xtts.text.tokenizer import Tokenizer
+from xtts.voices import bundle
+from xtts.voices.bundle import VoiceFiles, VoiceSpec
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +149,7 @@ def load_onnx_voice(spec: VoiceSpec, where: ComputeConfig) -> LoadedOnnxVoice:
     """Opens an ONNX folder; any other voice is exported first. As
     `xtts.workers.voice_registry.load_voice`, which opens voices of both kinds.
 
-    Raises OnnxError, ConfigError, what `xtts.hub.bundle.find_voice` raises, and the errors of
+    Raises OnnxError, ConfigError, what `xtts.voices.bundle.find_voice` raises, and the errors of
     `machine.onnxruntime.sessions`.
     """
     if folders.is_one(spec.path):

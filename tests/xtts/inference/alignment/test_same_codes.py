@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from xtts.hub.base_models import DEMO
 from xtts.inference import decoding
 from xtts.inference.alignment.guard import CODE_SECONDS, Ending
 from xtts.inference.alignment.guarded_piece import SpokenPiece
@@ -17,6 +16,7 @@ from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.onnx.export import exporter
 from xtts.onnx.speech import backend as onnx_backend
+from xtts.voices.base_models import DEMO
 from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
 
 pytestmark = pytest.mark.slow

@@ -11,10 +11,10 @@ import soundfile
 
 from tests.models import tiny_base
 from tests.xtts.workers.test_server_main import Talk, next_done
-from xtts.hub.base_models import BundleError
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.onnx import folder as folders
 from xtts.onnx.folder import OnnxError
+from xtts.voices.base_models import BundleError
 from xtts.workers.voice_registry import ComputeConfig, LoadedVoice, VoiceSpec, load_voice
 
 
