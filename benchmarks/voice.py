@@ -176,7 +176,7 @@ def spoken(
         yield [judges.teacher(voice, text) for text in sentences]
         return
     from xtts.inference import speech
-    from xtts.inference.loaded_voice import ComputeConfig
+    from xtts.inference.compute_config import ComputeConfig
     from xtts.inference.synthesis_request import SynthesisRequest
     from xtts.inference.torch_backend import TorchBackend
     from xtts.inference.voice import read_reference, voice_from_reference

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from demo_voice.recipe import CHARACTERS, BaseRecipe
-from xtts.inference.loaded_voice import ComputeConfig
+from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.torch_voice import load_torch_voice
 from xtts.model.gpt import GPT, to_coqui
 from xtts.voices.voice_files import VoiceFiles

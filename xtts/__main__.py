@@ -116,7 +116,7 @@ def _monitor(arguments: argparse.Namespace) -> int:
 
 def _doctor(arguments: argparse.Namespace) -> int:
     from machine.doctor import command
-    from machine.doctor.readings.collection import ReadingPlace
+    from machine.readings.collection import ReadingPlace
 
     place = ReadingPlace(
         remembers=not arguments.no_cache,

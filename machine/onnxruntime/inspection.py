@@ -7,11 +7,11 @@ from functools import cache
 from pathlib import Path
 
 from machine.devices import selection
-from machine.doctor.readings import programs, system_files
-from machine.doctor.readings.snapshot import AMD, INTEL
 from machine.onnxruntime.evidence import OnnxSurroundings, Trial
 from machine.onnxruntime.providers import LIBRARIES, PROVIDERS, ProviderRequest
 from machine.process import ask_once, module_command
+from machine.readings import programs, system_files
+from machine.readings.snapshot import AMD, INTEL
 
 _LIMIT_SECONDS = 90.0
 _KEPT_CHARACTERS = 8000

@@ -17,7 +17,7 @@ assert len(next(xtts.stream(voice, "Yes.")))
 """
 SERVES = """
 import xtts.workers.server_main, xtts.workers.server, xtts.voices.loading
-from xtts.inference.loaded_voice import ComputeConfig
+from xtts.inference.compute_config import ComputeConfig
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec
 voice = load_voice(VoiceSpec("demo"), ComputeConfig(threads=1))

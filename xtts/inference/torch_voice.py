@@ -12,7 +12,8 @@ from xtts.inference.alignment import heads as alignment_heads
 from xtts.inference.alignment.guarded_piece import Guard
 from xtts.inference.alignment.heads import Head
 from xtts.inference.batching import ContinuousBatcher
-from xtts.inference.loaded_voice import Array, ComputeConfig, LoadedVoice
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.loaded_voice import Array, LoadedVoice
 from xtts.inference.slot_count import slots_on
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend, TorchBatch

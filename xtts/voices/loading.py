@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from xtts import arguments
-from xtts.inference.loaded_voice import ComputeConfig, LoadedVoice
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.loaded_voice import LoadedVoice
 from xtts.voices.base_models import BundleError
 from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 
 from machine.devices import cuda_errors
 from machine.devices.current_gpu import make_current
@@ -22,7 +21,8 @@ from machine.devices.health import Outcome
 from machine.errors import SotaqueError
 from xtts.inference.alignment.spoken_words import SpokenWords
 from xtts.inference.batching import ContinuousBatcher, StepOutput
-from xtts.inference.loaded_voice import ComputeConfig, LoadedVoice
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.speech import Samples
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.voice import Voice
@@ -61,11 +61,8 @@ class SpeechServer:
         self,
         where: ComputeConfig,
         slots: int,
-        threads: int | None = None,
         texts: Reads | None = None,
     ) -> None:
-        if threads:
-            torch.set_num_threads(threads)
         self.device = where.device
         self._where = where
         self._slots = slots

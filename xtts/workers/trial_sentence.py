@@ -24,7 +24,7 @@ def main() -> int:
 
     from xtts import audio
     from xtts.inference import speech, voice
-    from xtts.inference.loaded_voice import ComputeConfig
+    from xtts.inference.compute_config import ComputeConfig
     from xtts.inference.synthesis_request import SynthesisRequest
     from xtts.inference.torch_backend import TorchBackend
     from xtts.model.config import SamplingParams

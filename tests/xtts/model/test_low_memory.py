@@ -7,7 +7,7 @@ import torch
 
 from tests.models import tiny_base
 from xtts.inference import speech, voice
-from xtts.inference.loaded_voice import ComputeConfig
+from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice, VoiceError

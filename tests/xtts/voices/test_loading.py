@@ -7,7 +7,8 @@ import soundfile
 import torch
 
 from tests.models import tiny_base
-from xtts.inference.loaded_voice import ComputeConfig, LoadedVoice
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.voice import Voice
 from xtts.model.streaming_vocoder import vocoder_widths

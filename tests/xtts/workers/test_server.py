@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from xtts.inference.loaded_voice import ComputeConfig
+from xtts.inference.compute_config import ComputeConfig
 from xtts.text.errors import TextError
 from xtts.text.tokenizer import Piece, TokenizerSpec
 from xtts.workers import protocol

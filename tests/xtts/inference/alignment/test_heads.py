@@ -10,7 +10,7 @@ import pytest
 from tests.models import tiny_base
 from tests.xtts.inference.alignment.attention_rows import SPOKEN, rows, whole
 from xtts.inference.alignment.heads import choose, kept_or_measured, path_of
-from xtts.inference.loaded_voice import ComputeConfig
+from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec

@@ -12,7 +12,8 @@ import torch
 from xtts.inference import decoding
 from xtts.inference.alignment.guard import CODE_SECONDS, Ending
 from xtts.inference.alignment.guarded_piece import SpokenPiece
-from xtts.inference.loaded_voice import ComputeConfig, LoadedVoice
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.onnx.export import exporter
 from xtts.onnx.speech import backend as onnx_backend

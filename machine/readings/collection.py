@@ -5,6 +5,7 @@ only ever touched by children (`machine.devices.probe.runner` and `programs`).
 """
 
 import contextlib
+import logging
 import os
 import threading
 import time
@@ -17,10 +18,10 @@ from typing import Any
 
 from machine.devices import selection
 from machine.devices.selection import Environment
-from machine.doctor.readings import programs, system_files
-from machine.doctor.readings.answer_cache import DoctorCache
-from machine.doctor.readings.snapshot import Driver, Machine, MachineSettings
 from machine.errors import SotaqueError
+from machine.readings import programs, system_files
+from machine.readings.snapshot import Driver, Machine, MachineSettings
+from machine.storage.file_cache import FileCache
 
 # The probe's own limits are below this one.
 _LIMIT_SECONDS = 200.0
@@ -116,7 +117,9 @@ def _children(place: ReadingPlace, found: Mapping[str, Any]) -> dict[str, Callab
     on_path = found.get("programs") or {}
     nodes = found.get("nodes")
     loaded = bool(version or (nodes and nodes.names))
-    remembered = DoctorCache(cache_file(place.environ) if place.remembers else None)
+    # The doctor has more important things to report than the state of its cache.
+    file = cache_file(place.environ)
+    remembered = FileCache(file, logging.DEBUG) if place.remembers else None
 
     def driver() -> Driver:
         nouveau = (place.root / "sys/module/nouveau").is_dir()

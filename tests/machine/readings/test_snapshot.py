@@ -3,7 +3,7 @@
 from dataclasses import fields
 
 from machine.doctor.diagnosis import CHECKS
-from machine.doctor.readings.snapshot import AMD, NVIDIA, Graphics, GraphicsCard, Machine, Nodes
+from machine.readings.snapshot import AMD, NVIDIA, Graphics, GraphicsCard, Machine, Nodes
 
 
 def test_only_numbered_nodes_are_gpus() -> None:

@@ -1,15 +1,17 @@
-"""Child process that imports torch and reports its build and libraries.
+"""Child process that loads CUDA's libraries: torch with its own, or ONNX Runtime's provider.
 
-Run as `python -m machine.doctor.readings.torch_child`; one JSON line.
+Run by `ask_once` as `python -m machine.readings.libraries_child torch|FILE`.
 """
 
+import ctypes
 import importlib.util
-import json
 import os
 import re
 import sys
 from pathlib import Path
 from typing import Any
+
+from machine.process import reserve_stdout, write_json_line
 
 _OURS_TO_JUDGE = re.compile(
     r"lib(cublas|cublasLt|cudart|cufft|cudnn\w*|curand|cusolver|cusparse|cusparseLt|nvrtc|"
@@ -18,14 +20,21 @@ _OURS_TO_JUDGE = re.compile(
 
 
 def main() -> int:
-    """Prints what `TorchBuild` holds."""
+    """Answers with what `TorchBuild` holds, or with why the library FILE cannot be loaded."""
+    answers, what = reserve_stdout(), sys.argv[1]
+    write_json_line(answers, torch_build() if what == "torch" else provider_faults(what))
+    return 0
+
+
+def torch_build() -> dict[str, Any]:
+    """Imports torch: its version, and the libraries that came with it or instead of its own."""
     import torch
 
     # Loads cuDNN, so that it is among the libraries; no context is created.
     cudnn = torch.backends.cudnn.version() or 0
     # torch.cuda.get_arch_list() is empty without a GPU; this is what it would read.
     flags = torch._C._cuda_getArchFlags() if torch.version.cuda else None
-    found: dict[str, Any] = {
+    return {
         "version": torch.__version__,
         "cuda": torch.version.cuda or "",
         "cudnn": cudnn,
@@ -33,8 +42,25 @@ def main() -> int:
         "libraries": loaded(Path("/proc/self/maps").read_text(errors="replace")),
         "folders": own_folders(Path(torch.__file__).parent),
     }
-    sys.stdout.write(json.dumps(found) + "\n")
-    return 0
+
+
+def provider_faults(library: str) -> dict[str, str]:
+    """{alone, with_torch}: the loader's sentence where it cannot be loaded, also after torch."""
+    alone = with_torch = fault_of(library)
+    if alone:
+        import torch  # noqa: F401 - for the libraries that it loads
+
+        with_torch = fault_of(library)
+    return {"alone": alone, "with_torch": with_torch}
+
+
+def fault_of(path: str) -> str:
+    """Why a library cannot be loaded, "" when it can."""
+    try:
+        ctypes.CDLL(path)
+    except OSError as error:
+        return str(error)
+    return ""
 
 
 def loaded(maps: str) -> dict[str, list[str]]:

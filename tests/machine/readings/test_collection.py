@@ -9,9 +9,9 @@ import pytest
 
 from machine.doctor.diagnosis import exit_code, judge
 from machine.doctor.finding import Severity
-from machine.doctor.readings import collection
-from machine.doctor.readings.snapshot import AMD, NVIDIA
-from tests.machine.doctor.readings.places import laptop, program, seen, write
+from machine.readings import collection
+from machine.readings.snapshot import AMD, NVIDIA
+from tests.machine.readings.places import laptop, program, seen, write
 
 
 def test_a_laptop_with_two_cards_is_read(tmp_path: Path) -> None:

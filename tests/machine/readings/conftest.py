@@ -2,8 +2,8 @@
 
 import pytest
 
-from machine.doctor.readings import programs
-from machine.doctor.readings.snapshot import TorchBuild
+from machine.readings import programs
+from machine.readings.snapshot import TorchBuild
 
 TORCH = TorchBuild("2.11.0+cu130", "13.0", 91900, ("sm_86",))
 

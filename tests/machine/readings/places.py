@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from machine.doctor.readings.collection import ReadingPlace, look
-from machine.doctor.readings.snapshot import Machine
+from machine.readings.collection import ReadingPlace, look
+from machine.readings.snapshot import Machine
 from tests.machine.doctor.simulated import computer
 
 OPEN_DRIVER = (

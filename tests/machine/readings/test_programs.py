@@ -2,6 +2,7 @@
 
 import array
 import json
+import logging
 import os
 import sys
 from pathlib import Path
@@ -16,11 +17,11 @@ import train.preflight
 import xtts.__main__
 from machine import process
 from machine.doctor.checks import surroundings
-from machine.doctor.readings import onnx_child, programs
-from machine.doctor.readings.answer_cache import DoctorCache
-from machine.doctor.readings.programs import distance
-from machine.doctor.readings.snapshot import MachineSettings
-from tests.machine.doctor.readings.places import program, write
+from machine.readings import libraries_child, programs
+from machine.readings.programs import distance
+from machine.readings.snapshot import MachineSettings
+from machine.storage.file_cache import FileCache
+from tests.machine.readings.places import program, write
 
 REAL_TORCH_BUILD = programs.torch_build
 REAL_REFUSED = programs.refused
@@ -114,22 +115,31 @@ def answering(monkeypatch: pytest.MonkeyPatch, answer: process.ProcessResult) ->
     return calls
 
 
-def test_torch_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_torch_is_asked_once_until_a_file_changes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     greeting = "a library's greeting\n"
     asked = answering(monkeypatch, process.ProcessResult(0, greeting + json.dumps(ANSWER), "", 0.1))
-    remembered = DoctorCache(tmp_path / "doctor.json")
+    path = tmp_path / "doctor.json"
+    path.write_text('{"schema": 1, "torch": {"key": "k", "found": {"version": "2.11"}}}')  # older
+    remembered = FileCache(path, logging.DEBUG)
     first = REAL_TORCH_BUILD({}, remembered)
     assert REAL_TORCH_BUILD({}, remembered) == first and len(asked) == 1
+    assert REAL_TORCH_BUILD({}, FileCache(path)) == first and len(asked) == 1
+    assert caplog.text == ""
     assert first.libraries == {"libcufft.so.12": ("/own/libcufft.so.12",)}
     REAL_TORCH_BUILD({"LD_LIBRARY_PATH": str(tmp_path)}, remembered)
-    REAL_TORCH_BUILD({}, DoctorCache(None))
+    REAL_TORCH_BUILD({}, None)
     assert len(asked) == 3
+    (tmp_path / "libother.so").write_text("a new library in the folder that is searched")
+    REAL_TORCH_BUILD({"LD_LIBRARY_PATH": str(tmp_path)}, FileCache(path))
+    assert len(asked) == 4
 
 
 def test_torch_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     fault = "ImportError: libcudart.so.13: cannot open"
     answering(monkeypatch, process.ProcessResult(1, "", f"Traceback\n{fault}", 1.0))
-    assert REAL_TORCH_BUILD({}, DoctorCache(None)).fault == fault
+    assert REAL_TORCH_BUILD({}, None).fault == fault
 
 
 @pytest.mark.parametrize(
@@ -147,7 +157,7 @@ def test_torch_that_gives_no_answer(
 ) -> None:
     answering(monkeypatch, answer)
     with pytest.raises(programs.LookFailed, match=words):
-        REAL_TORCH_BUILD({}, DoctorCache(None))
+        REAL_TORCH_BUILD({}, None)
 
 
 def an_onnx_runtime(site: Path, name: str = "onnxruntime_gpu") -> Path:
@@ -181,8 +191,8 @@ def test_onnx_runtime_is_read_and_not_imported(
 
 def test_the_loaders_sentence_is_the_reason(tmp_path: Path) -> None:
     library = an_onnx_runtime(tmp_path) / "onnxruntime/capi/libonnxruntime_providers_cuda.so"
-    assert "libonnxruntime_providers_cuda.so" in onnx_child.fault_of(str(library))
-    assert onnx_child.fault_of("libc.so.6") == ""
+    assert "libonnxruntime_providers_cuda.so" in libraries_child.fault_of(str(library))
+    assert libraries_child.fault_of("libc.so.6") == ""
 
 
 def test_two_waveforms_are_compared_without_torch(tmp_path: Path) -> None:
@@ -196,3 +206,18 @@ def test_two_waveforms_are_compared_without_torch(tmp_path: Path) -> None:
     assert distance(waveform("other", 3.0, 3.0), one) == pytest.approx(0.2)
     assert distance(waveform("short", 3.0), one) is None
     assert distance(tmp_path / "missing", one) is None
+
+
+def test_libraries_are_read_from_a_memory_map() -> None:
+    maps = (
+        "7f00-7f01 r-xp 00000000 fe:00 12  /a b/nvidia/cu13/lib/libcufft.so.12\n"
+        "7f01-7f02 r--p 00001000 fe:00 12  /a b/nvidia/cu13/lib/libcufft.so.12\n"
+        "7f02-7f03 r-xp 00000000 fe:00 13  /usr/local/cuda/lib64/libcufft.so.12\n"
+        "7f03-7f04 r-xp 00000000 fe:00 14  /usr/lib/libcuda.so.1\n"
+        "7f04-7f05 rw-p 00000000 00:00 0\n"
+    )
+    assert libraries_child.loaded(maps) == {
+        "libcufft.so.12": [
+            "/a b/nvidia/cu13/lib/libcufft.so.12", "/usr/local/cuda/lib64/libcufft.so.12",
+        ]
+    }  # fmt: skip

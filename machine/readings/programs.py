@@ -3,8 +3,10 @@
 import array
 import ast
 import contextlib
+import hashlib
 import importlib.metadata
 import importlib.util
+import json
 import math
 import re
 import shutil
@@ -15,9 +17,10 @@ from pathlib import Path
 
 from machine.devices import nvidia_smi
 from machine.devices.nvml import GpuState
-from machine.doctor.readings.answer_cache import DoctorCache, key_of
-from machine.doctor.readings.snapshot import Managed, OnnxRuntime, Refused, TorchBuild, TrialSpeech
 from machine.process import ask_once, run_with_timeout
+from machine.readings.snapshot import Managed, OnnxRuntime, Refused, TorchBuild, TrialSpeech
+from machine.storage.file_cache import FileCache
+from machine.storage.hash_cache import FileStamp, stamp_of
 
 KNOWN = (
     "ffmpeg", "nvidia-smi", "prime-select", "envycontrol", "supergfxctl", "optimus-manager",
@@ -103,23 +106,29 @@ def refused(
     return tuple(found)
 
 
-def torch_build(variables: Mapping[str, str], remembered: DoctorCache) -> TorchBuild:
-    """What a child that imports torch tells. Raises LookFailed when it hangs."""
-    files, words = _torch_files(), [variables.get(name, "") for name in
-                                    ("LD_LIBRARY_PATH", "LD_PRELOAD")]  # fmt: skip
+def torch_build(variables: Mapping[str, str], remembered: FileCache | None) -> TorchBuild:
+    """What a child that imports torch finds; remembered until a file that it depends on changes.
+
+    Raises LookFailed when it hangs.
+    """
+    words = [variables.get(name, "") for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")]
     searched = [Path(part) for word in words for part in re.split("[: ]", word) if part]
-    key = key_of([*files, *searched, Path("/etc/ld.so.cache")], [sys.executable, *words])
-    found = remembered.get("torch", key)
+    stamps = _stamps([*_torch_files(), *searched, Path("/etc/ld.so.cache")])
+    key = hashlib.sha256(json.dumps([stamps, sys.executable, *words]).encode()).hexdigest()
+    kept = remembered.get("torch") if remembered else None
+    found = kept["found"] if kept and kept["key"] == key else None
     if found is None:
         asked = ask_once(
-            (sys.executable, "-m", "machine.doctor.readings.torch_child"), _TORCH_SECONDS
+            (sys.executable, "-m", "machine.readings.libraries_child", "torch"), _TORCH_SECONDS
         )
-        if not asked.code and asked.answer is None:
-            raise LookFailed(f"importing torch gave {asked.fault}")
-        if asked.answer is None:
+        if asked.answer is None and asked.code:
             return TorchBuild(fault=asked.last_error)
-        found = dict(asked.answer)
-        remembered.put("torch", key, found)
+        if asked.answer is None:
+            raise LookFailed(f"importing torch gave {asked.fault}")
+        found = asked.answer
+        if remembered:
+            remembered.put("torch", {"key": key, "found": found})
+            remembered.save()
     libraries = {str(name): tuple(paths) for name, paths in found["libraries"].items()}
     return TorchBuild(
         str(found["version"]), str(found["cuda"]), int(found["cudnn"]),
@@ -138,7 +147,7 @@ def onnx_runtime() -> OnnxRuntime:
     library = folder / "libonnxruntime_providers_cuda.so"
     if not library.is_file():
         return OnnxRuntime(packages)
-    command = (sys.executable, "-m", "machine.doctor.readings.onnx_child", str(library))
+    command = (sys.executable, "-m", "machine.readings.libraries_child", str(library))
     asked = ask_once(command, _ONNX_SECONDS)
     found = asked.answer or dict.fromkeys(("alone", "with_torch"), asked.last_error)
     return OnnxRuntime(packages, cuda or "unknown", found["alone"], found["with_torch"])
@@ -183,6 +192,15 @@ def speech(trial: Sequence[str], devices: Sequence[str]) -> tuple[TrialSpeech, .
             apart = distance(out, Path(folder) / "0.f32") if number else None
             found.append(TrialSpeech(device, distance=apart, **asked.answer))
     return tuple(found)
+
+
+def _stamps(paths: Sequence[Path]) -> list[FileStamp]:
+    """The stamps of those files that are there."""
+    found = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found.append(stamp_of(path))
+    return sorted(found)
 
 
 def _torch_files() -> list[Path]:

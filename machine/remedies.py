@@ -1,4 +1,4 @@
-"""Commands that fix what several checks find: torch build, driver, backend."""
+"""Commands that fix a machine: driver, build of torch, build of ONNX Runtime."""
 
 import re
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ _SINCE_MAXWELL = ("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90")
 BACKENDS = {"cu130": (13, _SINCE_TURING), "cu126": (12, _SINCE_MAXWELL)}
 CPU_ONLY = "Set DEVICE=cpu: training and speaking then leave this GPU alone."
 REBOOT = "Reboot."
+INSTALL_LIBRARIES = ".venv/bin/uv pip install 'onnxruntime-gpu[cuda,cudnn]'"
 _DRIVER_OF = {
     "ubuntu": "sudo ubuntu-drivers install && sudo reboot",
     "cachyos": "sudo chwd -a && sudo reboot",
@@ -36,6 +37,17 @@ def use_backend(name: str, inside: bool) -> str:
     if inside:
         return f"Write TORCH_BACKEND={name} into .env, then: docker compose build"
     return f"echo TORCH_BACKEND={name} >> .env && make install"
+
+
+def replace_builds(installed: str, wanted: str) -> str:
+    """The line that puts one build in the place of all that are there."""
+    return f".venv/bin/uv pip uninstall {installed} && .venv/bin/uv pip install {wanted}"
+
+
+def missing_library(message: str) -> str:
+    """The file that the loader, or ONNX Runtime in its words, did not find; "" for none."""
+    named = re.search(r"(lib[\w.+-]+\.so[.\d]*): cannot open", message)
+    return named[1] if named else ""
 
 
 def fitting_backend(driver: str, capabilities: Sequence[tuple[int, int]]) -> str:

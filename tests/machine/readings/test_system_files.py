@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from machine.doctor.readings import system_files
-from tests.machine.doctor.readings.places import write
+from machine.readings import system_files
+from tests.machine.readings.places import write
 
 
 @pytest.mark.parametrize(

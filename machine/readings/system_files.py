@@ -10,7 +10,7 @@ import re
 import shutil
 from pathlib import Path
 
-from machine.doctor.readings.snapshot import (
+from machine.readings.snapshot import (
     Container,
     Graphics,
     GraphicsCard,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from machine.doctor.checks.remedies import branch_of, fitting_backend, get_driver, has_code_for
+from machine.remedies import branch_of, fitting_backend, get_driver, has_code_for
 from tests.machine.doctor.simulated import CU126, CU130
 
 
