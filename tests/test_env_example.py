@@ -53,8 +53,7 @@ def test_nobody_agrees_to_a_licence_by_copying_the_example() -> None:
 
 
 @pytest.mark.parametrize(
-    ("section", "names"),
-    list(zip(SECTIONS, (TRAIN_NAMES, SHARED_NAMES, API_NAMES), strict=True)),
+    ("section", "names"), list(zip(SECTIONS, (TRAIN_NAMES, SHARED_NAMES, API_NAMES), strict=True))
 )
 def test_the_names_are_those_of_the_classes(section: Section, names: frozenset[str]) -> None:
     assert set(section.fields()) == names
