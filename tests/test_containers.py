@@ -31,23 +31,15 @@ BOTH = (TRAINING, API)
 # means inside.
 FIXED = {
     TRAINING: {
-        "DATASET_DIR": "/data/dataset",
-        "OUTPUT_DIR": "/data/output",
-        "RUNS_DIR": "/data/runs",
-        "CACHE_DIR": "/data/cache",
-        "XTTS_V2_DIR": "/data/xtts_v2",
-        "TENSORBOARD": "off",
+        "DATASET_DIR": "/data/dataset", "OUTPUT_DIR": "/data/output", "RUNS_DIR": "/data/runs",
+        "CACHE_DIR": "/data/cache", "XTTS_V2_DIR": "/data/xtts_v2", "TENSORBOARD": "off",
     },
     API: {
-        "OUTPUT_DIR": "/data/output",
-        "VOICES_DIR": "/data/voices",
-        "DATASETS_DIR": "/data/datasets",
-        "XTTS_V2_DIR": "/data/xtts_v2",
-        "API_HOST": "0.0.0.0",
-        "API_PORT": "8005",
-        "API_ALLOW_NO_KEY": "on",
+        "OUTPUT_DIR": "/data/output", "VOICES_DIR": "/data/voices",
+        "DATASETS_DIR": "/data/datasets", "XTTS_V2_DIR": "/data/xtts_v2", "API_HOST": "0.0.0.0",
+        "API_PORT": "8005", "API_ALLOW_NO_KEY": "on",
     },
-}
+}  # fmt: skip
 # What a folder is called outside, which the container cannot know by itself.
 TOLD = {"DATASETS_HOST_PATH": "${DATASETS_DIR:-./datasets}"}
 NAMES = {TRAINING: TRAIN_NAMES | SHARED_NAMES, API: API_NAMES | SHARED_NAMES}
@@ -116,32 +108,27 @@ def test_they_start_on_any_machine_and_one_line_gives_them_the_gpu(name: str) ->
 def test_a_missing_dotenv_is_no_fault(name: str) -> None:
     # Compose fills ${…} from .env when there is one; other files of settings are the clone's own.
     for service in compose(name)["services"].values():
-        for file in service.get("env_file", []):
-            assert file.startswith(".ci/") and (ROOT / file).is_file()
-        mounts = [mount["source"] for mount in service["volumes"]]
-        assert not [source for source in mounts if source.endswith(".env")]
+        files = service.get("env_file", [])
+        assert all(file.startswith(".ci/") and (ROOT / file).is_file() for file in files)
+        assert not [source for source in sources(service).values() if source.endswith(".env")]
 
 
 @pytest.mark.parametrize("name", BOTH)
 def test_ports_are_published_on_this_machine_only(name: str) -> None:
-    services = compose(name, {})["services"].values()
-    published = [port for service in services for port in service.get("ports", [])]
-    assert published == ["127.0.0.1:6006:6006" if name == TRAINING else "127.0.0.1:8005:8005"]
-    moved = {"TENSORBOARD_PORT": "7000", "API_PORT": "7000"}
-    services = compose(name, moved)["services"].values()
     inside = "6006" if name == TRAINING else "8005"
-    published = [port for service in services for port in service.get("ports", [])]
-    assert published == [f"127.0.0.1:7000:{inside}"]
+    moved = {"TENSORBOARD_PORT": "7000", "API_PORT": "7000"}
+    for environ, outside in (({}, inside), (moved, "7000")):
+        services = compose(name, environ)["services"].values()
+        published = [port for service in services for port in service.get("ports", [])]
+        assert published == [f"127.0.0.1:{outside}:{inside}"]
 
 
 def test_tensorboard_lives_as_long_as_the_service_and_shows_what_the_trainer_writes() -> None:
     services = compose(TRAINING, {})["services"]
     command = services["tensorboard"]["command"]
     assert {"--logdir=/data/runs", "--host=0.0.0.0", "--port=6006"} <= set(command)
-    assert (
-        sources(services["tensorboard"])["/data/runs"] == sources(services["trainer"])["/data/runs"]
-    )
-    assert "depends_on" not in services["tensorboard"]
+    board, trainer = (sources(services[name])["/data/runs"] for name in ("tensorboard", "trainer"))
+    assert board == trainer and "depends_on" not in services["tensorboard"]
 
 
 def sources(service: Mapping[str, Any]) -> dict[str, str]:
@@ -152,30 +139,21 @@ def sources(service: Mapping[str, Any]) -> dict[str, str]:
     "environ",
     [
         {},
-        {
-            "OUTPUT_DIR": "/big/out",
-            "DATASET_DIR": "~/voices/anna",
-            "RUNS_DIR": "r",
-            "CACHE_DIR": "c",
-            "XTTS_V2_DIR": "~/models/v2",
-        },
+        {"OUTPUT_DIR": "/big/out", "DATASET_DIR": "~/voices/anna", "RUNS_DIR": "r",
+         "CACHE_DIR": "c", "XTTS_V2_DIR": "~/models/v2"},
         {"OUTPUT_DIR": "", "DATASET_DIR": "", "RUNS_DIR": "", "CACHE_DIR": ""},
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("name", BOTH)
 def test_each_folder_of_the_settings_is_mounted_where_the_container_looks_for_it(
     name: str, environ: dict[str, str]
 ) -> None:
     mounted = sources(program(name, environ))
     defaults = {
-        "DATASET_DIR": "./train/data/demo",
-        "OUTPUT_DIR": "./train/output",
-        "RUNS_DIR": "./train/runs",
-        "CACHE_DIR": "./train/cache",
-        "XTTS_V2_DIR": "./train/xtts_v2",
-        "VOICES_DIR": "./voices",
-        "DATASETS_DIR": "./datasets",
-    }
+        "DATASET_DIR": "./train/data/demo", "OUTPUT_DIR": "./train/output",
+        "RUNS_DIR": "./train/runs", "CACHE_DIR": "./train/cache",
+        "XTTS_V2_DIR": "./train/xtts_v2", "VOICES_DIR": "./voices", "DATASETS_DIR": "./datasets",
+    }  # fmt: skip
     for key, inside in FIXED[name].items():
         if key in defaults:
             assert mounted[inside] == (environ.get(key) or defaults[key])
@@ -221,23 +199,18 @@ def test_what_is_the_users_own_is_mounted_read_only(name: str) -> None:
 
 
 def test_a_dataset_that_is_not_there_is_a_fault_and_an_output_folder_is_made() -> None:
-    made = {
-        m["target"]: m.get("bind", {}).get("create_host_path") for m in program(TRAINING)["volumes"]
-    }
+    volumes = program(TRAINING)["volumes"]
+    made = {one["target"]: one.get("bind", {}).get("create_host_path") for one in volumes}
     assert made["/data/dataset"] is False
-    assert made["/data/output"] is made["/data/runs"] is made["/data/cache"] is True
-    assert made["/data/xtts_v2"] is True
+    assert {made[f"/data/{name}"] for name in ("output", "runs", "cache", "xtts_v2")} == {True}
 
 
 @pytest.mark.parametrize("name", BOTH)
 def test_a_stop_reaches_the_program_and_leaves_it_time(name: str) -> None:
     service = program(name)
-    assert service["init"] is True
-    minutes_or_seconds = re.fullmatch(r"(\d+)([ms])", service["stop_grace_period"])
-    assert minutes_or_seconds
-    seconds = int(minutes_or_seconds[1]) * (60 if minutes_or_seconds[2] == "m" else 1)
-    assert seconds >= 20  # STOP_SECONDS is 8
-    assert "shm_size" in service
+    assert service["init"] is True and "shm_size" in service
+    number, unit = re.fullmatch(r"(\d+)([ms])", service["stop_grace_period"]).groups()
+    assert int(number) * {"m": 60, "s": 1}[unit] >= 20  # STOP_SECONDS is 8
 
 
 def test_the_health_checks_ask_the_program_itself() -> None:
@@ -248,6 +221,9 @@ def test_the_health_checks_ask_the_program_itself() -> None:
         python, option, code = shlex.split(command)
         assert (python, option) == ("python", "-c")
         compile(code, "healthcheck", "exec")
+    with socket.socket() as free, pytest.raises(OSError):  # as it tells a dead TensorBoard
+        free.bind(("127.0.0.1", 0))
+        exec(shlex.split(board)[-1].replace("6006", str(free.getsockname()[1])))
 
 
 def test_the_trainer_is_healthy_while_something_is_written(tmp_path: Path) -> None:
@@ -294,9 +270,6 @@ def test_there_is_one_base_and_two_images_and_compose_builds_them() -> None:
                 "TORCH_BACKEND": "${TORCH_BACKEND:-default}",
             }
     assert ["ARG", "TORCH_BACKEND=default"] in stages()["base"]
-
-
-def test_each_image_runs_its_program_and_says_its_port() -> None:
     for name, port in (("train", "6006"), ("api", "8005")):
         assert ["EXPOSE", port] in stages()[name]
         assert ["CMD", '["python",', '"-m",', f'"{name}"]'] in stages()[name]
@@ -346,9 +319,9 @@ def open_folder() -> Iterator[Path]:
 
 
 def enter(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
-    environ = {"PATH": os.environ["PATH"], "OUTPUT_DIR": str(folder / "output")}
-    environ |= {"RUNS_DIR": str(folder / "runs"), "CACHE_DIR": str(folder / "not there")}
-    environ |= {"XTTS_V2_DIR": str(folder / "xtts_v2")}
+    folders = {"OUTPUT_DIR": "output", "RUNS_DIR": "runs", "CACHE_DIR": "not there",
+               "XTTS_V2_DIR": "xtts_v2"}  # fmt: skip
+    environ = {"PATH": os.environ["PATH"]} | {n: str(folder / at) for n, at in folders.items()}
     return subprocess.run(
         ["/bin/sh", str(ROOT / ".ci" / "entrypoint"), "/bin/sh", "-c", command],
         cwd=folder / "project", env=environ, capture_output=True, text=True, timeout=30,
@@ -394,13 +367,3 @@ def test_the_exit_code_and_the_arguments_are_the_programs(open_folder: Path) -> 
     done = enter(open_folder, "echo 'two  words'; exit 65")
     assert done.returncode == 65
     assert done.stdout == "two  words\n"
-
-
-def test_tensorboards_health_check_tells_a_dead_one() -> None:
-    board = compose(TRAINING)["services"]["tensorboard"]["healthcheck"]["test"]
-    board = shlex.split(board)[-1]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        dead = board.replace("6006", str(free.getsockname()[1]))
-        with pytest.raises(OSError):
-            exec(dead)

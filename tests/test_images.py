@@ -194,11 +194,6 @@ def lent_pip(folder: Path) -> list[str]:
     return [word for here, there in mounts.items() for word in ("-v", f"{here}:{there}:ro")]
 
 
-def size_of(images: Buildah, name: str) -> int:
-    done = images.run(name, ["du", "-sk", "--one-file-system", "/"])
-    return int(done.stdout.split()[0]) * 1024
-
-
 @pytest.mark.parametrize("target", ["train", "api"])
 def test_the_image_holds_our_packages_and_nothing_of_the_users(
     images: Buildah, target: str
@@ -226,7 +221,8 @@ def test_the_image_holds_our_packages_and_nothing_of_the_users(
 
 @pytest.mark.parametrize("target", ["train", "api"])
 def test_the_image_is_no_larger_than_it_must_be(images: Buildah, target: str) -> None:
-    num_bytes = size_of(images, f"sotaque-{target}")
+    done = images.run(f"sotaque-{target}", ["du", "-sk", "--one-file-system", "/"])
+    num_bytes = int(done.stdout.split()[0]) * 1024
     print(f"sotaque-{target}: {num_bytes / 1e9:.2f} GB")
     assert num_bytes < MOST_BYTES
 
@@ -241,9 +237,8 @@ def test_the_image_carries_what_it_runs_and_no_tools_of_development(images: Buil
 
 
 def test_no_setting_and_no_licence_is_preset(images: Buildah) -> None:
-    names = {
-        pair.partition("=")[0] for pair in images.image("sotaque-train")["OCIv1"]["config"]["Env"]
-    }
+    set_ = images.image("sotaque-train")["OCIv1"]["config"]["Env"]
+    names = {pair.partition("=")[0] for pair in set_}
     assert names == {"PATH", "PYTHONSAFEPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE",
                      "HOME", "USER", "MPLCONFIGDIR", "NUMBA_CACHE_DIR"}  # fmt: skip
 
@@ -259,16 +254,9 @@ def mounts(buildah: Buildah) -> Iterator[Path]:
 
 def lent(folder: Path, **settings: str) -> list[str]:
     """The mounts and the environment of docker-compose-training.yml, and some settings."""
-    places = {
-        f"{folder}/{name}": f"/data/{name}" for name in ("output", "runs", "cache", "xtts_v2")
-    }
-    words = [word for here, there in places.items() for word in ("-v", f"{here}:{there}")]
-    words += [
-        "-v",
-        f"{folder}/project:/project:ro",
-        "-v",
-        f"{ROOT}/train/data/demo:/data/dataset:ro",
-    ]
+    mounted = [f"{folder}/{name}:/data/{name}" for name in ("output", "runs", "cache", "xtts_v2")]
+    mounted += [f"{folder}/project:/project:ro", f"{ROOT}/train/data/demo:/data/dataset:ro"]
+    words = [word for mount in mounted for word in ("-v", mount)]
     for name, value in (FIXED[TRAINING] | settings).items():
         words += ["-e", f"{name}={value}"]
     return words
@@ -301,15 +289,14 @@ def test_the_exit_code_comes_out_and_no_licence_is_agreed_to(images: Buildah, mo
     assert list((mounts / "xtts_v2").iterdir()) == []
 
 
-def test_tensorboard_is_in_the_trainers_image(images: Buildah) -> None:
-    done = images.run("sotaque-train", ["python", "-m", "tensorboard.main", "--version"])
+@pytest.mark.parametrize(
+    ("target", "words", "told"),
+    [("train", "tensorboard.main --version", ""), ("api", "api --help", "--api-port")],
+)
+def test_a_program_runs_in_its_image(images: Buildah, target: str, words: str, told: str) -> None:
+    done = images.run(f"sotaque-{target}", ["python", "-m", *words.split()])
     assert done.returncode == 0, done.stderr
-
-
-def test_the_api_tells_its_settings_in_its_image(images: Buildah) -> None:
-    done = images.run("sotaque-api", ["python", "-m", "api", "--help"])
-    assert done.returncode == 0, done.stderr
-    assert "--api-port" in done.stdout
+    assert told in done.stdout
 
 
 # In the container beside the service: starts it as the image does, waits until compose's own
@@ -486,11 +473,8 @@ def test_podman_compose_serves_what_was_trained(
     # What the run's evaluation calls the best, found without its folder being named.
     best = json.loads((users_clone / "train/output/checkpoints/best.json").read_text())
     epoch, share = best["epoch"], best["share"]
-    names = {
-        "base": "base of ",
-        "epoch": f"epoch {epoch} (",
-        "blend": f"epoch {epoch} at {share:.0%} (",
-    }
+    names = {"base": "base of ", "epoch": f"epoch {epoch} (",
+             "blend": f"epoch {epoch} at {share:.0%} ("}  # fmt: skip
     assert told["voice"].startswith(names[best["kind"]]), told
     assert told["voice_reason"].startswith("By the run's evaluation. "), told
     body = json.dumps({"input": "Good morning.", "response_format": "wav"}).encode()

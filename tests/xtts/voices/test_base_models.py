@@ -11,13 +11,10 @@ from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec
 
 
-def test_demo_and_folders_are_found(base):
-    assert (locate_base("demo") / "model.pth").is_file()
-    assert locate_base(str(base)) == base
-
-
-def test_the_demo_is_a_complete_base():
+def test_the_demo_and_folders_are_found_and_are_complete(base):
     check_base(locate_base("demo"))
+    assert locate_base(str(base)) == base
+    check_base(base)
 
 
 def test_a_folder_that_is_none_is_named():
@@ -30,10 +27,6 @@ def test_published_weights_are_not_loaded_before_their_licence_is_agreed_to(base
     with pytest.raises(BundleError, match="COQUI_TOS_AGREED=1 if you agree"):
         locate_base(str(base))
     assert locate_base(str(base), tos_agreed=True) == base
-
-
-def test_a_whole_base_passes(base):
-    check_base(base)
 
 
 def test_weights_in_the_format_of_an_old_torch_pass_too(base):

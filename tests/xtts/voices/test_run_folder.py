@@ -52,10 +52,16 @@ def newest(run: RunFolder) -> int:
     return found.epoch
 
 
-def flip_bit(path: Path, offset: int) -> None:
+def flip_bit(path: Path, offset: int = 100_000) -> None:
     content = bytearray(path.read_bytes())
     content[offset] ^= 4
     path.write_bytes(content)
+
+
+def swap(first: Path, second: Path) -> None:
+    aside = first.with_name("aside")
+    for source, target in ((first, aside), (second, first), (aside, second)):
+        source.rename(target)
 
 
 def truncate(path: Path) -> None:
@@ -82,10 +88,10 @@ def test_epochs_are_numbers(run):
 
 def test_looking_at_a_run_that_is_not_there_makes_nothing(tmp_path):
     run = RunFolder(tmp_path / "none")
-    assert run.epochs() == []
-    assert run.newest_verified() is None
-    assert run.lowest_loss() is None
+    assert run.epochs() == [] and run.newest_verified() is None and run.lowest_loss() is None
     assert not run.folder.exists()
+    (tmp_path / "none").touch()
+    assert run.epochs() == []
 
 
 def test_a_whole_epoch_says_what_it_is(run):
@@ -115,21 +121,10 @@ def test_one_flipped_bit_in_64_kb_is_caught(run, region):
         read_checkpoint(path)
 
 
-def test_two_files_swapped_are_caught(run):
-    first, second = run.checkpoint_path(2), run.checkpoint_path(3)
-    aside = first.with_name("aside")
-    for source, target in ((first, aside), (second, first), (aside, second)):
-        source.rename(target)
-    assert newest(run) == 1
-
-
-def test_two_whole_epochs_swapped_by_name_are_caught(run):
-    aside = run.checkpoints / "aside.json"
-    first, second = run.manifest_path(2), run.manifest_path(3)
-    for source, target in ((first, aside), (second, first), (aside, second)):
-        source.rename(target)
-    assert "another epoch" in run.verify(3)
-    assert newest(run) == 1
+@pytest.mark.parametrize("which", ["checkpoint_path", "manifest_path"])
+def test_two_files_swapped_are_caught(run, which):
+    swap(getattr(run, which)(2), getattr(run, which)(3))
+    assert run.verify(3) and newest(run) == 1
 
 
 @pytest.mark.parametrize(
@@ -171,20 +166,21 @@ def _parsed(content: bytes) -> object:
         return None
 
 
-def test_what_is_damaged_is_set_aside_with_its_reason(run, caplog):
+def test_what_is_damaged_is_set_aside_with_its_reason_where_that_is_asked_for(run, caplog):
     truncate(run.checkpoint_path(3))
+    before = sorted(run.checkpoints.iterdir())
+    assert newest(run) == 2 and sorted(run.checkpoints.iterdir()) == before
     assert run.newest_verified(quarantine=True).epoch == 2
     assert run.epochs() == [1, 2]
     assert (run.checkpoints / "checkpoint_epoch_3.pt.corrupt").is_file()
     assert (run.checkpoints / "checkpoint_epoch_3.json.corrupt").is_file()
-    assert "its manifest says" in caplog.text
     assert "checkpoint_epoch_3.pt.corrupt" in caplog.text
 
 
 def test_what_a_kill_left_without_a_manifest_stays_and_is_not_taken(run, caplog):
     run.manifest_path(3).unlink()
     assert run.newest_verified(quarantine=True).epoch == 2
-    assert "was killed before it was saved to the end" in caplog.text
+    assert "killed" in caplog.text
     assert run.checkpoint_path(3).is_file() and not list(run.checkpoints.glob("*.corrupt"))
 
 
@@ -201,13 +197,6 @@ def test_an_epoch_that_is_not_there_is_told_with_its_reason(run):
         read_checkpoint(run.checkpoint_path(1))
 
 
-def test_without_quarantine_nothing_is_moved(run):
-    truncate(run.checkpoint_path(3))
-    before = sorted(run.checkpoints.iterdir())
-    assert newest(run) == 2
-    assert sorted(run.checkpoints.iterdir()) == before
-
-
 def test_large_files_are_hashed_once_in_a_process_unless_asked(run, monkeypatch):
     hashes._hashed.clear()
     hashed = []
@@ -218,16 +207,14 @@ def test_large_files_are_hashed_once_in_a_process_unless_asked(run, monkeypatch)
     assert len(hashed) == 2
     run.newest_verified(fresh=True)
     assert len(hashed) == 4
-
-
-def test_a_file_changed_after_it_was_seen_is_seen_again(run):
-    assert newest(run) == 3
-    flip_bit(run.checkpoint_path(3), 70_000)
+    flip_bit(run.checkpoint_path(3))  # what changes afterwards is seen
     assert run.newest_verified().epoch == 2
 
 
-def test_best_is_the_lowest_finite_validation_loss(run):
+def test_best_is_the_lowest_finite_validation_loss_of_what_is_whole(run):
     assert run.lowest_loss().epoch == 2
+    zero_block(run.checkpoint_path(2))
+    assert run.lowest_loss().epoch == 3
     save(run, 4, None)
     save(run, 5, 0.5)
     assert run.lowest_loss().epoch == 5
@@ -252,16 +239,6 @@ def test_what_a_run_was_made_from_is_known_without_a_whole_file(run):
     assert run.made_from().epoch == 2
 
 
-def test_a_file_is_a_run_without_epochs(tmp_path):
-    (tmp_path / "file").touch()
-    assert RunFolder(tmp_path / "file").epochs() == []
-
-
-def test_a_damaged_best_is_not_the_best(run):
-    zero_block(run.checkpoint_path(2))
-    assert run.lowest_loss().epoch == 3
-
-
 def test_a_moved_run_is_the_same_run(run, tmp_path):
     before = run.newest_verified()
     shutil.move(run.folder, tmp_path / "elsewhere")
@@ -271,16 +248,12 @@ def test_a_moved_run_is_the_same_run(run, tmp_path):
     assert not any(str(tmp_path).encode() in content for content in held)
 
 
-def test_read_checkpoint(run):
-    found = read_checkpoint(run.checkpoint_path(2))
-    assert torch.equal(found.model["gpt.a"], torch.full((VALUES,), 2.0))
-    assert found.provenance == {"epoch": 2}
-
-
 def test_a_checkpoint_away_from_its_run_is_checked_by_its_own_sums(run, tmp_path):
     path = shutil.copy(run.checkpoint_path(2), tmp_path / "voice.pt")
-    assert read_checkpoint(path).provenance == {"epoch": 2}
-    flip_bit(path, 100_000)
+    found = read_checkpoint(path)
+    assert torch.equal(found.model["gpt.a"], torch.full((VALUES,), 2.0))
+    assert found.provenance == {"epoch": 2}
+    flip_bit(path)
     with pytest.raises(RunError, match=r"voice\.pt is damaged"):
         read_checkpoint(path)
 
@@ -338,24 +311,17 @@ def holder(run: RunFolder) -> "subprocess.Popen[str]":
 
 
 def test_a_second_trainer_is_refused_by_the_first_ones_number(run):
+    assert run.is_locked() is False
     process = holder(run)
+    assert run.is_locked() is True
     with pytest.raises(RunLocked, match=f"process {process.pid}") as raised, run.lock():
         pass
     assert raised.value.exit_code == 2
     process.kill()
     process.communicate()  # closes the pipes too
+    assert run.lock_file.read_text() == f"{process.pid}\n" and run.is_locked() is False
     with run.lock():
         assert run.lock_file.read_text() == f"{os.getpid()}\n"
-
-
-def test_whoever_asks_whether_a_trainer_works_knows_it_at_once(run):
-    assert run.is_locked() is False
-    process = holder(run)
-    assert run.is_locked() is True
-    process.kill()
-    process.communicate()  # closes the pipes too
-    assert run.lock_file.read_text() == f"{process.pid}\n"
-    assert run.is_locked() is False
 
 
 def test_who_asks_keeps_no_trainer_out(run):
