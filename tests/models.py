@@ -81,14 +81,9 @@ def tiny_base(
 
 @cache
 def _built(
-    layers: int,
-    width: int,
-    heads: int,
-    coqui_vocoder: bool,
-    seed: int,
-    languages: tuple[str, ...],
-    characters: str,
-) -> "TemporaryDirectory[str]":
+    layers: int, width: int, heads: int, coqui_vocoder: bool, seed: int,
+    languages: tuple[str, ...], characters: str,
+) -> "TemporaryDirectory[str]":  # fmt: skip
     kept = TemporaryDirectory(prefix="tiny-base-")
     folder = Path(kept.name)
     write_vocabulary(folder / "vocab.json", languages, characters)
@@ -99,7 +94,7 @@ def _built(
         torch.manual_seed(seed)
         mel_stats = torch.linspace(3.0, 6.0, 80)
         state = {
-            **_gpt(read, seed),
+            **to_coqui(new_gpt(read.gpt, seed).state_dict()),
             **(_coqui_decoder(width) if coqui_vocoder else _small_decoder(read)),
             "mel_stats": mel_stats,
         }
@@ -142,31 +137,14 @@ def _config(layers: int, width: int, heads: int, coqui_vocoder: bool) -> dict[st
     return {
         "model": "xtts",
         "model_args": {
-            "gpt_layers": layers,
-            "gpt_n_model_channels": width,
-            "gpt_n_heads": heads,
-            "gpt_num_audio_tokens": NUM_CODES + 2,
-            "gpt_start_audio_token": NUM_CODES,
-            "gpt_stop_audio_token": NUM_CODES + 1,
-            "gpt_use_perceiver_resampler": True,
-            "decoder_input_dim": width,
-            "d_vector_dim": 512,
+            "gpt_layers": layers, "gpt_n_model_channels": width, "gpt_n_heads": heads,
+            "gpt_num_audio_tokens": NUM_CODES + 2, "gpt_start_audio_token": NUM_CODES,
+            "gpt_stop_audio_token": NUM_CODES + 1, "gpt_use_perceiver_resampler": True,
+            "decoder_input_dim": width, "d_vector_dim": 512,
         },
-        "languages": list(LANGUAGES),
-        "temperature": 0.75,
-        "top_k": 50,
-        "top_p": 0.85,
-        "repetition_penalty": 5.0,
-        "gpt_cond_len": 30,
-        "gpt_cond_chunk_len": 4,
-        "max_ref_len": 30,
-        "sotaque": own,
-    }
-
-
-def _gpt(config: ModelConfig, seed: int) -> dict[str, Tensor]:
-    gpt = new_gpt(config.gpt, seed)
-    return to_coqui(gpt.state_dict())
+        "temperature": 0.75, "top_k": 50, "top_p": 0.85, "repetition_penalty": 5.0,
+        "gpt_cond_len": 30, "gpt_cond_chunk_len": 4, "max_ref_len": 30, "sotaque": own,
+    }  # fmt: skip
 
 
 def _small_decoder(config: ModelConfig) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ same machine. `DRIVERS` and `_voice` alone know how the code is called today.
 
 import argparse
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -111,17 +112,15 @@ def _voice(kind: str, folder: Path) -> Any:
 def _whole(voice: Any, lines: list[str], temperature: float | None) -> Iterator[Any]:
     import xtts
 
-    for seed in SEEDS:
-        for line in lines:
-            yield xtts.synthesize(voice, line, seed=seed, temperature=temperature)
+    for seed, line in itertools.product(SEEDS, lines):
+        yield xtts.synthesize(voice, line, seed=seed, temperature=temperature)
 
 
 def _streamed(voice: Any, lines: list[str], temperature: float | None) -> Iterator[Any]:
     import xtts
 
-    for seed in SEEDS:
-        for line in lines:
-            yield from xtts.stream(voice, line, seed=seed, temperature=temperature)
+    for seed, line in itertools.product(SEEDS, lines):
+        yield from xtts.stream(voice, line, seed=seed, temperature=temperature)
 
 
 def _among_others(voice: Any, lines: list[str], temperature: float | None) -> Iterator[Any]:
@@ -221,14 +220,8 @@ def faces(folder: Path) -> dict[str, Any]:
 
 
 def _places(folder: Path, output: Path) -> list[str]:
-    return [
-        "--output-dir",
-        str(output),
-        "--cache-dir",
-        str(folder / "cache"),
-        "--runs-dir",
-        str(output / "tb"),
-    ]
+    places = {"output": output, "cache": folder / "cache", "runs": output / "tb"}
+    return [word for name, path in places.items() for word in (f"--{name}-dir", str(path))]
 
 
 def _program(words: list[str], folder: Path) -> None:

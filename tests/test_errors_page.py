@@ -35,15 +35,10 @@ def test_an_entry_quotes_the_error_and_says_cause_conduct_and_command(name: str)
 
 @pytest.mark.parametrize(
     ("name", "outcome"),
-    [
-        ("cuFFT", Outcome.BUILD),
-        ("No kernel image", Outcome.BUILD),
-        ("GPU memory", Outcome.TRANSIENT),
-        ("NVIDIA driver", Outcome.DRIVER),
-        ("Lost CUDA context", Outcome.STICKY),
-        ("Driver mismatch", Outcome.DRIVER),
-    ],
-)
+    [("cuFFT", Outcome.BUILD), ("No kernel image", Outcome.BUILD),
+     ("GPU memory", Outcome.TRANSIENT), ("NVIDIA driver", Outcome.DRIVER),
+     ("Lost CUDA context", Outcome.STICKY), ("Driver mismatch", Outcome.DRIVER)],
+)  # fmt: skip
 def test_a_quoted_error_is_known_to_the_programs(name: str, outcome: Outcome) -> None:
     for line in ENTRIES[name].partition("```\n")[2].partition("```")[0].splitlines():
         found = cuda_errors.classify(RuntimeError(line))

@@ -21,14 +21,9 @@ RATE = 22_050
 
 @pytest.mark.parametrize(
     ("ending", "form", "subtype"),
-    [
-        ("wav", "WAV", "PCM_16"),
-        ("wav", "WAV", "FLOAT"),
-        ("flac", "FLAC", "PCM_24"),
-        ("ogg", "OGG", "VORBIS"),
-        ("mp3", "MP3", "MPEG_LAYER_III"),
-    ],
-)
+    [("wav", "WAV", "PCM_16"), ("wav", "WAV", "FLOAT"), ("flac", "FLAC", "PCM_24"),
+     ("ogg", "OGG", "VORBIS"), ("mp3", "MP3", "MPEG_LAYER_III")],
+)  # fmt: skip
 def test_every_form_is_read(tmp_path: Path, ending: str, form: str, subtype: str):
     sound = a_sound(1.5, RATE)
     path = tmp_path / f"sound.{ending}"
@@ -76,52 +71,47 @@ def test_a_filter_is_made_once_and_says_the_same_bits(monkeypatch: pytest.Monkey
     assert made == [(RATE, 16_000)]
 
 
-def test_only_so_many_seconds_are_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many samples libsndfile is asked for, each time."""
+    asked, original = list[int](), soundfile.SoundFile.read
+    monkeypatch.setattr(
+        soundfile.SoundFile, "read", lambda self, n, **k: asked.append(n) or original(self, n, **k)
+    )
+    return asked
+
+
+def test_only_so_many_seconds_are_decoded(tmp_path: Path, decoded: list[int]):
     """A small FLAC may hold an hour: what is not wanted is not decoded."""
     path = tmp_path / "hour.flac"
     soundfile.write(path, np.zeros(3600 * 8000, dtype=np.int16), 8000)
-    read = []
-    original = soundfile.SoundFile.read
-    monkeypatch.setattr(
-        soundfile.SoundFile, "read", lambda self, n, **k: read.append(n) or original(self, n, **k)
-    )
     assert len(audio.read(path, 8000, max_seconds=12)) == 12 * 8000
-    assert sum(read) == 12 * 8000
+    assert sum(decoded) == 12 * 8000
 
 
-def test_a_header_reserves_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_header_reserves_no_memory(tmp_path: Path, decoded: list[int]):
     """A FLAC that promises 36 bits of samples must not be believed with 275 GB."""
     content = bytearray(encoded(a_sound(1.0, RATE), "FLAC"))
     packed = int.from_bytes(content[18:26], "big")
     content[18:26] = (packed | (2**36 - 1)).to_bytes(8, "big")
     path = tmp_path / "years.flac"
     path.write_bytes(content)
-    wanted = []
-    original = soundfile.SoundFile.read
-    monkeypatch.setattr(
-        soundfile.SoundFile, "read", lambda self, n, **k: wanted.append(n) or original(self, n, **k)
-    )
     with pytest.raises(AudioError, match="cannot be decoded"):
         audio.read(path, CODE_RATE)
-    assert max(wanted) <= 1 << 16
+    assert max(decoded) <= 1 << 16
 
 
-def test_missing_files_folders_and_raw_data_are_refused(tmp_path: Path):
+def test_missing_files_folders_raw_data_and_odd_rates_are_refused(tmp_path: Path):
     (tmp_path / "folder.wav").mkdir()
     (tmp_path / "data.raw").write_bytes(b"1234")
+    # A rate that shares no factor with ours.
+    soundfile.write(tmp_path / "odd.wav", a_sound(0.5, 22_051), 22_051)
     for name, seen in (
         ("none.wav", "does not exist"), ("folder.wav", "does not exist"),
-        ("data.raw", "cannot be decoded"),
+        ("data.raw", "cannot be decoded"), ("odd.wav", "22051 samples a second"),
     ):  # fmt: skip
         with pytest.raises(AudioError, match=seen):
             audio.read(tmp_path / name, CODE_RATE)
-
-
-def test_a_rate_that_shares_no_factor_with_ours_is_refused(tmp_path: Path):
-    path = tmp_path / "odd.wav"
-    soundfile.write(path, a_sound(0.5, 22_051), 22_051)
-    with pytest.raises(AudioError, match="22051 samples a second"):
-        audio.facts(path)
 
 
 def test_declared_bytes_show_what_was_cut_off(tmp_path: Path):

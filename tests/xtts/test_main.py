@@ -106,8 +106,3 @@ def test_a_reference_without_a_voice_is_told(
     out = tmp_path / "x.wav"
     assert speak(base_folder, "--reference", path, "--text", "One.", "--out", out) == 2
     assert told in capsys.readouterr().err
-
-
-def test_a_voice_that_is_not_there_is_told(tmp_path, capsys):
-    assert speak(tmp_path / "nowhere", "--text", "One.", "--out", tmp_path / "x.wav") == 2
-    assert "nowhere" in capsys.readouterr().err

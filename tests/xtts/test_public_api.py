@@ -95,11 +95,6 @@ def test_a_base_without_a_recording_speaks_as_the_reference(tmp_path: Path) -> N
         xtts.synthesize(voice, "One.", "xx")
 
 
-def test_what_is_not_there_is_told() -> None:
-    with pytest.raises(SotaqueError, match="There is no voice at nowhere"):
-        xtts.load_voice("nowhere")
-
-
 # A hang fails here.
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("argument", ["voice", "text", "language", "seed", "speed", "temperature"])

@@ -33,7 +33,7 @@ from xtts.text.markup import Utterance, utterances
 from xtts.text.normalization.registry import COQUI, rules_of
 from xtts.text.pronunciations import Pronunciations
 from xtts.text.splitting import Limits, cut
-from xtts.text.written_words import WORD, placed, said_spans, written_words
+from xtts.text.written_words import placed, read_words, said_spans, written_words
 
 UNKNOWN = "[UNK]"
 # START, STOP and the two that Coqui keeps free: its own check is `tokens < max_text_tokens`.
@@ -234,12 +234,9 @@ class Tokenizer:
     def spelled(self, text: str, language: str) -> list[str]:
         """The words of a text that is to be spoken, as they are read and in letters: also for a
         model that reads phones. Raises as `split`."""
-        words = list[str]()
-        for utterance in self._utterances(text, language):
-            for part in self._parts(utterance.text, language):
-                read = self._read(part, language, spoken=True).words
-                words += WORD.findall(read.replace("\u2019", "'"))
-        return words
+        parts = [part for utterance in self._utterances(text, language)
+                 for part in self._parts(utterance.text, language)]  # fmt: skip
+        return [word for part in parts for word in self._words(part, language)]
 
     @cached_property
     def _tokens(self) -> dict[int, str]:
@@ -289,8 +286,7 @@ class Tokenizer:
         short = self._checked(language)
         if not _speakable(text):
             clean_text(text)  # refuses it
-        found: list[Utterance] = []
-        pause = 0.0
+        found, pause = list[Utterance](), 0.0
         for one in utterances(text, rules_of(short)):
             pause += one.before
             if not _speakable(one.text):
@@ -304,8 +300,7 @@ class Tokenizer:
             pause = 0.0
         if not found:
             raise TextError("There is nothing to speak between the tags.")
-        if pause:
-            found[-1] = replace(found[-1], after=found[-1].after + pause)
+        found[-1] = replace(found[-1], after=found[-1].after + pause)
         return found
 
     def _parts(self, text: str, language: str) -> list[str]:
@@ -345,11 +340,14 @@ class Tokenizer:
             replace(piece, words=tuple(words)) for piece, words in zip(pieces, own, strict=True)
         ]
 
+    def _words(self, part: str, language: str) -> list[str]:
+        """The words that a part is read as."""
+        return read_words(self._read(part, language, spoken=True).words)
+
     def _count(self, word: str, language: str) -> int:
         """How many words a word is read as by itself; 0 where it cannot be."""
         try:
-            read = self._read(word, language, spoken=True).words
-            return len(WORD.findall(read.replace("\u2019", "'")))
+            return len(self._words(word, language))
         except TextError:
             return 0
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import SequenceMatcher
 from unicodedata import category
 
-# A word that is read.
-WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+_READ_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 # Around a word, and no part of it. What is read aloud (%, &, currencies) is one.
 _EDGES = ".,;:!?…·¡¿\"'()[]{}<>«»“”„‘’‚‹›*_~|\\/-–—،؛؟。，、！？：；（）「」『』《》"
 _BETWEEN = re.compile(r"[\s…—。，、！？：；]+")
@@ -31,6 +30,11 @@ Placed = tuple[int, str, int, int]
 Said = tuple[str, int, Sequence[int]]
 
 
+def read_words(read: str) -> list[str]:
+    """The words of what is read of a text."""
+    return _READ_WORD.findall(read.replace("\u2019", "'"))
+
+
 def written_words(text: str, short: str) -> list[str]:
     """The words of a text, without the punctuation around them; of Chinese, each character.
 
@@ -46,9 +50,10 @@ def written_words(text: str, short: str) -> list[str]:
         at = part.index(word)
         if _INITIALS.search(part[at : at + len(word) + 1]):
             word = part[at : at + len(word) + 1]
-        found += [one for one in _HAN.findall(word) if any(map(_said, one))] if short == "zh" else [
-            word
-        ]  # fmt: skip
+        if short == "zh":
+            found += [one for one in _HAN.findall(word) if any(map(_said, one))]
+        else:
+            found.append(word)
     return found
 
 
@@ -72,7 +77,7 @@ def said_spans(
             elif begun and (id_ is None or tokens[id_] not in _APOSTROPHES):
                 found.append(("".join(tokens[its_ids[one - 1]] for one in begun), piece, begun))
                 begun = []
-    words = WORD.findall(read.replace("\u2019", "'"))
+    words = read_words(read)
     if len(words) != len(found):
         return found
     return [(word, piece, at) for word, (_, piece, at) in zip(words, found, strict=True)]

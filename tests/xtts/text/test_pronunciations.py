@@ -29,15 +29,11 @@ def reading(folder: Path, *lists: str) -> Tokenizer:
     return TokenizerSpec(DEMO, NEWEST, tuple(paths)).open()
 
 
-def test_words_are_said_as_the_list_says(tmp_path: Path) -> None:
+def test_words_are_said_as_the_list_says_and_phones_are_the_models_letters(tmp_path: Path) -> None:
     found = reading(tmp_path, LIST)
     assert found.show("NGINX and the SQL Server, SQL; not nginxes.", "en") == [
         "engine x and the sequel server, ess queue ell; not nginxes."
     ]
-
-
-def test_phones_are_the_models_letters(tmp_path: Path) -> None:
-    found = reading(tmp_path, LIST)
     (piece,) = found.split("This is sotaque.", "en")
     assert piece.text == f"{to_phones('this is')} sotAki."
     assert found.show("This is Sotaque.", "en") == ["this is sotaque."]
