@@ -237,7 +237,7 @@ class _Transfer:
                 step = decide(reply, self.received, self.expected.bytes)
                 if step.act is TransferAction.DISCARD:
                     self._drop(file)
-                    return TransferStep(TransferAction.RETRY, step.reason)
+                    return _retry(step.reason)
                 if step.act not in (TransferAction.APPEND, TransferAction.REPLACE):
                     return step
                 if step.act is TransferAction.REPLACE:
@@ -248,9 +248,7 @@ class _Transfer:
         except (OSError, http.client.HTTPException, RedirectRefused, ValueError) as error:
             return of_fault(error)
         if self.received < self.expected.bytes:
-            return TransferStep(
-                TransferAction.RETRY, f"the connection ended behind {_megabytes(self.received)}"
-            )
+            return _retry(f"the connection ended behind {_megabytes(self.received)}")
         return self._judged(file)
 
     def _ask(self) -> Any:
@@ -285,17 +283,12 @@ class _Transfer:
         self._drop(file)
         if not fresh and not self.misfitted:
             self.misfitted, self.farthest = True, 0
-            return TransferStep(
-                TransferAction.RETRY, "what came in several tries does not fit together"
-            )
+            return _retry("what came in several tries does not fit together")
         if size > self.expected.bytes:
-            return TransferStep(
-                TransferAction.REFUSE, f"it sends more than the {self.expected.bytes:,} bytes of it"
-            )
-        return TransferStep(
-            TransferAction.REFUSE,
+            return _refuse(f"it sends more than the {self.expected.bytes:,} bytes of it")
+        return _refuse(
             f"it sends another file: the SHA-256 is {found[:12]}…, of the published one "
-            f"{self.expected.sha256[:12]}…",
+            f"{self.expected.sha256[:12]}…"
         )
 
     def _drop(self, file: BinaryIO) -> None:
@@ -386,35 +379,23 @@ class ProgressReport:
 def decide(reply: HttpReply, received: int, expected_bytes: int) -> TransferStep:
     """What to do with an answer, when `received` bytes of the file are there already."""
     if reply.status in _PASSING:
-        return TransferStep(
-            TransferAction.RETRY, f"the server says {reply.status}", reply.retry_after_seconds
-        )
+        return _retry(f"the server says {reply.status}", reply.retry_after_seconds)
     if reply.status == 416:
-        return TransferStep(
-            TransferAction.DISCARD, f"the server has nothing behind byte {received:,}"
-        )
+        return _discard(f"the server has nothing behind byte {received:,}")
     if reply.status not in (200, 206):
-        return TransferStep(
-            TransferAction.REFUSE, _REASONS.get(reply.status, f"the server says {reply.status}")
-        )
+        return _refuse(_REASONS.get(reply.status, f"the server says {reply.status}"))
     if reply.encoding not in ("", "identity"):
-        return TransferStep(
-            TransferAction.REFUSE,
-            f"the server sends it as {reply.encoding}, which was not asked for",
-        )
+        return _refuse(f"the server sends it as {reply.encoding}, which was not asked for")
     total = reply.total if reply.status == 206 else reply.length
     if total is not None and total != expected_bytes:
-        return TransferStep(
-            TransferAction.REFUSE,
+        return _refuse(
             f"the server offers {total:,} bytes, and the published file has {expected_bytes:,}: "
-            "that is another file, or a page of a proxy",
+            "that is another file, or a page of a proxy"
         )
     if reply.status == 200:
         return TransferStep(TransferAction.REPLACE)
     if reply.start != received:
-        return TransferStep(
-            TransferAction.DISCARD, f"the server goes on at {reply.start}, not at {received:,}"
-        )
+        return _discard(f"the server goes on at {reply.start}, not at {received:,}")
     return TransferStep(TransferAction.APPEND)
 
 
@@ -422,22 +403,33 @@ def of_fault(error: Exception) -> TransferStep:
     """What to do when no answer came, or it broke off."""
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(cause, RedirectRefused):
-        return TransferStep(TransferAction.REFUSE, str(cause))
+        return _refuse(str(cause))
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return TransferStep(
-            TransferAction.REFUSE,
+        return _refuse(
             f"its certificate is not trusted ({cause.verify_message}). Behind a company's proxy "
-            "set SSL_CERT_FILE to its certificates",
+            "set SSL_CERT_FILE to its certificates"
         )
     if isinstance(cause, socket.gaierror):
-        return TransferStep(TransferAction.RETRY, "its name is not known here; is there a network?")
+        return _retry("its name is not known here; is there a network?")
     if isinstance(cause, TimeoutError):
-        return TransferStep(TransferAction.RETRY, "nothing came for a while")
+        return _retry("nothing came for a while")
     if isinstance(cause, http.client.InvalidURL | ValueError):
-        return TransferStep(TransferAction.REFUSE, f"that is no address ({cause})")
+        return _refuse(f"that is no address ({cause})")
     if isinstance(cause, OSError) and cause.strerror:
-        return TransferStep(TransferAction.RETRY, cause.strerror.lower())
-    return TransferStep(TransferAction.RETRY, "the connection broke off")
+        return _retry(cause.strerror.lower())
+    return _retry("the connection broke off")
+
+
+def _refuse(reason: str) -> TransferStep:
+    return TransferStep(TransferAction.REFUSE, reason)
+
+
+def _discard(reason: str) -> TransferStep:
+    return TransferStep(TransferAction.DISCARD, reason)
+
+
+def _retry(reason: str, wait_seconds: float | None = None) -> TransferStep:
+    return TransferStep(TransferAction.RETRY, reason, wait_seconds)
 
 
 def _content_range(text: str) -> tuple[int | None, int | None]:

@@ -68,7 +68,8 @@ def check_choice(name: str, *, tos_agreed: bool) -> None:
             f"BASE_MODEL={name} is no folder. Allowed are demo, xtts_v2, or a folder in Coqui's "
             f"layout ({', '.join(BASE_FILES)})."
         )
-    if not tos_agreed and _bytes(folder / "model.pth") == published.XTTS_V2["model.pth"].bytes:
+    weights, num_bytes = folder / "model.pth", published.XTTS_V2["model.pth"].bytes
+    if not tos_agreed and weights.is_file() and weights.stat().st_size == num_bytes:
         raise BundleError(f"BASE_MODEL={name} holds Coqui's published XTTS-v2. {_ASK}")
 
 
@@ -88,8 +89,8 @@ def check_base(folder: Path) -> None:
             "or set BASE_MODEL=demo for the model in the package."
         )
     config = ModelConfig.read(folder)
-    _check_gpt(folder, config)
-    _check_shapes(folder, config)
+    _check_tensors(folder / "model.pth", config, _tensors(folder))
+    _check_dvae(folder / "dvae.pth", config)
 
 
 def base_of(
@@ -120,33 +121,28 @@ def base_of(
     return found
 
 
-def _check_gpt(folder: Path, config: ModelConfig) -> None:
+def _check_tensors(path: Path, config: ModelConfig, state: Mapping[str, tuple[int, ...]]) -> None:
+    """The whole learning part, and one tensor of each frozen part: enough to see that it is of
+    another model."""
     from xtts.model.empty_weights import without_weights
     from xtts.model.gpt import GPT, to_coqui
 
     with without_weights():
-        expected = to_coqui(GPT(config.gpt).state_dict())
-    state = _tensors(folder)
-    for name, tensor in expected.items():
-        if name not in state:
-            raise ConfigError(f"{folder / 'model.pth'} has no tensor {name}; it is no XTTS-v2.")
-        _check_shape(folder / "model.pth", name, tuple(state[name]), tuple(tensor.shape))
-
-
-def _check_shapes(folder: Path, config: ModelConfig) -> None:
-    """One tensor of each frozen part: enough to see that it is of another model."""
-    import torch
-
-    state = _tensors(folder)
+        gpt = to_coqui(GPT(config.gpt).state_dict())
+    expected = {name: tuple(tensor.shape) for name, tensor in gpt.items()}
     decoder, encoder = "hifigan_decoder.waveform_decoder.", "hifigan_decoder.speaker_encoder."
     initial, width = config.vocoder.upsample_initial_channel, config.gpt.width
-    expected: dict[str, tuple[int, ...]] = {
-        f"{decoder}conv_pre.weight": (initial, width, 7),
-        f"{encoder}conv1.weight": (config.speaker_encoder.num_filters[0], 1, 3, 3),
-    }
+    expected[f"{decoder}conv_pre.weight"] = (initial, width, 7)
+    expected[f"{encoder}conv1.weight"] = (config.speaker_encoder.num_filters[0], 1, 3, 3)
     for name, shape in expected.items():
-        _check_shape(folder / "model.pth", name, state.get(name, ()), shape)
-    path = folder / "dvae.pth"
+        if name not in state:
+            raise ConfigError(f"{path} has no tensor {name}; it is no XTTS-v2.")
+        _check_shape(path, name, state[name], shape)
+
+
+def _check_dvae(path: Path, config: ModelConfig) -> None:
+    import torch
+
     try:
         mapped = zipfile.is_zipfile(path)
         dvae = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
@@ -171,7 +167,3 @@ def _tensors(folder: Path) -> dict[str, tuple[int, ...]]:
     return {
         name: tuple(tensor.shape) for name, tensor in read_tensors(folder / "model.pth").items()
     }
-
-
-def _bytes(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else 0

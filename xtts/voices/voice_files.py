@@ -5,7 +5,7 @@ Importing this module imports no torch.
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +110,11 @@ def find_voice(spec: VoiceSpec) -> VoiceFiles:
 
     Raises BundleError, FilesError or RunError.
     """
+    found = _found(spec)
+    return replace(found, asked_reference=spec.reference, latents=spec.latents)
+
+
+def _found(spec: VoiceSpec) -> VoiceFiles:
     path = spec.path
     if (path / "checkpoints").is_dir() and not (path / "config.json").is_file():
         return _best_of_run(RunFolder(path), spec)
@@ -139,7 +144,7 @@ def _best_of_run(run: RunFolder, spec: VoiceSpec) -> VoiceFiles:
         folder, folder / "model.pth", spec.reference or newest_reference(run), None,
         pronunciations=_pronunciation_lists(spec, run.folder),
         speaker=None if spec.reference else learned_speaker.base_speaker(run),
-        provenance=provenance, asked_reference=spec.reference, latents=spec.latents,
+        provenance=provenance,
     )  # fmt: skip
 
 
@@ -159,7 +164,6 @@ def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
     return VoiceFiles(
         folder, folder / "model.pth", reference, licence,
         pronunciations=_pronunciation_lists(spec, folder), speaker=speaker, onnx=onnx,
-        asked_reference=spec.reference, latents=spec.latents,
     )  # fmt: skip
 
 
@@ -176,12 +180,11 @@ def _of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
         return VoiceFiles(
             folder, folder / "model.pth", reference, None, pronunciations=lists,
             speaker=learned_speaker.base_speaker(run) if own else None,
-            asked_reference=spec.reference, latents=spec.latents,
         )  # fmt: skip
     return VoiceFiles(
         folder, path, reference, None, checkpoint.model, normalizer_of(checkpoint.provenance),
         lists, None if spec.reference else learned_speaker.speaker_beside(path),
-        checkpoint.provenance, asked_reference=spec.reference, latents=spec.latents,
+        checkpoint.provenance,
     )  # fmt: skip
 
 
