@@ -184,13 +184,13 @@ def test_an_image_can_install_the_lock_apart_from_the_project(folder: Path) -> N
 
 def make(folder: Path, *words: str, installed: Iterable[str] = ()) -> str:
     """What make would do in a clone, with these stamps of an installation in it."""
-    (folder / ".venv").mkdir()
-    for stamp in installed:
-        (folder / ".venv" / f".installed-{stamp}").touch()
     shutil.copy(ROOT / "Makefile", folder)
     shutil.copytree(ROOT / ".ci", folder / ".ci")
     for name in ("requirements.lock", "requirements-dev.lock", "pyproject.toml"):
-        (folder / name).touch(exist_ok=True)
+        (folder / name).touch()
+    (folder / ".venv").mkdir()
+    for stamp in installed:  # newer than what they were made of
+        (folder / ".venv" / f".installed-{stamp}").touch()
     done = subprocess.run(
         ["make", "-n", *words],
         cwd=folder, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, timeout=60,
