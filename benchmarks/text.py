@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.phrases import FOLDER, missed, phrases
+from xtts.text.cleaning import clean_text
 from xtts.text.coqui_tokenizer import tokenizer_class
 from xtts.text.normalization.registry import rules_of
-from xtts.text.tokenizer import clean_text
 
 _ROMANISED = ("zh", "ja", "ko")
 

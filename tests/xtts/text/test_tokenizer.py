@@ -9,9 +9,10 @@ import pytest
 
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
 from xtts.model.config import ModelConfig
+from xtts.text.cleaning import clean_text
 from xtts.text.errors import TextError
 from xtts.text.normalization.registry import COQUI, NEWEST
-from xtts.text.tokenizer import Tokenizer, TokenizerSpec, clean_text
+from xtts.text.tokenizer import Tokenizer, TokenizerSpec
 from xtts.voices.base_models import DEMO
 
 

@@ -1,0 +1,62 @@
+"""The characters of a text that are read, and what in it nobody could read."""
+
+import re
+import unicodedata
+
+from xtts.text.errors import TextError, shown
+
+# A number is read as one: 24 digits are enough for every account, and beyond 10**306 there are no
+# words. Longer ones are typing errors or attacks.
+MOST_DIGITS = 24
+_NUMBER = re.compile(r"\d[\d.,]*")
+
+
+def clean_text(text: str) -> str:
+    """NFC, without control and zero-width characters and variation selectors, spaces collapsed.
+
+    Raises TextError when nothing that can be spoken is left.
+    """
+    kept = (
+        " " if character.isspace() else character
+        for character in unicodedata.normalize("NFC", text)
+        if character.isspace() or not _invisible(character)
+    )
+    found = re.sub(r" +", " ", "".join(kept)).strip()
+    if not speakable(found):
+        seen = text if len(text) <= 40 else text[:40] + "…"
+        raise TextError(f"There is nothing to speak in {seen!r}: it has no letter and no digit.")
+    return found
+
+
+def _invisible(character: str) -> bool:
+    return (
+        unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co")
+        # They choose between a sign's pictures, such as a black heart's and a red one's.
+        or "\ufe00" <= character <= "\ufe0f"
+        or "\U000e0100" <= character <= "\U000e01ef"
+    )
+
+
+def speakable(text: str) -> bool:
+    """Whether it has a letter or a digit."""
+    return any(unicodedata.category(character)[0] in "LN" for character in text)
+
+
+def is_said(piece: str) -> bool:
+    """Whether it is missed in speech when it is left out: letters, digits and the marks that make
+    other letters of them; signs, punctuation and emoji may go."""
+    return any(
+        unicodedata.category(character)[0] in "LNM" and unicodedata.category(character) != "Me"
+        for character in piece
+    )
+
+
+def check_numbers(text: str) -> None:
+    """Raises TextError for a number that nobody would read as one."""
+    for found in _NUMBER.finditer(text):
+        digits = sum(character.isdigit() for character in found[0])
+        if digits > MOST_DIGITS:
+            raise TextError(
+                f"{shown(found[0])} is a number of {digits:,} digits; at most {MOST_DIGITS} are "
+                "read as one. Put spaces between its parts, or write it in words."
+            )
