@@ -29,12 +29,14 @@ from train.evaluation.judges import WORD_ERRORS
 from train.evaluation.judges import WORDS as WORDS_JUDGE
 from train.evaluation.verdict import decide
 from xtts import audio
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.base_models import DEMO
 from xtts.voices.evaluation_file import Candidate, Evaluation
 from xtts.voices.run_folder import RunFolder
 from xtts.workers import file_evaluation
-from xtts.workers.file_evaluation import EvaluateRequest, SentenceTask, SpeakingRate
 from xtts.workers.file_synthesis import FileSpeaker
+from xtts.workers.requests import EvaluateRequest, SentenceTask, SpeakingRate
 
 DATASET = Path("train/data/demo")
 # Shorter texts are a lottery for the recogniser; longer ones would take most of the time.
@@ -184,16 +186,18 @@ def listened(
     reference = next(DATASET.rglob(run.person["reference"]))
     rate = SpeakingRate(run.person["codes_per_token"], run.person["codes_per_sentence"])
     weights = None if one.kind == "base" else RunFolder(folder).checkpoint_path(one.epoch)
-    speaker = FileSpeaker(DEMO, "cpu", arguments.threads)
+    compute = ComputeConfig(threads=arguments.threads)
+    compute.apply()
+    speaker = FileSpeaker(DEMO, compute)
     with tempfile.TemporaryDirectory() as name:
         wavs = [Path(name) / f"{number}.wav" for number in range(len(lines))]
         tasks = tuple(
-            SentenceTask(text, "en", SEED + number, sounded=True, out=wav)
+            SentenceTask(SynthesisRequest(text, "en", SEED + number), out=wav)
             for number, (text, wav) in enumerate(zip(lines, wavs, strict=True))
         )
         # The evaluation's own judge of words is not asked again: half of the time would be its.
         with mock.patch.object(file_evaluation, "evidence", lambda *_: []):
-            said = speaker.evaluate(EvaluateRequest(tasks, reference, weights, one.share, rate))
+            said = speaker.ask(EvaluateRequest(tasks, reference, weights, one.share, rate))
         heard = [judges.words_heard(audio.read(wav, audio.SPEAKER_RATE)) for wav in wavs]
     counted = [judges.counted_errors(*pair) for pair in zip(lines, heard, strict=True)]
     return HeardCandidate(

@@ -22,16 +22,13 @@ from train.evaluation.evaluator import FEWEST_SENTENCES, SOUNDED_EVERY
 from train.evaluation.sentences import built_in
 from xtts import audio
 from xtts.evaluation.word_evidence import word_evidence
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.base_models import DEMO
 from xtts.workers import file_evaluation
-from xtts.workers.file_evaluation import (
-    RUNAWAY,
-    RUNAWAY_CODES,
-    EvaluateRequest,
-    SentenceTask,
-    SpeakingRate,
-)
+from xtts.workers.file_evaluation import RUNAWAY, RUNAWAY_CODES
 from xtts.workers.file_synthesis import FileSpeaker
+from xtts.workers.requests import EvaluateRequest, SentenceTask, SpeakingRate
 
 # Random weights do not stop by themselves: the limit of a runaway ends them here.
 CODES = 75
@@ -64,17 +61,19 @@ def measured(base: Path, folder: Path, sentences: int, threads: int) -> dict[str
     reference = folder / "reference.wav"
     audio.write_wav(reference, waveform.repeat(9)[: 10 * audio.CODE_RATE], audio.CODE_RATE)
     tasks = tuple(
-        SentenceTask(text, "en", number, sounded=number % SOUNDED_EVERY == 0)
+        SentenceTask(SynthesisRequest(text, "en", number), sounded=number % SOUNDED_EVERY == 0)
         for number, text in enumerate(built_in("en")[:sentences])
     )
     rate = SpeakingRate(0.0, (CODES - RUNAWAY_CODES) / RUNAWAY)
     saved = checkpoint(base, folder / "checkpoint.pt")
-    speaker = FileSpeaker(base, "cpu", threads)
+    compute = ComputeConfig(threads=threads)
+    compute.apply()
+    speaker = FileSpeaker(base, compute)
     found = {}
     with mock.patch.object(file_evaluation, "evidence", _evidence):
         for name, share in (("base", 0.0), ("epoch", 1.0)):
             clock, processor = time.perf_counter(), time.process_time()
-            said = speaker.evaluate(EvaluateRequest(tasks, reference, saved, share, rate))
+            said = speaker.ask(EvaluateRequest(tasks, reference, saved, share, rate))
             found[name] = {
                 "seconds": round(time.perf_counter() - clock, 1),
                 "processor_seconds": round(time.process_time() - processor, 1),
@@ -89,7 +88,7 @@ def _evidence(model: Any, latents: Any, utterance: Any) -> list[float]:
         nats
         for piece, said in zip(utterance.pieces, utterance.said, strict=True)
         for nats in word_evidence(
-            model.gpt, model.tokenizer, latents, piece, utterance.task.language, said.codes,
+            model.gpt, model.tokenizer, latents, piece, utterance.task.request.language, said.codes,
             stopped=True,
         )
     ]  # fmt: skip

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from unittest import mock
 
 import torch
 
@@ -24,13 +23,14 @@ from machine.storage import atomic
 from machine.storage.checksums import Manifest, write_manifest
 from machine.storage.hash_cache import remember_hash
 from xtts import audio
-from xtts.inference import synthesis_request
 from xtts.inference.alignment.guarded_piece import Guard
+from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.voice import Voice
 from xtts.model import loading as model
 from xtts.voices.base_models import DEMO
-from xtts.workers.file_synthesis import FileSpeaker, SpeakRequest
+from xtts.workers.file_synthesis import FileSpeaker
+from xtts.workers.requests import SpeakRequest
 
 
 def main(argv: Sequence[str]) -> int:
@@ -59,23 +59,24 @@ def spoken(base: Path, folder: Path, arguments: argparse.Namespace) -> list[floa
     audio.write_wav(
         folder / "reference.wav", waveform.repeat(9)[: 10 * audio.CODE_RATE], audio.CODE_RATE
     )
-    speaker = _JudgedOnce(base, "cpu", arguments.threads, keep_weights=False)
-    asked = SpeakRequest(TEXT, "en", folder / "reference.wav", folder / "out.wav", saved)
-    limited = partial(SynthesisRequest, max_codes=arguments.codes)
+    compute = ComputeConfig(threads=arguments.threads)
+    compute.apply()
+    speaker = _JudgedOnce(base, compute, keep_weights=False)
+    text = SynthesisRequest(TEXT, "en", max_codes=arguments.codes)
+    asked = SpeakRequest(text, folder / "reference.wav", folder / "out.wav", saved)
     seconds = []
-    with mock.patch.object(synthesis_request, "SynthesisRequest", limited):
-        for _ in range(arguments.rounds + 1):
-            started = time.perf_counter()
-            speaker.speak(asked)
-            seconds.append(time.perf_counter() - started)
+    for _ in range(arguments.rounds + 1):
+        started = time.perf_counter()
+        speaker.ask(asked)
+        seconds.append(time.perf_counter() - started)
     return seconds[1:]
 
 
 class _JudgedOnce(FileSpeaker):
     """A text whose STOP is suppressed is no better the next time."""
 
-    def _guard(self, whose: Voice, seed: int) -> Guard | None:
-        found = super()._guard(whose, seed)
+    def guard(self, whose: Voice, seed: int) -> Guard | None:
+        found = super().guard(whose, seed)
         return found and replace(found, retries=0)
 
 

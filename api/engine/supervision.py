@@ -70,7 +70,7 @@ def place(
     machine: Environment, asked: ComputeConfig, happened: RestartHistory, now: float
 ) -> ComputePlacement:
     """Where the next child computes: the GPU while it is good and has not died there too often."""
-    wish, on_cpu = asked.device, replace(asked, device="cpu")
+    wish, on_cpu = asked.device, asked.on_cpu()
     recent = [at for at in happened.gpu_deaths if now - at < WINDOW_SECONDS]
     if len(recent) > MOST_ON_GPU and wish != "cpu":
         minutes = int(WINDOW_SECONDS // 60)

@@ -41,7 +41,7 @@ from xtts.voices.evaluation_file import (
     write_evaluation,
 )
 from xtts.voices.run_folder import RunFolder, Verified
-from xtts.workers.file_evaluation import (
+from xtts.workers.requests import (
     SLOTS,
     EvaluateRequest,
     ListenRequest,
@@ -265,11 +265,10 @@ class Evaluator:
         known = self._known()
         self.budget.know(known)
         if known is None and self.plan.sentences:
-            one, reference = self.plan.sentences[0], self.plan.reference.path
-            ear = self.plan.recognition.name
+            first, reference = self.plan.sentences[0], self.plan.reference.path
             # The worker starts meanwhile, which its first sample would wait for as well.
-            self.budget.speed = self.sampler.trial(
-                TrialRequest(one.text, one.language, reference, ear)
+            self.budget.speed = self.sampler.ask(
+                TrialRequest(first.request, reference, self.plan.recognition.name)
             )
         self._plan_rest(self.budget, self.budget.coming(first_epoch), 0.0)
 
@@ -450,14 +449,14 @@ class Evaluator:
         folder = self.run.samples / "evaluation" / (name or "")
         tasks = tuple(
             SentenceTask(
-                one.text, one.language, one.seed,
+                one.request,
                 sounded=number % self.plan.sounded_every == 0,
                 out=folder / _name(number) if name and _is_kept(number) else None,
             )
             for number, one in enumerate(self.plan.sentences[:count])
         )  # fmt: skip
         started = time.perf_counter()
-        found = self.sampler.evaluate(
+        found = self.sampler.ask(
             EvaluateRequest(
                 tasks,
                 self.plan.reference.path,
@@ -491,7 +490,7 @@ class Evaluator:
         if self._person is None:
             own = [clip.path for clip in self.plan.recordings]
             others = sorted(OTHER_VOICES.glob("*.flac"))
-            heard = self.sampler.listen(ListenRequest((*own, *others)))
+            heard = self.sampler.ask(ListenRequest((*own, *others)))
             count = len(own)
             self._person = describe(
                 self.plan.clips,
@@ -525,8 +524,9 @@ class Evaluator:
             device=self.sampler.plan.device,
             sentences=[
                 SpokenSentence(
-                    asked.text, asked.source, asked.seed, one.seconds, judged.expected_seconds,
-                    one.codes, one.text_tokens, judged.outcome, judged.figures,
+                    asked.request.text, asked.source, asked.request.seed, one.seconds,
+                    judged.expected_seconds, one.codes, one.text_tokens, judged.outcome,
+                    judged.figures,
                     f"samples/evaluation/{folder}/{_name(number)}" if _is_kept(number) else None,
                     one.heard,
                 )

@@ -16,7 +16,7 @@ from train.sampling.sampler import MeasuringFailed
 from xtts.voices import learned_speaker
 from xtts.voices.evaluation_file import Verdict
 from xtts.voices.learned_speaker import LearnedSpeaker
-from xtts.workers.speaker_learning import LearnSpeakerRequest, TranscribedClip
+from xtts.workers.requests import LearnSpeakerRequest, TranscribedClip
 
 log = logging.getLogger("train")
 
@@ -42,7 +42,7 @@ def learn_best_speaker(evaluator: Evaluator, verdict: Verdict) -> None:
             log.info("No speaker embedding is learned: there is no time left for judging.")
             return
     started = time.perf_counter()
-    found = evaluator.sampler.learn_speaker(_request(evaluator, verdict, seconds))
+    found = evaluator.sampler.ask(_request(evaluator, verdict, seconds))
     lost = evaluator.word_errors_with(verdict, found.embedding)
     learned = LearnedSpeaker(
         **verdict.weights,

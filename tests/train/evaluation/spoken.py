@@ -11,7 +11,7 @@ from train.evaluation.evaluator import _compared, _figures
 from train.evaluation.person import Person, VoiceScale
 from train.evaluation.verdict import decide
 from xtts.voices.evaluation_file import Candidate, CandidateKind, SpokenSentence, Verdict
-from xtts.workers.file_evaluation import SpeakingRate, SpokenFacts
+from xtts.workers.requests import SpeakingRate, SpokenFacts
 
 COUNT = 24
 CENTRE = np.eye(4)[0]
