@@ -21,7 +21,7 @@ from benchmarks import bases
 from benchmarks.fixed_length import TEXT
 from machine.storage import atomic
 from machine.storage.checksums import Manifest, write_manifest
-from machine.storage.hash_cache import remember_hash
+from machine.storage.hashes import remember_hash
 from xtts import audio
 from xtts.inference.alignment.guarded_piece import Guard
 from xtts.inference.compute_config import ComputeConfig

@@ -48,7 +48,7 @@ class ChildOptions:
 
 @dataclass(frozen=True)
 class VoiceTarget:
-    """A voice on disk, as `xtts.workers.voice_registry.VoiceSpec` takes it, and the name it goes
+    """A voice on disk, as `xtts.voices.voice_files.VoiceSpec` takes it, and the name it goes
     by. speaker: which speaker embedding was learned for it, and is opened with it
     (`xtts.voices.learned_speaker`); "" for none."""
 

@@ -303,6 +303,7 @@ def test_a_promotion_on_a_full_card_is_refused_and_the_service_goes_on(device: s
     import time
 
     from tests.xtts.workers.test_server import Written, answer, messages
+    from xtts.inference.compute_config import ComputeConfig
     from xtts.workers.server import SpeechServer
 
     server = SpeechServer(ComputeConfig(device, guard=False), 4, texts=Written())

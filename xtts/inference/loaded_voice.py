@@ -2,7 +2,7 @@
 ask of one.
 
 `xtts.inference.torch_voice` and `xtts.onnx.speech.onnx_voice` are the two kinds;
-`xtts.workers.voice_registry` opens them. Importing this module imports no torch.
+`xtts.voices.loading` opens them. Importing this module imports no torch.
 """
 
 import logging
@@ -121,10 +121,6 @@ class LoadedVoice(ABC):
             "own_voice": self.own is not None,
             "precision": self.model.kind,
         }
-
-    def check_text(self, text: str, language: str) -> None:
-        """Raises TextError for text that cannot be spoken; computes nothing."""
-        self.model.tokenizer.split(text, language)
 
     def synthesize(self, request: SynthesisRequest) -> Array:
         """Speaks with its own latents.

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from machine.errors import SotaqueError
-from machine.storage.atomic import sha256_of
+from machine.storage.hashes import sha256_of
 from xtts.download import xtts_v2 as published
 from xtts.download.xtts_v2 import ModelSource
 from xtts.model.config import ConfigError, ModelConfig
@@ -95,8 +95,8 @@ def check_base(folder: Path) -> None:
 def base_of(
     checkpoint: Path,
     provenance: Mapping[str, object],
-    folder: Path | None,
-    xtts_v2: Path = published.FOLDER,
+    folder: str | None,
+    xtts_v2: str | Path = published.FOLDER,
 ) -> Path:
     """The base folder that a checkpoint was made from, compared by hash.
 
@@ -106,7 +106,8 @@ def base_of(
     known = provenance.get("base")
     base = known if isinstance(known, dict) else {}
     # The licence was agreed to when the checkpoint was trained from it.
-    found = folder or locate_base(str(base.get("name")), ModelSource(xtts_v2), tos_agreed=True)
+    source = ModelSource(Path(xtts_v2))
+    found = Path(folder) if folder else locate_base(str(base.get("name")), source, tos_agreed=True)
     weights = found / "model.pth"
     if not weights.is_file():
         raise BundleError(f"{weights} is missing; {checkpoint.name} was made from it. Use --base.")

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from machine.devices.probe.runner import clean_environment
 from machine.devices.selection import oom_kills
 from machine.process import JsonLineProcess
-from machine.storage.hash_cache import hashed_file
+from machine.storage.hashes import hashed_file
 from xtts.inference.compute_config import ComputeConfig
 from xtts.workers.failures import WorkerFailed, death, worker_failed
 from xtts.workers.requests import Answer, Request

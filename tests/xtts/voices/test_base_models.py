@@ -7,8 +7,8 @@ from tests.published import publish_folder
 from tests.xtts.voices.base_folders import ALL, change_tensor
 from xtts.model.config import ConfigError
 from xtts.voices.base_models import BundleError, check_base, locate_base
-from xtts.voices.bundle import VoiceSpec
-from xtts.workers.voice_registry import load_voice
+from xtts.voices.loading import load_voice
+from xtts.voices.voice_files import VoiceSpec
 
 
 def test_demo_and_folders_are_found(base):

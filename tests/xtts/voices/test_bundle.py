@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from machine.storage.atomic import Written, sha256_of
+from machine.storage.atomic import Written
+from machine.storage.hashes import sha256_of
 from tests.xtts.voices.base_folders import ALL
 from xtts.voices import bundle
 from xtts.voices.base_models import BundleError
-from xtts.voices.bundle import Bundle, VoiceSpec
-from xtts.workers.voice_registry import load_voice
+from xtts.voices.bundle import Bundle
+from xtts.voices.loading import load_voice
+from xtts.voices.voice_files import VoiceSpec
 
 
 @pytest.fixture

@@ -7,11 +7,14 @@ import soundfile
 import torch
 
 from tests.models import tiny_base
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.voice import Voice
 from xtts.model.streaming_vocoder import vocoder_widths
 from xtts.model.vocoder import Vocoder
-from xtts.workers.voice_registry import ComputeConfig, LoadedVoice, VoiceSpec, load_voice
+from xtts.voices.loading import load_voice
+from xtts.voices.voice_files import VoiceSpec
 
 
 @pytest.fixture
