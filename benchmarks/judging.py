@@ -18,7 +18,8 @@ from unittest import mock
 from benchmarks import bases
 from benchmarks.sample import checkpoint
 from train.evaluation.budget import TIME_SHARE
-from train.evaluation.evaluator import FEWEST_SENTENCES, SOUNDED_EVERY
+from train.evaluation.evaluator import FEWEST_SENTENCES
+from train.evaluation.plan import SOUNDED_EVERY
 from train.evaluation.sentences import built_in
 from xtts import audio
 from xtts.evaluation.word_evidence import word_evidence

@@ -31,7 +31,8 @@ from train.defaults import AutoChoice
 from train.distributed import ALONE, World
 from train.early_stopping import EarlyStopping
 from train.evaluation.budget import JudgingBudget
-from train.evaluation.evaluator import Evaluator, plan_of, shares_of, warn_of_few_clips
+from train.evaluation.evaluator import Evaluator, shares_of
+from train.evaluation.plan import plan_of, warn_of_few_clips
 from train.inspection import suspects
 from train.inspection.outside_models import OutsideModelError
 from train.learner import Learner, OptimizationConfig

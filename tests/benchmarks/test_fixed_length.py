@@ -12,6 +12,7 @@ from benchmarks.fixed_length import TEXT, judged_once, suppress_stop
 from xtts.inference import speech
 from xtts.inference.alignment.guard import Ending
 from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece
+from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice
@@ -65,9 +66,9 @@ def test_the_guard_is_on(
 
 
 def test_a_sample_is_said_once(base_folder: Path) -> None:
-    speaker = sample._JudgedOnce(base_folder, "cpu", 1)
+    speaker = sample._JudgedOnce(base_folder, ComputeConfig())
     model = load_model(base_folder, precision="fp32")
-    found = speaker._guard(Voice(*speaking.whose(model.config.gpt.width)), 3)
+    found = speaker.guard(Voice(*speaking.whose(model.config.gpt.width)), 3)
     assert found is not None and (found.retries, found.seed) == (0, 3)
 
 

@@ -11,7 +11,8 @@ from dataclasses import asdict
 
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation.blending import conclude
-from train.evaluation.evaluator import Evaluator, plan_of, warn_of_few_clips
+from train.evaluation.evaluator import Evaluator
+from train.evaluation.plan import plan_of, warn_of_few_clips
 from train.evaluation.report import line
 from train.sampling.sampler import speaking_sampler
 from train.settings import TrainSettings

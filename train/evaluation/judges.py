@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from train.evaluation.person import Person
-from train.evaluation.recognition import Recognition
+from train.evaluation.plan import Recognition
 from xtts.voices.evaluation_file import JudgeDescription, Outcome
 from xtts.workers.requests import SpokenFacts
 

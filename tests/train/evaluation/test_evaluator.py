@@ -19,7 +19,7 @@ from train.dataset.clips import Clip
 from train.evaluation.blending import conclude
 from train.evaluation.budget import JudgingBudget
 from train.evaluation.evaluator import SHORT_SECONDS, EvaluationPlan, Evaluator
-from train.evaluation.recognition import Recognition
+from train.evaluation.plan import Recognition
 from train.evaluation.sentences import EvaluationSentence
 from train.evaluation.statistics import FEWEST
 from train.sampling.placement import SamplingPlan

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from train.evaluation.recognition import recognition_of
+from train.evaluation.plan import recognition_of
 from train.evaluation.sentences import EvaluationError
 
 
 def test_english_has_pocketsphinx_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("train.evaluation.recognition.can_hear_english", lambda: True)
+    monkeypatch.setattr("train.evaluation.plan.can_hear_english", lambda: True)
     found = recognition_of("auto", "en")
     assert (found.name, found.told, found.absent) == ("pocketsphinx", "pocketsphinx", None)
 
