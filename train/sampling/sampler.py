@@ -244,15 +244,14 @@ class Sampler:
     def _asked(self, request: Request[Answer]) -> Answer | SamplingFailure:
         """Asks by one plan after another; a failure is the one that ended it."""
         tried_again = False
-        is_sample = isinstance(request, SpeakRequest)
         while isinstance(found := self._try(request), SamplingFailure) and not self._stopping():
             if found.transient and not tried_again:
                 tried_again = True
-                if is_sample:
-                    log.warning("The sample once more, after: %s", found.sentence)
+                if isinstance(request, SpeakRequest):
+                    log.warning("%s once more, after: %s", request.out.name, found.sentence)
                 cuda_errors.free_after_fault(self.plan.device)
                 continue
-            if is_sample and surprising(self.plan, found):
+            if isinstance(request, SpeakRequest) and surprising(self.plan, found):
                 self._report(self.plan.device, found.first_line)
             other = None if self._lost(found) else after_fault(self.plan, found)
             if other is None:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Protocol
+from typing import IO, Any, BinaryIO
 
 from pydantic import TypeAdapter
 
@@ -25,16 +25,11 @@ from machine.storage.hashes import HashedFile, trust_cached_hash
 from machine.threads import set_omp_passive
 from xtts.inference.compute_config import ComputeConfig
 from xtts.workers.failures import answer_of
-from xtts.workers.requests import Answer, Request, request_types
+from xtts.workers.file_synthesis import FileSpeaker
+from xtts.workers.requests import request_types
 
 
-class Answers(Protocol):
-    """What `serve` asks of `xtts.workers.file_synthesis.FileSpeaker`."""
-
-    def ask(self, request: Request[Answer]) -> Answer: ...
-
-
-def main(new_speaker: Callable[[argparse.Namespace], Answers] | None = None) -> int:
+def main(new_speaker: Callable[[argparse.Namespace], FileSpeaker] | None = None) -> int:
     """Speaks until stdin is closed; exit 2 when the base model cannot be loaded, 70 after a fault
     of the device."""
     arguments = _arguments()
@@ -55,7 +50,7 @@ def main(new_speaker: Callable[[argparse.Namespace], Answers] | None = None) -> 
     return serve(speaker, sys.stdin, answers, arguments.compute.device)
 
 
-def serve(speaker: Answers, requests: IO[str], answers: BinaryIO, device: str) -> int:
+def serve(speaker: FileSpeaker, requests: IO[str], answers: BinaryIO, device: str) -> int:
     """One answer per request. A refusal is an answer; a fault of the device is the last one: the
     next process has a context of its own. Any other error ends the process."""
     for line in requests:
@@ -107,9 +102,7 @@ def _no_number(module: Any, _given: Any, found: Any) -> Any:
     return found * float("nan") if type(module).__name__ == "HifiganGenerator" else None
 
 
-def _speaker(arguments: argparse.Namespace) -> Answers:
-    from xtts.workers.file_synthesis import FileSpeaker
-
+def _speaker(arguments: argparse.Namespace) -> FileSpeaker:
     arguments.compute.apply()
     return FileSpeaker(arguments.base, arguments.compute, keep_weights=arguments.keep_weights)
 

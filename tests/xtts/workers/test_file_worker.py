@@ -85,6 +85,8 @@ def test_start_does_not_wait_and_prints_do_not_break_the_protocol(
         assert (spoken.audio_seconds, spoken.device, spoken.similarity) == (0.1, "cpu", 0.5)
     assert worker.pid == first  # warm: the same process spoke both
     assert soundfile.info(tmp_path / "out.wav").samplerate == 24_000
+    worker.close()
+    assert first is not None and gone(first)
 
 
 def test_a_refusal_is_an_answer_and_the_child_lives_on(worker: Worker, tmp_path: Path) -> None:
@@ -93,49 +95,27 @@ def test_a_refusal_is_an_answer_and_the_child_lives_on(worker: Worker, tmp_path:
     assert worker.pid is not None
 
 
-def test_an_exit_tells_its_status_and_last_words_and_the_next_call_has_a_new_child(
-    worker: Worker, tmp_path: Path
-) -> None:
-    failed = failure(worker, request(tmp_path, "exit 7"))
-    assert failed.reason_code == "crashed"
-    assert "exit status 7" in str(failed) and "the last words" in str(failed)
-    assert worker.pid is None
-    assert worker.ask(request(tmp_path), 30).audio_seconds == 0.1
-
-
 @pytest.mark.parametrize(
     ("fault", "reason_code", "words", "outcome"),
     [
+        ("exit 7", "crashed", "exit status 7. It said last: the last words", None),
         ("SIGSEGV", "crashed", "SIGSEGV", None),
         ("SIGKILL", "killed", "SIGKILL", None),
-        pytest.param(
-            "memory",
-            "out_of_memory",
-            "ran out of memory",
-            Outcome.TRANSIENT,
-            marks=pytest.mark.slow,
-        ),
+        ("memory", "out_of_memory", "ran out of memory", Outcome.TRANSIENT),
         ("gpu memory", "out_of_memory", "Tried to allocate 2.00 GiB", Outcome.TRANSIENT),
         ("cuFFT error: CUFFT_INVALID_SIZE", "gpu_fault", "CUFFT_INVALID_SIZE", Outcome.BUILD),
-        pytest.param(
-            "700",
-            "gpu_fault",
-            "The worker failed on cpu: CUDA error: number 700.",
-            Outcome.STICKY,
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "710", "gpu_fault", "CUDA error: number 710", Outcome.STICKY, marks=pytest.mark.slow
-        ),
+        pytest.param("700", "gpu_fault", "failed on cpu: CUDA error: number 700.", Outcome.STICKY,
+                     marks=pytest.mark.slow),
         ("a mistake of ours", "crashed", "It said last: RuntimeError: a mistake of ours", None),
     ],
-)
-def test_injected_faults(
+)  # fmt: skip
+def test_a_fault_is_told_and_the_next_call_has_a_new_child(
     monkeypatch: pytest.MonkeyPatch, worker: Worker, tmp_path: Path,
     fault: str, reason_code: str, words: str, outcome: Outcome | None,
 ) -> None:  # fmt: skip
-    monkeypatch.setenv("SOTAQUE_WORKER_FAULT", fault)
-    failed = failure(worker, request(tmp_path))
+    exits = fault.startswith("exit")
+    monkeypatch.setenv("SOTAQUE_WORKER_FAULT", "" if exits else fault)
+    failed = failure(worker, request(tmp_path, fault))
     assert failed.reason_code == reason_code
     assert words in str(failed)
     assert (failed.fault.outcome if failed.fault else None) is outcome
@@ -193,17 +173,18 @@ def test_what_a_hanging_child_started_ends_with_it(worker: Worker, tmp_path: Pat
     assert gone(int(left.read_text()))
 
 
-def test_a_child_that_never_gets_ready_is_a_hang(tmp_path: Path) -> None:
-    worker = Worker(Path("slow"), ComputeConfig(), command=QUICK, start_seconds=0.5)
+@pytest.mark.parametrize(
+    ("base", "code", "words"),
+    [("slow", "hang", "getting ready"), ("refused", "refused", "model.pth is missing.")],
+)
+def test_a_child_that_does_not_get_ready_says_why(
+    tmp_path: Path, base: str, code: str, words: str
+) -> None:
+    seconds = 0.5 if base == "slow" else 60.0
+    worker = Worker(Path(base), ComputeConfig(), command=QUICK, start_seconds=seconds)
     failed = failure(worker, request(tmp_path))
-    assert failed.reason_code == "hang" and "getting ready" in str(failed)
-
-
-def test_a_base_that_cannot_be_loaded_is_refused_with_its_sentence(tmp_path: Path) -> None:
-    worker = Worker(Path("refused"), ComputeConfig(), command=QUICK)
-    failed = failure(worker, request(tmp_path))
-    assert (failed.reason_code, str(failed)) == ("refused", "model.pth is missing.")
     worker.close()
+    assert failed.reason_code == code and words in str(failed)
 
 
 def test_a_child_killed_between_two_requests_is_replaced(worker: Worker, tmp_path: Path) -> None:
@@ -221,13 +202,6 @@ def test_a_stop_does_not_wait_for_the_sample(worker: Worker, tmp_path: Path) -> 
         worker.ask(request(tmp_path, f"when {tmp_path / 'never'}"), 30, lambda: True)
     assert found.value.reason_code == "interrupted"
     assert time.monotonic() - begun < 5 and worker.pid is None
-
-
-def test_close_leaves_no_process(worker: Worker, tmp_path: Path) -> None:
-    worker.ask(request(tmp_path), 30)
-    pid = worker.pid
-    worker.close()
-    assert pid is not None and gone(pid)
 
 
 def test_the_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
