@@ -97,7 +97,7 @@ class Evaluator:
         """Finds out how fast this machine speaks, and says what judging the run from an epoch on
         will cost."""
         if self.working and self.budget:
-            self.sampler.submit(lambda: self._forgiving(lambda: self._foresee(first_epoch)))
+            self._submit(partial(self._foresee, first_epoch))
 
     def judge(self, epoch: Verified, epoch_seconds: float = 0.0) -> None:
         """Judges a saved epoch, and the base first where it was not judged yet.
@@ -105,9 +105,7 @@ class Evaluator:
         epoch_seconds: how long it was learned, which decides how much time there is.
         """
         if self.working:
-            self.sampler.submit(
-                lambda: self._forgiving(lambda: self._judge_if_due(epoch, epoch_seconds))
-            )
+            self._submit(partial(self._judge_if_due, epoch, epoch_seconds))
 
     def judge_missing(self) -> None:
         """Judges what a kill or a fault left out, the newest epochs where not all fit."""
@@ -118,12 +116,12 @@ class Evaluator:
             if budget.plan:
                 missing = missing[len(missing) - budget.plan.epochs :]
         for epoch in missing:
-            self.sampler.submit(partial(self._forgiving, partial(self._judge, epoch, 0.0)))
+            self._submit(partial(self._judge, epoch, 0.0))
 
     def blends(self, shares: Sequence[float]) -> None:
         """Judges blends of the base and the epoch that comes nearest to the person."""
         if self.working:
-            self.sampler.submit(lambda: self._forgiving(lambda: self._blends(shares)))
+            self._submit(partial(self._blends, shares))
 
     def missing(self) -> list[Verified]:
         """Whole epochs that were not judged, or are other weights than those that were."""
@@ -164,25 +162,23 @@ class Evaluator:
 
     # One candidate
 
+    def _submit(self, work: Callable[[], None]) -> None:
+        self.sampler.submit(partial(self._forgiving, work))
+
     def _forgiving(self, work: Callable[[], None]) -> None:
         try:
             work()
             self.failures = 0
         except GpuLost:
             raise
-        except MeasuringFailed as error:
-            if error.stopped:
+        except Exception as error:  # whatever it is, it costs an evaluation and not the run
+            if isinstance(error, MeasuringFailed) and error.stopped:
                 log.info("The evaluation is left for the next start.")
                 return
-            self._failed(error)
-        except Exception as error:  # whatever it is, it costs an evaluation and not the run
-            self._failed(error)
-
-    def _failed(self, error: Exception) -> None:
-        self.failures += 1
-        log.warning("No evaluation: %s", error)
-        if self.failures >= MOST_FAILURES:
-            log.warning("Evaluating ends for this run. Training goes on.")
+            self.failures += 1
+            log.warning("No evaluation: %s", error)
+            if self.failures >= MOST_FAILURES:
+                log.warning("Evaluating ends for this run. Training goes on.")
 
     def _judge(self, epoch: Verified, epoch_seconds: float) -> None:
         known = self._known() or self._judge_base(epoch, epoch_seconds)
