@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.fixed_length import judged_once
+from benchmarks.synthetic import judged_once
 from machine.onnxruntime.sessions import OnnxSessionOptions
 from xtts.inference import speech
 from xtts.inference.alignment.guarded_piece import Guard

@@ -8,7 +8,6 @@ so that its own mistakes are told beside.
 """
 
 import argparse
-import json
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -48,42 +47,12 @@ class Figures:
     lengths: tuple[float, float]
 
 
-@dataclass(frozen=True)
-class Spread:
-    """Mean and standard deviation over the seeds."""
-
-    mean: float
-    spread: float
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Prints the table, or JSON."""
-    arguments = _parser().parse_args(argv)
-    sentences = texts.sentences(arguments.set)
-    if arguments.joined:
-        sentences = texts.joined(sentences, arguments.joined)
-    sentences = sentences[: arguments.sentences]
-    report = {
-        voice: measured(arguments, voice, sentences) for voice in arguments.speak_as.split(",")
-    }
-    if arguments.json:
-        print(json.dumps(report, indent=1))
-        return 0
-    for voice, facts in report.items():
-        print(f"{voice}: the recogniser's own word errors on the source: {facts['source']:.3f}")
-        for name, value in facts["figures"].items():
-            print(f"  {name:16} {value['mean']:8.3f}  ± {value['spread']:.3f}")
-        print(f"  lengths          {facts['lengths'][0]:.2f} to {facts['lengths'][1]:.2f}")
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks voice", description=__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bundle", default="demo", help="demo, a bundle, a checkpoint, or source")
     parser.add_argument("--speak-as", default="slt,rms,awb", help="whose reference it is given")
     parser.add_argument(
         "--reference", type=Path,
-        help="a recording of the person to speak from, instead of one that nobody trained on",
+        help="a recording of the person to speak from, instead of one that was never trained on",
     )  # fmt: skip
     parser.add_argument("--set", choices=texts.FILES, default="twenty", help="which sentences")
     parser.add_argument("--joined", type=int, help="texts of so many sentences of the set each")
@@ -94,8 +63,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--low-memory", action="store_true", help="as LOW_MEMORY=on speaks")
     parser.add_argument("--guard", choices=("on", "off"), default="on")
-    parser.add_argument("--json", action="store_true")
-    return parser
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Figures of each voice; source: the recogniser's own word errors on its recordings."""
+    sentences = texts.sentences(arguments.set)
+    if arguments.joined:
+        sentences = texts.joined(sentences, arguments.joined)
+    sentences = sentences[: arguments.sentences]
+    voices = arguments.speak_as.split(",")
+    return {voice: measured(arguments, voice, sentences) for voice in voices}
 
 
 def measured(arguments: argparse.Namespace, voice: str, sentences: Sequence[str]) -> dict[str, Any]:
@@ -118,7 +95,7 @@ def measured(arguments: argparse.Namespace, voice: str, sentences: Sequence[str]
     names = [name for name in columns[0] if name != "lengths"]
     return {
         "source": own,
-        "figures": {name: asdict(spread([row[name] for row in columns])) for name in names},
+        "figures": {name: spread([row[name] for row in columns]) for name in names},
         "lengths": (
             min(row["lengths"][0] for row in columns),
             max(row["lengths"][1] for row in columns),
@@ -155,9 +132,9 @@ def astray(sentences: Sequence[str], lengths: Sequence[float]) -> int:
     return sum(counts and not SHORTEST <= length <= LONGEST for counts, length in pairs)
 
 
-def spread(values: Sequence[float]) -> Spread:
-    """Mean and standard deviation; the latter is 0 for a single value."""
-    return Spread(statistics.fmean(values), statistics.pstdev(values))
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Mean and standard deviation over the seeds; the latter is 0 for a single value."""
+    return {"mean": statistics.fmean(values), "spread": statistics.pstdev(values)}
 
 
 def spoken(

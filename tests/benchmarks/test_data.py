@@ -1,18 +1,11 @@
-"""The synthetic dataset is real to the trainer; whole starts are told by the runs themselves."""
+"""Whole starts are told by the runs themselves."""
 
 from pathlib import Path
 
 import pytest
 
-from benchmarks import data, scale
+from benchmarks import data
 from xtts.hub import base_models
-
-
-def test_a_synthetic_dataset_is_read_like_any_other():
-    found = scale.measured(120)
-    assert found["clips"] == found["used"] == 120
-    assert found["start_seconds"] > 0 and found["start_cpu_seconds"] > 0
-    assert "120      120" in scale.told([found])
 
 
 @pytest.mark.slow  # two processes that import torch, and learn

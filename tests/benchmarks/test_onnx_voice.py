@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import bases, onnx_voice
+from benchmarks import onnx_voice, synthetic
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.voice import Voice
 from xtts.model.shapes import VOCODER_RATE
@@ -13,7 +13,7 @@ from xtts.model.shapes import VOCODER_RATE
 
 @pytest.mark.slow
 def test_a_contestant_says_so_many_codes_and_a_chunk_first(tmp_path: Path) -> None:
-    folder = bases.write(tmp_path / "base", full=False)
+    folder = synthetic.write_base(tmp_path / "base", full=False)
     whole, first = onnx_voice.contestant(folder, 12, "fp32", "one two three.", 1)()
     assert whole > 0 and first > 0
     assert (onnx_voice.folder_of(folder) / "onnx.json").is_file()

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import hour, loading_child, low_memory_child, onnx_voice, sample, speaking, voice
-from benchmarks.fixed_length import TEXT, judged_once, suppress_stop
+from benchmarks import loading, low_memory, onnx_voice, sample, speaking, voice
+from benchmarks.synthetic import TEXT, judged_once, suppress_stop, voice_latents
 from xtts.inference import speech
 from xtts.inference.alignment.guard import Ending
 from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece
@@ -38,7 +38,7 @@ def test_a_text_that_cannot_end_is_judged_and_said_once(base_folder: Path) -> No
     model = load_model(base_folder, precision="fp32")
     suppress_stop(model)
     guard = judged_once(model)
-    whose = Voice(*speaking.whose(model.config.gpt.width))
+    whose = Voice(*voice_latents(model.config.gpt.width))
     speech.synthesize(
         TorchBackend(model), whose, SynthesisRequest(TEXT, "en", max_codes=CODES), guard
     )
@@ -51,8 +51,10 @@ def test_a_text_that_cannot_end_is_judged_and_said_once(base_folder: Path) -> No
     "speaks",
     [
         lambda base: speaking._ours(base, CODES, "fp32")(),
-        lambda base: loading_child.ours(base, CODES, "fp32"),
-        lambda base: low_memory_child._torch(base, CODES, 1, "fp32", True, False)(),
+        lambda base: loading.ours(base, CODES, "fp32"),
+        lambda base: low_memory._torch(low_memory.ROWS["torch LOW_MEMORY"], base, 1)(
+            SynthesisRequest(TEXT, "en", max_codes=CODES)
+        ),
         lambda base: onnx_voice.contestant(base, CODES, "fp32", TEXT, 1)(),
     ],
     ids=["speaking", "loading", "low_memory", "onnx"],
@@ -67,7 +69,7 @@ def test_the_guard_is_on(
 def test_a_sample_is_said_once(base_folder: Path) -> None:
     speaker = sample._JudgedOnce(base_folder, "cpu", 1)
     model = load_model(base_folder, precision="fp32")
-    found = speaker._guard(Voice(*speaking.whose(model.config.gpt.width)), 3)
+    found = speaker._guard(Voice(*voice_latents(model.config.gpt.width)), 3)
     assert found is not None and (found.retries, found.seed) == (0, 3)
 
 
@@ -88,8 +90,3 @@ def test_a_voice_is_heard_as_it_is_served(guarded: bool, monkeypatch: pytest.Mon
     assert [guard and (guard.seed, guard.retries) for guard in asked] == (
         [(0, 2), (1, 2)] if guarded else [None, None]
     )
-
-
-def test_an_hour_is_spoken_under_the_guard(guards: list[Guard | None]) -> None:
-    hour.spoken(0.1)
-    assert guards and all(guard is not None and guard.retries == 2 for guard in guards)
