@@ -24,7 +24,6 @@ from demo_voice.gpt.passages import alone
 from demo_voice.gpt.targets import MEL_PER_CODE, Targets
 from demo_voice.recipe import BaseRecipe
 from demo_voice.teachers.flite import TeacherSpeech
-from train.optim import freezing
 from xtts.audio import MEL_BANDS
 from xtts.model.gpt import GPT, new_gpt
 from xtts.model.packed_batch import PackedBatch
@@ -112,8 +111,6 @@ def learn(
     stage = recipe.pretraining
     gpt = new_gpt(recipe.gpt, recipe.seed)
     pupil = Pupil(gpt).to(device)
-    if recipe.still:
-        freezing.freeze(pupil, recipe.still)
     extras = Guide(gpt), Calm(gpt)
     named = optimizers(pupil, stage.learning_rate)
     parts: dict[str, stages.Stateful] = {"pupil": pupil, **named}
