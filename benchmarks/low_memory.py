@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks import measuring, onnx_voice, synthetic
 from benchmarks.synthetic import TEXT, judged_once
-from xtts.hub.base_models import DEMO
+from xtts.voices.base_models import DEMO
 from xtts.inference.synthesis_request import SynthesisRequest
 
 

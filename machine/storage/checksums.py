@@ -1,7 +1,7 @@
 """Manifests: size and SHA-256 of a file, written after it, verified before loading.
 
 `torch.load` accepts a flipped bit and a zeroed block without a word, so nothing of ours is
-unpickled before it is compared with its manifest. Used by `xtts.hub.run_folder` and
+unpickled before it is compared with its manifest. Used by `xtts.voices.run_folder` and
 `train.checkpointing.checkpoints`.
 """
 

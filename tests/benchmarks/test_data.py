@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import data
-from xtts.hub import base_models
+from xtts.voices import base_models
 
 
 @pytest.mark.slow  # two processes that import torch, and learn

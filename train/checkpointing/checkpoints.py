@@ -32,8 +32,8 @@ from machine.storage.hash_cache import remember_hash
 from train.checkpointing.fingerprint import Fingerprint
 from train.checkpointing.pruning import drop_corrupt, prune, remove
 from train.checkpointing.resume import Resumed, resume
-from xtts.hub.evaluation_file import Evaluation, Verdict
-from xtts.hub.run_folder import CHECKPOINT_SCHEMA, RunFolder
+from xtts.voices.evaluation_file import Evaluation, Verdict
+from xtts.voices.run_folder import CHECKPOINT_SCHEMA, RunFolder
 
 log = logging.getLogger(__name__)
 

@@ -24,9 +24,9 @@ from train.optim import freezing
 from train.run_context import RunContext, StartPosition
 from train.settings import TrainSettings
 from xtts.audio import CODE_RATE, MEL_BANDS, SAMPLES_PER_CODE, VOCODER_RATE
-from xtts.hub.run_folder import RunFolder
 from xtts.model.gpt import from_coqui
 from xtts.model.loading import read_tensors
+from xtts.voices.run_folder import RunFolder
 
 log = logging.getLogger("train")
 

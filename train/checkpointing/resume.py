@@ -19,7 +19,7 @@ from machine.storage.checksums import ManifestError, fault_of, read_manifest
 from machine.storage.hash_cache import known_sha256
 from train.checkpointing.fingerprint import Fingerprint, differences
 from train.metrics import curve_folder
-from xtts.hub.run_folder import RunFolder, load_verified, set_aside
+from xtts.voices.run_folder import RunFolder, load_verified, set_aside
 
 log = logging.getLogger(__name__)
 

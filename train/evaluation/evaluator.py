@@ -30,7 +30,7 @@ from train.progress import Progress
 from train.sampling.sample_files import SampleReference
 from train.sampling.sampler import MeasuringFailed, Sampler
 from train.settings import TrainSettings
-from xtts.hub.evaluation_file import (
+from xtts.voices.evaluation_file import (
     Candidate,
     CandidateKind,
     Evaluation,
@@ -40,7 +40,7 @@ from xtts.hub.evaluation_file import (
     Verdict,
     write_evaluation,
 )
-from xtts.hub.run_folder import RunFolder, Verified
+from xtts.voices.run_folder import RunFolder, Verified
 from xtts.workers.file_evaluation import (
     SLOTS,
     EvaluateRequest,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from train.evaluation.judges import PITCH_DRIFT, RATE_DRIFT, VOICE, WORD_ERRORS, WORDS
-from xtts.hub.evaluation_file import Candidate, Evaluation
+from xtts.voices.evaluation_file import Candidate, Evaluation
 
 _HEAD = (
     "", "unfinished", "cut", "babbling", "word errors", "words", "voice", "rate", "pitch",

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from machine.devices.selection import Environment
 from machine.doctor.finding import Finding, fail, gigabytes, ok, warn
-from machine.doctor.readings.snapshot import (
+from machine.readings.snapshot import (
     Container,
     MachineSettings,
     Refused,

@@ -2,14 +2,12 @@
 
 import hashlib
 import json
-import logging
 import os
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from machine.doctor.readings.answer_cache import DoctorCache
 from machine.storage import hash_cache
 from machine.storage.hash_cache import (
     HashedFile,
@@ -76,15 +74,3 @@ def test_a_kept_hash_does_not_name_the_file(path: Path, read: list[Path], tmp_pa
     assert kept_sha256(path, folder) == kept_sha256(path, folder) == ONE
     assert read == [path]
     assert [str(path) in file.read_text() for file in folder.iterdir()] == [False]
-
-
-def test_the_doctors_cache_of_an_older_version_is_made_again_in_silence(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    old = tmp_path / "doctor.json"
-    old.write_text('{"schema": 1, "torch": {"key": "k", "found": {"version": "2.11"}}}')
-    with caplog.at_level(logging.INFO):
-        assert DoctorCache(old).get("torch", "k") is None
-        DoctorCache(old).put("torch", "k", {"version": "2.11"})
-    assert DoctorCache(old).get("torch", "k") == {"version": "2.11"}
-    assert caplog.text == ""

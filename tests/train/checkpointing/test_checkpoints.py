@@ -22,7 +22,7 @@ from tests.train.checkpointing.saving import (
     trainer,
 )
 from train.checkpointing.checkpoints import Checkpoints, NonFiniteWeights
-from xtts.hub.run_folder import RunFolder, read_checkpoint
+from xtts.voices.run_folder import RunFolder, read_checkpoint
 
 
 def test_everything_saved_comes_back(run, checkpoints):

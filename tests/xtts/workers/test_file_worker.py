@@ -274,7 +274,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def checkpoint(base: Path, path: Path, change: float) -> Path:
-    """The base's learning part, moved, as a file that `xtts.hub.run_folder` reads."""
+    """The base's learning part, moved, as a file that `xtts.voices.run_folder` reads."""
     weights = {
         name: tensor + change
         for name, tensor in model.read_tensors(base / "model.pth").items()
