@@ -46,7 +46,7 @@ class CutQuality:
         kept: Share of the speaker's phones, by time, that are in a clip.
         cuts_in_words: Starts and ends of clips inside a phone of the speaker; cuts: all of them.
         character_errors: Of the transcripts against what is said in the clips, per character.
-        named: Sentences that nobody says, of those in the text; named_wrongly: others.
+        named: Sentences of the text that are not said; named_wrongly: others.
         cpu_seconds, peak_bytes: Of the process that cuts.
     """
 

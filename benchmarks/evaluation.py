@@ -4,10 +4,10 @@ no part in it.
 Fine-tunes the embedded voice on the demo dataset with default settings once for each seed, as
 `make train` does; whatever was judged there (base, epochs, blends) speaks the reporting set, which
 the evaluation never sees, and a recogniser (pocketsphinx) counts word errors. All of it is spoken
-as an evaluation speaks, without the guard: the weights are judged, not what repairs them. Told are
-how far the chosen one is behind the one with the fewest errors, and how the evaluation's `words`
-and its own recogniser's word errors rank checkpoints. Every result is kept as a line of JSON as
-soon as it is there: `--resume` goes on.
+as an evaluation speaks, without the guard: the weights are judged, not what repairs them. The
+figures are how far the chosen one is behind the one with the fewest errors, and how the
+evaluation's `words` and its own recogniser's word errors rank checkpoints. Every result is kept as
+a line of JSON as soon as it is there: `--resume` goes on.
 """
 
 import argparse
@@ -247,7 +247,7 @@ def verdict_row(seed: int, run: Evaluation, heard: Sequence[HeardCandidate]) -> 
 
 
 def judges_words(one: Candidate) -> bool:
-    """Whether `words` were judged of it: not where nearly all sentences went astray."""
+    """Whether `words` were judged of it: not where nearly all sentences failed."""
     return WORDS_JUDGE in one.judges
 
 

@@ -258,7 +258,7 @@ def against_coqui(at: Setup) -> Figures:
 
 
 def speaking(at: Setup) -> Figures:
-    """Codes a second with everything round a step: crowds of several sizes, the first cold. No
+    """Codes a second with everything round a step: several numbers of rows, the first cold. No
     guard: there is no text that it could judge."""
     from xtts.inference.batched_decoding import DecodingSlots
     from xtts.inference.decoding import DecodingState
@@ -273,12 +273,14 @@ def speaking(at: Setup) -> Figures:
     latents = torch.zeros(1, NUM_LATENTS, at.shape.width, device=at.device)
     for slots in at.slots:
         began = time.perf_counter()
-        crowd, first = DecodingSlots(gpt, slots), 0.0
+        decoding_slots, first = DecodingSlots(gpt, slots), 0.0
         for slot in range(slots):
             draw = torch.Generator(at.device).manual_seed(slot)
-            crowd.enter(latents, text, DecodingState(gpt, SamplingParams(), draw, at.codes))
+            decoding_slots.enter(
+                latents, text, DecodingState(gpt, SamplingParams(), draw, at.codes)
+            )
         started = time.perf_counter()
-        while crowd.step():
+        while decoding_slots.step():
             first = first or time.perf_counter() - began
         seconds = time.perf_counter() - started
         codes = slots * (at.codes - 1)

@@ -3,7 +3,7 @@
 Faults are made by patched logits: STOP suppressed, forced at 30, 60 and 90 % of the utterance, a
 loop over its last words, a jump back. A stop that took no sound away (it fell into the closing
 silence) is no fault, and is counted apart; that is judged by the loudness of the whole utterance
-behind the cut. An alarm on an utterance that nobody tampered with is false where the recogniser
+behind the cut. An alarm on an utterance without a fault of ours is false where the recogniser
 hears the last two words and the length is 0.7 to 1.4 of flite's. `--part times` speaks flite's
 recordings again, code by code, and compares with the phones' times that flite prints; `--part
 recognised` compares with where pocketsphinx finds the words of what the voice says by itself.

@@ -58,18 +58,14 @@ def started(side: str, folder: Path, codes: int) -> dict[str, float]:
 
 def ours(folder: Path, codes: int, precision: str) -> None:
     """Loads and speaks the first chunk, as a stream does."""
-    from xtts.inference import speech, voice
+    from xtts.inference import speech, torch_backend, voice  # noqa: F401 - they are what is measured
     from xtts.inference.synthesis_request import SynthesisRequest
-    from xtts.inference.torch_backend import TorchBackend
-    from xtts.model import loading as model
+    from xtts.model import loading  # noqa: F401
 
     print("imported", flush=True)
-    loaded = model.load_model(folder, precision=precision)
+    loaded = synthetic.torch_voice(folder, precision)
     print("loaded", flush=True)
-    speaker = voice.Voice(*synthetic.voice_latents(loaded.config.gpt.width))
-    guard = synthetic.judged_once(loaded)
-    request = SynthesisRequest(synthetic.TEXT, "en", max_codes=codes)
-    next(speech.stream(TorchBackend(loaded), speaker, request, guard))
+    loaded.begin(SynthesisRequest(synthetic.TEXT, "en", max_codes=codes))
     print("first audio", flush=True)
 
 

@@ -17,15 +17,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import measuring, onnx_voice, synthetic
-from benchmarks.synthetic import TEXT, judged_once
-from xtts.voices.base_models import DEMO
+from benchmarks import measuring, synthetic
+from benchmarks.synthetic import TEXT
 from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.voices.base_models import DEMO
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
         return {name: growth(name, arguments.sentences, arguments.threads) for name in names}
     codes = arguments.codes or (151 if arguments.full else 12)
     with synthetic.base_model(arguments) as (base, _):
-        onnx_voice.folder_of(base)
+        synthetic.export_onnx(base)
         rows = {
             name: partial(
                 measuring.ask, "benchmarks.low_memory", name, base, codes, arguments.threads
@@ -90,7 +90,7 @@ def growth(name: str, sentences: int, threads: int) -> dict[str, Any]:
         base = Path(folder) / "base"
         base.symlink_to(DEMO)
         if ROWS[name].backend == "onnx":
-            onnx_voice.folder_of(base)
+            synthetic.export_onnx(base)
         found = measuring.ask("benchmarks.low_memory", name, base, -sentences, threads)
     seen = found.pop("resident_mb")
     ends = [len(seen) * part // 4 for part in range(5)]
@@ -157,32 +157,12 @@ def _coqui(_: Row, folder: Path, threads: int) -> Says:
 def _torch(row: Row, folder: Path, threads: int) -> Says:
     import torch
 
-    from xtts.inference import speech
-    from xtts.inference.torch_backend import TorchBackend
-    from xtts.inference.voice import Voice
-    from xtts.model import loading, low_memory
-
     torch.set_num_threads(threads)
-    load = low_memory.load_low_memory if row.low else loading.load_model
-    model = load(folder, precision=row.precision)
-    synthetic.suppress_stop(model)
-    voice, backend = Voice(*synthetic.voice_latents(model.config.gpt.width)), TorchBackend(model)
-    return lambda request: len(
-        speech.synthesize(backend, voice, request, judged_once(model, request.seed))
-    )
+    return synthetic.torch_voice(folder, row.precision, low=row.low).say
 
 
 def _onnx(row: Row, folder: Path, threads: int) -> Says:
-    from xtts.inference import speech
-    from xtts.onnx.speech import loading
-    from xtts.onnx.speech.backend import OnnxBackend
-
-    how = loading.low_memory_config(threads) if row.low else onnx_voice.plainly("fp32", threads)
-    model = onnx_voice.load(folder, replace(how, kind=row.precision))
-    voice, backend = onnx_voice.whose(model.config.gpt.width), OnnxBackend(model)
-    return lambda request: len(
-        speech.synthesize(backend, voice, request, judged_once(model, request.seed))
-    )
+    return synthetic.onnx_voice(folder, row.precision, threads, low=row.low).say
 
 
 if __name__ == "__main__":

@@ -180,13 +180,13 @@ def code_beside(layers: int, slots: int) -> tuple[Counter[str], float]:
     rules = SamplingParams(temperature=0.75, top_k=50, top_p=0.85, repetition_penalty=5.0)
     steps = cuda_graphs.CudaGraphStep(gpt, slots, _replayed)
     with mock.patch.object(cuda_graphs, "graphed_step", lambda *_, **__: steps.borrow()):
-        crowd = DecodingSlots(gpt, slots)
+        decoding_slots = DecodingSlots(gpt, slots)
         for slot in range(slots):
             utterance = DecodingState(gpt, rules, torch.Generator().manual_seed(slot))
-            crowd.enter(torch.zeros(1, NUM_LATENTS, 64), torch.arange(2, 20), utterance)
-        crowd.step()
+            decoding_slots.enter(torch.zeros(1, NUM_LATENTS, 64), torch.arange(2, 20), utterance)
+        decoding_slots.step()
         with as_on_a_gpu():
-            names, waits = counts_of(lambda: [crowd.step() for _ in range(CODES)])
+            names, waits = counts_of(lambda: [decoding_slots.step() for _ in range(CODES)])
     return Counter({name: often / CODES for name, often in names.items()}), waits / CODES
 
 

@@ -3,8 +3,8 @@
 `--voice lyubov` (of flite or RHVoice) says the demo dataset's texts, is trained on, and is then
 compared with in the reporting set. `--dataset DIR --folds 4` is for a real person with few clips:
 each quarter of them is spoken by a run that learned from the other three, and compared with its
-recordings. Told are the base and what the run serves, both by the run's own reference, and the last
-epoch's own weights.
+recordings. The figures are of the base and of what the run serves, both by the run's own reference,
+and of the last epoch's own weights.
 """
 
 import argparse

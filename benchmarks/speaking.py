@@ -11,18 +11,16 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks import measuring, onnx_voice, synthetic
-from benchmarks.synthetic import TEXT, judged_once
+from benchmarks import measuring, synthetic
+from benchmarks.synthetic import TEXT
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
-from xtts.inference import speech, voice
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.inference.torch_backend import TorchBackend
-from xtts.model import loading as model
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,13 +71,15 @@ def row(
 def _contestants(
     base: Path, codes: int, precisions: Sequence[str]
 ) -> dict[str, Callable[[], tuple[float, float]]]:
-    found = {"coqui": _coqui(base, codes)}
+    found, request = {"coqui": _coqui(base, codes)}, SynthesisRequest(TEXT, "en", max_codes=codes)
     for precision in precisions:
-        if precision.startswith(onnx_voice.PREFIX):
-            kind, threads = precision.removeprefix(onnx_voice.PREFIX), torch.get_num_threads()
-            found[precision] = onnx_voice.contestant(base, codes, kind, TEXT, threads)
+        if precision.startswith("onnx-"):
+            kind = precision.removeprefix("onnx-")
+            voice = synthetic.onnx_voice(base, kind, torch.get_num_threads())
+            found[precision] = partial(_timed, voice, request)
         else:
-            found[f"ours {precision}"] = _ours(base, codes, precision)
+            voice = synthetic.torch_voice(base, precision)
+            found[f"ours {precision}"] = partial(_timed, voice, request)
     return found
 
 
@@ -97,18 +97,10 @@ def _coqui(folder: Path, codes: int) -> Callable[[], tuple[float, float]]:
     return speaks
 
 
-def _ours(folder: Path, codes: int, precision: str) -> Callable[[], tuple[float, float]]:
-    loaded = model.load_model(folder, precision=precision)
-    synthetic.suppress_stop(loaded)
-    speaker = voice.Voice(*synthetic.voice_latents(loaded.config.gpt.width))
-    backend, request = TorchBackend(loaded), SynthesisRequest(TEXT, "en", max_codes=codes)
-
-    def speaks() -> tuple[float, float]:
-        started = time.perf_counter()
-        speech.synthesize(backend, speaker, request, judged_once(loaded))
-        seconds = time.perf_counter() - started
-        started = time.perf_counter()
-        next(speech.stream(backend, speaker, request, judged_once(loaded)))
-        return seconds, time.perf_counter() - started
-
-    return speaks
+def _timed(voice: synthetic.FixedVoice, request: SynthesisRequest) -> tuple[float, float]:
+    started = time.perf_counter()
+    voice.say(request)
+    seconds = time.perf_counter() - started
+    started = time.perf_counter()
+    voice.begin(request)
+    return seconds, time.perf_counter() - started

@@ -6,15 +6,20 @@ torch is imported where it is needed only: processes that speak with ONNX Runtim
 
 import argparse
 import json
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from machine.onnxruntime.sessions import OnnxSessionOptions
 from xtts.inference.alignment.guarded_piece import Guard
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import GPTShape
 
 if TYPE_CHECKING:
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
 
     from train.dataset.batches import Batch
     from train.learner import Learner, OptimizationConfig
+    from xtts.onnx.speech.loading import OnnxComputeConfig
 
 TEXT = "the old man walked slowly along the river and thought about the long day."
 FULL_SHAPE = GPTShape(text_ids=6681, text_start=261)
@@ -111,28 +117,16 @@ def _config(layers: int, width: int, heads: int) -> dict[str, object]:
 
 
 def _vocabulary() -> dict[str, object]:
-    """Letters, specials where XTTS-v2 has them, and words that nobody says up to 6,681 ids."""
+    """Letters, specials where XTTS-v2 has them, and made-up words up to 6,681 ids."""
+    from demo_voice.packaging import tokenizer_json
+
     special = ["[STOP]", "[UNK]", "[SPACE]"]
     letters = list("!'(),-./:;?abcdefghijklmnopqrstuvwxyzàáâãäåæçèéêëìíîïñòóôõöøùúûüýßœ")
     languages = [f"[{language}]" for language in LANGUAGES]
     tokens = special + letters + languages
     tokens += [f"⟨{number}⟩" for number in range(len(tokens), 261)] + ["[START]"]
     tokens += [f"⟨{number}⟩" for number in range(len(tokens), FULL_SHAPE.text_ids)]
-    whole = [*special, *languages, "[START]"]
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    return {
-        "version": "1.0", "truncation": None, "padding": None,
-        "added_tokens": [
-            {"id": tokens.index(t), "content": t, "special": True, **flags} for t in whole
-        ],
-        "normalizer": None, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None,
-        "decoder": None,
-        "model": {
-            "type": "BPE", "dropout": None, "unk_token": "[UNK]",
-            "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": False,
-            "vocab": {token: number for number, token in enumerate(tokens)}, "merges": [],
-        },
-    }  # fmt: skip
+    return tokenizer_json(tokens, [*special, *languages, "[START]"])
 
 
 # ---- speaking ----
@@ -160,9 +154,73 @@ def judged_once(model: Any, seed: int = 0) -> Guard:
     return Guard(heads, model.tokenizer.spoken, seed, retries=0)
 
 
-def suppress_stop(model: Any) -> None:
-    """Of a torch model: it says as many codes as it may."""
+@dataclass(frozen=True)
+class FixedVoice:
+    """A model of random weights that says as many codes as a request allows, under the guard."""
+
+    backend: Any
+    voice: Any
+
+    def say(self, request: SynthesisRequest) -> int:
+        """Speaks it; how many samples."""
+        from xtts.inference import speech
+
+        guard = judged_once(self.backend.model, request.seed)
+        return len(speech.synthesize(self.backend, self.voice, request, guard))
+
+    def begin(self, request: SynthesisRequest) -> None:
+        """Speaks the first chunk of a stream."""
+        from xtts.inference import speech
+
+        guard = judged_once(self.backend.model, request.seed)
+        next(speech.stream(self.backend, self.voice, request, guard))
+
+
+def torch_voice(folder: Path, precision: str, *, low: bool = False) -> FixedVoice:
+    """low: loaded as LOW_MEMORY=on does."""
+    from xtts.inference.torch_backend import TorchBackend
+    from xtts.inference.voice import Voice
+    from xtts.model import loading, low_memory
+
+    load = low_memory.load_low_memory if low else loading.load_model
+    model = load(folder, precision=precision)
     model.gpt.mel_head.bias.data[model.gpt.shape.audio_stop] = -1e4
+    return FixedVoice(TorchBackend(model), Voice(*voice_latents(model.config.gpt.width)))
+
+
+def onnx_voice(folder: Path, kind: str, threads: int, *, low: bool = False) -> FixedVoice:
+    """Of the export of `folder`, which `export_onnx` makes; low: opened as LOW_MEMORY=on does. No
+    code of its is STOP."""
+    from xtts.onnx.speech import loading
+    from xtts.onnx.speech.backend import OnnxBackend
+
+    model = loading.load_onnx_model(
+        export_onnx(folder), onnx_config(kind, threads, low=low), verify=False
+    )
+    model.config = replace(model.config, gpt=replace(model.config.gpt, audio_stop=-1))
+    random = np.random.default_rng(0)
+    speaker = random.standard_normal((1, 512, 1)).astype(np.float32)
+    latents = random.standard_normal((1, 32, model.config.gpt.width)).astype(np.float32)
+    voice = loading.OnnxLatents(latents, speaker / np.linalg.norm(speaker))
+    return FixedVoice(OnnxBackend(model), voice)
+
+
+def onnx_config(kind: str, threads: int = 1, *, low: bool = False) -> "OnnxComputeConfig":
+    """As it is served with LOW_MEMORY or without."""
+    from xtts.onnx.speech.loading import OnnxComputeConfig, low_memory_config
+
+    if low:
+        return replace(low_memory_config(threads), kind=kind)
+    return OnnxComputeConfig(kind, options=OnnxSessionOptions(threads=threads))
+
+
+def export_onnx(base: Path) -> Path:
+    """The ONNX voice beside a base model's folder; made by a child where it is missing."""
+    to = base.with_name(f"{base.name}-onnx")
+    if not (to / "onnx.json").is_file():
+        words = [sys.executable, "-m", "xtts.onnx.export.exporter_child", str(base), str(to)]
+        subprocess.run(words, check=True)
+    return to
 
 
 def load_coqui(folder: Path, codes: int) -> Any:

@@ -1,7 +1,7 @@
 """`python -m benchmarks training`: a training step of ours against Coqui's, on the same clips and
 weights with as many threads, in turns.
 
-Each side is a process of its own, so that memory is told apart: Coqui's `GPTTrainer` as its recipe
+Each side is a process of its own, so that its memory is its own: Coqui's `GPTTrainer` as its recipe
 puts it together, once as it stands and once quickened (bf16 autocast, features kept), ours in
 batches of the same four clips and with all eight in one. A pass learns from every clip once; the
 first of each in a process is not counted. `--full` is XTTS-v2's size: there every round loads its

@@ -45,7 +45,7 @@ def main(side: str, base: Path, data: Path, cache: Path, threads: int) -> None:
 
 def measured(taken: Pass, threads: int) -> dict[str, float]:
     """One pass: seconds, the share of the cores that was busy, the peak of memory in GB."""
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts over
     began, used = time.perf_counter(), time.process_time()
     found = taken()
     found["seconds"] = time.perf_counter() - began

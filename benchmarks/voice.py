@@ -4,21 +4,28 @@
 (`benchmarks.texts`); `--joined 3` has texts of three sentences. Each text is spoken with several
 seeds, under the guard, as it is served; `--guard off` is what the model says by itself. Every
 figure comes as mean and spread over the seeds. The same recogniser reads the source's recordings,
-so that its own mistakes are told beside.
+so that its own mistakes stand beside.
 """
 
 import argparse
 import statistics
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
-from benchmarks import judges, onnx_voice, texts
+from benchmarks import judges, synthetic, texts
 from xtts.audio import CODE_RATE, SPEAKER_RATE, VOCODER_RATE, resample
+from xtts.inference.synthesis_request import SynthesisRequest
+
+if TYPE_CHECKING:
+    from xtts.inference.alignment.guarded_piece import Guard
+    from xtts.inference.voice import Voice
 
 # A text whose sound has another share than this of the source's length is cut, or babbles; of a
 # word or two the pauses at either end count for more than the words.
@@ -154,14 +161,13 @@ def spoken(
         return
     from xtts.inference import speech
     from xtts.inference.compute_config import ComputeConfig
-    from xtts.inference.synthesis_request import SynthesisRequest
     from xtts.inference.torch_backend import TorchBackend
     from xtts.inference.voice import read_reference, voice_from_reference
     from xtts.voices.base_models import DEMO
     from xtts.voices.loading import load_voice
     from xtts.voices.voice_files import VoiceSpec
 
-    with_onnx = precision.startswith(onnx_voice.PREFIX)
+    with_onnx = precision.startswith("onnx-")
     own = "fp32" if with_onnx else precision
     where = ComputeConfig(precision=own, low_memory=low and not with_onnx, guard=guarded)
     opened: Any = load_voice(VoiceSpec(bundle, tos_agreed=True), where)
@@ -175,10 +181,31 @@ def spoken(
         heard = replace(heard, speaker=opened.speaker.tensor())
     if with_onnx:
         folder = DEMO if bundle == "demo" else Path(bundle)
-        say = onnx_voice.sayer(folder, heard, precision, low=low)
+        say = onnx_sayer(folder, heard, precision.removeprefix("onnx-"), low=low)
     else:
         say = partial(speech.synthesize, TorchBackend(model), heard)
     for seed in range(seeds):
         asked = [SynthesisRequest(text, "en", seed) for text in sentences]
         said = [say(request, opened.guard(request)) for request in asked]
         yield [resample(wave, VOCODER_RATE, SPEAKER_RATE) for wave in said]
+
+
+def onnx_sayer(
+    base: Path, heard: "Voice", kind: str, *, low: bool = False
+) -> Callable[..., Tensor]:
+    """`say(request, guard)` by an export of `base`, with a voice that torch has heard; low: as
+    LOW_MEMORY=on."""
+    from xtts.inference import speech
+    from xtts.onnx.export import exporter
+    from xtts.onnx.speech.backend import OnnxBackend
+    from xtts.onnx.speech.loading import OnnxLatents, load_onnx_model
+
+    with tempfile.TemporaryDirectory() as name:
+        exporter.export(exporter.source_of_folder(base), Path(name) / "voice", [kind])
+        loaded = load_onnx_model(Path(name) / "voice", synthetic.onnx_config(kind, low=low))
+    voice = OnnxLatents(heard.latents.numpy(), heard.speaker.numpy())
+
+    def say(request: SynthesisRequest, guard: "Guard | None") -> Tensor:
+        return torch.from_numpy(speech.synthesize(OnnxBackend(loaded), voice, request, guard))
+
+    return say

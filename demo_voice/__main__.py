@@ -50,7 +50,7 @@ class Making:
     speaker: flite.Speaker = flite.flite
     foreigner: flite.Speaker = accents.festival
     neighbour: flite.Speaker = neighbours.speak
-    aligner: phone_timing.Aligner = people.told
+    aligner: phone_timing.Aligner = people.phone_times
     begin: Path | None = None
 
     def run(self, stages: Sequence[str] = STAGES) -> None:

@@ -13,8 +13,8 @@ from xtts.text.phonemes import PAUSES, PHONES
 # The vocabulary in the order of its ids; the special tokens stand as in XTTS-v2's.
 CHARACTERS = ("[STOP]", "[UNK]", "[SPACE]", *PHONES.values(), *PAUSES, "[en]", "[START]")
 
-# For who fine-tunes the voice. A few clips of one person teach nobody to listen, and what the GPT
-# makes of a recording is what the vocoder knows: moved, it made another person of awb
+# For who fine-tunes the voice. No model learns to listen from a few clips of one person, and what
+# the GPT makes of a recording is what the vocoder knows: moved, it made another person of awb
 # (docs/benchmarks.md).
 ADVICE = TrainingAdvice(
     num_epochs=4,

@@ -60,7 +60,7 @@ def stages(voice: Path, recipe: BaseRecipe, folder: Path) -> None:
 
 
 def gpt(voice: Path, recipe: BaseRecipe, lessons: Lessons, folder: Path) -> None:
-    """Writes `pretraining.pt` where it is missing. What reads recordings begins anew where it says
+    """Writes `pretraining.pt` where it is missing. What reads recordings starts over where it says
     nothing of them (see `guidance.Calm`)."""
     path = folder / "pretraining.pt"
     if path.is_file():

@@ -223,7 +223,7 @@ def _learn(
     losses: list[float] = []
     counter: Iterator[int] = stages.steps(
         path, stage, parts, [mover],
-        lambda _: f"STFT {sum(losses[-50:]) / max(1, len(losses[-50:])):.4f}",
+        lambda _: f"STFT {stages.recent_mean(losses):.4f}",
     )  # fmt: skip
     for part in stages.ahead(segments, counter, stage.steps):
         with stages.low_precision(device):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import onnx_voice, synthetic, tables
+from benchmarks import synthetic, tables
 from benchmarks.__main__ import main, names
 from benchmarks.low_memory import ROWS
 from machine.devices.selection import gpu_nodes
@@ -92,7 +92,7 @@ def test_figures_are_a_table_and_lines() -> None:
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = synthetic.write_base(tmp_path_factory.mktemp("base") / "base", full=False)
-    onnx_voice.folder_of(folder)
+    synthetic.export_onnx(folder)
     return folder
 
 
