@@ -18,7 +18,7 @@ import torch
 from benchmarks import synthetic
 from machine.storage import atomic
 from machine.storage.checksums import Manifest, write_manifest
-from machine.storage.hash_cache import remember_hash
+from machine.storage.hashes import remember_hash
 from xtts import audio
 from xtts.inference import synthesis_request
 from xtts.inference.alignment.guarded_piece import Guard

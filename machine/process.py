@@ -20,7 +20,6 @@ import ctypes
 import json
 import logging
 import os
-import re
 import runpy
 import selectors
 import signal
@@ -33,6 +32,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
+from machine.text import last_line, printable
+
 log = logging.getLogger(__name__)
 
 # What a killed child gets to be gone; one inside a driver's call needs longer than anybody waits.
@@ -41,11 +42,6 @@ REAP_SECONDS = 2.0
 _REAP_WORKER_SECONDS = 5.0
 _KEPT_BYTES = 1 << 20
 _STDERR_KEPT_BYTES = 4096
-_LINE_CHARACTERS = 300
-# Colours and other commands to a terminal (ECMA-48), then every control character but the tab and
-# the newline.
-_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\^_]")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _PR_SET_PDEATHSIG = 1
 
 
@@ -77,17 +73,6 @@ class ProcessResult:
             name = signal.strsignal(-self.code) or f"signal {-self.code}"
             return f"ended by {name}" + (f": {last}" if last else "")
         return self.fault or last
-
-
-def printable(text: str) -> str:
-    """Without what would move the cursor, colour the screen or ring; lines and tabs stay."""
-    return _CONTROL.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
-
-
-def last_line(text: str) -> str:
-    """The last line that is not blank, at most 300 characters of it; "" if there is none."""
-    lines = (line.strip() for line in reversed(text.splitlines()))
-    return next((line for line in lines if line), "")[:_LINE_CHARACTERS]
 
 
 def ask_once(

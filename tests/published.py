@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from machine.storage.atomic import Written, sha256_of
+from machine.storage.atomic import Written
+from machine.storage.hashes import sha256_of
 from xtts.download import xtts_v2
 
 CONTENTS: Mapping[str, bytes] = {

@@ -25,9 +25,9 @@ from machine.storage.atomic import (
     Written,
     replace_file,
     require_space,
-    sha256_of,
     sync_folder,
 )
+from machine.storage.hashes import sha256_of
 from train.progress import CountingFile, Progress
 from train.sampling.sample_files import reference_of
 from train.settings import TrainSettings

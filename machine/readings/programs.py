@@ -20,7 +20,7 @@ from machine.devices.nvml import GpuState
 from machine.process import ask_once, run_with_timeout
 from machine.readings.snapshot import Managed, OnnxRuntime, Refused, TorchBuild, TrialSpeech
 from machine.storage.file_cache import FileCache
-from machine.storage.hash_cache import FileStamp, stamp_of
+from machine.storage.hashes import FileStamp, stamp_of
 
 KNOWN = (
     "ffmpeg", "nvidia-smi", "prime-select", "envycontrol", "supergfxctl", "optimus-manager",

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from machine.errors import SotaqueError
 from machine.storage.atomic import Written, write_json
-from machine.storage.hash_cache import known_sha256
+from machine.storage.hashes import sha256_of
 
 SCHEMA = 1
 
@@ -102,7 +102,7 @@ def _file_fault(path: Path, expected: Written, fresh: bool) -> str | None:
         size = path.stat().st_size
         if size != expected.bytes:
             return f"{path} has {size:,} bytes, its manifest says {expected.bytes:,}."
-        found = known_sha256(path, fresh=fresh)
+        found = sha256_of(path, fresh=fresh)
     except FileNotFoundError:
         return f"{path} is missing."
     except OSError as error:

@@ -12,7 +12,8 @@ import pytest
 import soundfile
 import torch
 
-from machine.storage.atomic import DiskFull, sha256_of
+from machine.storage.atomic import DiskFull
+from machine.storage.hashes import sha256_of
 from tests.datasets import make_dataset
 from tests.models import tiny_base
 from train.__main__ import main

@@ -28,7 +28,7 @@ from machine.storage.atomic import (
     write_json,
 )
 from machine.storage.checksums import Manifest, write_manifest
-from machine.storage.hash_cache import remember_hash
+from machine.storage.hashes import remember_hash
 from train.checkpointing.fingerprint import Fingerprint
 from train.checkpointing.pruning import drop_corrupt, prune, remove
 from train.checkpointing.resume import Resumed, resume

@@ -21,10 +21,9 @@ from machine.storage.atomic import (
     Written,
     replace_file,
     require_space,
-    sha256_of,
     write_json,
 )
-from machine.storage.hash_cache import HashedFile, trust_cached_hash
+from machine.storage.hashes import HashedFile, sha256_of, trust_cached_hash
 from machine.storage.locks import wait_for
 from xtts.download.http_file import DownloadError, fetch, part_of
 

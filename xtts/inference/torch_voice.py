@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from machine.storage.hash_cache import known_sha256
+from machine.storage.hashes import sha256_of
 from xtts.inference import latents_file, speech, voice
 from xtts.inference.alignment import head_measurement
 from xtts.inference.alignment import heads as alignment_heads
@@ -94,7 +94,7 @@ class LoadedTorchVoice(LoadedVoice):
         base = self.folder / "model.pth"
         same = base == self.weights_file
         return alignment_heads.path_of(
-            self.latents_folder, self.weights if same else known_sha256(base)
+            self.latents_folder, self.weights if same else sha256_of(base)
         )
 
     def _measured_heads(self) -> tuple[Head, ...]:
@@ -104,7 +104,7 @@ class LoadedTorchVoice(LoadedVoice):
         return self.own or self.nobody()
 
     def _weights_sha256(self) -> str:
-        return known_sha256(self.weights_file)
+        return sha256_of(self.weights_file)
 
     def _own_latents(self) -> Voice | None:
         if self.reference is None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from machine.errors import SotaqueError
-from machine.storage.hash_cache import known_sha256
+from machine.storage.hashes import sha256_of
 from xtts.download import xtts_v2 as published
 from xtts.download.xtts_v2 import ModelSource
 from xtts.model.config import ConfigError, ModelConfig
@@ -111,7 +111,7 @@ def base_of(
     weights = found / "model.pth"
     if not weights.is_file():
         raise BundleError(f"{weights} is missing; {checkpoint.name} was made from it. Use --base.")
-    if (sha256 := known_sha256(weights)) != base.get("sha256"):
+    if (sha256 := sha256_of(weights)) != base.get("sha256"):
         raise BundleError(
             f"{checkpoint.name} was made from {base.get('name')} with SHA-256 "
             f"{str(base.get('sha256'))[:12]}…, and {weights} has {sha256[:12]}…. "

@@ -6,7 +6,7 @@ from dataclasses import replace
 from machine.devices.health import GpuHealth, Outcome
 from machine.devices.selection import DeviceError, Environment, choose_device
 from machine.doctor.checks.builds import CLEAN
-from machine.doctor.finding import Finding, could_not_run, fail, gigabytes, ok, warn
+from machine.doctor.finding import Finding, could_not_run, fail, ok, warn
 from machine.readings.snapshot import Container, Driver, MachineSettings, Managed, Nodes
 from machine.remedies import (
     CPU_ONLY,
@@ -15,6 +15,7 @@ from machine.remedies import (
     get_driver,
     use_backend,
 )
+from machine.text import gigabytes
 
 _XID = re.compile(r"NVRM: Xid \(([^)]*)\): (\d+)(.*)")
 # NVIDIA's catalogue, shortened: docs.nvidia.com/deploy/xid-errors

@@ -16,7 +16,7 @@ import torch
 
 from machine.devices import cuda_errors
 from machine.devices.cuda_errors import GpuLost
-from machine.storage.atomic import sha256_of
+from machine.storage.hashes import sha256_of
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint
 from train.dataset.dataset import Clip, Dataset

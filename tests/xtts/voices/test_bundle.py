@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from machine.storage.atomic import Written, sha256_of
+from machine.storage.atomic import Written
+from machine.storage.hashes import sha256_of
 from tests.xtts.voices.base_folders import ALL
 from xtts.voices import bundle
 from xtts.voices.base_models import BundleError

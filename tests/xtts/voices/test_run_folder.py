@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from machine.storage import atomic, hash_cache
+from machine.storage import atomic, hashes
 from machine.storage.atomic import replace_file
 from machine.storage.checksums import Manifest, write_manifest
 from xtts.voices.run_folder import RunError, RunFolder, RunLocked, read_checkpoint, reference_beside
@@ -91,7 +91,7 @@ def test_looking_at_a_run_that_is_not_there_makes_nothing(tmp_path):
 def test_a_whole_epoch_says_what_it_is(run):
     found = run.newest_verified()
     assert (found.epoch, found.step) == (3, 30)
-    assert found.sha256 == atomic.sha256_of(run.checkpoint_path(3))
+    assert found.sha256 == hashes.sha256_of(run.checkpoint_path(3))
     assert found.state == run.state_path(3)
 
 
@@ -209,10 +209,10 @@ def test_without_quarantine_nothing_is_moved(run):
 
 
 def test_large_files_are_hashed_once_in_a_process_unless_asked(run, monkeypatch):
-    hash_cache._hashed.clear()
+    hashes._hashed.clear()
     hashed = []
-    real = atomic.sha256_of
-    monkeypatch.setattr(hash_cache, "sha256_of", lambda path: [hashed.append(path), real(path)][1])
+    real = hashes._digest
+    monkeypatch.setattr(hashes, "_digest", lambda path: [hashed.append(path), real(path)][1])
     run.newest_verified()
     run.newest_verified()
     assert len(hashed) == 2

@@ -24,9 +24,9 @@ from machine.storage.atomic import (
     Written,
     replace_file,
     require_space,
-    sha256_of,
     sync_folder,
 )
+from machine.storage.hashes import sha256_of
 from xtts import audio
 from xtts.inference import latents_file, voice
 from xtts.model import loading as model

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from machine.storage.hash_cache import known_sha256
+from machine.storage.hashes import sha256_of
 from xtts.inference import speech
 from xtts.inference.alignment import heads as alignment_heads
 from xtts.inference.alignment.guarded_piece import Guard
@@ -171,9 +171,9 @@ def _exported(files: VoiceFiles, where: ComputeConfig) -> Path:
     if where.latents_folder is None:
         asked = files.folder if files.state is None else files.weights
         raise OnnxError(f"{asked} is no ONNX voice, and there is nowhere to keep an export of it.")
-    sha256 = known_sha256(files.weights)
+    sha256 = sha256_of(files.weights)
     if files.speaker is not None:  # the same weights may have been exported without it
-        sha256 = hashlib.sha256((sha256 + known_sha256(files.speaker)).encode()).hexdigest()
+        sha256 = hashlib.sha256((sha256 + sha256_of(files.speaker)).encode()).hexdigest()
     width = ModelConfig.read(files.folder).gpt.width
     kind = loading.gpt_kind(where.precision, width, low=where.low_memory)
     checkpoint = files.weights if files.state is not None else None

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from machine.storage import hash_cache
-from machine.storage.hash_cache import (
+from machine.storage import hashes
+from machine.storage.hashes import (
     HashedFile,
     hashed_file,
-    kept_sha256,
-    known_sha256,
     remember_hash,
+    sha256_of,
     trust_cached_hash,
 )
 
@@ -32,9 +31,9 @@ def path(tmp_path: Path) -> Path:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The files that were really hashed."""
     found: list[Path] = []
-    real = hash_cache.sha256_of
-    monkeypatch.setattr(hash_cache, "_hashed", {})
-    monkeypatch.setattr(hash_cache, "sha256_of", lambda path: [found.append(path), real(path)][1])
+    real = hashes._digest
+    monkeypatch.setattr(hashes, "_hashed", {})
+    monkeypatch.setattr(hashes, "_digest", lambda path: [found.append(path), real(path)][1])
     return found
 
 
@@ -46,11 +45,11 @@ def replace(path: Path, content: bytes) -> None:
 
 
 def test_a_file_is_read_once_until_it_changes(path: Path, read: list[Path]) -> None:
-    assert known_sha256(path) == known_sha256(path) == ONE
+    assert sha256_of(path) == sha256_of(path) == ONE
     assert read == [path]
-    assert known_sha256(path, fresh=True) == ONE
+    assert sha256_of(path, fresh=True) == ONE
     replace(path, b"two")
-    assert known_sha256(path) == hashlib.sha256(b"two").hexdigest()
+    assert sha256_of(path) == hashlib.sha256(b"two").hexdigest()
     assert len(read) == 3
 
 
@@ -60,17 +59,17 @@ def test_what_was_written_is_not_read_back_and_a_child_is_told(
     assert hashed_file(path) is None
     remember_hash(path, ONE)
     told = json.loads(json.dumps(asdict(hashed_file(path))))
-    monkeypatch.setattr(hash_cache, "_hashed", {})  # the child has its own
+    monkeypatch.setattr(hashes, "_hashed", {})  # the child has its own
     trust_cached_hash(path, HashedFile(**told))
-    assert known_sha256(path) == ONE
+    assert sha256_of(path) == ONE
     assert read == []
     replace(path, b"two")
     assert hashed_file(path) is None
-    assert known_sha256(path) != ONE
+    assert sha256_of(path) != ONE
 
 
 def test_a_kept_hash_does_not_name_the_file(path: Path, read: list[Path], tmp_path: Path) -> None:
     folder = tmp_path / "kept"
-    assert kept_sha256(path, folder) == kept_sha256(path, folder) == ONE
+    assert sha256_of(path, kept_in=folder) == sha256_of(path, kept_in=folder) == ONE
     assert read == [path]
     assert [str(path) in file.read_text() for file in folder.iterdir()] == [False]

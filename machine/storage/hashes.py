@@ -1,4 +1,4 @@
-"""The SHA-256 of large files, read once: it holds while a file's size and time of change stay.
+"""The SHA-256 of files, read once: it holds while a file's size and time of change stay.
 
 A file of 1.8 GB takes seconds to hash, and saving, pruning, sampling and the next start all ask.
 What is known lasts as long as this process, is handed to a child, or is kept between starts.
@@ -10,7 +10,6 @@ from os import stat_result
 from pathlib import Path
 from typing import NamedTuple
 
-from machine.storage.atomic import sha256_of
 from machine.storage.file_cache import FileCache
 
 
@@ -46,20 +45,23 @@ def stamp_of(path: Path | str) -> FileStamp:
     return FileStamp(str(there), found.st_size, found.st_mtime_ns)
 
 
-def known_sha256(path: Path, *, fresh: bool = False) -> str:
-    """The SHA-256 of a file, read once in a process while its stamp stays.
+def sha256_of(path: Path, *, fresh: bool = False, kept_in: Path | None = None) -> str:
+    """The SHA-256 of a file in hex, read once in a process while its stamp stays.
 
     Args:
         path: The file.
         fresh: Read it again in any case.
+        kept_in: A folder that keeps the hash between starts, of a file that hardly ever changes.
 
     Raises:
         OSError: It cannot be read.
     """
+    if kept_in:
+        return _kept(path, kept_in)
     stamp = stamp_of(path)
     known = None if fresh else _known(stamp)
     if known is None:
-        known = HashedFile(sha256_of(path), stamp.bytes, stamp.mtime_ns)
+        known = HashedFile(_digest(path), stamp.bytes, stamp.mtime_ns)
         _hashed[stamp.path] = known
     return known.sha256
 
@@ -82,22 +84,24 @@ def trust_cached_hash(path: Path, known: HashedFile) -> None:
     _hashed[str(path.resolve())] = known
 
 
-def kept_sha256(path: Path, folder: Path) -> str:
-    """The SHA-256 of a file that hardly ever changes, kept in `folder` between starts.
-
-    Other programs may have been at the file since, so its time of renaming and its inode count as
-    well. The path is kept as a hash only. Raises OSError.
-    """
+def _kept(path: Path, folder: Path) -> str:
+    """Other programs may have been at the file since the last start, so its time of renaming and
+    its inode count as well. The path is kept as a hash only."""
     found = path.stat()
     facts = (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, path.resolve())
     key = hashlib.sha256(repr(facts).encode()).hexdigest()
     kept = FileCache(folder / f"{key}.json")
     if known := kept.get("sha256"):
         return str(known)
-    sha256 = sha256_of(path)
+    sha256 = _digest(path)
     kept.put("sha256", sha256)
     kept.save()
     return sha256
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _known(stamp: FileStamp) -> HashedFile | None:
