@@ -31,7 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("gpu.json"))
     parser.add_argument("--folder", default="", help="where a base model is kept")
     parser.add_argument("--only", default="", help="parts, separated by commas")
-    parser.add_argument("--part", help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -43,12 +42,12 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             "This benchmark measures an NVIDIA GPU, and there is none on this machine. --rehearse "
             "runs every part small on the CPU."
         )
-    return one(arguments.part, arguments) if arguments.part else measured(arguments)
+    return measured(arguments)
 
 
 def exit_code(found: dict[str, Any]) -> int:
     """1 where a part failed."""
-    return int(any("failed" in figures for figures in found.get("parts", {}).values()))
+    return int(any("failed" in figures for figures in found["parts"].values()))
 
 
 def measured(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -66,33 +65,33 @@ def measured(arguments: argparse.Namespace) -> dict[str, Any]:
             found["parts"][name] = {"not_run": f"{arguments.minutes:g} minutes were over"}
             continue
         print(f"{name} …", file=sys.stderr, flush=True)
-        alone = arguments.rehearse
-        found["parts"][name] = one(name, arguments) if alone else apart(name, arguments)
+        where = (name, arguments.device, arguments.folder)
+        found["parts"][name] = one(*where, rehearse=True) if arguments.rehearse else apart(*where)
         out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return found
 
 
-def apart(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+def apart(name: str, device: str, folder: str) -> dict[str, Any]:
     """A part in a process of its own: what it printed last, or how it ended."""
-    words = ("--device", arguments.device, "--folder", arguments.folder, "--json")
     try:
-        return measuring.ask(
-            "benchmarks", "gpu", "--part", name, *words, limit_seconds=PART_SECONDS
+        found: dict[str, Any] = measuring.ask(
+            "benchmarks.gpu", name, device, folder, limit_seconds=PART_SECONDS
         )
     except measuring.ChildFailed as error:
         return {"failed": str(error)}
+    return found
 
 
-def one(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+def one(name: str, device: str, folder: str, *, rehearse: bool = False) -> dict[str, Any]:
     """A part in this process: its figures and seconds, or why there are none."""
     from benchmarks import gpu_parts
 
     began = time.monotonic()
     if name == "machine":
-        figures = machine(arguments.device)
+        figures = machine(device)
     else:
-        make_current(arguments.device)
-        at = gpu_parts.setup(arguments.device, arguments.folder, rehearse=arguments.rehearse)
+        make_current(device)
+        at = gpu_parts.setup(device, folder, rehearse=rehearse)
         try:
             figures = gpu_parts.PARTS[name](at)
         except ImportError as error:
@@ -151,3 +150,7 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) and found.get("schema") == SCHEMA else {}
+
+
+if __name__ == "__main__":
+    print(json.dumps(one(*sys.argv[1:])))

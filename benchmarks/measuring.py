@@ -3,7 +3,6 @@
 Importing this imports no torch, for the processes whose memory is measured.
 """
 
-import json
 import statistics
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from machine.errors import SotaqueError
-from machine.process import last_line
+from machine.process import ask_once
 
 T = TypeVar("T")
 
@@ -48,24 +47,13 @@ def memory_bytes(name: str, pid: int | str = "self") -> int:
     return int(sizes[0]) * 1024 if sizes else 0
 
 
-def ask(module: str, *words: object, limit_seconds: float | None = None) -> dict[str, Any]:
-    """The JSON object that `python -m MODULE WORDS` prints last. Raises ChildFailed."""
+def ask(module: str, *words: object, limit_seconds: float = 3600.0) -> Any:
+    """What `python -m MODULE WORDS` prints last, a line of JSON. Raises ChildFailed."""
     command = [sys.executable, "-m", module, *map(str, words)]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=limit_seconds, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ChildFailed(f"{' '.join(command)} took more than {limit_seconds:g} s") from error
-    lines = done.stdout.splitlines()
-    starts = [number for number, line in enumerate(lines) if line.startswith("{")]
-    if done.returncode or not starts:
-        raise ChildFailed(
-            f"{' '.join(command)} ended with {done.returncode}; it said last: "
-            f"{last_line(done.stderr) or 'nothing'}"
-        )
-    found: dict[str, Any] = json.loads("\n".join(lines[starts[-1] :]))
-    return found
+    found = ask_once(command, limit_seconds)
+    if found.answer is None:
+        raise ChildFailed(f"{' '.join(command)}: {found.last_error}")
+    return found.answer
 
 
 def training_command(folder: Path, **settings: object) -> list[str]:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from machine.text import table
+
 
 def text(found: Mapping[str, Any] | Sequence[Any]) -> str:
     """Rows of single figures as a table, with a line each for everything else."""
@@ -31,11 +33,7 @@ def _table(rows: Mapping[str, Mapping[str, Any]], *, named: bool) -> str:
     for name, row in rows.items():
         figures = [_cell(row.get(column, "-")) for column in columns]
         cells.append([name, *figures] if named else figures)
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in cells
-    )
+    return "\n".join(table(cells))
 
 
 def _cell(value: object) -> str:

@@ -173,7 +173,7 @@ class Making:
 
     @property
     def _targets(self) -> Targets:
-        return Targets(self._speech, self.work / "targets")
+        return Targets.read(self._speech, self.work / "targets")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -27,7 +27,7 @@ def test_sentences_are_of_mixed_length_in_each_quarter() -> None:
 
 
 def test_a_child_that_fails_is_no_figure(tmp_path: Path) -> None:
-    with pytest.raises(ChildFailed, match=r"torch fp32 .* ended with 1; .*config\.json"):
+    with pytest.raises(ChildFailed, match=r"torch fp32 .*config\.json"):
         ask("benchmarks.low_memory", "torch fp32", tmp_path, 1, 1)
 
 

@@ -116,7 +116,7 @@ def test_finished_stages_are_skipped(made: Making) -> None:
 def test_ids_are_the_tokenizer_s(made: Making) -> None:
     tokenizer = load_model(made.to).tokenizer
     speech = flite.TeacherSpeech(made.work / "clips")
-    found = targets.Targets(speech, made.work / "targets")
+    found = targets.Targets.read(speech, made.work / "targets")
     for clip, ids in zip(found.clips, found.tokens, strict=True):
         assert tokenizer.encode(clip.text, "en") == ids.tolist()
     assert made.recipe.gpt.text_ids == len(CHARACTERS)

@@ -11,7 +11,7 @@ import pytest
 from demo_voice.teachers import accents, phone_timing
 from demo_voice.teachers.accents import ACCENTS
 from demo_voice.teachers.flite import RATE, SpeakingStyle, TeacherError
-from demo_voice.vocoder.clip_sampling import SHARES, Draws
+from demo_voice.vocoder.training import SHARES, Draws
 
 
 def named(name: str) -> SpeakingStyle:
