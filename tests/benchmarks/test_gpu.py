@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import gpu, gpu_parts
 from benchmarks.__main__ import main
-from benchmarks.gpu_parts import PARTS, Setup
+from benchmarks.gpu_parts import Setup
 
 
 def run(out: Path, *more: str) -> dict[str, Any]:
@@ -79,10 +79,3 @@ def test_a_graph_says_what_the_plain_step_says() -> None:
     """The part that compares the two, on the CPU."""
     found = gpu_parts.graph(gpu_parts.setup("cpu", "", rehearse=True))
     assert all(row["same"] and not row["reason"] for row in found.values())
-
-
-@pytest.mark.slow
-def test_every_part_is_rehearsed(tmp_path: Path) -> None:
-    parts = run(tmp_path / "gpu.json")
-    assert set(parts) == {"machine", *PARTS}
-    assert all("figures" in part for part in parts.values()), parts

@@ -7,13 +7,6 @@ from benchmarks.measuring import ChildFailed
 
 
 @pytest.mark.slow
-def test_torch_alone_is_a_start_too(tmp_path) -> None:
-    found = loading.started("torch alone", tmp_path, codes=1)
-    assert 0 < found["imported"] == found["loaded"] == found["first_audio"]
-    assert found["cpu"] > 0.2 and 0.1 < found["peak_gb"] < 4
-
-
-@pytest.mark.slow
 def test_a_child_that_fails_is_no_figure(tmp_path) -> None:
     with pytest.raises(ChildFailed, match=r"ours fp32 .* ended with 1"):
         loading.started("ours fp32", tmp_path, codes=1)
