@@ -109,13 +109,16 @@ def faults(page: Any, width: int, least_texts: int) -> list[str]:
     at more texts than `least_texts`."""
     found = page.evaluate(CHECKS)
     assert found["texts"] > least_texts
-    outside = page.evaluate(f"""[...document.querySelectorAll(
-        "button, input, select, textarea, td, dd")]
+    return found["faults"] + outside(page, width, "button, input, select, td, dd")
+
+
+def outside(page: Any, width: int, chosen: str) -> list[str]:
+    """Of these elements, those that leave a page of this width; and whether it scrolls sideways."""
+    found = page.evaluate(f"""[...document.querySelectorAll("{chosen}")]
       .filter((one) => one.checkVisibility() && one.getBoundingClientRect().right > {width})
-      .map((one) => `${{one.id || one.textContent}} is outside`)""")
-    if page.evaluate("document.documentElement.scrollWidth") > width:
-        outside.append("it scrolls sideways")
-    return found["faults"] + outside
+      .map((one) => one.id || one.textContent)""")
+    scrolls = page.evaluate("document.documentElement.scrollWidth") > width
+    return [*found, *(["the page scrolls sideways"] if scrolls else [])]
 
 
 def too_small(page: Any, chosen: str) -> list[str]:
