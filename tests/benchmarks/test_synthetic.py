@@ -7,18 +7,19 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import hour, loading_child, low_memory_child, onnx_voice, sample, speaking, voice
-from benchmarks.fixed_length import TEXT, judged_once, suppress_stop
+from benchmarks import loading, sample, synthetic, voice
+from benchmarks.synthetic import voice_latents
 from xtts.inference import speech
 from xtts.inference.alignment.guard import Ending
 from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice
 from xtts.model.loading import load_model
+from xtts.model.shapes import VOCODER_RATE
 
 CODES = 8
+REQUEST = SynthesisRequest(synthetic.TEXT, "en", max_codes=CODES)
 
 
 @pytest.fixture
@@ -36,13 +37,9 @@ def guards(monkeypatch: pytest.MonkeyPatch) -> list[Guard | None]:
 
 
 def test_a_text_that_cannot_end_is_judged_and_said_once(base_folder: Path) -> None:
-    model = load_model(base_folder, precision="fp32")
-    suppress_stop(model)
-    guard = judged_once(model)
-    whose = Voice(*speaking.whose(model.config.gpt.width))
-    speech.synthesize(
-        TorchBackend(model), whose, SynthesisRequest(TEXT, "en", max_codes=CODES), guard
-    )
+    made = synthetic.torch_voice(base_folder, "fp32")
+    guard = synthetic.judged_once(made.backend.model)
+    speech.synthesize(made.backend, made.voice, REQUEST, guard)
     for piece in guard.pieces:
         assert (piece.ending, piece.attempts, piece.codes) == (Ending.CUT, 1, CODES)
     assert guard.pieces
@@ -51,12 +48,12 @@ def test_a_text_that_cannot_end_is_judged_and_said_once(base_folder: Path) -> No
 @pytest.mark.parametrize(
     "speaks",
     [
-        lambda base: speaking._ours(base, CODES, "fp32")(),
-        lambda base: loading_child.ours(base, CODES, "fp32"),
-        lambda base: low_memory_child._torch(base, CODES, 1, "fp32", True, False)(),
-        lambda base: onnx_voice.contestant(base, CODES, "fp32", TEXT, 1)(),
+        lambda base: synthetic.torch_voice(base, "fp32").say(REQUEST),
+        lambda base: synthetic.torch_voice(base, "int8", low=True).begin(REQUEST),
+        lambda base: loading.ours(base, CODES, "fp32"),
+        lambda base: synthetic.onnx_voice(base, "fp32", 1).begin(REQUEST),
     ],
-    ids=["speaking", "loading", "low_memory", "onnx"],
+    ids=["torch", "low memory", "loading", "onnx"],
 )
 def test_the_guard_is_on(
     speaks: Callable[[Path], object], base_folder: Path, guards: list[Guard | None]
@@ -68,7 +65,7 @@ def test_the_guard_is_on(
 def test_a_sample_is_said_once(base_folder: Path) -> None:
     speaker = sample._JudgedOnce(base_folder, ComputeConfig())
     model = load_model(base_folder, precision="fp32")
-    found = speaker.guard(Voice(*speaking.whose(model.config.gpt.width)), 3)
+    found = speaker.guard(Voice(*voice_latents(model.config.gpt.width)), 3)
     assert found is not None and (found.retries, found.seed) == (0, 3)
 
 
@@ -91,6 +88,11 @@ def test_a_voice_is_heard_as_it_is_served(guarded: bool, monkeypatch: pytest.Mon
     )
 
 
-def test_an_hour_is_spoken_under_the_guard(guards: list[Guard | None]) -> None:
-    hour.spoken(0.1)
-    assert guards and all(guard is not None and guard.retries == 2 for guard in guards)
+@pytest.mark.parametrize("low", [False, True])
+def test_a_sayer_speaks_with_a_voice_that_torch_heard(base_folder: Path, low: bool) -> None:
+    heard = Voice(torch.randn(1, 32, 64), torch.nn.functional.normalize(torch.randn(1, 512, 1)))
+    say = voice.onnx_sayer(base_folder, heard, "int8", low=low)
+    request = SynthesisRequest("one two.", "en", seed=3)
+    found = say(request, None)
+    assert found.dtype == torch.float32 and 0 < len(found) < 40 * VOCODER_RATE
+    assert torch.equal(found, say(request, None))

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from benchmarks import cards
-from benchmarks.allocations import Allocations
+from benchmarks import memory
+from benchmarks.memory import Allocations
 
 
 @pytest.fixture(scope="module")
-def measured() -> list[cards.Measured]:
-    return [cards.measure(cards.SMALL, mode, "fp32") for mode in cards.MODES]
+def measured() -> list[memory.Measured]:
+    return [memory.measure(memory.SMALL, mode, "fp32") for mode in memory.MODES]
 
 
 def test_tensors_are_counted_from_their_making_to_their_end():
@@ -33,7 +33,7 @@ def test_tensors_are_counted_from_their_making_to_their_end():
 def test_a_step_has_at_least_weights_gradients_and_states(measured):
     for one in measured:
         assert one.peak_bytes > one.weights_bytes + 4 * one.learning + one.states_bytes
-        assert one.card_bytes == one.peak_bytes + cards.CONTEXT_BYTES
+        assert one.card_bytes == one.peak_bytes + memory.CONTEXT_BYTES
 
 
 @pytest.mark.slow
@@ -43,7 +43,7 @@ def test_each_way_takes_less_than_the_one_it_is_for(measured):
     # What 8-bit AdamW works in is larger than so small a model; at full size it is 2.6 GB less.
     assert measured[2].states_bytes < measured[1].states_bytes / 2
     assert whole > lora > both
-    assert measured[3].learning == 16 * 16 * cards.SMALL.width * cards.SMALL.layers
+    assert measured[3].learning == 16 * 16 * memory.SMALL.width * memory.SMALL.layers
 
 
 @pytest.mark.slow
@@ -70,4 +70,4 @@ def test_a_gpus_peak_begins_when_the_mode_before_is_gone(monkeypatch: pytest.Mon
         held.append(12)
         peak[0] = max(peak[0], sum(held))
 
-    assert cards.gpu_peak(work) == 12
+    assert memory.gpu_peak(work) == 12
