@@ -24,14 +24,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from api import shared_folder
+from api.dataset_schemas import JobState
 from api.errors import APIError
 from machine.storage.atomic import make_folder, write_json
 
 MOST_DATASETS = 200
-JobState = Literal["none", "queued", "running", "done", "failed", "stopped"]
 _ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,63}")
 _LONGEST_SLUG = 40
 _DELETED = ".deleted-"

@@ -22,8 +22,8 @@ import threading
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
+from api.dataset_schemas import RecordingRow
 from api.datasets.store import Datasets, UploadedDataset, changing, now, slug
 from api.errors import APIError
 from api.validation_messages import shown
@@ -34,7 +34,6 @@ ENDINGS = (
 )  # fmt: skip
 TEXT_KINDS = ("txt", "srt", "vtt", "lab", "textgrid")
 MOST_RECORDINGS = 200
-MOST_NAME = 120
 # An upload never takes the last of a disk: the run and the voices are written there too.
 KEPT_FREE_BYTES = 1 << 30
 # What a body is written in: each write waits for a thread.
@@ -75,10 +74,12 @@ class UploadedRecording:
     def is_whole(self) -> bool:
         return self.path.is_file()
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> RecordingRow:
         """As /v1/datasets tells it."""
-        return {"id": self.id, "name": self.name, "bytes": self.bytes, "received": self.received,
-                "whole": self.is_whole}  # fmt: skip
+        return RecordingRow(
+            id=self.id, name=self.name, bytes=self.bytes, received=self.received,
+            whole=self.is_whole,
+        )  # fmt: skip
 
 
 def recordings(dataset: UploadedDataset) -> list[UploadedRecording]:

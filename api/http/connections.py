@@ -4,7 +4,7 @@ uvicorn has no time limit for a head: its keep-alive timer ends at the first byt
 that never sends one is kept for ever. So its protocol is extended here, and a connection gets one
 only once its first head is here (`api.http.acceptor`). As in nginx, the oldest idle connection is
 closed when its place is needed, and no connection is refused: whether a request is one too
-many is known when its head is read, and probes are never (`api.middleware.ConnectionLimit`).
+many is known when its head is read, and probes are never (`api.gate`).
 """
 
 import asyncio

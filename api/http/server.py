@@ -70,7 +70,7 @@ class Server(uvicorn.Server):
         """Tells those who wait, lets those who are spoken to finish, ends the rest."""
         engine = self.parts.engine
         self.parts.events.close()
-        engine.close()
+        engine.close_queue()
         await self._acceptor.close()
         ending = asyncio.get_running_loop().call_later(FINISH_SECONDS, engine.cut_off)
         if self.wyoming is not None:

@@ -1,4 +1,9 @@
-"""The response to a request to speak: streamed, whole, or as events; ends with its client."""
+"""The response to a request to speak: streamed, whole, or as events; ends with its client.
+
+Sound in JSON with the times of its words is shaped after github.com/remsky/Kokoro-FastAPI,
+api/src/structures/schemas.py (`CaptionedSpeechResponse`, `WordTimestamp`); `pieces` and
+`cut_pieces` are ours.
+"""
 
 import asyncio
 import base64
@@ -6,7 +11,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -16,11 +21,12 @@ from starlette.types import Receive, Scope, Send
 from api.encoding import MEDIA_TYPES, RATE, Encoder, whole
 from api.engine.speech_stream import SpeechStream
 from api.errors import APIError, response
-from api.speech.captions import captioned, timestamps
 from api.state import AppState
 
 log = logging.getLogger("api")
 _SEND_SECONDS = 30.0
+
+Sending = Literal["whole", "stream", "events", "lines", "object"]
 
 
 @dataclass(frozen=True)
@@ -28,13 +34,13 @@ class SoundForm:
     """How sound is sent.
 
     format: one of `api.encoding.MEDIA_TYPES`; sending: as one file with its length, as bytes while
-    they are made, as OpenAI's events, or in JSON (`api.speech.captions`): in lines as it is made,
-    or in one object; words: with the times of the words, in these three; wrap: of a whole one, what
-    is sent instead of the file; media_type: where it is not the format's own.
+    they are made, as OpenAI's events, or in JSON: in lines as it is made, or in one object; words:
+    with the times of the words, in these three; wrap: of a whole one, what is sent instead of the
+    file; media_type: where it is not the format's own.
     """
 
     format: str
-    sending: Literal["whole", "stream", "events", "lines", "object"]
+    sending: Sending
     media_type: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     wrap: Callable[[bytes], bytes] | None = None
@@ -48,15 +54,12 @@ class SoundForm:
     @property
     def content_type(self) -> str:
         """Of the response."""
-        if self.sending == "events":
-            return "text/event-stream"
-        if self.sending == "lines":
-            return "application/x-ndjson"
-        if self.sending == "object":
-            return "application/json"
-        return self.media_type or MEDIA_TYPES[self.format]
+        return _CONTENT_TYPES.get(self.sending) or self.media_type or MEDIA_TYPES[self.format]
 
 
+_CONTENT_TYPES = {
+    "events": "text/event-stream", "lines": "application/x-ndjson", "object": "application/json",
+}  # fmt: skip
 WAV = SoundForm("wav", "whole")
 
 
@@ -135,31 +138,38 @@ class SpeechResponse(Response):
         file = await asyncio.to_thread(whole, self.form.format, pcm)
         if self.form.sending == "object":
             words = self.spoken.words if self.form.words and self.spoken.timed else None
-            return captioned(file, MEDIA_TYPES[self.form.format], words, self._told)
+            return _captioned(file, MEDIA_TYPES[self.form.format], words, self._told)
         return self.form.wrap(file) if self.form.wrap else file
 
     async def _chunks(self) -> AsyncIterator[bytes]:
-        if self.form.sending == "lines":
-            async for line in self._lines(Encoder(self.form.format)):
+        """What is sent while it is spoken."""
+        form, encoder = self.form, Encoder(self.form.format)
+        if form.sending == "lines":
+            async for line in self._lines(encoder):
                 yield line + b"\n"
             return
-        pieces = self._encoded(Encoder(self.form.format))
-        if self.form.sending == "stream":
-            async for piece in pieces:
+        async for piece in self._encoded(encoder):
+            if form.sending == "stream":
                 yield piece
-            return
-        async for piece in pieces:
-            if words := self._new_words():
-                yield _event({"type": "speech.audio.words", "words": timestamps(words)})
+                continue
+            for event in self._word_events():
+                yield event
             audio = base64.b64encode(piece).decode()
             yield _event({"type": "speech.audio.delta", "audio": audio})
-        if words := self._new_words():
-            yield _event({"type": "speech.audio.words", "words": timestamps(words)})
-        usage = {"input_tokens": len(self.spoken.ask.text), "output_tokens": 0}
-        usage["output_tokens"] = self.spoken.bytes // (2 * RATE // 50)
-        usage["total_tokens"] = sum(usage.values())
-        more = {"timed": self.spoken.timed} if self.form.words else {}
-        yield _event({"type": "speech.audio.done", "usage": usage, **self._told, **more})
+        if form.sending == "events":
+            for event in self._word_events():
+                yield event
+            said, heard = len(self.spoken.ask.text), self.spoken.bytes // (2 * RATE // 50)
+            usage = {
+                "input_tokens": said, "output_tokens": heard, "total_tokens": said + heard
+            }  # fmt: skip
+            more = {"timed": self.spoken.timed} if form.words else {}
+            yield _event({"type": "speech.audio.done", "usage": usage, **self._told, **more})
+
+    def _word_events(self) -> list[bytes]:
+        words = self._new_words()
+        told = {"type": "speech.audio.words", "words": _timestamps(words)}
+        return [_event(told)] if words else []
 
     async def _lines(self, encoder: Encoder) -> AsyncIterator[bytes]:
         """Sound, each with the words that became known by then; the last line tells of the pieces.
@@ -167,10 +177,10 @@ class SpeechResponse(Response):
         media_type = MEDIA_TYPES[self.form.format]
         async for chunk in self.spoken:
             if piece := await _off(encoder, encoder.add, chunk):
-                yield captioned(piece, media_type, self._new_words() if self.form.words else None)
+                yield _captioned(piece, media_type, self._new_words() if self.form.words else None)
         last = await _off(encoder, encoder.end)
         words = self._new_words() if self.form.words and self.spoken.timed else None
-        yield captioned(last, media_type, words, self._told)
+        yield _captioned(last, media_type, words, self._told)
 
     def _new_words(self) -> list[Any]:
         """The words that became known since this was last asked."""
@@ -231,3 +241,25 @@ async def _gone(receive: Receive) -> None:
 
 def _event(data: dict[str, Any]) -> bytes:
     return f"data: {json.dumps(data)}\n\n".encode()
+
+
+def _timestamps(words: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    """Words as (word, start, end), under Kokoro's names."""
+    return [{"word": word, "start_time": start, "end_time": end} for word, start, end in words]
+
+
+def _captioned(
+    audio: bytes,
+    media_type: str,
+    words: Sequence[Sequence[Any]] | None,
+    more: Mapping[str, Any] = {},
+) -> bytes:
+    """A JSON object of sound and words.
+
+    words: those whose times became known with it; None where there are none to be had.
+    more: what became of the pieces.
+    """
+    told = None if words is None else _timestamps(words)
+    sound = base64.b64encode(audio).decode()
+    found = {"audio": sound, "audio_format": media_type, "timestamps": told, **more}
+    return json.dumps(found, ensure_ascii=False).encode()

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from api.errors import APIError
+from api.response_schemas import VoiceRow
 from api.shared_folder import changing
 from api.voices.recordings import DecodedRecording
 from machine.storage.atomic import remove_stale, replace_file, write_json
@@ -44,11 +45,11 @@ class UploadedVoice:
     sha256: str
     quality: Mapping[str, Any] | None = None
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> VoiceRow:
         """As /v1/voices tells it."""
-        found = asdict(self)
-        del found["sha256"]
-        return {**found, "origin": "upload", "preview": f"/v1/voices/{self.id}/preview.wav"}
+        return VoiceRow(
+            **asdict(self), origin="upload", preview=f"/v1/voices/{self.id}/preview.wav"
+        )
 
 
 class Voices:

@@ -31,11 +31,11 @@ from api.http.connections import Connections, network_of
 from api.schemas import MOST_CHARACTERS
 from api.speech import speaking
 from api.speech.response import count_pieces
-from api.speech.speaking import SpeechOrder
 from api.state import AppState
 from api.wyoming.description import info_of, wanted_of
 from api.wyoming.events import EventReader, MalformedEvent
 from api.wyoming.text_stream import TextStream
+from xtts.inference.synthesis_request import SynthesisRequest
 
 log = logging.getLogger("api")
 _SEND_SECONDS = 30.0
@@ -157,13 +157,11 @@ class WyomingSession:
             if time.monotonic() > end:
                 raise APIError(503, "starting", "The speaking process is being started.")
             await asyncio.sleep(0.05)
-        standing = self._parts.engine.standing
         labels = await speaking.labels(self._parts)
-        licence = standing.licence if standing else ""
-        await self._send(info_of(labels, self._languages(), licence))
+        await self._send(info_of(labels, self._languages(), self._parts.licence))
 
     def _languages(self) -> tuple[str, ...]:
-        self._memory.languages = speaking.languages(self._parts) or self._memory.languages
+        self._memory.languages = self._parts.languages or self._memory.languages
         return self._memory.languages
 
     async def _speak_all(self) -> None:
@@ -226,8 +224,8 @@ class WyomingSession:
         caller = parts.check_rate_of(self.address)
         labels = await speaking.labels(parts)
         name, language = wanted_of(voice, labels, self._languages())
-        order = SpeechOrder(part, name, language)
-        spoken = await speaking.stream_of(order, parts, caller)
+        ask = SynthesisRequest(part, language or "")
+        spoken = await speaking.stream(parts, caller, ask, name)
         try:
             async for chunk in spoken:
                 yield chunk

@@ -8,18 +8,20 @@ from typing import Any
 import pytest
 from starlette.datastructures import Headers
 
+from api.gate import Gate, body_kind, refuse_key
 from api.http.origins import OriginRules, refuse_origin
-from api.middleware import _MOST_UPLOADS, AccessGate, BodyLimit
+from api.metrics import ServiceMetrics
 from api.settings import load
 from machine.settings.loading import SettingsError
 
 KEY = "correct horse"
+MOST = body_kind("POST", "/v1/voices").places or 0
 SCALE_OUT = Path(__file__).parents[2] / "docs" / "scale-out.md"
 
 
 @pytest.mark.parametrize("sent", [f"Bearer {KEY}", f"bearer {KEY}", f"Bearer  {KEY} "])
 def test_the_key_opens(sent: str) -> None:
-    assert AccessGate.refused(KEY, Headers({"authorization": sent})) is None
+    assert refuse_key(KEY, Headers({"authorization": sent})) is None
 
 
 @pytest.mark.parametrize(
@@ -30,13 +32,13 @@ def test_the_key_opens(sent: str) -> None:
 )  # fmt: skip
 def test_nothing_else_opens(sent: str) -> None:
     """No part of the key, nothing more than it, and no other scheme."""
-    refusal = AccessGate.refused(KEY, Headers({"authorization": sent}))
+    refusal = refuse_key(KEY, Headers({"authorization": sent}))
     assert refusal is not None and refusal.status == 401
 
 
 def test_a_wrong_key_is_told_from_none() -> None:
-    wrong = AccessGate.refused(KEY, Headers({"authorization": "Bearer x"}))
-    none = AccessGate.refused(KEY, Headers({}))
+    wrong = refuse_key(KEY, Headers({"authorization": "Bearer x"}))
+    none = refuse_key(KEY, Headers({}))
     assert wrong and "not the service's key" in wrong.detail
     assert none and "Send the key" in none.detail
 
@@ -77,10 +79,11 @@ def test_only_so_many_uploads_are_read_at_once() -> None:
             await receive()
             await leave.wait()
 
-        body = BodyLimit(app)
+        body = Gate(app, rules=OriginRules(has_key=False), key=None, metrics=ServiceMetrics())
 
         async def upload() -> None:
-            scope = {"type": "http", "method": "POST", "path": "/v1/voices", "headers": []}
+            scope = {"type": "http", "method": "POST", "path": "/v1/voices",
+                     "headers": [(b"host", b"localhost")]}  # fmt: skip
 
             async def receive() -> dict[str, Any]:
                 read.append(1)
@@ -92,14 +95,14 @@ def test_only_so_many_uploads_are_read_at_once() -> None:
 
             await body(scope, receive, send)
 
-        first = [asyncio.create_task(upload()) for _ in range(_MOST_UPLOADS)]
+        first = [asyncio.create_task(upload()) for _ in range(MOST)]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         await upload()
-        assert statuses == [503] and len(read) == _MOST_UPLOADS
+        assert statuses == [503] and len(read) == MOST
         leave.set()
         await asyncio.gather(*first)
         await upload()
-        assert statuses == [503] and len(read) == _MOST_UPLOADS + 1
+        assert statuses == [503] and len(read) == MOST + 1
 
     asyncio.run(main())

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from api.middleware import RateLimiter
+from api.gate import RateLimiter
 from tests.api.conftest import Running, running, settings_in
 from tests.api.judged_run import (
     CANDIDATES,

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from api import middleware
+from api import gate
 from api.app import build
 from api.engine.queue import QueuedRequest
 from api.engine.speech_stream import SpeechStream
@@ -266,7 +266,7 @@ def test_a_body_that_is_too_large_is_refused_however_it_comes(service: Running) 
 
 
 def test_a_slow_body_is_given_up(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(middleware, "_JSON", replace(middleware._JSON, seconds=0.3))
+    monkeypatch.setattr(gate, "_TEXT", replace(gate._TEXT, seconds=0.3))
 
     def pieces() -> Any:
         yield b'{"input": '
