@@ -14,8 +14,7 @@ from starlette.staticfiles import StaticFiles
 from api import errors
 from api.dialects import alltalk, coqui_server, openai_lists, xtts_api_server, xtts_streaming_server
 from api.engine.options import ChildOptions, EngineLimits
-from api.gate import OPEN, Gate
-from api.http.origins import OriginRules
+from api.gate import OPEN, Gate, OriginRules
 from api.routes import datasets, runs, speech, status, voices
 from api.schemas import SpeechRequest
 from api.settings import ApiSettings

@@ -25,8 +25,7 @@ from pathlib import Path
 
 from api.dataset_schemas import RecordingRow
 from api.datasets.store import Datasets, UploadedDataset, changing, now, slug
-from api.errors import APIError
-from api.validation_messages import shown
+from api.errors import APIError, shown
 from machine.storage.atomic import replace_file, sync_folder, write_json
 
 ENDINGS = (

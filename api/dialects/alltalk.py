@@ -19,9 +19,9 @@ from api.errors import APIError
 from api.response_schemas import PROBLEMS
 from api.schemas import LanguageText, Text, VoiceText
 from api.speech import speaking
-from api.speech.response import SoundForm
+from api.speech.speaking import SoundForm
 from api.state import AppState, Shared
-from api.voices.lookup import SERVED
+from api.voices.store import SERVED
 from xtts.arguments import SPEED, TEMPERATURE
 from xtts.inference.synthesis_request import SynthesisRequest
 

@@ -13,9 +13,9 @@ from api.errors import APIError
 from api.response_schemas import PROBLEMS
 from api.schemas import MOST_CHARACTERS
 from api.speech import speaking
-from api.speech.response import WAV
+from api.speech.speaking import WAV
 from api.state import AppState, Shared
-from api.voices.lookup import SERVED
+from api.voices.store import SERVED
 from xtts.inference.synthesis_request import SynthesisRequest
 
 router = APIRouter(tags=["speech"], responses=PROBLEMS)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from api.errors import APIError
+from api.errors import APIError, shown
 from api.response_schemas import (
     PROBLEMS,
     AudioModelList,
@@ -23,8 +23,7 @@ from api.response_schemas import (
 from api.schemas import OPENAI_MODELS, OWN_MODEL
 from api.speech import speaking
 from api.state import AppState, Shared
-from api.validation_messages import shown
-from api.voices import lookup
+from api.voices.store import SERVED
 
 router = APIRouter(prefix="/v1", tags=["models"], responses=PROBLEMS)
 Legacy = Annotated[bool, Query(description="names only, as Kokoro-FastAPI had them before 0.3")]
@@ -62,7 +61,7 @@ async def list_audio_voices(parts: Shared, legacy: Legacy = False) -> AudioVoice
     """The voices by id and name, the served one first."""
     if legacy:
         return AudioVoiceList(voices=list(await speaking.labels(parts)))
-    rows = [AudioVoiceRow(id=lookup.SERVED, name=parts.served_name)]
+    rows = [AudioVoiceRow(id=SERVED, name=parts.served_name)]
     for voice in await asyncio.to_thread(parts.voices.all):
         rows.append(AudioVoiceRow(id=voice.id, name=voice.name))
     return AudioVoiceList(voices=rows)

@@ -15,9 +15,9 @@ from api.response_schemas import PROBLEMS
 from api.schemas import LanguageText, Text, VoiceText
 from api.speech import speaking
 from api.speech.languages import name_of
-from api.speech.response import WAV, SoundForm
+from api.speech.speaking import WAV, SoundForm
 from api.state import AppState, Shared
-from api.voices.lookup import SERVED
+from api.voices.store import SERVED
 from xtts.inference.synthesis_request import SynthesisRequest
 
 router = APIRouter(tags=["xtts-api-server"], responses=PROBLEMS)

@@ -19,10 +19,10 @@ from api.errors import APIError
 from api.response_schemas import PROBLEMS
 from api.schemas import LanguageText, Text
 from api.speech import speaking
-from api.speech.response import SoundForm
+from api.speech.speaking import SoundForm
 from api.state import AppState, Shared
 from api.voices import adding
-from api.voices.lookup import means_served
+from api.voices.store import means_served
 from xtts.inference.synthesis_request import SynthesisRequest
 
 router = APIRouter(tags=["xtts-streaming-server"], responses=PROBLEMS)

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 from fastapi import FastAPI
 
-from api.http.acceptor import Acceptor
-from api.http.connections import ConnectionLimits, Connections
+from api.http.connections import Acceptor, ConnectionLimits, Connections
 from api.state import AppState
 from machine.errors import SotaqueError
 

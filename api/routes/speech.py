@@ -9,13 +9,12 @@ from starlette.responses import Response
 
 from api.encoding import MEDIA_TYPES, SENT_WHOLE
 from api.engine.options import VoiceTarget
-from api.errors import APIError
+from api.errors import APIError, shown
 from api.response_schemas import PROBLEMS, CaptionedSpeech
 from api.schemas import OPENAI_MODELS, OWN_MODEL, CaptionedSpeechRequest, SpeechRequest
 from api.speech import speaking
-from api.speech.response import Sending, SoundForm
+from api.speech.speaking import Sending, SoundForm
 from api.state import AppState, Shared
-from api.validation_messages import shown
 from xtts.inference.synthesis_request import SynthesisRequest
 
 router = APIRouter(tags=["speech"], responses=PROBLEMS)

@@ -13,7 +13,7 @@ from api.routes.ranged_file import WAV_RESPONSES, RangedFile, wav_file
 from api.schemas import MOST_NAME, RenameRequest
 from api.state import AppState, Shared
 from api.voices import adding
-from api.voices.lookup import SERVED, check_new_name
+from api.voices.store import SERVED, check_new_name
 
 router = APIRouter(prefix="/v1/voices", tags=["voices"], responses=PROBLEMS)
 

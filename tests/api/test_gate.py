@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from starlette.datastructures import Headers
 
-from api.gate import Gate, body_kind, refuse_key
-from api.http.origins import OriginRules, refuse_origin
+from api.gate import Gate, OriginRules, body_kind, refuse_key, refuse_origin
 from api.metrics import ServiceMetrics
 from api.settings import load
 from machine.settings.loading import SettingsError

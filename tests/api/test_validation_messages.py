@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from api.errors import without_paths
+from api.errors import sentence, without_paths
 from api.schemas import SpeechRequest
-from api.validation_messages import sentence
 from tests.api.conftest import Running, running, settings_in
 
 JSON = {"content-type": "application/json"}

@@ -23,7 +23,7 @@ from api.app import build
 from api.engine.queue import QueuedRequest
 from api.engine.speech_stream import SpeechStream
 from api.metrics import ServiceMetrics
-from api.speech.response import SoundForm, SpeechResponse
+from api.speech.speaking import SoundForm, SpeechResponse
 from tests.api.conftest import QUICK, Running, running, settings_in
 from tests.api.fake_child import sound_of
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -311,7 +311,7 @@ def test_a_client_that_takes_nothing_is_let_go_without_an_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its slot is free again; in the log it is a line, not a traceback."""
-    monkeypatch.setattr("api.speech.response._SEND_SECONDS", 0.05)
+    monkeypatch.setattr("api.speech.speaking._SEND_SECONDS", 0.05)
     cancelled: list[SpeechStream] = []
     parts = SimpleNamespace(
         engine=SimpleNamespace(cancel=cancelled.append), metrics=ServiceMetrics()

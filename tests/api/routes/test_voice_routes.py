@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from api.errors import APIError
+from api.voices.decoding import decoded
 from api.voices.recordings import DecodedRecording
-from api.voices.recordings_child import decoded
 from api.voices.store import Voices
 from tests.api.conftest import Running
 from xtts.inference import latents_folder
