@@ -124,7 +124,7 @@ def test_a_recording_that_takes_too_much_memory_is_told_so() -> None:
     out = io.BytesIO()
     soundfile.write(out, np.full((48_000 * 59, 8), 0.1, "float32"), 48_000, format="FLAC")
     program = (
-        "import sys, api.voices.decoding as child; child.MEMORY_BYTES //= 16; "
+        "import sys, api.voices.recordings_child as child; child.MEMORY_BYTES //= 16; "
         "sys.argv.append('60'); sys.exit(child.main())"
     )
     done = subprocess.run(
@@ -141,7 +141,7 @@ def test_the_largest_recording_that_is_allowed_fits() -> None:
     soundfile.write(out, sound, 192_000, format="FLAC")
     assert len(out.getvalue()) < recordings.MOST_BYTES
     done = subprocess.run(
-        [sys.executable, "-m", "api.voices.decoding", "60"], input=out.getvalue(),
+        [sys.executable, "-m", "api.voices.recordings_child", "60"], input=out.getvalue(),
         capture_output=True, check=False, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

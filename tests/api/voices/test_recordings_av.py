@@ -177,7 +177,7 @@ def test_a_playlist_opens_nothing(service: Running, tmp_path: Path) -> None:
 def ended_with(memory_bytes: int, data: bytes) -> int:
     """How the real child ends with so much memory beyond what it has before it reads."""
     program = (
-        f"import sys, api.voices.decoding as child; child.MEMORY_BYTES = {memory_bytes}; "
+        f"import sys, api.voices.recordings_child as child; child.MEMORY_BYTES = {memory_bytes}; "
         f"sys.argv[1:] = ['60', '{container_of(data)}']; sys.exit(child.main())"
     )
     return subprocess.run(
