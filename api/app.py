@@ -19,6 +19,7 @@ from api.routes import datasets, runs, speech, status, voices
 from api.schemas import SpeechRequest
 from api.settings import ApiSettings
 from api.state import PAGE, AppState, key_of
+from xtts.inference.compute_config import ComputeConfig
 
 # /openapi.json tells them in this order.
 _ROUTED = (
@@ -71,11 +72,11 @@ def _speaks(routes: list[Any]) -> Callable[[str], bool]:
 def how_of(settings: ApiSettings) -> ChildOptions:
     """How the child is started."""
     precision = "int8" if settings.low_memory else settings.speak_precision
-    return ChildOptions(
-        device=settings.device, backend=settings.backend, low_memory=settings.low_memory,
-        precision=precision, guard=settings.guard,
-        threads=settings.num_threads, latents=settings.voices_dir / "latents",
-    )  # fmt: skip
+    return ChildOptions(ComputeConfig(
+        settings.device, precision=precision, latents_folder=settings.voices_dir / "latents",
+        backend=settings.backend, low_memory=settings.low_memory, threads=settings.num_threads,
+        guard=settings.guard,
+    ))  # fmt: skip
 
 
 def limits_of(settings: ApiSettings) -> EngineLimits:

@@ -29,9 +29,9 @@ from train.evaluation.judges import WORD_ERRORS
 from train.evaluation.judges import WORDS as WORDS_JUDGE
 from train.evaluation.verdict import decide
 from xtts import audio
-from xtts.hub.base_models import DEMO
-from xtts.hub.evaluation_file import Candidate, Evaluation
-from xtts.hub.run_folder import RunFolder
+from xtts.voices.base_models import DEMO
+from xtts.voices.evaluation_file import Candidate, Evaluation
+from xtts.voices.run_folder import RunFolder
 from xtts.workers import file_evaluation
 from xtts.workers.file_evaluation import EvaluateRequest, SentenceTask, SpeakingRate
 from xtts.workers.file_synthesis import FileSpeaker

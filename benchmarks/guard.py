@@ -24,9 +24,11 @@ from benchmarks import guard_counts, guard_texts, guard_times, texts
 from benchmarks.guard_utterances import own_voice
 from xtts.inference.alignment import head_measurement
 from xtts.inference.alignment.heads import TEXTS, following
+from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
+from xtts.voices.loading import load_voice
+from xtts.voices.voice_files import VoiceSpec
 
 PARTS = ("heads", "counts", "times", "recognised", "cost")
 RESAMPLES = 2000

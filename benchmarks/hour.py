@@ -11,7 +11,8 @@ from machine.errors import SotaqueError
 from xtts.inference import speech
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
-from xtts.workers.voice_registry import VoiceSpec, load_voice
+from xtts.voices.loading import load_voice
+from xtts.voices.voice_files import VoiceSpec
 
 
 def spoken(seconds: float) -> dict[str, Any]:

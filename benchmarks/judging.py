@@ -22,7 +22,7 @@ from train.evaluation.evaluator import FEWEST_SENTENCES, SOUNDED_EVERY
 from train.evaluation.sentences import built_in
 from xtts import audio
 from xtts.evaluation.word_evidence import word_evidence
-from xtts.hub.base_models import DEMO
+from xtts.voices.base_models import DEMO
 from xtts.workers import file_evaluation
 from xtts.workers.file_evaluation import (
     RUNAWAY,

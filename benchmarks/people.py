@@ -24,7 +24,7 @@ from benchmarks import judges, texts, voice
 from machine.errors import SotaqueError
 from train.dataset.metadata import read_entries
 from xtts.audio import SPEAKER_RATE, read
-from xtts.hub.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder
 
 DEMO_DATASET = Path("train/data/demo")
 SET, LANGUAGE = "reporting", "en"

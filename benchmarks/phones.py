@@ -24,9 +24,9 @@ from demo_voice.teachers import phone_timing
 from demo_voice.teachers.flite import SpeakingStyle
 from demo_voice.text import lexicon, sentences
 from xtts.audio import CODE_RATE, SPEAKER_RATE, dvae_mel, resample
-from xtts.hub.base_models import DEMO
 from xtts.model.config import ModelConfig
 from xtts.model.vocoder import load_dvae
+from xtts.voices.base_models import DEMO
 
 # Of every six sentences one is asked about.
 ASKED = 6

@@ -23,12 +23,12 @@ from train.dataset import dataset, features
 from train.dataset.batches import Batches, ConditioningChoice
 from train.settings import TrainSettings
 from xtts.audio import SPEAKER_RATE
-from xtts.hub.base_models import DEMO
 from xtts.model import loading as model
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import GPT
 from xtts.model.quantization import KINDS, Int8Linear
 from xtts.text.tokenizer import Tokenizer
+from xtts.voices.base_models import DEMO
 
 BATCH_SECONDS = 40.0
 

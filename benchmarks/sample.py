@@ -22,14 +22,14 @@ from benchmarks import bases
 from benchmarks.fixed_length import TEXT
 from machine.storage import atomic
 from machine.storage.checksums import Manifest, write_manifest
-from machine.storage.hash_cache import remember_hash
+from machine.storage.hashes import remember_hash
 from xtts import audio
-from xtts.hub.base_models import DEMO
 from xtts.inference import synthesis_request
 from xtts.inference.alignment.guarded_piece import Guard
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.voice import Voice
 from xtts.model import loading as model
+from xtts.voices.base_models import DEMO
 from xtts.workers.file_synthesis import FileSpeaker, SpeakRequest
 
 

@@ -41,9 +41,9 @@ def measured(count: int) -> dict[str, float]:
     from train.dataset import dataset, features
     from train.dataset.batches import Batches, ConditioningChoice
     from train.settings import TrainSettings
-    from xtts.hub import base_models
     from xtts.model.config import ModelConfig
     from xtts.text.tokenizer import Tokenizer
+    from xtts.voices import base_models
 
     base = base_models.DEMO
     config = ModelConfig.read(base)

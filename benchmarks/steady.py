@@ -17,8 +17,8 @@ from typing import Any
 
 from benchmarks import bases, onnx_voice
 from benchmarks.steady_child import ROWS
-from xtts.hub.base_models import DEMO
 from xtts.onnx.folder import VOICE
+from xtts.voices.base_models import DEMO
 
 
 def main(argv: Sequence[str]) -> int:

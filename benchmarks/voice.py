@@ -175,12 +175,14 @@ def spoken(
     if bundle == "source":
         yield [judges.teacher(voice, text) for text in sentences]
         return
-    from xtts.hub.base_models import DEMO
     from xtts.inference import speech
+    from xtts.inference.compute_config import ComputeConfig
     from xtts.inference.synthesis_request import SynthesisRequest
     from xtts.inference.torch_backend import TorchBackend
     from xtts.inference.voice import read_reference, voice_from_reference
-    from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
+    from xtts.voices.base_models import DEMO
+    from xtts.voices.loading import load_voice
+    from xtts.voices.voice_files import VoiceSpec
 
     with_onnx = precision.startswith(onnx_voice.PREFIX)
     own = "fp32" if with_onnx else precision

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from demo_voice.recipe import CHARACTERS, BaseRecipe
-from xtts.hub.bundle import VoiceFiles
-from xtts.inference.loaded_voice import ComputeConfig
+from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.torch_voice import load_torch_voice
 from xtts.model.gpt import GPT, to_coqui
+from xtts.voices.voice_files import VoiceFiles
 
 # Training never touches the decoder, and the running sums are for learning the codebook.
 _LEFT_OUT = ("decoder.", "discrete_loss.", "codebook.embed_avg", "codebook.cluster_size")

@@ -91,8 +91,8 @@ class Engine:
         """Takes a request in that is spoken with another voice than the served one: in the same
         queue, behind the same people. Raises APIError as `speak`, or when that voice cannot be
         opened beside the served one."""
-        if self.how.low_memory or self.how.backend == "onnx":
-            setting = "LOW_MEMORY=on" if self.how.low_memory else "BACKEND=onnx"
+        if self.how.compute.low_memory or self.how.compute.backend == "onnx":
+            setting = "LOW_MEMORY=on" if self.how.compute.low_memory else "BACKEND=onnx"
             text = f"With {setting} no second voice is opened. Serve the epoch to hear it."
             raise APIError(409, "no_preview", text)
         # What kills the process with one voice need not kill it with another.
@@ -168,17 +168,17 @@ class Engine:
     def placement(self) -> dict[str, str]:
         """What computes: device, execution_provider, requested_provider; with ONNX Runtime, where
         that says it does."""
-        place, backend = self.place, self.how.backend
+        place, backend = self.place, self.how.compute.backend
         if self.standing and self.placed:
             names = ("device", "execution_provider", "requested_provider")
             return {name: str(self.placed[name]) for name in names}
         if place is None:
-            asked = f"{backend}:{self.how.device}"
+            asked = f"{backend}:{self.how.compute.device}"
             return {"device": "none", "execution_provider": "none", "requested_provider": asked}
         return {
             "device": place.device,
             "execution_provider": supervision.provider(place, backend),
-            "requested_provider": supervision.requested(self.how.device, backend, place),
+            "requested_provider": supervision.requested(self.how.compute.device, backend, place),
         }
 
     @property
@@ -426,26 +426,20 @@ class Engine:
     async def _started(self) -> SpeakingProcess:
         how, before = self.how, self.place
         machine = await asyncio.to_thread(how.look)
-        self.place = found = supervision.place(machine, how.device, self.happened, time.monotonic())
+        self.place = found = supervision.place(
+            machine, how.compute, self.happened, time.monotonic()
+        )
         if before is not None and before.device != found.device:
             self.on_event(
                 "fell_back", before=before.device, after=found.device, code=found.reason_code
             )
         slots = self.limits.slots or (4 if found.device == "cpu" else 16)
         self.waiting.slots = slots
-        options = [
-            "--device", found.device, "--mel-device", found.mel_device, "--slots", str(slots),
-            "--precision", how.precision, "--backend", how.backend,
-        ]  # fmt: skip
-        options += ["--low-memory"] if how.low_memory else []
-        options += ["--threads", str(how.threads)] if how.threads else []
-        options += ["--latents", str(how.latents)] if how.latents else []
-        options += [] if found.cudnn else ["--no-cudnn"]
-        options += [] if how.guard else ["--no-guard"]
         log.info("Starts to speak: %s", self.message)
         return await SpeakingProcess.start(
-            options, command=how.command, clean_libraries=found.clean_libraries
-        )
+            ("--slots", str(slots), *found.compute.command_line()),
+            command=how.command, clean_libraries=found.compute.clean_libraries,
+        )  # fmt: skip
 
     async def _run(self, child: SpeakingProcess) -> WorkerFailed:
         """The voice is opened once the child is ready; returns why it ended."""

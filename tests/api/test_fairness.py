@@ -19,6 +19,7 @@ from api.app import how_of, limits_of
 from api.engine.options import ChildOptions
 from tests.api.conftest import FAKE, NO_GPU, QUICK, Running, running, settings_in
 from tests.api.routes.test_speech_routes import wanted
+from xtts.inference.compute_config import ComputeConfig
 
 BODY = {"input": "Good morning.", "response_format": "pcm"}
 LONG = ("The old man walked along the river and looked at the water. " * 69)[:4096]
@@ -135,7 +136,7 @@ def counted(text: str, name: str, **labels: str) -> float:
 
 
 def test_the_backend_that_computes_is_told_to_prometheus(tmp_path: Path) -> None:
-    how = ChildOptions(command=FAKE, look=lambda: NO_GPU, backend="onnx")
+    how = ChildOptions(ComputeConfig(backend="onnx"), FAKE, lambda: NO_GPU)
     with running(settings_in(tmp_path), how) as service:
         service.wait_ready()
         text = service.client.get("/metrics").text

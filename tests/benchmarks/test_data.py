@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import data, scale
-from xtts.hub import base_models
+from xtts.voices import base_models
 
 
 def test_a_synthetic_dataset_is_read_like_any_other():

@@ -10,7 +10,7 @@ from benchmarks import evaluation as benchmark
 from benchmarks import judges, texts
 from benchmarks.evaluation import EvaluationBenchmarkError, HeardCandidate
 from tests.train.evaluation.spoken import base, candidate, facts, verdict_of
-from xtts.hub.evaluation_file import Candidate, Evaluation
+from xtts.voices.evaluation_file import Candidate, Evaluation
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import steady
 from benchmarks.steady_child import ROWS, sentence
-from xtts.hub.base_models import DEMO
+from xtts.voices.base_models import DEMO
 
 
 def test_growth_is_told_from_the_second_quarter_on() -> None:

@@ -24,12 +24,12 @@ from demo_voice.text import lexicon
 from demo_voice.text import sentences as text
 from demo_voice.text.lexicon import Lexicon, WordNetMissingError
 from train.data import make_demo
-from xtts.hub.base_models import DEMO
 from xtts.inference import speech
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import voice_from_reference
 from xtts.model.loading import load_model
+from xtts.voices.base_models import DEMO
 
 FEW_WORDS = Lexicon(
     nouns=("table", "door", "garden"),

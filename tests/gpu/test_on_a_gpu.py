@@ -302,8 +302,8 @@ def test_a_promotion_on_a_full_card_is_refused_and_the_service_goes_on(device: s
     import time
 
     from tests.xtts.workers.test_server import Written, answer, messages
+    from xtts.inference.compute_config import ComputeConfig
     from xtts.workers.server import SpeechServer
-    from xtts.workers.voice_registry import ComputeConfig
 
     server = SpeechServer(ComputeConfig(device, guard=False), 4, texts=Written())
     assert answer(server)["say"] == "opened"

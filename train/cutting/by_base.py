@@ -24,9 +24,9 @@ from train.cutting.speech import VAD_SECONDS, SpeechDetector, speech_spans
 from train.cutting.workers.steps import Steps
 from train.progress import Progress
 from train.settings import TrainSettings
-from xtts.hub.bundle import check_base, locate_base
-from xtts.hub.xtts_v2 import ModelSource
+from xtts.download.xtts_v2 import ModelSource
 from xtts.model.config import ModelConfig
+from xtts.voices.base_models import check_base, locate_base
 
 log = logging.getLogger("train")
 

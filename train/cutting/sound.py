@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from machine.storage.atomic import make_folder
-from machine.storage.hash_cache import stamp_of
+from machine.storage.hashes import stamp_of
 from train.cutting.errors import CuttingError
 from xtts.audio import AudioError, declared_bytes, facts, resample
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from machine.storage.atomic import sha256_of
+from machine.storage.hashes import sha256_of
 from train.cutting.alignment.spans import Breath, SpanScore
 from train.cutting.errors import CuttingError
 from train.cutting.sound import SourceRecording, resampled_blocks, stretches

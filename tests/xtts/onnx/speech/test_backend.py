@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from xtts.hub.base_models import DEMO
 from xtts.inference import speech
 from xtts.inference.decoding import DecodingState, iterate_codes, repetition_penalty
 from xtts.inference.speed import SpeedChange
@@ -31,6 +30,7 @@ from xtts.onnx.speech.loading import (
     read_voice,
 )
 from xtts.text.errors import TextError
+from xtts.voices.base_models import DEMO
 
 TEXT = "the old man walked along the river."
 LONG = " ".join(["one two three four five six seven eight nine ten eleven."] * 14)
