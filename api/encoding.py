@@ -45,13 +45,17 @@ def offered() -> list[str]:
 
 
 class Encoder:
-    """`add` and `end` return bytes to be sent at once."""
+    """`add` and `end` return bytes to be sent at once.
 
-    def __init__(self, form: str) -> None:
+    sink: what libsndfile and FFmpeg write into, and go back in where it is a whole file.
+    """
+
+    def __init__(self, form: str, sink: "io.RawIOBase | io.BytesIO | None" = None) -> None:
         self.form = form
         self._begun = False
         self._file: Any = None
-        self._sink = _Sink()
+        self._sent = _Sink()
+        self._sink = sink or self._sent
 
     def add(self, pcm: bytes) -> bytes:
         """More sound."""
@@ -61,7 +65,10 @@ class Encoder:
             head = b"" if self._begun else wav_header(None)
             self._begun = True
             return head + pcm
-        self._write(pcm)
+        if self.form in AAC_FORMATS:
+            self._open().add(pcm)
+        else:
+            self._open().buffer_write(pcm, dtype="int16")
         return self._settled()
 
     def end(self) -> bytes:
@@ -73,14 +80,8 @@ class Encoder:
         self._open().close()
         return self._settled()
 
-    def _write(self, pcm: bytes) -> None:
-        if self.form in AAC_FORMATS:
-            self._open().add(pcm)
-        else:
-            self._open().buffer_write(pcm, dtype="int16")
-
     def _settled(self) -> bytes:
-        found = self._sink.take()
+        found = self._sent.take()
         if self.form == "mp3" and found and not self._begun:
             self._begun = True
             return without_length(found)
@@ -88,7 +89,8 @@ class Encoder:
 
     def _open(self) -> Any:
         if self._file is None and self.form in AAC_FORMATS:
-            self._file = AacFile(cast(IO[bytes], self._sink), self.form, RATE, streamed=True)
+            streamed = self._sink is self._sent
+            self._file = AacFile(cast(IO[bytes], self._sink), self.form, RATE, streamed=streamed)
         elif self._file is None:
             import soundfile
 
@@ -99,21 +101,12 @@ class Encoder:
 
 def whole(form: str, pcm: bytes) -> bytes:
     """A file with a header that says how long it is."""
-    if form == "wav":
-        return wav_header(len(pcm)) + pcm
-    if form == "pcm":
-        return pcm
+    if form in ("wav", "pcm"):
+        return (wav_header(len(pcm)) if form == "wav" else b"") + pcm
     out = io.BytesIO()
-    if form in AAC_FORMATS:
-        encoded = AacFile(out, form, RATE, streamed=False)
-        encoded.add(pcm)
-        encoded.close()
-        return out.getvalue()
-    import soundfile
-
-    kind, subtype = _SOUNDFILE[form]
-    with soundfile.SoundFile(out, "w", RATE, 1, subtype, format=kind) as file:
-        file.buffer_write(pcm, dtype="int16")
+    encoder = Encoder(form, out)
+    encoder.add(pcm)
+    encoder.end()
     return out.getvalue()
 
 

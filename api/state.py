@@ -84,14 +84,14 @@ class AppState:
 
     def status(self) -> Status:
         """What runs where, and why, as /status and the events tell it."""
-        engine = self.engine
+        engine, condition = self.engine, self.engine.condition
         return Status(
-            **engine.placement,
-            message=engine.message,
-            reason_code=engine.reason_code,
+            **condition.placement,
+            message=condition.message,
+            reason_code=condition.reason_code,
             voice=self.served_name,
             voice_reason=without_paths(self.follower.reason),
-            state=engine.state,
+            state=condition.state,
             ready=engine.ready,
             queue=Queue(
                 waiting=len(engine.waiting.queue),
@@ -145,7 +145,7 @@ class AppState:
         metrics.ready.set(engine.ready)
         metrics.device.clear()
         if engine.place is not None:
-            found = engine.placement
+            found = engine.condition.placement
             metrics.device.labels(found["device"], found["execution_provider"]).set(1)
 
     def _on_event(self, kind: str, **facts: Any) -> None:

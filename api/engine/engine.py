@@ -25,7 +25,7 @@ from api.engine.speech_stream import (
     no_refusal,
     refusal_of,
 )
-from api.engine.supervision import ComputePlacement, RestartHistory
+from api.engine.supervision import ComputePlacement, EngineCondition, RestartHistory
 from api.errors import APIError, closing, without_paths
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.failures import WorkerFailed
@@ -38,7 +38,7 @@ class Engine:
 
     Attributes:
         wanted: The voice that is to speak; `standing` is the one that does.
-        place, placed: Where it computes, and what ONNX Runtime says of that.
+        place: Where it computes.
         happened: What became of the processes before.
         problem, problem_code: Why the wanted voice is not the one that speaks; "" where it is.
         last_spoken: When the served voice last gave sound.
@@ -56,7 +56,6 @@ class Engine:
         self.wanted: VoiceTarget = DEMO
         self.standing: OpenedVoiceState | None = None
         self.place: ComputePlacement | None = None
-        self.placed: Mapping[str, Any] = {}
         self.happened = RestartHistory()
         self.problem = self.problem_code = ""
         self.started_once = False
@@ -165,45 +164,16 @@ class Engine:
         return time.monotonic() - self.last_spoken <= self.limits.ready
 
     @property
-    def placement(self) -> dict[str, str]:
-        """What computes: device, execution_provider, requested_provider; with ONNX Runtime, where
-        that says it does."""
-        place, backend = self.place, self.how.compute.backend
-        if self.standing and self.placed:
-            names = ("device", "execution_provider", "requested_provider")
-            return {name: str(self.placed[name]) for name in names}
-        if place is None:
-            asked = f"{backend}:{self.how.compute.device}"
-            return {"device": "none", "execution_provider": "none", "requested_provider": asked}
-        return {
-            "device": place.device,
-            "execution_provider": supervision.provider(place, backend),
-            "requested_provider": supervision.requested(self.how.compute.device, backend, place),
-        }
-
-    @property
-    def state(self) -> supervision.State:
-        return supervision.state(
-            standing=self.standing is not None, started_once=self.started_once,
-            found=self.place, problem=self._trouble[0] or str(self.placed.get("reason_code", "")),
+    def condition(self) -> EngineCondition:
+        """What runs where, and why. What is wrong with the voice is of the one that was wanted,
+        else of the one that speaks."""
+        problem, code = self.problem, self.problem_code
+        if not problem and self.standing:
+            problem, code = self.standing.trouble
+        return EngineCondition(
+            self.how.compute, self.place, self.standing.placed if self.standing else None,
+            self.started_once, problem, code, self.happened,
         )  # fmt: skip
-
-    @property
-    def reason_code(self) -> str:
-        """Why it is not as asked for, as a word; "" when it is."""
-        placed, (_, code) = self.placed if self.standing else None, self._trouble
-        return supervision.reason_code(self.place, placed, code, self.happened)
-
-    @property
-    def message(self) -> str:
-        standing, (trouble, _) = self.standing is not None, self._trouble
-        return supervision.message(self.place, self.placed, trouble, standing, self.happened)
-
-    @property
-    def _trouble(self) -> tuple[str, str]:
-        """What is wrong with the voice, and its code: of the one that was wanted, else of this."""
-        known = self.problem, self.problem_code
-        return known if self.problem or not self.standing else self.standing.trouble
 
     # ---- voices ----
 
@@ -255,7 +225,7 @@ class Engine:
         """A voice is ready. It may have fewer slots than were asked for: a GPU's memory decides."""
         self.waiting.slots = int(answer.get("slots", self.waiting.slots))
         self.standing = OpenedVoiceState.of(key, voice, answer)
-        self.started_once, self.placed = True, self.standing.placed
+        self.started_once = True
         self.on_event("status")
         self._dispatch()
 
@@ -435,7 +405,7 @@ class Engine:
             )
         slots = self.limits.slots or (4 if found.device == "cpu" else 16)
         self.waiting.slots = slots
-        log.info("Starts to speak: %s", self.message)
+        log.info("Starts to speak: %s", self.condition.message)
         return await SpeakingProcess.start(
             ("--slots", str(slots), *found.compute.command_line()),
             command=how.command, clean_libraries=found.compute.clean_libraries,

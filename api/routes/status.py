@@ -49,7 +49,7 @@ async def ready(response: Response, parts: Shared) -> Ready:
     response.status_code = 200 if engine.ready else 503
     return Ready(
         ready=engine.ready,
-        message="It speaks." if engine.ready else engine.message,
+        message="It speaks." if engine.ready else engine.condition.message,
         last_spoken_seconds=None if spoken is None else round(time.monotonic() - spoken, 1),
     )
 

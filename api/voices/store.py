@@ -9,9 +9,6 @@
 Ids are made here and looked up in what is on disk: what a caller writes never becomes a path.
 """
 
-import contextlib
-import json
-import os
 import re
 import secrets
 import time
@@ -24,7 +21,7 @@ from typing import Any
 
 from api.errors import APIError, shown
 from api.response_schemas import VoiceRow
-from api.shared_folder import changing
+from api.shared_folder import changing, read, read_all
 from api.voices.recordings import DecodedRecording
 from machine.storage.atomic import remove_stale, replace_file, write_json
 from xtts.inference import latents_folder
@@ -72,19 +69,14 @@ class Voices:
 
     def all(self) -> list[UploadedVoice]:
         """Every voice, the oldest first."""
-        found = []
-        with contextlib.suppress(OSError):
-            for name in os.listdir(self.folder):
-                identity = name.removesuffix(".json")
-                if name.endswith(".json") and _ID.fullmatch(identity):
-                    voice = self._read(identity)
-                    if voice is not None:
-                        found.append(voice)
+        found = read_all(self.folder, self.get, ".json")
         return sorted(found, key=lambda voice: (voice.created, voice.id))
 
     def get(self, identity: str) -> UploadedVoice | None:
         """The voice of an id; None where there is none, and for what cannot be an id."""
-        return self._read(identity) if _ID.fullmatch(identity) else None
+        if not _ID.fullmatch(identity) or not (self.folder / f"{identity}.wav").is_file():
+            return None
+        return read(UploadedVoice, self.folder / f"{identity}.json", identity)
 
     def find(self, identity: str) -> UploadedVoice:
         """Raises APIError (404), the same for an id that cannot be one."""
@@ -145,14 +137,6 @@ class Voices:
                 old = time.time() - path.stat().st_mtime > _HALF_SECONDS
                 if old and not path.with_suffix(other).exists():
                     path.unlink()
-
-    def _read(self, identity: str) -> UploadedVoice | None:
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            found = json.loads((self.folder / f"{identity}.json").read_text(encoding="utf-8"))
-            voice = UploadedVoice(**found)
-            if voice.id == identity and (self.folder / f"{identity}.wav").is_file():
-                return voice
-        return None
 
 
 def is_served(asked: str) -> bool:
