@@ -60,6 +60,7 @@ class AppState:
         self.caller_settings = CallerSettings()
         self.kept_sounds = KeptSounds()
         self._unused: set[str] = set()
+        self._last_languages: tuple[str, ...] = ()
 
     @property
     def started_text(self) -> str:
@@ -76,6 +77,12 @@ class AppState:
     def languages(self) -> tuple[str, ...]:
         """Of the voice that speaks; empty while none does."""
         return self.engine.standing.languages if self.engine.standing else ()
+
+    @property
+    def last_languages(self) -> tuple[str, ...]:
+        """Of the voice that speaks, or of the one that did, while another one is opened."""
+        self._last_languages = self.languages or self._last_languages
+        return self._last_languages
 
     @property
     def licence(self) -> str:

@@ -24,12 +24,11 @@ _MULTICAST = "224.0.0.251"
 
 
 class WyomingServer:
-    """Made before the service starts, used in its event loop. languages: see `WyomingSession`."""
+    """Made before the service starts, used in its event loop."""
 
     def __init__(
         self, parts: AppState, connections: Connections, sockets: Sequence[socket.socket]
     ) -> None:
-        self.languages: tuple[str, ...] = ()
         self._parts = parts
         self._connections = connections
         self._sockets = sockets
@@ -67,7 +66,7 @@ class WyomingServer:
         # A peer that has gone without a word, its machine switched off, is noticed some day.
         found = writer.get_extra_info("socket")
         found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        session = WyomingSession(reader, writer, self._parts, self._connections, self)
+        session = WyomingSession(reader, writer, self._parts, self._connections)
         self._sessions[session] = task
         try:
             await session.run()

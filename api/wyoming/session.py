@@ -15,7 +15,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import cast
 
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.error import Error
@@ -55,17 +55,8 @@ VERSION = "1"
 _ATTRIBUTION = Attribution("Sotaque", "")
 
 
-class VoiceMemory(Protocol):
-    """What outlives a connection."""
-
-    languages: tuple[str, ...]
-
-
 class WyomingSession:
-    """Serves one client until it goes, or until it is refused something.
-
-    memory: the languages of the voice that spoke last; they are told while another is opened.
-    """
+    """Serves one client until it goes, or until it is refused something."""
 
     def __init__(
         self,
@@ -73,7 +64,6 @@ class WyomingSession:
         writer: asyncio.StreamWriter,
         parts: AppState,
         connections: Connections,
-        memory: VoiceMemory,
     ) -> None:
         peer = writer.get_extra_info("peername")
         self.address = network_of(peer[0] if peer else "")
@@ -82,7 +72,6 @@ class WyomingSession:
         self._writer = writer
         self._parts = parts
         self._connections = connections
-        self._memory = memory
         self._streamed: TextStream | None = None
         self._wanted: asyncio.Queue[tuple[SynthesizeVoice | None, TextStream, bool]]
         self._wanted = asyncio.Queue(_MOST_WAITING)
@@ -162,16 +151,12 @@ class WyomingSession:
 
     async def _describe(self) -> None:
         end = time.monotonic() + _OPEN_SECONDS
-        while not self._languages():
+        while not self._parts.last_languages:
             if time.monotonic() > end:
                 raise APIError(503, "starting", "The speaking process is being started.")
             await asyncio.sleep(0.05)
         labels = await speaking.labels(self._parts)
-        await self._send(info_of(labels, self._languages(), self._parts.licence))
-
-    def _languages(self) -> tuple[str, ...]:
-        self._memory.languages = self._parts.languages or self._memory.languages
-        return self._memory.languages
+        await self._send(info_of(labels, self._parts.last_languages, self._parts.licence))
 
     async def _speak_all(self) -> None:
         while True:
@@ -232,7 +217,7 @@ class WyomingSession:
         parts = self._parts
         caller = parts.check_rate_of(self.address)
         labels = await speaking.labels(parts)
-        name, language = wanted_of(voice, labels, self._languages())
+        name, language = wanted_of(voice, labels, self._parts.last_languages)
         ask = SynthesisRequest(part, language or "")
         spoken = await speaking.stream(parts, caller, ask, name)
         try:

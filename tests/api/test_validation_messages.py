@@ -23,6 +23,8 @@ JSON = {"content-type": "application/json"}
         (b'{"input": "x"}', "application/x-www-form-urlencoded", 415, "Send JSON, and say so:"),
         (b'{"input": "x"}', "text/plain", 415, "Send JSON, and say so: `Content-Type: applicat"),
         (b"\xff\xfe\x00", "application/json", 400, "The body is not what its Content-Type says."),
+        (b"null", "application/json", 422, "The body must be a JSON object, such as"),
+        (b"[" * 50_000, "application/json", 400, "The body is not what its Content-Type says."),
     ],
 )
 def test_bodies(service: Running, content: bytes, kind: str, status: int, words: str) -> None:

@@ -181,7 +181,8 @@ def test_where_a_second_voice_has_no_room_it_is_refused(
     still: Running, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
 ) -> None:
     engine = still.parts.engine
-    monkeypatch.setattr(engine, "how", replace(engine.how, **more))
+    compute = replace(engine.how.compute, **more)
+    monkeypatch.setattr(engine, "how", replace(engine.how, compute=compute))
     answer = preview(still, "epoch_2", "hello")
     assert (answer.status_code, answer.json()["code"]) == (409, "no_preview")
 

@@ -93,13 +93,6 @@ def test_what_is_refused_and_how(
     assert "/etc" not in answer.text
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"null", b'"x"', b"\xff\xfe", b"[" * 50_000])
-def test_what_is_no_json_object_is_refused(service: Running, body: bytes) -> None:
-    headers = {"content-type": "application/json"}
-    answer = service.client.post("/v1/audio/speech", content=body, headers=headers)
-    assert answer.status_code in (400, 422), answer.text
-
-
 def test_every_name_of_openai_is_the_served_voice(service: Running) -> None:
     for voice in ("alloy", "onyx", {"id": "nova"}, "default"):
         for model in ("tts-1", "tts-1-hd", "gpt-4o-mini-tts", "sotaque"):
