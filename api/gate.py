@@ -2,9 +2,9 @@
 
 Plain ASGI, so that a client's going away is seen by the routes.
 
-A browser sends requests for any page that is open in it, with the reader's network behind it: to
-this machine, to the home network. Nobody typed those. So a page must be the service's own, or be
-named in API_ALLOWED_ORIGINS.
+A browser sends requests for any page that is open in it, unasked, with the reader's network behind
+it: to this machine, to the home network. So a page must be the service's own, or be named in
+API_ALLOWED_ORIGINS.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import APIError, closing, response
-from api.http.connections import CROWDED
+from api.http.connections import OVER_LIMIT
 from api.metrics import ServiceMetrics
 
 # Open without a key: the page asks for it, and probes have none.
@@ -35,7 +35,7 @@ _UPLOAD_RETRY_SECONDS = 5
 _MOST_BUCKETS = 10_000
 # What counts as one request: a piece of a text, as XTTS-v2 speaks English. A longer text is more.
 UNIT_CHARACTERS = 250
-_TOLD_TO_PAGES = [
+_EXPOSED_HEADERS = [
     "Retry-After", "X-Cut-Pieces", "X-Faulty-Pieces", "X-Ignored-Fields", "X-Model", "X-Request-Id",
     "X-Respoken-Pieces", "X-Sample-Rate",
 ]  # fmt: skip
@@ -108,7 +108,7 @@ class Gate:
             self._inside = CORSMiddleware(
                 self._admit, allow_origins=list(rules.origins), allow_headers=["*"],
                 allow_methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
-                allow_private_network=True, expose_headers=_TOLD_TO_PAGES,
+                allow_private_network=True, expose_headers=_EXPOSED_HEADERS,
             )  # fmt: skip
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -147,13 +147,13 @@ class Gate:
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuses a connection too many, and who has no key. A connection too many is closed behind
         its answer. What the end of the service cancels is answered, where it was not yet."""
-        crowded, started = scope["state"].get(CROWDED), False
+        over_limit, started = scope["state"].get(OVER_LIMIT), False
 
         async def sending(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                if crowded:
+                if over_limit:
                     headers = [*message.get("headers", ()), (b"connection", b"close")]
                     message = {**message, "headers": headers}
             await send(message)
@@ -173,7 +173,7 @@ class Gate:
 
     def _refused(self, scope: Scope) -> APIError | None:
         path = scope["path"]
-        if scope["state"].get(CROWDED) and path not in PROBES:
+        if scope["state"].get(OVER_LIMIT) and path not in PROBES:
             text = "Too many requests are being answered. Close connections that are not needed."
             return APIError(503, "too_many_connections", text, retry_after=1)
         if path in OPEN or path.startswith("/page/"):

@@ -134,7 +134,7 @@ class AppState:
         said = request.client.host if request.client else ""
         return network_of(said) if is_address(said) else request.scope["state"].get(PEER, "")
 
-    def tell_of_unused(self, names: Iterable[str]) -> None:
+    def log_unused_fields(self, names: Iterable[str]) -> None:
         """Logs fields that change nothing, each name once."""
         new = [name for name in names if name not in self._unused]
         if new and len(self._unused) < _MOST_UNUSED:

@@ -176,7 +176,7 @@ async def _kept(voice: str, request: Request, parts: AppState, unused: list[str]
     version_1 = voice.endswith(".wav") and voice not in await speaking.labels(parts)
     root = str(request.base_url).rstrip("/") if version_1 else ""
     headers = {"X-Ignored-Fields": ", ".join(unused)} if unused else {}
-    parts.tell_of_unused(unused)
+    parts.log_unused_fields(unused)
 
     def keep(wav: bytes) -> bytes:
         name = parts.kept_sounds.keep(wav)

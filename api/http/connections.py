@@ -27,7 +27,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 # In scope["state"] of a request whose connection is one too many.
-CROWDED = "crowded"
+OVER_LIMIT = "over_limit"
 # In scope["state"]: the network at the other end of the connection, whatever a proxy's header says.
 PEER = "peer"
 log = logging.getLogger("api")
@@ -152,8 +152,10 @@ class BoundedProtocol(H11Protocol):
 
     def handle_events(self) -> None:
         """What has come, or what was kept until the request before it was answered."""
-        crowded = self.connections_by_address.full(self.address)
-        self.app_state = {**self._usual_state, CROWDED: True} if crowded else self._usual_state
+        over_limit = self.connections_by_address.full(self.address)
+        self.app_state = (
+            {**self._usual_state, OVER_LIMIT: True} if over_limit else self._usual_state
+        )
         super().handle_events()
         self._look()
 

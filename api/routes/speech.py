@@ -72,7 +72,7 @@ def form_of(wanted: SpeechRequest, model: str, parts: AppState) -> SoundForm:
     headers = {"X-Model": _in_header(model)}
     if unused := _named(wanted.unused):
         headers["X-Ignored-Fields"] = ", ".join(unused)
-        parts.tell_of_unused(unused)
+        parts.log_unused_fields(unused)
     words = bool(wanted.timestamp_granularities or wanted.return_timestamps)
     whole = wanted.response_format in SENT_WHOLE if wanted.stream is None else not wanted.stream
     if wanted.stream_format == "sse":

@@ -18,7 +18,7 @@ import pytest
 from api.app import how_of, limits_of
 from api.engine.options import ChildOptions
 from tests.api.conftest import FAKE, NO_GPU, QUICK, Running, running, settings_in
-from tests.api.routes.test_speech_routes import wanted
+from tests.api.dialects.heard import said
 from xtts.inference.compute_config import ComputeConfig
 
 BODY = {"input": "Good morning.", "response_format": "pcm"}
@@ -44,7 +44,7 @@ def test_a_short_text_is_spoken_between_the_pieces_of_long_ones(
             assert service.say("hello").status_code == 200
             assert not any(one.done() for one in asked)
             found = [one.result().content for one in asked]
-        assert found == [wanted(text, 0) for text in texts]
+        assert found == [said(text, 0) for text in texts]
 
 
 def test_a_long_text_that_is_left_between_two_pieces_is_forgotten(

@@ -13,6 +13,7 @@ import pytest
 
 from api.gate import RateLimiter
 from tests.api.conftest import Running, running, settings_in
+from tests.api.dialects.heard import said
 from tests.api.judged_run import (
     CANDIDATES,
     PATIENT,
@@ -22,7 +23,6 @@ from tests.api.judged_run import (
     served,
     write_judged_run,
 )
-from tests.api.routes.test_speech_routes import wanted
 from xtts.voices.run_folder import RunFolder
 
 
@@ -49,8 +49,8 @@ def test_a_candidate_speaks_for_its_caller_alone(still: Running) -> None:
     counted = still.parts.metrics.requests.labels("200")._value.get()
     for name, who in (("epoch_2", "checkpoint_epoch_2.pt"), ("base", "checkpoint_epoch_2.pt base")):
         answer = preview(still, name, "!who")
-        assert answer.content[44:] == wanted(f"!who {who}", 0)
-        assert still.say("!who").content[44:] == wanted("!who checkpoint_epoch_1.pt", 0)
+        assert answer.content[44:] == said(f"!who {who}", 0)
+        assert still.say("!who").content[44:] == said("!who checkpoint_epoch_1.pt", 0)
     assert still.client.get("/status").json()["voice"] == before
     assert served(still)["candidate"] == "epoch_1" and not row(still, "epoch_2")["is_served"]
     assert still.parts.metrics.requests.labels("200")._value.get() == counted + 4
@@ -94,7 +94,7 @@ def test_those_who_want_another_candidate_wait_for_those_who_speak(
         *[lambda seed=seed: preview(still, "base", "p" * 200, seed=seed) for seed in (3, 4)],
     )
     assert sorted(answer.content[44:] for answer in answers) == sorted(
-        wanted("p" * 200, seed) for seed in (1, 2, 3, 4)
+        said("p" * 200, seed) for seed in (1, 2, 3, 4)
     )
 
 

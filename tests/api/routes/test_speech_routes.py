@@ -1,7 +1,6 @@
 """Speaking over HTTP with a fake child: what is sent, refused, cut off and let go."""
 
 import asyncio
-import io
 import json
 import socket
 import threading
@@ -13,9 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
-import soundfile
 
 from api import gate
 from api.app import build
@@ -24,18 +21,10 @@ from api.engine.speech_stream import SpeechStream
 from api.metrics import ServiceMetrics
 from api.speech.speaking import SoundForm, SpeechResponse
 from tests.api.conftest import QUICK, Running, running, settings_in
-from tests.api.fake_child import sound_of
+from tests.api.dialects.heard import said
 from xtts.inference.synthesis_request import SynthesisRequest
 
 TEXT = "Good morning, how did you sleep?"
-
-
-def wanted(text: str, seed: int = 0) -> bytes:
-    return b"".join(sound_of(text, seed, number) for number in range(len(text)))
-
-
-def samples(data: bytes) -> np.ndarray:
-    return soundfile.read(io.BytesIO(data), dtype="int16")[0]
 
 
 def test_pcm_is_what_the_child_said_and_comes_in_pieces(service: Running) -> None:
@@ -44,7 +33,7 @@ def test_pcm_is_what_the_child_said_and_comes_in_pieces(service: Running) -> Non
         assert answer.headers["content-type"] == "audio/pcm"
         assert "content-length" not in answer.headers
         pieces = list(answer.iter_raw())
-    assert b"".join(pieces) == wanted(TEXT, 7)
+    assert b"".join(pieces) == said(TEXT, 7)
     assert len(pieces) > 1
 
 
@@ -149,7 +138,7 @@ def test_sixteen_at_once_and_none_is_mixed(tmp_path: Path) -> None:
 
         with ThreadPoolExecutor(16) as pool:
             found = list(pool.map(ask, range(16)))
-        assert found == [wanted(TEXT, seed) for seed in range(16)]
+        assert found == [said(TEXT, seed) for seed in range(16)]
 
 
 def test_head_is_get_without_a_body(service: Running) -> None:
@@ -244,7 +233,7 @@ def test_who_speaks_finishes_when_the_service_is_stopped(tmp_path: Path) -> None
         speaking.start()
         service.wait_until(lambda: bool(service.parts.engine.waiting.speaking))
     speaking.join()
-    assert answers == [wanted(text)]
+    assert answers == [said(text)]
 
 
 def test_a_client_that_takes_nothing_is_let_go_without_an_error(
