@@ -3,7 +3,7 @@ asks, within the same limits."""
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,31 +17,12 @@ from tests.api.dialects.heard import said
 from tests.api.judged_run import (
     CANDIDATES,
     PATIENT,
-    judged_service,
     preview,
     row,
     served,
     write_judged_run,
 )
 from xtts.voices.run_folder import RunFolder
-
-
-@pytest.fixture
-def output(tmp_path: Path) -> Path:
-    return tmp_path / "output"
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Running]:
-    with judged_service(tmp_path) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """One for all tests that only ask."""
-    with judged_service(tmp_path_factory.mktemp("still")) as found:
-        yield found
 
 
 def test_a_candidate_speaks_for_its_caller_alone(still: Running) -> None:
