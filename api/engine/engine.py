@@ -138,8 +138,8 @@ class Engine:
         key = f"v{next(self._names)}"
         answer = await self._opened(key, voice)
         before, self.wanted = self.standing, voice
-        self._stand(key, voice, answer)
         self.problem = self.problem_code = ""
+        self._stand(key, voice, answer)
         if before:
             self._close_voice(before.key)
         return self.standing
@@ -191,19 +191,15 @@ class Engine:
             )
             raise APIError(409, "deadly_voice", text)
         self._opening.append(voice.name)
+        cancelled = False
         try:
-            answer = await self._ask({"do": "open", "key": key, "voice": dict(voice.wanted)})
+            return await self._ask({"do": "open", "key": key, "voice": dict(voice.wanted)})
         except asyncio.CancelledError:
-            raise  # the child is still at it: it may die of this voice
-        except APIError:
-            self._no_longer_opening(voice.name)
+            cancelled = True  # the child is still at it: it may die of this voice
             raise
-        self._no_longer_opening(voice.name)
-        return answer
-
-    def _no_longer_opening(self, name: str) -> None:
-        with contextlib.suppress(ValueError):  # `lost` has taken it out
-            self._opening.remove(name)
+        finally:
+            if not cancelled and voice.name in self._opening:  # else `_lost` has cleared it
+                self._opening.remove(voice.name)
 
     async def _ask(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """The child's answer. Raises APIError."""
