@@ -22,7 +22,9 @@ class FaultyEnsemble(SpeechServer):
     """Fails at the first step after such a text was taken."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        super().__init__(replace(arguments.compute, device="cpu"), arguments.slots)
+        super().__init__(
+            replace(arguments.compute, device="cpu", mel_device="cpu"), arguments.slots
+        )
         self.claimed = arguments.compute.device
         self._fault: RuntimeError | None = None
 
