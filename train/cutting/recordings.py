@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from machine.errors import SotaqueError
 from machine.storage.atomic import make_folder
 from machine.storage.hash_cache import stamp_of
-from train.cutting.errors import CuttingError
 from xtts.audio import AudioError, declared_bytes, facts, resample
 
 LISTENING_RATE = 16_000
@@ -22,6 +22,14 @@ _LEAST_PRESENT = 0.95
 # Of the power of the channels, what is left when they are mixed: a stereo recording keeps half.
 _LEAST_TOGETHER = 0.01
 SOUND_ENDINGS = (".wav", ".flac", ".mp3", ".ogg", ".opus")
+
+
+class CuttingError(SotaqueError):
+    """Recordings, a text or a folder that cannot be used; nothing was written."""
+
+
+class WorkersLost(SotaqueError):
+    """Those who compute the steps of a cut cannot be had. What was heard is kept."""
 
 
 @dataclass(frozen=True)

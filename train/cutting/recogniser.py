@@ -12,15 +12,13 @@ import math
 import re
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from train.cutting.errors import CuttingError
-from train.cutting.sound import LISTENING_RATE
+from train.cutting.recordings import LISTENING_RATE, CuttingError
 from xtts.text.phonemes import PHONES, to_phones
 
 _FRAME_SECONDS = 0.01
@@ -33,8 +31,7 @@ _ARPABET = {letter: "AH" if phone == "AX" else phone for phone, letter in PHONES
 _LOUDNESS = 0.7
 
 
-@dataclass(frozen=True, slots=True)
-class HeardWord:
+class HeardWord(NamedTuple):
     """A word with its start and end in seconds; certainty: nats a frame against any phones, nearer
     to 0 is surer, None where nobody asked."""
 

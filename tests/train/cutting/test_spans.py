@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from train.cutting.alignment.spans import Breath, SpanMatch, SpanScore, best_matches
+from train.cutting.spans import Breath, SpanMatch, SpanScore, best_matches
 
 NATS_A_CODE, CODES = 2.5, 20
 
@@ -35,9 +35,13 @@ class KnowingScorer:
         return SpanScore(last, nats, CODES * len(said), 0.0)
 
 
+def reading(breaths: Sequence[Breath], pieces: int, model: KnowingScorer) -> list[SpanMatch]:
+    return best_matches(breaths, pieces, model.score, model.may_join)
+
+
 def matched(truth: Sequence[int | None], pieces: int) -> list[SpanMatch]:
     breaths = [Breath(2.0 * place, 2.0 * place + 1.5) for place in range(len(truth))]
-    return best_matches(breaths, pieces, KnowingScorer(truth))
+    return reading(breaths, pieces, KnowingScorer(truth))
 
 
 def said(matches: Sequence[SpanMatch], breaths: int) -> list[int | None]:
@@ -75,7 +79,7 @@ def test_sentences_without_a_pause_between_are_one_span() -> None:
             return SpanScore(last, 100.0 if fits else -50.0, CODES, 0.0)
 
     breaths = [Breath(0.0, 3.0), Breath(3.5, 5.0)]
-    one, other = best_matches(breaths, 3, WithoutPause([0, 2]))
+    one, other = reading(breaths, 3, WithoutPause([0, 2]))
     assert (one.first_piece, one.last_piece, other.first_piece) == (0, 2, 2)
     assert other.follows(one)
     assert not one.follows(other)
@@ -83,12 +87,12 @@ def test_sentences_without_a_pause_between_are_one_span() -> None:
 
 def test_nothing_is_found_where_nothing_is_said() -> None:
     assert matched([None] * 5, 3) == []
-    assert best_matches([], 3, KnowingScorer([])) == []
+    assert reading([], 3, KnowingScorer([])) == []
 
 
 def test_the_model_is_asked_a_bounded_number_of_times() -> None:
     truth = [place // 2 for place in range(400)]
     breaths = [Breath(2.0 * place, 2.0 * place + 1.5) for place in range(len(truth))]
     scorer = KnowingScorer(truth)
-    assert said(best_matches(breaths, 200, scorer), 400) == truth
+    assert said(reading(breaths, 200, scorer), 400) == truth
     assert scorer.asked < 400 * 24

@@ -1,5 +1,5 @@
 """Which piece of a text is said in which span of a recording, by how much likelier a model finds
-the sound with that piece than with other words. Pure: the model is asked through `SpanScorer`.
+the sound with that piece than with other words. Pure: `train.cutting.base_scorer` asks the model.
 
 Breaths, which have a pause on both sides, are gone through in the order of time. Any run of them
 may say the next pieces, be passed over (other speech), or the text may be passed over (not said).
@@ -7,9 +7,9 @@ Dynamic programming with pruning (beam search, Lowerre 1976); sums of log-likeli
 so what neither says nor belongs to the text costs next to nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 # Nats: what it costs to pass over a breath, or a piece of the text, and to take two pieces for one
 # span where there may be a pause between them.
@@ -30,8 +30,7 @@ class Breath(NamedTuple):
     end: float
 
 
-@dataclass(frozen=True)
-class SpanScore:
+class SpanScore(NamedTuple):
     """From a first breath to before `last`: nats: how much likelier with the text than without;
     weakest: the least mean of them a code along 0.75 s."""
 
@@ -61,18 +60,6 @@ class SpanMatch:
         return (self.first, self.first_piece) == (other.last, other.last_piece)
 
 
-class SpanScorer(Protocol):
-    """Asked once for each breath that a piece may begin with."""
-
-    def score(self, first: int, groups: Sequence[range]) -> list[list[SpanScore]]:
-        """For each group of pieces, how well they fit each end that is plausible."""
-        ...
-
-    def may_join(self, pieces: range) -> bool:
-        """Whether so many pieces may be one span."""
-        ...
-
-
 class _Reading(NamedTuple):
     """A way to read what came before a moment. since: breaths passed over behind the last match."""
 
@@ -81,8 +68,18 @@ class _Reading(NamedTuple):
     matches: tuple["_Reading", SpanMatch] | None
 
 
-def best_matches(breaths: Sequence[Breath], num_pieces: int, scorer: SpanScorer) -> list[SpanMatch]:
-    """The matches of the likeliest reading, in their order."""
+def best_matches(
+    breaths: Sequence[Breath], num_pieces: int,
+    score: Callable[[int, Sequence[range]], list[list[SpanScore]]],
+    may_join: Callable[[range], bool],
+) -> list[SpanMatch]:  # fmt: skip
+    """The matches of the likeliest reading, in their order.
+
+    Args:
+        score: Of a first breath and groups of pieces, how well each group fits each end that is
+            plausible. Asked once for each breath that a piece may begin with, in their order.
+        may_join: Whether so many pieces may be one span.
+    """
     waiting: list[dict[int, _Reading]] = [{} for _ in range(len(breaths) + 1)]
     waiting[0][0] = _Reading(0.0, 0, None)
     best_after = [float("-inf")] * (len(breaths) + 1)
@@ -97,16 +94,16 @@ def best_matches(breaths: Sequence[Breath], num_pieces: int, scorer: SpanScorer)
             range(piece, piece + count)
             for piece in starts
             for count in range(1, _MOST_JOINED + 1)
-            if piece + count <= num_pieces and scorer.may_join(range(piece, piece + count))
+            if piece + count <= num_pieces and may_join(range(piece, piece + count))
         ]
-        for group, scores in zip(groups, scorer.score(first, groups) if groups else []):
+        for group, scores in zip(groups, score(first, groups) if groups else []):
             before = starts[group.start]
-            for score in scores:
-                if score.nats > 0:
-                    match = SpanMatch(first, score.last, group.start, group.stop, score)
-                    nats = before.nats + score.nats - _JOIN * (len(group) - 1)
+            for one in scores:
+                if one.nats > 0:
+                    match = SpanMatch(first, one.last, group.start, group.stop, one)
+                    nats = before.nats + one.nats - _JOIN * (len(group) - 1)
                     reading = _Reading(nats, 0, (before, match))
-                    _offer(waiting, best_after, score.last, group.stop, reading)
+                    _offer(waiting, best_after, one.last, group.stop, reading)
     return list(_traced(max(waiting[-1].values(), key=lambda one: one.nats)))
 
 

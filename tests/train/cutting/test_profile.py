@@ -8,7 +8,7 @@ import pytest
 import soundfile
 
 from tests.train.cutting.recordings import join_demo
-from train.cutting.speech import LevelDetector, SpeechDetector, find_detector, speech_spans
+from train.cutting.profile import LevelDetector, SpeechDetector, find_detector, speech_spans
 
 NUMBERS = [1, 2, 3]
 

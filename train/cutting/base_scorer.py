@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from machine.storage.atomic import sha256_of
-from train.cutting.alignment.spans import Breath, SpanScore
-from train.cutting.errors import CuttingError
-from train.cutting.sound import SourceRecording, resampled_blocks, stretches
+from train.cutting.recordings import CuttingError, SourceRecording, resampled_blocks, stretches
+from train.cutting.spans import Breath, SpanScore
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, conditioning_mel, dvae_mel, resample
 from xtts.evaluation.word_evidence import code_log_likelihoods
 from xtts.model.config import ModelConfig
@@ -114,7 +113,7 @@ class ScoringBase:
 
 
 class BaseScorer:
-    """`train.cutting.alignment.spans.SpanScorer` of one recording.
+    """How well pieces of a text fit the spans of one recording.
 
     Args:
         latents: Of who speaks.
@@ -137,13 +136,13 @@ class BaseScorer:
         self._ids: dict[range, list[int]] = {}
 
     def may_join(self, pieces: range) -> bool:
-        """As `SpanScorer`."""
+        """Whether so many pieces may be one span."""
         if len(self._tokens(pieces)) > self._base.tokenizer.max_tokens:
             return False
         return len(pieces) == 1 or self._expected(pieces) <= LONGEST_SECONDS
 
     def score(self, first: int, groups: Sequence[range]) -> list[list[SpanScore]]:
-        """As `SpanScorer`."""
+        """Of spans from a breath on, for each group of pieces: at each end that is plausible."""
         begin = max(int((self._breaths[first].start - _BEFORE_SECONDS) * CODES_A_SECOND), 0)
         ends = [self._ends(first, group) for group in groups]
         asked = [place for place, found in enumerate(ends) if found]
