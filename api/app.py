@@ -59,6 +59,7 @@ from api.runs.following import VoiceFollower
 from api.settings import ApiSettings
 from api.state import PAGE, AppState
 from api.voices.store import Voices
+from xtts.inference.compute_config import ComputeConfig
 
 log = logging.getLogger("api")
 _ROUTED = (
@@ -126,11 +127,11 @@ def _speaks(routes: list[Any]) -> Callable[[str], bool]:
 def how_of(settings: ApiSettings) -> ChildOptions:
     """How the child is started."""
     precision = "int8" if settings.low_memory else settings.speak_precision
-    return ChildOptions(
-        device=settings.device, backend=settings.backend, low_memory=settings.low_memory,
-        precision=precision, guard=settings.guard,
-        threads=settings.num_threads, latents=settings.voices_dir / "latents",
-    )  # fmt: skip
+    return ChildOptions(ComputeConfig(
+        settings.device, precision=precision, latents_folder=settings.voices_dir / "latents",
+        backend=settings.backend, low_memory=settings.low_memory, threads=settings.num_threads,
+        guard=settings.guard,
+    ))  # fmt: skip
 
 
 def limits_of(settings: ApiSettings) -> EngineLimits:

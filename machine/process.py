@@ -4,8 +4,9 @@ A child gets a process group of its own, so that what it started is killed with 
 hangs holds its caller in the kernel, where not even SIGKILL reaches: such a child is left behind,
 and the result says that it hung.
 
-Three ways to use one:
-    run_with_timeout    a program that runs to its end
+Four ways to use one:
+    ask_once            a child that gives one answer as JSON and ends
+    run_with_timeout    any other program that runs to its end
     JsonLineProcess     a worker that answers requests: one JSON object a line, each way
     ChildProcess        anything else that runs beside this process
 
@@ -19,7 +20,6 @@ import ctypes
 import json
 import logging
 import os
-import re
 import runpy
 import selectors
 import signal
@@ -28,9 +28,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, BinaryIO
+
+from machine.text import last_line, printable
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +42,6 @@ REAP_SECONDS = 2.0
 _REAP_WORKER_SECONDS = 5.0
 _KEPT_BYTES = 1 << 20
 _STDERR_KEPT_BYTES = 4096
-_LINE_CHARACTERS = 300
-# Colours and other commands to a terminal (ECMA-48), then every control character but the tab and
-# the newline.
-_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\^_]")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _PR_SET_PDEATHSIG = 1
 
 
@@ -56,6 +53,7 @@ class ProcessResult:
         code: Its exit status, negative for a signal; None = it hung, or could not be started, and
             `fault` says which.
         hung: It was still running at the time limit; `out` and `errors` are what it wrote before.
+        answer: Of `ask_once`, as JSON; None = it gave none, and `last_error` says why.
     """
 
     code: int | None
@@ -64,10 +62,12 @@ class ProcessResult:
     seconds: float
     fault: str = ""
     hung: bool = False
+    answer: Any = None
 
     @property
     def last_error(self) -> str:
-        """The last line on stderr, or the signal that ended the program."""
+        """Why it failed, in a line: the fault or the signal that ended it, or its last line on
+        stderr."""
         last = last_line(self.errors)
         if self.code is not None and self.code < 0:
             name = signal.strsignal(-self.code) or f"signal {-self.code}"
@@ -75,31 +75,61 @@ class ProcessResult:
         return self.fault or last
 
 
-def printable(text: str) -> str:
-    """Without what would move the cursor, colour the screen or ring; lines and tabs stay."""
-    return _CONTROL.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
+def ask_once(
+    command: Sequence[str],
+    limit_seconds: float,
+    environ: Mapping[str, str] | None = None,
+    *,
+    request: Any = None,
+) -> ProcessResult:
+    """Runs a child that gives one answer and ends; never raises, never waits past the limit.
 
+    The child reads its request with `json.load(sys.stdin)`, calls `reserve_stdout` before it
+    imports what may print there, and gives its answer with `write_json_line`:
 
-def last_line(text: str) -> str:
-    """The last line that is not blank, at most 300 characters of it; "" if there is none."""
-    lines = (line.strip() for line in reversed(text.splitlines()))
-    return next((line for line in lines if line), "")[:_LINE_CHARACTERS]
+        found = ask_once(module_command("package.child"), 90.0, request={"device": "cuda:0"})
+        if found.answer is None:
+            raise SomethingFailed(f"The device could not be measured: {found.last_error}.")
+
+    Args:
+        request: What the child finds on stdin, as JSON; None leaves stdin empty.
+
+    Returns:
+        Its `answer`: the last line on stdout, as JSON, where the child ended with status 0. Without
+        one, `last_error` says why and is never empty: it hung, could not be started, was ended by a
+        signal, said so on stderr, or wrote no JSON.
+    """
+    given = b"" if request is None else json.dumps(request).encode()
+    found = run_with_timeout(command, limit_seconds, environ, given=given)
+    if found.code != 0:
+        fault = found.fault or ("" if found.last_error else f"exit status {found.code}")
+        return replace(found, fault=fault)
+    try:
+        answer = json.loads(found.out.strip().splitlines()[-1])
+    except (IndexError, ValueError):
+        answer = None
+    fault = "no JSON as its answer" if answer is None else ""
+    return replace(found, answer=answer, fault=fault)
 
 
 def run_with_timeout(
-    command: Sequence[str], limit_seconds: float, environ: Mapping[str, str] | None = None
+    command: Sequence[str],
+    limit_seconds: float,
+    environ: Mapping[str, str] | None = None,
+    *,
+    given: bytes = b"",
 ) -> ProcessResult:
     """Runs a program in a process group of its own; never raises, never waits past the limit.
 
-    Ctrl-C kills the program too, and is raised again here.
+    Ctrl-C kills the program too, and is raised again here. given: what it finds on stdin.
     """
     started = time.monotonic()
     # Files, not pipes: what was written before a hang is there, and a child that cannot be killed
     # holds no end of anything that is read here.
-    with _memory_file() as out, _memory_file() as errors:
+    with _memory_file(given) as stdin, _memory_file() as out, _memory_file() as errors:
         try:
             child = subprocess.Popen(
-                tuple(command), env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=errors,
+                tuple(command), env=environ, stdin=stdin, stdout=out, stderr=errors,
                 start_new_session=True,
             )  # fmt: skip
         except (OSError, ValueError) as error:
@@ -308,14 +338,14 @@ def die_with_parent(parent: int) -> None:
 
 
 def reserve_stdout() -> BinaryIO:
-    """Returns stdout for a protocol's answers; whatever libraries print goes to stderr from now."""
+    """Returns stdout for the answers; whatever libraries print goes to stderr from now on."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return answers
 
 
 def write_json_line(answers: BinaryIO, message: Mapping[str, Any]) -> None:
-    """One answer of a `JsonLineProcess`."""
+    """One answer to `ask_once`, or of a `JsonLineProcess`."""
     answers.write(json.dumps(message).encode() + b"\n")
     answers.flush()
 
@@ -332,11 +362,15 @@ def main() -> None:
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 
-def _memory_file() -> IO[bytes]:
+def _memory_file(content: bytes = b"") -> IO[bytes]:
     """An unnamed file in memory, as the doctor also runs programs on a full disk."""
-    with contextlib.suppress(OSError, AttributeError):  # not Linux, or forbidden by a sandbox
-        return os.fdopen(os.memfd_create("output"), "w+b")
-    return tempfile.TemporaryFile()
+    try:
+        file: IO[bytes] = os.fdopen(os.memfd_create("child"), "w+b")
+    except (OSError, AttributeError):  # not Linux, or forbidden by a sandbox
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    file.write(content)
+    file.seek(0)
+    return file
 
 
 def _tail(file: IO[bytes], most_bytes: int) -> str:

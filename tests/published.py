@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from machine.storage.atomic import Written, sha256_of
-from xtts.hub import xtts_v2_files
+from machine.storage.atomic import Written
+from machine.storage.hashes import sha256_of
+from xtts.download import xtts_v2
 
 CONTENTS: Mapping[str, bytes] = {
     name: random.Random(name).randbytes(5_000 if name == "model.pth" else 700)
-    for name in xtts_v2_files.XTTS_V2
+    for name in xtts_v2.XTTS_V2
 }
 
 
@@ -22,14 +23,14 @@ def publish(monkeypatch: pytest.MonkeyPatch, contents: Mapping[str, bytes] = CON
         name: Written(hashlib.sha256(content).hexdigest(), len(content))
         for name, content in contents.items()
     }
-    monkeypatch.setattr(xtts_v2_files, "XTTS_V2", written)
+    monkeypatch.setattr(xtts_v2, "XTTS_V2", written)
 
 
 def publish_folder(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Makes the files of a base folder what is published."""
     written = {
         name: Written(sha256_of(folder / name), (folder / name).stat().st_size)
-        for name in xtts_v2_files.XTTS_V2
+        for name in xtts_v2.XTTS_V2
         if (folder / name).is_file()
     }
-    monkeypatch.setattr(xtts_v2_files, "XTTS_V2", written)
+    monkeypatch.setattr(xtts_v2, "XTTS_V2", written)

@@ -25,21 +25,22 @@ from machine.storage.atomic import (
     Written,
     replace_file,
     require_space,
-    sha256_of,
     sync_folder,
 )
+from machine.storage.hashes import sha256_of
 from train.progress import CountingFile, Progress
 from train.sampling.sample_files import reference_of
 from train.settings import TrainSettings
 from xtts import audio
-from xtts.hub import bundle
-from xtts.hub.bundle import VoiceFiles
-from xtts.hub.learned_speaker import NAME as LEARNED_SPEAKER
-from xtts.hub.run_folder import RunFolder, read_checkpoint
 from xtts.model.config import ConfigError, ModelConfig, naming_normalizer
 from xtts.model.gpt import PREFIX, from_coqui
 from xtts.model.loading import mel_stats, read_tensors
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
+from xtts.voices import bundle
+from xtts.voices.base_models import BundleError
+from xtts.voices.learned_speaker import NAME as LEARNED_SPEAKER
+from xtts.voices.run_folder import RunFolder, read_checkpoint
+from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 
 log = logging.getLogger("train")
 
@@ -96,8 +97,8 @@ def voice_to_export(
             log.info("Exporting %s, the best of the run: %s", name, best.reason)
     else:
         read_checkpoint(checkpoint)  # raises for a folder, and names the epochs that are there
-    found = bundle.find_voice(
-        bundle.VoiceSpec(
+    found = find_voice(
+        VoiceSpec(
             str(checkpoint or settings.output_dir), str(base) if base else None,
             str(settings.xtts_v2_dir), settings.coqui_tos_agreed,
         )
@@ -317,7 +318,7 @@ def _refuse_others(to: Path) -> None:
         raise ExportError(f"--to {to} is a file; name a folder.")
     present = {path.name for path in to.iterdir()}
     known: set[str] = set()
-    with contextlib.suppress(bundle.BundleError):
+    with contextlib.suppress(BundleError):
         known = {*bundle.read(to).files, "bundle.json", PRONUNCIATIONS}
     if others := sorted(present - known):
         raise ExportError(

@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 
 from machine.errors import SotaqueError
-from machine.storage.atomic import sha256_of
+from machine.storage.hashes import sha256_of
 from train.export import refuse_earlier, voice_to_export
 from train.settings import TrainSettings
 from xtts.onnx.folder import NAME as ONNX_NAME

@@ -32,7 +32,7 @@ def _refused(look: Callable[[TrainSettings], None], settings: TrainSettings) -> 
 
 
 def _base(settings: TrainSettings) -> None:
-    from xtts.hub import base_models
+    from xtts.voices import base_models
 
     base_models.check_choice(settings.base_model, tos_agreed=settings.coqui_tos_agreed)
     if settings.base_model not in ("demo", "xtts_v2"):

@@ -54,14 +54,13 @@ from train.sampling.sample_files import reference_of
 from train.sampling.sampler import Sampler
 from train.settings import TrainSettings
 from train.trainer import Trainer
-from xtts.hub import bundle
-from xtts.hub.run_folder import RunError, RunFolder, normalizer_of, read_checkpoint
-from xtts.hub.run_lock import lock
-from xtts.hub.xtts_v2 import ModelSource
+from xtts.download.xtts_v2 import ModelSource
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import GPT
 from xtts.model.loading import load_gpt, read_tensors
 from xtts.text.tokenizer import Tokenizer
+from xtts.voices import base_models
+from xtts.voices.run_folder import RunError, RunFolder, normalizer_of, read_checkpoint
 
 log = logging.getLogger("train")
 
@@ -80,7 +79,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
     run = RunFolder(settings.output_dir)
     with ExitStack() as closing:
         if world.is_main:
-            closing.enter_context(lock(run))
+            closing.enter_context(run.lock())
         stop = closing.enter_context(stop_on_signals(settings.stop_seconds))
         closing.enter_context(distributed.joined(world, device))
         closing.enter_context(lost_gpu(device))
@@ -95,10 +94,10 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
         device = selection.choose_device(machine, own)
     runtime.set_up_runtime(settings, machine, device.value, world)
     precision = selection.choose_precision(machine, device.value, settings.precision)
-    base = bundle.locate_base(
+    base = base_models.locate_base(
         settings.base_model, ModelSource.of(settings), tos_agreed=settings.coqui_tos_agreed
     )
-    bundle.check_base(base)
+    base_models.check_base(base)
     config = run_config(settings, ModelConfig.read(base))
     _log_base_model(settings, config)
     for what, choice in (("Device", device), ("Precision", precision)):

@@ -24,7 +24,7 @@ only where it takes a `reference`.
 
 Sub-packages: `model` (GPT, vocoder, loading), `text` (tokenizer), `inference` (latents, decoding,
 batching), `onnx` (export, and speech without torch), `workers` (speech in processes that may die),
-`hub` (base models, bundles and run folders on disk).
+`voices` (base models, bundles and run folders on disk), `download` (the published model).
 """
 
 from collections.abc import Iterator
@@ -80,14 +80,15 @@ def load_voice(
             VoiceError: `reference` cannot be used. ArgumentError: an argument is no path, no
             precision or no switch. DeviceError: that GPU is absent or failed its check.
     """
-    from xtts.workers import voice_registry
-    from xtts.workers.voice_registry import BundleError
+    from xtts.voices import loading
+    from xtts.voices.base_models import BundleError
+    from xtts.voices.voice_files import find_voice
 
-    spec = voice_registry.voice_spec(
+    files = find_voice(loading.voice_spec(
         name, reference=reference, base=base, pronunciations=pronunciations, tos_agreed=tos_agreed
-    )
-    where, _ = voice_registry.compute_config(spec, device, precision, low_memory=low_memory)
-    voice = voice_registry.load_voice(spec, where)
+    ))  # fmt: skip
+    where, _ = loading.compute_config(files, device, precision, low_memory=low_memory)
+    voice = loading.load_voice(files, where)
     if voice.own is None:
         raise BundleError(
             f"{name} holds no recording of its own: pass reference=, a recording of who is to "

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,7 @@ from xtts.arguments import PRECISIONS
 
 if TYPE_CHECKING:
     from xtts.inference.alignment.guarded_piece import SpokenPiece
-    from xtts.inference.loaded_voice import LoadedVoice
-    from xtts.inference.synthesis_request import SynthesisRequest
-    from xtts.workers.voice_registry import VoiceSpec
+    from xtts.text.tokenizer import Piece, Tokenizer
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -117,7 +116,7 @@ def _monitor(arguments: argparse.Namespace) -> int:
 
 def _doctor(arguments: argparse.Namespace) -> int:
     from machine.doctor import command
-    from machine.doctor.readings.collection import ReadingPlace
+    from machine.readings.collection import ReadingPlace
 
     place = ReadingPlace(
         remembers=not arguments.no_cache,
@@ -156,29 +155,29 @@ def _speak(arguments: argparse.Namespace) -> int:
     # Imported here: `--help` and a mistyped option need not wait seconds for torch.
     from xtts import wav
     from xtts.inference.synthesis_request import SynthesisRequest
-    from xtts.workers.voice_registry import compute_config, load_voice, voice_spec
+    from xtts.voices.loading import compute_config, load_voice, voice_spec
+    from xtts.voices.voice_files import find_voice
 
     language, seed = arguments.language, arguments.seed
     asks = [(SynthesisRequest(text, language, seed), out) for text, out in lines]
     # The licence was agreed to when the files were fetched, or the checkpoint was trained.
-    spec = voice_spec(
+    files = find_voice(voice_spec(
         arguments.voice, reference=arguments.reference, base=arguments.base,
         latents=arguments.latents, pronunciations=arguments.pronunciations, tos_agreed=True,
-    )  # fmt: skip
+    ))  # fmt: skip
     if arguments.show_text:
-        _show_texts(spec, [text for text, _ in lines], arguments.language)
+        _show_texts(files.tokenizer.open(), [text for text, _ in lines], language)
         if arguments.out is None:
             return 0
     where, reason = compute_config(
-        spec, arguments.device, arguments.precision, low_memory=arguments.low_memory,
+        files, arguments.device, arguments.precision, low_memory=arguments.low_memory,
         guard=arguments.guard == "on",
     )  # fmt: skip
     if reason:
         print(f"Device: {where.device} ({reason})")
-    voice = load_voice(spec, where)
+    voice = load_voice(files, where)
     # What is wrong with a text or a recording is reported before anything is computed.
-    for ask, _ in asks:
-        voice.check_text(ask.text, ask.language)
+    asks = [(replace(ask, pieces=ask.read(voice.model.tokenizer)), out) for ask, out in asks]
     if voice.own is None:
         raise SotaqueError(
             f"--voice {arguments.voice} holds no voice of its own; say whose it is to be with "
@@ -191,10 +190,10 @@ def _speak(arguments: argparse.Namespace) -> int:
         guard = voice.guard(ask)
         waveform = voice.synthesize_guarded(ask, guard)
         wav.write(out, waveform, voice.sample_rate)
-        pieces = guard.pieces if guard else []
-        print(f"{out}: {len(waveform) / voice.sample_rate:.2f} s{_endings(pieces)}")
+        spoken = guard.pieces if guard else []
+        print(f"{out}: {len(waveform) / voice.sample_rate:.2f} s{_endings(spoken)}")
         if arguments.words is not None:
-            _write_words(voice, ask, pieces, _words_file(arguments, out))
+            _write_words(ask.pieces or (), spoken, _words_file(arguments, out))
     return 0
 
 
@@ -206,14 +205,11 @@ def _words_file(arguments: argparse.Namespace, out: Path) -> Path:
     return Path(arguments.words / f"{out.stem}.json")
 
 
-def _write_words(
-    voice: "LoadedVoice", ask: "SynthesisRequest", pieces: "Sequence[SpokenPiece]", path: Path
-) -> None:
+def _write_words(read: "Sequence[Piece]", spoken: "Sequence[SpokenPiece]", path: Path) -> None:
     from xtts.inference.alignment.spoken_words import words_of_speech
     from xtts.inference.alignment.words import written
 
-    read = voice.model.tokenizer.split(ask.text, ask.language)
-    words = words_of_speech(read, pieces)
+    words = words_of_speech(read, spoken)
     if words is None:
         raise SotaqueError(
             "This voice cannot tell when a word is said: no attention head of it follows the text. "
@@ -248,11 +244,8 @@ def _check_words(arguments: argparse.Namespace) -> None:
         raise SotaqueError(f"--words {path} must end in .json, .srt or .vtt.")
 
 
-def _show_texts(spec: "VoiceSpec", texts: Sequence[str], language: str) -> None:
-    """Prints how each text is read, a piece a line. Needs the tokenizer only."""
-    from xtts.workers.voice_registry import tokenizer_of
-
-    tokenizer = tokenizer_of(spec).open()
+def _show_texts(tokenizer: "Tokenizer", texts: Sequence[str], language: str) -> None:
+    """Prints how each text is read, a piece a line."""
     shown = [line for text in texts for line in tokenizer.show(text, language)]
     print(f"Read by {tokenizer.spec.normalizer}:")
     for line in shown:

@@ -27,9 +27,10 @@ from api.datasets.store import (
     write_job,
 )
 from api.errors import APIError, without_paths
-from machine.process import StderrFile, kill_group, last_line, module_command, printable
+from machine.process import StderrFile, kill_group, module_command
 from machine.storage import locks
 from machine.storage.atomic import WriteError
+from machine.text import last_line, printable
 
 log = logging.getLogger("api")
 

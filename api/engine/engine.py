@@ -79,8 +79,8 @@ class Engine:
         """Takes a request in that is spoken with another voice than the served one: in the same
         queue, behind the same people. Raises APIError as `speak`, or when that voice cannot be
         opened beside the served one."""
-        if self.how.low_memory or self.how.backend == "onnx":
-            setting = "LOW_MEMORY=on" if self.how.low_memory else "BACKEND=onnx"
+        if self.how.compute.low_memory or self.how.compute.backend == "onnx":
+            setting = "LOW_MEMORY=on" if self.how.compute.low_memory else "BACKEND=onnx"
             text = f"With {setting} no second voice is opened. Serve the epoch to hear it."
             raise APIError(409, "no_preview", text)
         # What kills the process with one voice need not kill it with another.
@@ -155,17 +155,17 @@ class Engine:
     def placement(self) -> dict[str, str]:
         """What computes: device, execution_provider, requested_provider; with ONNX Runtime, where
         that says it does."""
-        place, backend = self.place, self.how.backend
+        place, backend = self.place, self.how.compute.backend
         if self.standing and self.placed:
             names = ("device", "execution_provider", "requested_provider")
             return {name: str(self.placed[name]) for name in names}
         if place is None:
-            asked = f"{backend}:{self.how.device}"
+            asked = f"{backend}:{self.how.compute.device}"
             return {"device": "none", "execution_provider": "none", "requested_provider": asked}
         return {
             "device": place.device,
             "execution_provider": supervision.provider(place, backend),
-            "requested_provider": supervision.requested(self.how.device, backend, place),
+            "requested_provider": supervision.requested(self.how.compute.device, backend, place),
         }
 
     @property

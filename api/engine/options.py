@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from api.engine import child as children
 from machine.devices.selection import Environment, look_at_machine
+from xtts.inference.compute_config import ComputeConfig
 
 
 @dataclass(frozen=True)
@@ -38,24 +38,19 @@ class EngineLimits:
 
 @dataclass(frozen=True)
 class ChildOptions:
-    """What a child is started with. command and look: others in tests."""
+    """What a child is started with. compute: its device is the one wished for. command and look:
+    others in tests."""
 
-    device: str = "auto"
-    backend: str = "torch"
-    low_memory: bool = False
-    precision: str = "auto"
-    threads: int | None = None
-    guard: bool = True
-    latents: Path | None = None
+    compute: ComputeConfig = field(default_factory=lambda: ComputeConfig("auto"))
     command: tuple[str, ...] = children.COMMAND
     look: Callable[[], Environment] = field(default=lambda: look_at_machine(use_cache=False))
 
 
 @dataclass(frozen=True)
 class VoiceTarget:
-    """A voice on disk, as `xtts.workers.voice_registry.VoiceSpec` takes it, and the name it goes
+    """A voice on disk, as `xtts.voices.voice_files.VoiceSpec` takes it, and the name it goes
     by. speaker: which speaker embedding was learned for it, and is opened with it
-    (`xtts.hub.learned_speaker`); "" for none."""
+    (`xtts.voices.learned_speaker`); "" for none."""
 
     name: str
     wanted: Mapping[str, Any]

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from machine.devices.health import GpuHealth
 from machine.devices.selection import DeviceError, Environment, choose_device, gpu_at
+from xtts.inference.compute_config import ComputeConfig
 
 State = Literal["starting", "ready", "restarting", "degraded"]
 WINDOW_SECONDS = 600.0
@@ -20,14 +21,15 @@ BACK_OFF_SECONDS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 @dataclass(frozen=True)
 class ComputePlacement:
-    """Where a child computes. reason_code: "" where it is what was asked for."""
+    """How a child computes, and why there. reason_code: "" where it is what was asked for."""
 
-    device: str
+    compute: ComputeConfig
     reason: str
     reason_code: str = ""
-    mel_device: str = "cpu"
-    cudnn: bool = True
-    clean_libraries: bool = False
+
+    @property
+    def device(self) -> str:
+        return self.compute.device
 
 
 @dataclass(frozen=True)
@@ -65,24 +67,25 @@ def back_off(happened: RestartHistory) -> float:
 
 
 def place(
-    machine: Environment, wish: str, happened: RestartHistory, now: float
+    machine: Environment, asked: ComputeConfig, happened: RestartHistory, now: float
 ) -> ComputePlacement:
     """Where the next child computes: the GPU while it is good and has not died there too often."""
+    wish, on_cpu = asked.device, replace(asked, device="cpu")
     recent = [at for at in happened.gpu_deaths if now - at < WINDOW_SECONDS]
     if len(recent) > MOST_ON_GPU and wish != "cpu":
         minutes = int(WINDOW_SECONDS // 60)
         return ComputePlacement(
-            "cpu", f"The GPU failed {len(recent)} times in {minutes} minutes; the last time: "
+            on_cpu, f"The GPU failed {len(recent)} times in {minutes} minutes; the last time: "
             f"{happened.last}", happened.last_code or "gpu_fault",
         )  # fmt: skip
     try:
         choice = choose_device(machine, wish, GpuHealth.speaks_in_own_process)
     except DeviceError as error:
-        return ComputePlacement("cpu", str(error), "device_refused")
+        return ComputePlacement(on_cpu, str(error), "device_refused")
     gpu = gpu_at(machine, choice.value)
     if gpu is None:
-        return ComputePlacement("cpu", choice.reason, _code(machine, wish))
-    return ComputePlacement(reason=choice.reason, **gpu.speaking_setup()._asdict())
+        return ComputePlacement(on_cpu, choice.reason, _code(machine, wish))
+    return ComputePlacement(asked.on(gpu), choice.reason)
 
 
 def _code(machine: Environment, wish: str) -> str:

@@ -66,7 +66,7 @@ class Supervisor:
         machine = await asyncio.to_thread(how.look)
         before = engine.place
         engine.place = found = supervision.place(
-            machine, how.device, engine.happened, time.monotonic()
+            machine, how.compute, engine.happened, time.monotonic()
         )
         if before is not None and before.device != found.device:
             engine.on_event(
@@ -74,19 +74,11 @@ class Supervisor:
             )
         slots = engine.limits.slots or (4 if found.device == "cpu" else 16)
         engine.waiting.slots = slots
-        options = [
-            "--device", found.device, "--mel-device", found.mel_device, "--slots", str(slots),
-            "--precision", how.precision, "--backend", how.backend,
-        ]  # fmt: skip
-        options += ["--low-memory"] if how.low_memory else []
-        options += ["--threads", str(how.threads)] if how.threads else []
-        options += ["--latents", str(how.latents)] if how.latents else []
-        options += [] if found.cudnn else ["--no-cudnn"]
-        options += [] if how.guard else ["--no-guard"]
         log.info("Starts to speak: %s", engine.message)
         return await SpeakingProcess.start(
-            options, command=how.command, clean_libraries=found.clean_libraries
-        )
+            ("--slots", str(slots), *found.compute.command_line()),
+            command=how.command, clean_libraries=found.compute.clean_libraries,
+        )  # fmt: skip
 
     async def _until_its_end(self, child: SpeakingProcess) -> WorkerFailed:
         engine = self.engine

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from api.runs.listing import EpochSummary, RunSummary
-from xtts.hub.evaluation_file import Candidate, CandidateKind, Evaluation, Verdict
-from xtts.hub.run_folder import RunFolder
+from xtts.voices.evaluation_file import Candidate, CandidateKind, Evaluation, Verdict
+from xtts.voices.run_folder import RunFolder
 
 BASE = "base"
 

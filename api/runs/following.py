@@ -17,7 +17,7 @@ from api.runs.listing import CURRENT, EpochSummary, LossCurves, RunSummary
 from api.runs.promotion import Promotion
 from api.runs.targets import FollowTarget
 from api.settings import ApiSettings
-from xtts.hub.learned_speaker import digest_beside
+from xtts.voices.learned_speaker import digest_beside
 
 log = logging.getLogger("api")
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from machine.storage.checksums import Manifest, ManifestError, read_manifest
-from xtts.hub import learned_speaker, run_lock
-from xtts.hub.evaluation_file import Evaluation
-from xtts.hub.learned_speaker import LearnedSpeaker
-from xtts.hub.run_folder import RunFolder
+from xtts.voices import learned_speaker
+from xtts.voices.evaluation_file import Evaluation
+from xtts.voices.learned_speaker import LearnedSpeaker
+from xtts.voices.run_folder import RunFolder
 
 CURRENT = "current"
 # A log older than this is of a run that has ended, where the file system has no locks.
@@ -167,7 +167,7 @@ def losses_of(epoch: EpochSummary) -> Mapping[str, float | None]:
 
 def is_training(folder: RunFolder) -> bool:
     """Whether a trainer is at work: it holds the lock; where there are no locks, it writes."""
-    found = run_lock.held(folder)
+    found = folder.is_locked()
     if found is not None:
         return found
     with contextlib.suppress(OSError):

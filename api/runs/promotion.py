@@ -22,8 +22,8 @@ from pathlib import Path
 
 from api.errors import APIError, without_paths
 from machine.storage.atomic import WriteError, make_folder, replace_file, require_space, write_json
-from xtts.hub.learned_speaker import speaker_beside
-from xtts.hub.run_folder import RunFolder, reference_beside
+from xtts.voices.learned_speaker import speaker_beside
+from xtts.voices.run_folder import RunFolder, reference_beside
 
 log = logging.getLogger("api")
 

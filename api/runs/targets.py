@@ -14,7 +14,7 @@ from api.runs import evaluations
 from api.runs.listing import EpochSummary, RunSummary
 from api.settings import ApiSettings
 from machine.storage.checksums import ManifestError, read_manifest
-from xtts.hub.run_folder import reference_beside
+from xtts.voices.run_folder import reference_beside
 
 
 @dataclass(frozen=True)

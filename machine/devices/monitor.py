@@ -17,7 +17,7 @@ from typing import IO
 from machine.devices.gpu_meter import GpuUsageReader
 from machine.devices.usage import Usage, UsageMeter
 from machine.errors import SotaqueError
-from machine.process import printable
+from machine.text import printable
 
 PROC = Path("/proc")
 _HEADER_EVERY = 20

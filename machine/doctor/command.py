@@ -4,7 +4,7 @@ import sys
 
 from machine.doctor import report
 from machine.doctor.diagnosis import exit_code, judge
-from machine.doctor.readings.collection import ReadingPlace, look
+from machine.readings.collection import ReadingPlace, look
 
 
 def run(place: ReadingPlace, *, as_json: bool = False, only_fixes: bool = False) -> int:

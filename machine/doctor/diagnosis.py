@@ -11,7 +11,7 @@ from typing import Any
 
 from machine.doctor.checks import builds, drivers, gpus, onnx, surroundings
 from machine.doctor.finding import Finding, Severity, could_not_run
-from machine.doctor.readings.snapshot import Machine
+from machine.readings.snapshot import Machine
 
 Judge = Callable[..., Finding | tuple[Finding, ...] | None]
 

@@ -1,15 +1,14 @@
 """Prints findings as text or JSON."""
 
 import json
-import textwrap
 from collections.abc import Iterable
 from dataclasses import asdict
 
 from machine.doctor.diagnosis import exit_code
 from machine.doctor.finding import Finding, Severity
+from machine.text import wrapped
 
 SCHEMA = 1
-_WIDTH = 100
 _ORDER = {Severity.FAIL: 0, Severity.WARN: 1, Severity.COULD_NOT_RUN: 2, Severity.OK: 3}
 _LABELS = {Severity.COULD_NOT_RUN: "?"}
 _WORDS = {0: "nothing to mend", 1: "works, with something to know", 2: "something to mend"}
@@ -18,7 +17,7 @@ _WORDS = {0: "nothing to mend", 1: "works, with something to know", 2: "somethin
 def as_text(findings: tuple[Finding, ...]) -> str:
     """What to do first, then everything that was seen."""
     lines = [f"Sotaque's doctor: {_WORDS[exit_code(findings)]}."]
-    lines += _wrapped(_chosen(findings), "")
+    lines += wrapped(_chosen(findings), "")
     if steps := fixes(findings):
         lines += ["", "In this order:"]
         for number, step in enumerate(steps, start=1):
@@ -63,20 +62,13 @@ def _chosen(findings: Iterable[Finding]) -> str:
 def _finding_lines(finding: Finding, width: int) -> list[str]:
     label = _LABELS.get(finding.status, finding.status.value)
     indent = " " * (width + 8)
-    lines = _wrapped(finding.observed, indent, f"{label:<4}  {finding.id:<{width}}  ")
+    lines = wrapped(finding.observed, indent, f"{label:<4}  {finding.id:<{width}}  ")
     if finding.status is not Severity.OK and finding.expected:
-        lines += _wrapped(f"wanted: {finding.expected}", indent)
+        lines += wrapped(f"wanted: {finding.expected}", indent)
     if finding.id != "device":  # shown at the top
-        lines += _wrapped(finding.meaning, indent)
+        lines += wrapped(finding.meaning, indent)
     if finding.fix:
         lines.append(f"{indent}-> {finding.fix}")
     if finding.evidence and finding.status is not Severity.OK:
-        lines += _wrapped(f"seen in: {finding.evidence}", indent)
+        lines += wrapped(f"seen in: {finding.evidence}", indent)
     return lines
-
-
-def _wrapped(text: str, indent: str, first: str | None = None) -> list[str]:
-    return textwrap.wrap(
-        " ".join(text.split()), _WIDTH, initial_indent=indent if first is None else first,
-        subsequent_indent=indent, break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip

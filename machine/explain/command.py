@@ -1,9 +1,7 @@
 """The `explain` command: reads the model, opens it in a child process, judges, prints."""
 
-import json
 import re
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +15,7 @@ from machine.explain.report import refusal
 from machine.onnxruntime import inspection, placement, sessions
 from machine.onnxruntime.evidence import NodePlacement
 from machine.onnxruntime.providers import CPU, ProviderRequest, wish_of
-from machine.process import ProcessResult, module_command, run_with_timeout
+from machine.process import ask_once, module_command
 
 _OPEN_SECONDS, _RUN_SECONDS = 300.0, 900.0
 
@@ -70,20 +68,12 @@ def _asked(
     request = {
         "model": str(graph.path), "provider": provider, "options": got.options(), "plans": plans,
     }  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="sotaque-explain-") as folder:
-        asked, answered = Path(folder) / "request.json", Path(folder) / "result.json"
-        asked.write_text(json.dumps(request), encoding="utf-8")
-        command = module_command("machine.explain.running_child", str(asked), str(answered))
-        child = run_with_timeout(command, _RUN_SECONDS if plans else _OPEN_SECONDS)
-        if child.code == 0 and answered.is_file():
-            answer = json.loads(answered.read_text(encoding="utf-8"))
-        else:
-            answer = {"fault": _ended(child)}
+    limit_seconds = _RUN_SECONDS if plans else _OPEN_SECONDS
+    child = ask_once(
+        module_command("machine.explain.running_child"), limit_seconds, request=request
+    )
+    answer = child.answer or {"fault": f"its process gave no result ({child.last_error})"}
     return answer, inspection.plain(child.errors)
-
-
-def _ended(answer: ProcessResult) -> str:
-    return f"its process gave no result ({answer.last_error or 'it said nothing'})"
 
 
 def _not_run(graph: ModelGraph, fault: str) -> str:

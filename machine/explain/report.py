@@ -2,7 +2,6 @@
 
 import json
 import re
-import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -13,9 +12,9 @@ from machine.explain.graph import GraphValue
 from machine.explain.judging import Judgement, Normality, answer, forecast
 from machine.onnxruntime.operators import is_heavy
 from machine.onnxruntime.providers import CPU
+from machine.text import size_words, wrapped
 
 SCHEMA = 1
-_WIDTH = 100
 _LABELS = {Normality.YES: "ok", Normality.NO: "NO", Normality.UNCLEAR: "?"}
 
 
@@ -24,7 +23,7 @@ def as_text(found: Explanation) -> str:
     graph = found.graph
     opset = graph.opsets.get("ai.onnx")
     made = f", made by {graph.producer}" if graph.producer else ""
-    lines = [f"{graph.path.name}: {_size(graph.file_bytes)}, opset {opset}{made}", ""]
+    lines = [f"{graph.path.name}: {size_words(graph.file_bytes)}, opset {opset}{made}", ""]
     lines += _where(found)
     lines += ["", *_nodes(found)]
     lines += ["", *_table("Goes in:", graph.inputs, found.run)]
@@ -75,11 +74,11 @@ def normal(found: Explanation) -> str:
 
 def _where(found: Explanation) -> list[str]:
     status = found.status
-    lines = _wrapped(f"Runs on {status.device} ({status.execution_provider}).", "")
+    lines = wrapped(f"Runs on {status.device} ({status.execution_provider}).", "")
     # The last sentence of some sends whoever serves the model here.
     if message := status.message.partition(" `python -m xtts explain`")[0]:
-        lines += _wrapped(message, "  ")
-    lines += ["Is that normal?", *_wrapped(normal(found), "  ")]
+        lines += wrapped(message, "  ")
+    lines += ["Is that normal?", *wrapped(normal(found), "  ")]
     return lines
 
 
@@ -92,11 +91,11 @@ def _nodes(found: Explanation) -> list[str]:
     counted = {name: sum(operators.values()) for name, operators in found.nodes.items()}
     lines = ["Nodes: " + ", ".join(f"{number} on {name}" for name, number in counted.items())]
     if found.copies:
-        lines += _wrapped(
+        lines += wrapped(
             f"{found.copies} copies between the GPU's memory and the machine's: each place where a "
             "GPU's node meets one on the CPU costs one", "  ")  # fmt: skip
     if found.forced:
-        lines += _wrapped(
+        lines += wrapped(
             f"{len(found.forced)} of them ONNX Runtime took back to the CPU itself, as quicker "
             "there: that is normal", "  ")  # fmt: skip
     if found.judgements:
@@ -110,7 +109,7 @@ def _judged(judgements: Sequence[Judgement]) -> Iterator[str]:
     width = max(len(f"{one.operator} ({one.nodes})") for one in judgements)
     for one in judgements:
         first = f"  {_LABELS[one.normal]:<3} {f'{one.operator} ({one.nodes})':<{width}}  "
-        yield from _wrapped(one.why, " " * len(first), first)
+        yield from wrapped(one.why, " " * len(first), first)
 
 
 def _forecast(found: Explanation) -> list[str]:
@@ -123,8 +122,8 @@ def _forecast(found: Explanation) -> list[str]:
         "reckon with sizes, move pieces, choose or repeat: some of them stay here beside any GPU, "
         "and that is normal."
     )
-    return _wrapped(sentence, "") + (
-        _wrapped(f"The work is carried by {carry}.", "") if carry else []
+    return wrapped(sentence, "") + (
+        wrapped(f"The work is carried by {carry}.", "") if carry else []
     )
 
 
@@ -162,10 +161,10 @@ def _costs(found: Explanation) -> Iterator[str]:
                 for name, part in found.seconds_by_provider.items()
             )
             yield f"Share of the time: {shares}."
-        yield from _wrapped(f"While it ran: {_activity(run)}.", "  ", "")
+        yield from wrapped(f"While it ran: {_activity(run)}.", "  ", "")
     yield (
-        f"Memory: {_size(found.import_bytes)} before it, {_size(found.loaded_bytes)} loaded, "
-        f"{_size(found.peak_bytes)} at the most."
+        f"Memory: {size_words(found.import_bytes)} before it, "
+        f"{size_words(found.loaded_bytes)} loaded, {size_words(found.peak_bytes)} at the most."
     )
 
 
@@ -175,7 +174,7 @@ def _activity(run: ModelRun) -> str:
     for name, gpu in run.activity["gpus"].items():
         busy = gpu["busy_percent"]
         share = "busy unknown" if busy is None else f"{busy:.0f} % busy at most"
-        parts.append(f"GPU {name} {share}, {_size(gpu['used_bytes'])} in use")
+        parts.append(f"GPU {name} {share}, {size_words(gpu['used_bytes'])} in use")
     if not run.activity["gpus"]:
         parts.append(f"no GPU to watch ({run.activity['fault'] or 'none listed'})")
     return "; ".join(parts)
@@ -188,17 +187,6 @@ def shape_of(shape: Sequence[int | str]) -> str:
 
 def _seconds(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e6:.0f} MB" if count >= 1e7 else f"{count / 1e6:.1f} MB"
-
-
-def _wrapped(text: str, indent: str, first: str | None = None) -> list[str]:
-    return textwrap.wrap(
-        text, _WIDTH, initial_indent=indent if first is None else first, subsequent_indent=indent,
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
 
 
 _NEWER = ".venv/bin/uv pip install --upgrade onnxruntime"

@@ -1,7 +1,7 @@
 """Child process that opens and runs an ONNX model: placement, times, memory.
 
-Run as `python -m machine.explain.running_child REQUEST.json RESULT.json`. ONNX Runtime's log goes
-to file descriptor 2, which the parent reads. A model that ends this process ends nothing else.
+Run by `ask_once`; ONNX Runtime's log goes to stderr, which the parent reads. A model that ends this
+process ends nothing else.
 """
 
 import json
@@ -16,6 +16,7 @@ from typing import Any
 from machine.devices.gpu_meter import GpuUsageReader
 from machine.explain.inputs import arrays
 from machine.onnxruntime.trial_child import load_libraries, placed, recording
+from machine.process import reserve_stdout, write_json_line
 
 _CPU = "CPUExecutionProvider"
 # Runs of a second or two, at least once, and long enough for a GPU's own meter to see them.
@@ -24,19 +25,23 @@ _WARM_SECONDS, _LEAST_SECONDS, _MOST_RUNS, _LOOK_SECONDS = 1.5, 0.3, 50, 0.1
 
 def main() -> int:
     """Writes the answer, faults too; always 0, but for a fault of its own."""
-    request = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    found: dict[str, Any] = {}
-    try:
-        _explained(request, found)
-    except Exception as error:  # ONNX Runtime's own kinds derive from Exception alone
-        found["fault"] = f"{type(error).__name__}: {error}"
-    Path(sys.argv[2]).write_text(json.dumps(found), encoding="utf-8")
+    request, answers = json.load(sys.stdin), reserve_stdout()
+    write_json_line(answers, answer(request))
     return 0
 
 
-def _explained(request: dict[str, Any], found: dict[str, Any]) -> None:
-    """request: {model, provider, options, plans}; found: {version, import_bytes, load_seconds,
-    loaded_bytes, peak_bytes, active, nodes, run}."""
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """{model, provider, options, plans} -> {version, import_bytes, load_seconds, loaded_bytes,
+    peak_bytes, active, nodes, run}; where it failed {fault}, and what was found before."""
+    found: dict[str, Any] = {}
+    try:
+        _explain(request, found)
+    except Exception as error:  # ONNX Runtime's own kinds derive from Exception alone
+        found["fault"] = f"{type(error).__name__}: {error}"
+    return found
+
+
+def _explain(request: dict[str, Any], found: dict[str, Any]) -> None:
     import numpy  # noqa: F401 - counted as imported, not as loaded
     import onnxruntime
 

@@ -1,19 +1,17 @@
 """Inspects ONNX Runtime and tries a provider in a child process."""
 
 import importlib.util
-import json
 import re
 import sys
-import tempfile
 from functools import cache
 from pathlib import Path
 
 from machine.devices import selection
-from machine.doctor.readings import programs, system_files
-from machine.doctor.readings.snapshot import AMD, INTEL
 from machine.onnxruntime.evidence import OnnxSurroundings, Trial
 from machine.onnxruntime.providers import LIBRARIES, PROVIDERS, ProviderRequest
-from machine.process import module_command, run_with_timeout
+from machine.process import ask_once, module_command
+from machine.readings import programs, system_files
+from machine.readings.snapshot import AMD, INTEL
 
 _LIMIT_SECONDS = 90.0
 _KEPT_CHARACTERS = 8000
@@ -81,16 +79,13 @@ def trial(wish: ProviderRequest) -> Trial:
 
 def tried(provider: str, options: dict[str, str]) -> Trial:
     """One attempt in a child; what it wrote to file descriptors 1 and 2 is kept."""
-    with tempfile.TemporaryDirectory(prefix="sotaque-onnx-") as folder:
-        result = Path(folder) / "trial.json"
-        command = module_command(
-            "machine.onnxruntime.trial_child", provider, json.dumps(options), str(result)
-        )
-        answer = run_with_timeout(command, _LIMIT_SECONDS)
-        log = plain(f"{answer.out}\n{answer.errors}")[-_KEPT_CHARACTERS:]
-        if answer.code != 0 or not result.is_file():
-            return Trial(provider, log=log, ending=answer.last_error or "it gave no answer")
-        answer = json.loads(result.read_text(encoding="utf-8"))
+    request = {"provider": provider, "options": options}
+    found = ask_once(
+        module_command("machine.onnxruntime.trial_child"), _LIMIT_SECONDS, request=request
+    )
+    log = plain(found.errors)[-_KEPT_CHARACTERS:]
+    if (answer := found.answer) is None:
+        return Trial(provider, log=log, ending=found.last_error)
     return Trial(
         provider, bool(answer["known"]), tuple(answer["active"]),
         answer["nodes"], answer.get("distance"),

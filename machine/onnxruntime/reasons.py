@@ -6,10 +6,17 @@ listed in docs/onnx.md.
 
 import re
 
-from machine.doctor.checks.onnx import INSTALL_LIBRARIES, missing_library, replace_builds
-from machine.doctor.checks.remedies import OLDEST_DRIVER, get_driver, major_of, use_backend
 from machine.onnxruntime.evidence import OnnxSurroundings, Trial
 from machine.onnxruntime.providers import BUILDS, CALLED, ProviderRequest
+from machine.remedies import (
+    INSTALL_LIBRARIES,
+    OLDEST_DRIVER,
+    get_driver,
+    major_of,
+    missing_library,
+    replace_builds,
+    use_backend,
+)
 
 Reason = tuple[str, str, str]
 _MOST_CHARACTERS = 300

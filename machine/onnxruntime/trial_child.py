@@ -1,8 +1,7 @@
 """Child process that tries one provider: two matrix products, compared with the CPU.
 
-Run as `python -m machine.onnxruntime.trial_child PROVIDER OPTIONS.json-text RESULT-FILE`. What ONNX
-Runtime writes to file descriptors 1 and 2 is the parent's to read: the reason for a silent fallback
-is nowhere else. The answer goes into the file.
+Run by `ask_once`; the request is {provider, options}. What ONNX Runtime writes to file descriptors
+1 and 2 is the parent's to read, on stderr: the reason for a silent fallback is nowhere else.
 """
 
 import base64
@@ -10,8 +9,9 @@ import contextlib
 import json
 import sys
 import warnings
-from pathlib import Path
 from typing import Any
+
+from machine.process import reserve_stdout, write_json_line
 
 # y = Conv(x, kernel) @ matrix, opset 17; a test makes it again with onnx.helper.
 GRAPH = base64.b64decode(
@@ -26,8 +26,8 @@ _UNKNOWN = "is not in available provider names"
 
 def main() -> int:
     """Writes the answer; always 0, but for a fault of its own."""
-    provider, options, result = sys.argv[1:4]
-    Path(result).write_text(json.dumps(tried(provider, json.loads(options))), encoding="utf-8")
+    request, answers = json.load(sys.stdin), reserve_stdout()
+    write_json_line(answers, tried(request["provider"], request["options"]))
     return 0
 
 

@@ -14,8 +14,8 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from machine.settings.types import fields, flag_of, means, shown
+from machine.text import WIDTH, wrapped
 
-WIDTH = 100
 PRECEDENCE = (
     "Command line, then environment, then .env, then default. An empty value is that setting's "
     "default, and still wins over the sources below it."
@@ -58,21 +58,21 @@ def help_text(kind: type[Any]) -> str:
         lines.append(
             f"  {flag:{width}}  {textwrap.shorten(purpose, WIDTH - width - 4, placeholder=' …')}"
         )
-    return "\n".join([*lines, "", *_wrapped(PRECEDENCE, ""), *_wrapped(MORE, "")])
+    return "\n".join([*lines, "", *wrapped(PRECEDENCE, ""), *wrapped(MORE, "")])
 
 
 def env_example(sections: Sequence[Section]) -> str:
     """`.env.example`: every setting at its default under its description."""
-    parts = _wrapped(f"Copy this file to .env and change what you like. {PRECEDENCE}", "# ")
+    parts = wrapped(f"Copy this file to .env and change what you like. {PRECEDENCE}", "# ")
     for section in sections:
         parts += ["", f"# ---- {section.title} ----"]
         for name, info in section.fields().items():
-            parts += ["", *_wrapped(_purpose(info), "# ")]
-            parts += _wrapped(f"Allowed: {means(info).allowed}.", "# ")
+            parts += ["", *wrapped(_purpose(info), "# ")]
+            parts += wrapped(f"Allowed: {means(info).allowed}.", "# ")
             parts.append(f"{name}={_in_dotenv(info)}")
     parts += ["", "# ---- Read by make and Docker Compose only ----"]
     for name, value, purpose in HOUSE:
-        parts += ["", *_wrapped(purpose, "# "), f"# {name}={value}"]
+        parts += ["", *wrapped(purpose, "# "), f"# {name}={value}"]
     return "\n".join(parts) + "\n"
 
 
@@ -123,10 +123,3 @@ def _in_dotenv(info: FieldInfo) -> str:
     `voices` for the name of a volume."""
     folder = isinstance(info.default, Path) and not info.default.is_absolute()
     return "./" * folder + _default(info)
-
-
-def _wrapped(text: str, indent: str) -> list[str]:
-    return textwrap.wrap(
-        text, WIDTH, initial_indent=indent, subsequent_indent=indent,
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip

@@ -34,6 +34,7 @@ from machine.settings.types import (
     means,
     shown,
 )
+from machine.text import table
 
 S = TypeVar("S", bound="SharedSettings")
 
@@ -110,11 +111,7 @@ class SettingsReport:
 
     def table(self) -> str:
         """The resolved settings, a line each."""
-        name_width = max(len(row.name) for row in self.rows)
-        value_width = max(len(row.value) for row in self.rows)
-        return "\n".join(
-            f"{row.name:{name_width}}  {row.value:{value_width}}  {row.source}" for row in self.rows
-        )
+        return "\n".join(table([(row.name, row.value, row.source) for row in self.rows]))
 
 
 def load(

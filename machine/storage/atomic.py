@@ -95,12 +95,6 @@ def write_json(path: Path, value: dict[str, Any]) -> Written:
     return replace_file(path, lambda file: file.write(text.encode()))
 
 
-def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file's content, in hex. Raises OSError."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def require_space(folder: Path, num_bytes: int, what: str) -> None:
     """Raises DiskFull unless 1.2 times `num_bytes` are free where `folder` is."""
     needed = int(num_bytes * SPACE_MARGIN)

@@ -1,7 +1,7 @@
 """Manifests: size and SHA-256 of a file, written after it, verified before loading.
 
 `torch.load` accepts a flipped bit and a zeroed block without a word, so nothing of ours is
-unpickled before it is compared with its manifest. Used by `xtts.hub.run_folder` and
+unpickled before it is compared with its manifest. Used by `xtts.voices.run_folder` and
 `train.checkpointing.checkpoints`.
 """
 
@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from machine.errors import SotaqueError
 from machine.storage.atomic import Written, write_json
-from machine.storage.hash_cache import known_sha256
+from machine.storage.hashes import sha256_of
 
 SCHEMA = 1
 
@@ -102,7 +102,7 @@ def _file_fault(path: Path, expected: Written, fresh: bool) -> str | None:
         size = path.stat().st_size
         if size != expected.bytes:
             return f"{path} has {size:,} bytes, its manifest says {expected.bytes:,}."
-        found = known_sha256(path, fresh=fresh)
+        found = sha256_of(path, fresh=fresh)
     except FileNotFoundError:
         return f"{path} is missing."
     except OSError as error:

@@ -52,6 +52,11 @@ class Running:
         )
 
 
+def fake_child(settings: ApiSettings) -> ChildOptions:
+    """On a machine without a GPU."""
+    return replace(how_of(settings), command=FAKE, look=lambda: NO_GPU)
+
+
 @contextlib.contextmanager
 def running(
     settings: ApiSettings,
@@ -62,9 +67,7 @@ def running(
     cut_module: str = FAKE_CUT,
 ) -> Iterator[Running]:
     """The child dies with the thread that starts it: the server's, which ends here."""
-    how = how or ChildOptions(
-        command=FAKE, look=lambda: NO_GPU, latents=settings.voices_dir / "latents"
-    )
+    how = how or fake_child(settings)
     app = build(settings, how, limits)
     app.state.parts.cuts.module = cut_module
     # Behind everybody, it would take minutes where many tests run.

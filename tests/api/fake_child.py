@@ -83,7 +83,7 @@ class FakeEnsemble:
         self._names: dict[str, str] = {}
         self._mute = set[str]()
         self._paused = set[str]()
-        self._backend = arguments.backend
+        self._backend = arguments.compute.backend
 
     @property
     def busy(self) -> bool:

@@ -4,12 +4,12 @@ and computes on the CPU; the texts of `tests.api.fake_child` make it fail there 
 import argparse
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tests.api.fake_child import CUFFT, AcceleratorError, OutOfMemoryError
 from xtts.workers import server_main
 from xtts.workers.server import SpeechServer
-from xtts.workers.voice_registry import ComputeConfig
 
 FAULTS = {
     "!cufft": RuntimeError(CUFFT),
@@ -22,8 +22,10 @@ class FaultyEnsemble(SpeechServer):
     """Fails at the first step after such a text was taken."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        super().__init__(ComputeConfig(latents_folder=arguments.latents), arguments.slots, 1)
-        self.claimed = arguments.device
+        super().__init__(
+            replace(arguments.compute, device="cpu", mel_device="cpu"), arguments.slots
+        )
+        self.claimed = arguments.compute.device
         self._fault: RuntimeError | None = None
 
     def take(self, message: Mapping[str, Any], body: bytes) -> Iterator[bytes]:

@@ -8,8 +8,8 @@ import soundfile
 
 from machine.storage.atomic import replace_file
 from machine.storage.checksums import Manifest, read_manifest, write_manifest
-from xtts.hub import learned_speaker
-from xtts.hub.evaluation_file import (
+from xtts.voices import learned_speaker
+from xtts.voices.evaluation_file import (
     Candidate,
     CandidateKind,
     Evaluation,
@@ -20,8 +20,8 @@ from xtts.hub.evaluation_file import (
     Verdict,
     write_evaluation,
 )
-from xtts.hub.learned_speaker import LearnedSpeaker
-from xtts.hub.run_folder import RunFolder
+from xtts.voices.learned_speaker import LearnedSpeaker
+from xtts.voices.run_folder import RunFolder
 
 TEXTS = ("The first sentence.", "The second one.", "A third.")
 JUDGES = {

@@ -9,15 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from api.__main__ import serve
-from api.engine.options import ChildOptions
-from tests.api.conftest import FAKE, NO_GPU, QUICK, settings_in
+from tests.api.conftest import QUICK, fake_child, settings_in
 
 
 def main() -> int:
     folder, port, slots = sys.argv[1:]
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     settings = settings_in(Path(folder), api_port=int(port))
-    how = ChildOptions(command=FAKE, look=lambda: NO_GPU, latents=settings.voices_dir / "latents")
+    how = fake_child(settings)
     return serve(settings, how, replace(QUICK, slots=int(slots), deadline=60.0))
 
 

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from machine.process import ChildProcess, JsonLineProcess, module_command, run_with_timeout
+from machine.process import (
+    ChildProcess,
+    JsonLineProcess,
+    ask_once,
+    module_command,
+    run_with_timeout,
+)
 
 
 def test_an_answer_is_kept_whole() -> None:
@@ -95,6 +101,31 @@ def test_programs_run_where_no_file_can_be_written(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr("tempfile.TemporaryFile", full)
     assert run_with_timeout(("sh", "-c", "echo yes"), 20).out == "yes\n"
+
+
+ECHO = (
+    "import json, sys; from machine.process import reserve_stdout, write_json_line;"
+    "request, answers = json.load(sys.stdin), reserve_stdout(); print('a library says hello');"
+    "write_json_line(answers, {'got': request})"
+)
+
+
+def test_a_child_is_asked_once() -> None:
+    """Whatever libraries print is no part of the answer, and is kept."""
+    found = ask_once((sys.executable, "-c", ECHO), 20, request=["a", 1])
+    assert (found.answer, found.last_error) == ({"got": ["a", 1]}, "a library says hello")
+    assert ask_once(("sh", "-c", "cat; echo greeting; echo 3"), 20).answer == 3
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [("exec sleep 60", "no answer within 0.5 s"), ("kill -SEGV $$", "Segmentation"),
+     ("echo 1; echo why >&2; exit 3", "why"), ("exit 3", "exit status 3"),
+     ("echo hello", "no JSON"), ("true", "no JSON")],
+)  # fmt: skip
+def test_a_child_that_gives_no_answer_is_explained(script: str, reason: str) -> None:
+    found = ask_once(("sh", "-c", script), 0.5 if "sleep" in script else 20)
+    assert found.answer is None and reason in found.last_error
 
 
 # Answers to a number of lines at once, to nothing, with no JSON, or not any more.

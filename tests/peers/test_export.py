@@ -12,11 +12,12 @@ from tests.models import tiny_base, write_vocabulary
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint
 from train.export import export
-from xtts.hub import bundle
-from xtts.hub.run_folder import RunFolder
 from xtts.model.config import ModelConfig
 from xtts.model.loading import read_tensors
-from xtts.workers.voice_registry import VoiceSpec, load_voice
+from xtts.voices import bundle
+from xtts.voices.loading import load_voice
+from xtts.voices.run_folder import RunFolder
+from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 
 # XTTS-v2's learning part in small; its vocoder and speaker encoder have no other size at Coqui.
 SMALL = {
@@ -97,10 +98,10 @@ def check_weights(xtts: Any, checkpoint: Path, base: Path) -> None:
     assert any(name.startswith("hifigan_decoder.speaker_encoder.torch_spec.") for name in before)
 
 
-def files_of(checkpoint: Path, base: Path) -> bundle.VoiceFiles:
+def files_of(checkpoint: Path, base: Path) -> VoiceFiles:
     """A checkpoint's, without a recording."""
     spec = VoiceSpec(str(checkpoint), base=str(base))
-    return replace(bundle.find_voice(spec), reference=None)
+    return replace(find_voice(spec), reference=None)
 
 
 def check_export(tmp_path: Path, sizes: dict[str, Any]) -> None:

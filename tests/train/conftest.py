@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.train.nursery import EPOCHS, STEPS_PER_EPOCH, Ground
-from xtts.hub.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder
 
 
 @pytest.fixture(scope="session")

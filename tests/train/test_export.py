@@ -12,7 +12,8 @@ import pytest
 import soundfile
 import torch
 
-from machine.storage.atomic import DiskFull, sha256_of
+from machine.storage.atomic import DiskFull
+from machine.storage.hashes import sha256_of
 from tests.datasets import make_dataset
 from tests.models import tiny_base
 from train.__main__ import main
@@ -22,16 +23,16 @@ from train.export import ExportError, export
 from train.sampling.sample_files import reference_of
 from train.settings import TrainSettings
 from train.setup import build_context
-from xtts.hub import bundle, learned_speaker
-from xtts.hub.base_models import BundleError
-from xtts.hub.bundle import VoiceFiles
-from xtts.hub.evaluation_file import Evaluation, Verdict, write_evaluation
-from xtts.hub.learned_speaker import LearnedSpeaker
-from xtts.hub.run_folder import RunFolder
 from xtts.model.config import ConfigError, ModelConfig
 from xtts.model.loading import read_tensors
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
-from xtts.workers.voice_registry import VoiceSpec, load_voice
+from xtts.voices import bundle, learned_speaker
+from xtts.voices.base_models import BundleError
+from xtts.voices.evaluation_file import Evaluation, Verdict, write_evaluation
+from xtts.voices.learned_speaker import LearnedSpeaker
+from xtts.voices.loading import load_voice
+from xtts.voices.run_folder import RunFolder
+from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def perturbed(
 def files_of(checkpoint: Path, base: Path, reference: Path | None = None) -> VoiceFiles:
     """A checkpoint's, without the recording of its epoch."""
     spec = VoiceSpec(str(checkpoint), base=str(base))
-    return replace(bundle.find_voice(spec), reference=reference)
+    return replace(find_voice(spec), reference=reference)
 
 
 def exported(checkpoint: Path, base: Path, to: Path) -> Path:

@@ -23,7 +23,7 @@ from tests.train.nursery import EPOCHS, Ground
 from tests.train.test_run import alive, assert_same_end
 from tests.xtts.workers.test_file_worker import gone
 from train.metrics.tensorboard_server import free_port
-from xtts.hub.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder
 
 PART = re.compile(r"^\..+\.\d+\.sotaque-part$")
 

@@ -14,10 +14,10 @@ from train.dataset.batches import Batch
 from train.evaluation.blending import keep_best_blend
 from train.learner import Learner, Validation
 from train.trainer import Trainer
-from xtts.hub.evaluation_file import Verdict, write_evaluation
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import from_coqui
 from xtts.model.loading import load_gpt, read_tensors
+from xtts.voices.evaluation_file import Verdict, write_evaluation
 
 OPTIONS = {
     "lora": {"LORA_RANK": "4"},

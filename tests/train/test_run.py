@@ -16,7 +16,7 @@ from tests.datasets import make_dataset
 from tests.models import tiny_base
 from train.__main__ import main
 from train.trainer import Trainer
-from xtts.hub.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder
 
 # A recogniser and a learned speaker have tests of their own, and take seconds a run.
 QUIET = {

@@ -23,7 +23,7 @@ from tests.train.nursery import EPOCHS, STEPS_PER_EPOCH, Ground
 from tests.train.test_kills import PART, assert_readable, descendants
 from tests.train.test_run import alive, assert_same_end, content, losses
 from tests.xtts.workers.test_file_worker import gone, open_files
-from xtts.hub.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder
 
 
 def assert_goes_on(ground: Ground, whole: RunFolder, name: str, clean: bool = True) -> None:

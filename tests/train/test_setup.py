@@ -19,8 +19,7 @@ from train.distributed import ALONE
 from train.metrics.logs import NullLogger
 from train.run_context import RunContext, StartPosition
 from train.settings import TrainSettings
-from xtts.hub.run_folder import RunFolder
-from xtts.hub.run_lock import RunLocked, held
+from xtts.voices.run_folder import RunFolder, RunLocked
 
 RESUMED = Resumed(
     2, 30, 7, {}, {"batch_seconds": 1.9}, Path("checkpoint_epoch_2.pt"), {}, ("Note.",)
@@ -135,14 +134,14 @@ def test_a_trainer_holds_its_folder_and_signals_while_it_lasts(
     own = settings(workshop, "held", NUM_EPOCHS="2")
     run = RunFolder(own.output_dir)
     with setup.open_trainer(own) as trainer:
-        assert held(run) and trainer.num_epochs == 2 and trainer.start == StartPosition()
+        assert run.is_locked() and trainer.num_epochs == 2 and trainer.start == StartPosition()
         assert trainer.world is ALONE and not isinstance(trainer.logs, NullLogger)
         assert trainer.provenance["base"]["name"] == own.base_model
         assert trainer.learner.schedule.total_steps == 2 * len(trainer.batches.plan(1))
         with pytest.raises(RunLocked), setup.open_trainer(own):
             pass
         assert all(signal.getsignal(number) != before for number, before in signals.items())
-    assert not held(run)
+    assert not run.is_locked()
     assert {number: signal.getsignal(number) for number in signals} == signals
     told = " ".join(caplog.messages)
     for choice in (

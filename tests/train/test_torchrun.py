@@ -13,7 +13,7 @@ import pytest
 from tests.train import together
 from tests.train.test_run import Workshop, assert_same_end, content, losses
 from train.distributed import World
-from xtts.hub.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder
 
 EPOCHS = 2
 SETTINGS = {"BATCH_SECONDS": "2.4"}

@@ -11,10 +11,11 @@ from tests.file_server import Bad, Server, serving
 from tests.models import tiny_base
 from tests.published import publish_folder
 from train.__main__ import main
-from xtts.hub import bundle
-from xtts.hub.run_folder import RunFolder
-from xtts.hub.xtts_v2_files import FilesError
-from xtts.workers.voice_registry import VoiceSpec, load_voice
+from xtts.download.xtts_v2 import FilesError
+from xtts.voices import bundle
+from xtts.voices.loading import load_voice
+from xtts.voices.run_folder import RunFolder
+from xtts.voices.voice_files import VoiceSpec
 
 QUIET = {
     "BATCH_SECONDS": "1.2", "SEED": "5", "NUM_THREADS": "1", "DEVICE": "cpu",

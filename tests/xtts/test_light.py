@@ -16,8 +16,10 @@ voice = xtts.load_voice("demo")
 assert len(next(xtts.stream(voice, "Yes.")))
 """
 SERVES = """
-import xtts.workers.server_main, xtts.workers.server, xtts.workers.voice_registry
-from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
+import xtts.workers.server_main, xtts.workers.server, xtts.voices.loading
+from xtts.inference.compute_config import ComputeConfig
+from xtts.voices.loading import load_voice
+from xtts.voices.voice_files import VoiceSpec
 voice = load_voice(VoiceSpec("demo"), ComputeConfig(threads=1))
 voice.prepare()
 assert voice.own

@@ -7,6 +7,8 @@ from machine.devices import selection
 from tests.datasets import a_sound
 from tests.machines import machine
 from xtts.__main__ import main
+from xtts.text.tokenizer import Tokenizer
+from xtts.voices import voice_files
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +41,22 @@ def test_auto_speaks_on_the_cpu_without_a_gpu_and_another_device_is_refused(
     for device in ("cuda:1", "tpu"):
         assert speak(base_folder, *asked, device) == 2
         assert f"DEVICE={device}, but this machine has no GPU. Set" in capsys.readouterr().err
+
+
+def test_a_voice_is_found_once_and_a_text_is_split_once(
+    base_folder, recording, tmp_path, monkeypatch
+):
+    """Finding hashes the weights, 1.9 GB of XTTS-v2's."""
+    calls = []
+    for place, name in ((voice_files, "_in_folder"), (Tokenizer, "split")):
+        real = getattr(place, name)
+        monkeypatch.setattr(
+            place, name, lambda *given, name=name, real=real: calls.append(name) or real(*given)
+        )
+    out = tmp_path / "said.wav"
+    asked = ("--reference", recording, "--text", "One.", "--show-text", "--out", out)
+    assert speak(base_folder, *asked, "--guard", "off") == 0
+    assert calls == ["_in_folder", "split"]
 
 
 def test_a_seed_says_the_same_again_and_another_says_it_otherwise(base_folder, recording, tmp_path):

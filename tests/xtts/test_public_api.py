@@ -17,8 +17,8 @@ from machine.errors import SotaqueError
 from tests.datasets import a_sound
 from tests.models import tiny_base
 from xtts.arguments import ArgumentError
-from xtts.hub.base_models import DEMO
 from xtts.inference.loaded_voice import LoadedVoice
+from xtts.voices.base_models import DEMO
 
 ROOT = Path(__file__).parents[2]
 JUNK = st.one_of(

@@ -28,12 +28,12 @@ from machine.storage.atomic import (
     write_json,
 )
 from machine.storage.checksums import Manifest, write_manifest
-from machine.storage.hash_cache import remember_hash
+from machine.storage.hashes import remember_hash
 from train.checkpointing.fingerprint import Fingerprint
 from train.checkpointing.pruning import drop_corrupt, prune, remove
 from train.checkpointing.resume import Resumed, resume
-from xtts.hub.evaluation_file import Evaluation, Verdict
-from xtts.hub.run_folder import CHECKPOINT_SCHEMA, RunFolder
+from xtts.voices.evaluation_file import Evaluation, Verdict
+from xtts.voices.run_folder import CHECKPOINT_SCHEMA, RunFolder
 
 log = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from machine.storage.atomic import SPACE_MARGIN, DiskFull
+from machine.text import size_words
 from train import defaults
 from train.checkpointing.pruning import KEPT_TRAINER_STATES
 from train.checkpointing.resume import Resumed
@@ -24,9 +25,9 @@ from train.optim import freezing
 from train.run_context import RunContext, StartPosition
 from train.settings import TrainSettings
 from xtts.audio import CODE_RATE, MEL_BANDS, SAMPLES_PER_CODE, VOCODER_RATE
-from xtts.hub.run_folder import RunFolder
 from xtts.model.gpt import from_coqui
 from xtts.model.loading import read_tensors
+from xtts.voices.run_folder import RunFolder
 
 log = logging.getLogger("train")
 
@@ -137,16 +138,16 @@ def judge(disks: Sequence[Disk]) -> list[str]:
     end at its first save."""
     for disk in disks:
         if disk.free < disk.first:
-            listed = ", ".join(f"{p.name} {_gb(p.first)}" for p in disk.parts if p.first)
+            listed = ", ".join(f"{p.name} {size_words(p.first)}" for p in disk.parts if p.first)
             raise DiskFull(
                 f"No space for the first epoch: {disk.first:,} bytes needed, {disk.free:,} free in "
                 f"{disk.folder} ({listed}). Nothing was trained. Free space, or "
                 "name another folder, and give the same command again."
             )
     return [
-        f"The whole run will not fit into {disk.folder}: {_gb(disk.needed)} needed, "
-        f"{_gb(disk.free)} free. It will end with exit code 74 when the disk is full, and go on "
-        "when there is space. Lower KEEP_CHECKPOINTS, or free space."
+        f"The whole run will not fit into {disk.folder}: {size_words(disk.needed)} needed, "
+        f"{size_words(disk.free)} free. It will end with exit code 74 when the disk is full, and "
+        "go on when there is space. Lower KEEP_CHECKPOINTS, or free space."
         for disk in disks
         if disk.free < disk.needed
     ]
@@ -155,9 +156,8 @@ def judge(disks: Sequence[Disk]) -> list[str]:
 def told(disk: Disk) -> str:
     """The sum with its parts."""
     listed = ", ".join(_listed(part) for part in disk.parts if part.bytes)
-    return (
-        f"Disk: up to {_gb(disk.needed)} more in {disk.folder} ({listed}); {_gb(disk.free)} free."
-    )
+    free = size_words(disk.free)
+    return f"Disk: up to {size_words(disk.needed)} more in {disk.folder} ({listed}); {free} free."
 
 
 def look(found: Sequence[Part], free_bytes: Callable[[Path], int] | None = None) -> list[Disk]:
@@ -260,8 +260,4 @@ def _there(folder: Path) -> Path:
 def _listed(part: Part) -> str:
     plural = "s" if part.count > 1 else ""
     counted = f"{part.count} {part.name}{plural}" if part.count else part.name
-    return f"{counted} {_gb(part.bytes)}"
-
-
-def _gb(num_bytes: int) -> str:
-    return f"{num_bytes / 1e9:.1f} GB" if num_bytes >= 1e8 else f"{num_bytes / 1e6:.1f} MB"
+    return f"{counted} {size_words(part.bytes)}"

@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from machine.storage.atomic import sha256_of
-from machine.storage.hash_cache import kept_sha256
+from machine.storage.hashes import sha256_of
 from xtts.model.shapes import GPTShape
 
 SCHEMA = 1
@@ -37,7 +36,7 @@ class Fingerprint:
     def of(base_folder: Path, data_sha256: str, shape: GPTShape, cache_dir: Path) -> "Fingerprint":
         """The fingerprint of a run on this base and data. Raises OSError for a missing file."""
         return Fingerprint(
-            base_sha256=kept_sha256(base_folder / "model.pth", cache_dir / "base_sha256"),
+            base_sha256=sha256_of(base_folder / "model.pth", kept_in=cache_dir / "base_sha256"),
             data_sha256=data_sha256,
             vocabulary_sha256=sha256_of(base_folder / "vocab.json"),
             shape=asdict(shape),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from machine.storage.atomic import WriteError, crash_point, sync_folder
 from machine.storage.checksums import ManifestError, read_manifest, write_manifest
-from xtts.hub.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
 

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from machine.errors import SotaqueError
 from machine.storage.checksums import ManifestError, fault_of, read_manifest
-from machine.storage.hash_cache import known_sha256
+from machine.storage.hashes import sha256_of
 from train.checkpointing.fingerprint import Fingerprint, differences
 from train.metrics import curve_folder
-from xtts.hub.run_folder import RunFolder, load_verified, set_aside
+from xtts.voices.run_folder import RunFolder, load_verified, set_aside
 
 log = logging.getLogger(__name__)
 
@@ -191,7 +191,7 @@ def _from_path(run: RunFolder, path: Path, current: Resumed | None, now: Fingerp
             "RESUME=auto to go on with that run."
         )
     found = _fitting(_loaded(path), path, now)
-    origin = {"name": path.name, "sha256": known_sha256(path)}
+    origin = {"name": path.name, "sha256": sha256_of(path)}
     return replace(found, provenance={**found.provenance, "started_from": origin})
 
 
@@ -200,7 +200,7 @@ def _began_at(current: Resumed, path: Path) -> bool:
     origin = current.provenance.get("started_from") or {}
     if not path.is_file():  # pruned or moved since
         return origin.get("name") == path.name
-    return bool(origin) and origin.get("sha256") == known_sha256(path)
+    return bool(origin) and origin.get("sha256") == sha256_of(path)
 
 
 def _loaded(path: Path) -> Resumed:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from machine.storage.atomic import sha256_of
+from machine.storage.hashes import sha256_of
 from train.cutting.recordings import CuttingError, SourceRecording, resampled_blocks, stretches
 from train.cutting.spans import Breath, SpanScore
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, conditioning_mel, dvae_mel, resample

@@ -24,9 +24,9 @@ from train.cutting.spans import Breath, SpanMatch, SpanScore, best_matches
 from train.cutting.word_alignment import LONGEST_GAP_SECONDS, PlacedUnit
 from train.progress import Progress
 from train.settings import TrainSettings
-from xtts.hub.bundle import check_base, locate_base
-from xtts.hub.xtts_v2 import ModelSource
+from xtts.download.xtts_v2 import ModelSource
 from xtts.model.config import ModelConfig
+from xtts.voices.base_models import check_base, locate_base
 
 log = logging.getLogger("train")
 

@@ -10,7 +10,7 @@ import torch
 
 from machine.errors import SotaqueError
 from machine.storage.atomic import make_folder
-from machine.storage.hash_cache import stamp_of
+from machine.storage.hashes import stamp_of
 from xtts.audio import AudioError, declared_bytes, facts, resample
 
 LISTENING_RATE = 16_000

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from machine.storage.file_cache import FileCache
-from machine.storage.hash_cache import stamp_of
+from machine.storage.hashes import stamp_of
 from train.dataset.entries import LONGEST_SECONDS, TranscriptEntry
 from xtts.audio import AudioError, declared_bytes, facts
 from xtts.audio import read as read_audio

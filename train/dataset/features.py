@@ -33,7 +33,8 @@ import torch
 from machine.devices import cuda_errors
 from machine.devices.selection import Choice
 from machine.errors import SotaqueError
-from machine.storage.atomic import STALE_SECONDS, remove_stale, replace_file, sha256_of, write_json
+from machine.storage.atomic import STALE_SECONDS, remove_stale, replace_file, write_json
+from machine.storage.hashes import sha256_of
 from train.dataset.dataset import Clip, Dataset
 from train.dataset.shards import Record, forget, read_records
 from train.progress import with_progress

@@ -15,9 +15,9 @@ from train.evaluation import report
 from train.evaluation.evaluator import Evaluator, shares_of
 from train.evaluation.person_speaker import learn_best_speaker
 from train.progress import Progress
-from xtts.hub.evaluation_file import Verdict
-from xtts.hub.run_folder import read_checkpoint
 from xtts.model.loading import blend, read_tensors
+from xtts.voices.evaluation_file import Verdict
+from xtts.voices.run_folder import read_checkpoint
 
 log = logging.getLogger("train")
 

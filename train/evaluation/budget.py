@@ -12,7 +12,7 @@ from train.dataset.clips import Clip
 from train.evaluation.statistics import FEWEST
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.evaluation.word_evidence import MOST_WORDS
-from xtts.hub.evaluation_file import Evaluation
+from xtts.voices.evaluation_file import Evaluation
 from xtts.workers.file_evaluation import SLOTS, SpeakingSpeed
 from xtts.workers.speaker_learning import BATCH, SEGMENT_CODES, STEPS
 

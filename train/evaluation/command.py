@@ -19,8 +19,7 @@ from train.sampling.sample_files import reference_of
 from train.sampling.sampler import Sampler
 from train.settings import TrainSettings
 from train.setup import context_of_run
-from xtts.hub.run_folder import RunError, RunFolder
-from xtts.hub.run_lock import lock
+from xtts.voices.run_folder import RunError, RunFolder
 
 log = logging.getLogger("train")
 
@@ -32,7 +31,7 @@ def run(settings: TrainSettings, *, as_json: bool) -> int:
     newest = folder.newest_whole()
     if newest is None:
         raise RunError(f"{folder.folder} holds no epoch yet; `make train` makes one.")
-    with lock(folder):
+    with folder.lock():
         context = context_of_run(settings, folder)
         plan = placement.plan(context.machine, settings.sample_device, context.device.value)
         if plan.mode == "skipped":

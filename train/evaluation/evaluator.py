@@ -14,7 +14,7 @@ from pathlib import Path
 
 from machine.devices.cuda_errors import GpuLost
 from machine.storage.atomic import crash_point
-from machine.storage.hash_cache import known_sha256
+from machine.storage.hashes import sha256_of
 from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.clips import Clip
 from train.dataset.dataset import Dataset
@@ -30,7 +30,7 @@ from train.progress import Progress
 from train.sampling.sample_files import SampleReference
 from train.sampling.sampler import MeasuringFailed, Sampler
 from train.settings import TrainSettings
-from xtts.hub.evaluation_file import (
+from xtts.voices.evaluation_file import (
     Candidate,
     CandidateKind,
     Evaluation,
@@ -40,7 +40,7 @@ from xtts.hub.evaluation_file import (
     Verdict,
     write_evaluation,
 )
-from xtts.hub.run_folder import RunFolder, Verified
+from xtts.voices.run_folder import RunFolder, Verified
 from xtts.workers.file_evaluation import (
     SLOTS,
     EvaluateRequest,
@@ -89,7 +89,7 @@ class EvaluationPlan:
     def sentence_set(self) -> str:
         """What makes two evaluations comparable."""
         return sentences.set_sha256(
-            self.sentences, known_sha256(self.reference.path), self.recognition.name
+            self.sentences, sha256_of(self.reference.path), self.recognition.name
         )
 
     @property

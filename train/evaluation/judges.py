@@ -12,7 +12,7 @@ import numpy as np
 
 from train.evaluation.person import Person
 from train.evaluation.recognition import Recognition
-from xtts.hub.evaluation_file import JudgeDescription, Outcome
+from xtts.voices.evaluation_file import JudgeDescription, Outcome
 from xtts.workers.file_evaluation import SpokenFacts
 
 # Of a sentence's expected length, at the candidate's own rate; as in `benchmarks.voice`.

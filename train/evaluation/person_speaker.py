@@ -13,9 +13,9 @@ from machine.storage.atomic import crash_point
 from train.evaluation.budget import MOST_LEARNING_SECONDS
 from train.evaluation.evaluator import Evaluator
 from train.sampling.sampler import MeasuringFailed
-from xtts.hub import learned_speaker
-from xtts.hub.evaluation_file import Verdict
-from xtts.hub.learned_speaker import LearnedSpeaker
+from xtts.voices import learned_speaker
+from xtts.voices.evaluation_file import Verdict
+from xtts.voices.learned_speaker import LearnedSpeaker
 from xtts.workers.speaker_learning import LearnSpeakerRequest, TranscribedClip
 
 log = logging.getLogger("train")

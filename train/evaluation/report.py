@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from machine import text
 from train.evaluation.judges import PITCH_DRIFT, RATE_DRIFT, VOICE, WORD_ERRORS, WORDS
-from xtts.hub.evaluation_file import Candidate, Evaluation
+from xtts.voices.evaluation_file import Candidate, Evaluation
 
 _HEAD = (
     "", "unfinished", "cut", "babbling", "word errors", "words", "voice", "rate", "pitch",
@@ -30,12 +31,7 @@ def table(evaluation: Evaluation) -> str:
     """All candidates, the base first, the best marked, and the verdict."""
     best = evaluation.best
     rows = [_HEAD, *(_row(one, one is best) for one in _ordered(evaluation.candidates))]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    return "\n".join([*lines, *_remarks(evaluation)])
+    return "\n".join([*text.table(rows), *_remarks(evaluation)])
 
 
 def markdown(evaluation: Evaluation) -> str:

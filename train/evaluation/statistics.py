@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xtts.hub.evaluation_file import MeanInterval
+from xtts.voices.evaluation_file import MeanInterval
 
 RESAMPLES = 2000
 # Of the resampled means, so much lies between the two ends.

@@ -23,7 +23,7 @@ from dataclasses import replace
 
 from train.evaluation.judges import PITCH_DRIFT, RATE_DRIFT, VOICE, WORD_ERRORS, WORDS
 from train.evaluation.statistics import paired_difference
-from xtts.hub.evaluation_file import Candidate, MeanInterval, Verdict
+from xtts.voices.evaluation_file import Candidate, MeanInterval, Verdict
 
 # One more sentence astray is chance; two are not, nor a tenth of a large set.
 FEWEST_ASTRAY, ASTRAY_SHARE = 2, 0.1

@@ -19,9 +19,8 @@ import numpy as np
 import torch
 
 from machine.devices.selection import Choice
-from machine.storage.atomic import sha256_of
 from machine.storage.file_cache import FileCache
-from machine.storage.hash_cache import kept_sha256
+from machine.storage.hashes import sha256_of
 from train.dataset import features
 from train.dataset.dataset import Clip, Dataset
 from train.inspection import people
@@ -191,7 +190,7 @@ def _with_likelihood(
     models: InspectionModels,
     cache: FileCache,
 ) -> list[Measurements]:
-    base = kept_sha256(models.base / "model.pth", models.cache_dir / "base_sha256")[:16]
+    base = sha256_of(models.base / "model.pth", kept_in=models.cache_dir / "base_sha256")[:16]
     others = _other_texts(clips)
     keys = [
         f"likelihood|{base}|{clip.audio_sha256}|{_hash_of(clip.tokens, *texts)}"
@@ -300,7 +299,7 @@ def _mark(
 def _our_embeddings(
     clips: Sequence[Clip], models: InspectionModels, cache: FileCache
 ) -> list[np.ndarray]:
-    base = kept_sha256(models.base / "model.pth", models.cache_dir / "base_sha256")[:16]
+    base = sha256_of(models.base / "model.pth", kept_in=models.cache_dir / "base_sha256")[:16]
     encoder: list[torch.nn.Module] = []
 
     @torch.inference_mode()

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from machine import text
 from machine.storage.atomic import make_folder, replace_file
 from machine.storage.csv_table import csv_bytes
 from train.inspection.judging import Measurements, SuspectClip
@@ -25,10 +26,8 @@ def table(inspection: Inspection, suspects: Sequence[SuspectClip], path: Path) -
     if not suspects:
         lines.append(f"Suspect clips: none of {total}. Every figure is in {path}.")
         return "\n".join(lines)
-    width = max(len("suspect clip"), *(len(one.name) for one in suspects[:_MOST_SHOWN]))
-    lines.append(f"{'suspect clip':{width}}  severity  why")
-    for one in suspects[:_MOST_SHOWN]:
-        lines.append(f"{one.name:{width}}  {one.severity:8.1f}  {one.reasons}")
+    rows = [(one.name, f"{one.severity:8.1f}", one.reasons) for one in suspects[:_MOST_SHOWN]]
+    lines += text.table([("suspect clip", "severity", "why"), *rows])
     if len(suspects) > _MOST_SHOWN:
         lines.append(f"… and {len(suspects) - _MOST_SHOWN} more")
     lines.append(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from machine.devices import cuda_errors
+from machine.text import size_words
 from train.defaults import AutoChoice
 from train.memory.estimate import STATE_BYTES
 from train.optim.optimizer import state_bytes
@@ -101,20 +102,23 @@ def largest_fitting(meter: MemoryMeter, wanted: int) -> Fitting:
     allowed = int(meter.room_bytes() * (1 - HEADROOM))
     peak = meter.peak_bytes(wanted)
     if peak is not None and peak <= allowed:
-        return Fitting(wanted, f"{_gb(peak)} of {_gb(allowed)} taken")
+        return Fitting(wanted, f"{size_words(peak)} of {size_words(allowed)} taken")
     one = meter.peak_bytes(1)
     if one is None or one > allowed or wanted == 1:
-        return Fitting(1, f"not even the longest clip fits into {_gb(allowed)} with head-room")
+        return Fitting(
+            1, f"not even the longest clip fits into {size_words(allowed)} with head-room"
+        )
     two = meter.peak_bytes(2) if wanted > 2 else None
     clips = _reckoned(one, two, allowed, wanted)
     while clips > 1:
         peak = meter.peak_bytes(clips)
         if peak is not None and peak <= allowed:
             return Fitting(
-                clips, f"{_gb(peak)} of {_gb(allowed)} taken; {wanted} clips did not fit"
+                clips,
+                f"{size_words(peak)} of {size_words(allowed)} taken; {wanted} clips did not fit",
             )
         clips = clips * 3 // 4
-    return Fitting(1, f"{_gb(one)} of {_gb(allowed)} taken; two clips did not fit")
+    return Fitting(1, f"{size_words(one)} of {size_words(allowed)} taken; two clips did not fit")
 
 
 def _reckoned(one: int, two: int | None, allowed: int, wanted: int) -> int:
@@ -133,11 +137,7 @@ def fitting_on_cpu(
     """
     room = ram_bytes * CPU_SHARE - held_bytes
     seconds = max(1.0, room / second_bytes)
-    told = f"{_gb(ram_bytes)} of RAM"
+    told = f"{size_words(ram_bytes)} of RAM"
     if seconds >= wanted_seconds:
         return AutoChoice(wanted_seconds, f"fits into half of {told}")
     return AutoChoice(round(seconds, 1), f"what half of {told} has room for")
-
-
-def _gb(num_bytes: float) -> str:
-    return f"{num_bytes / 1e9:.1f} GB"

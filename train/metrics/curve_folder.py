@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from machine.storage.atomic import make_folder, refused, write_json
-from xtts.hub.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder
 
 log = logging.getLogger("train")
 

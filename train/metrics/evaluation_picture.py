@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw
 from torch import Tensor
 
 from train.evaluation.judges import VOICE, WORDS
-from xtts.hub.evaluation_file import Candidate, Evaluation, JudgeFigure
+from xtts.voices.evaluation_file import Candidate, Evaluation, JudgeFigure
 
 # Pixels.
 WIDTH, PANEL_HEIGHT, LEFT, TOP, BOTTOM = 720, 240, 60, 30, 30

@@ -26,8 +26,8 @@ from train.metrics.tensorboard_server import TensorBoard
 from train.progress import clock
 from train.sampling.sample_files import SampleSidecar, of_epoch
 from xtts import audio
-from xtts.hub.evaluation_file import Candidate, Evaluation
-from xtts.hub.run_folder import RunFolder
+from xtts.voices.evaluation_file import Candidate, Evaluation
+from xtts.voices.run_folder import RunFolder
 
 log = logging.getLogger("train")
 

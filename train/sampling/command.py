@@ -12,7 +12,7 @@ from train.sampling.sample_files import SampleSidecar, on_demand, reference_of
 from train.sampling.sampler import Sampler
 from train.settings import TrainSettings
 from train.setup import context_of_run
-from xtts.hub.run_folder import RunError, RunFolder, Verified
+from xtts.voices.run_folder import RunError, RunFolder, Verified
 
 log = logging.getLogger("train")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from train.dataset.dataset import Dataset
 from train.settings import TrainSettings
-from xtts.hub.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder
 
 # A reference of this length tells a voice well, and its text is soon spoken.
 REFERENCE_SECONDS = (3.0, 8.0)

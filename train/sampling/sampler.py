@@ -37,8 +37,8 @@ from train.sampling.sample_files import (
     sample_of,
 )
 from xtts import audio
-from xtts.hub.learned_speaker import base_speaker, speaker_beside
-from xtts.hub.run_folder import BestWeights, RunFolder
+from xtts.voices.learned_speaker import base_speaker, speaker_beside
+from xtts.voices.run_folder import BestWeights, RunFolder
 from xtts.workers.file_evaluation import (
     EvaluateRequest,
     HeardRecordings,

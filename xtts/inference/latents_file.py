@@ -9,7 +9,8 @@ from pathlib import Path
 
 import torch
 
-from machine.storage.atomic import WriteError, make_folder, replace_file, sha256_of
+from machine.storage.atomic import WriteError, make_folder, replace_file
+from machine.storage.hashes import sha256_of
 from xtts import audio
 from xtts.inference import latents_folder, voice
 from xtts.inference.voice import Voice

@@ -2,13 +2,12 @@
 ask of one.
 
 `xtts.inference.torch_voice` and `xtts.onnx.speech.onnx_voice` are the two kinds;
-`xtts.workers.voice_registry` opens them. Importing this module imports no torch.
+`xtts.voices.loading` opens them. Importing this module imports no torch.
 """
 
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from machine.devices.cuda_errors import NotFinite
-from xtts import arguments
 from xtts.inference.alignment import heads as alignment_heads
 from xtts.inference.alignment.guarded_piece import Guard
 from xtts.inference.alignment.heads import Head
@@ -28,25 +26,6 @@ from xtts.text.tokenizer import TokenizerSpec
 log = logging.getLogger(__name__)
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class ComputeConfig:
-    """Where and with what a voice computes, and where what it may keep is kept. Raises
-    ArgumentError for a precision or a switch that there is not."""
-
-    device: str = "cpu"
-    mel_device: str = "cpu"
-    precision: str = "auto"
-    latents_folder: Path | None = None
-    backend: str = "torch"
-    low_memory: bool = False
-    threads: int | None = None
-    guard: bool = True
-
-    def __post_init__(self) -> None:
-        arguments.choice("precision", self.precision, arguments.PRECISIONS)
-        arguments.switch("low_memory", self.low_memory)
 
 
 class LoadedVoice(ABC):
@@ -142,10 +121,6 @@ class LoadedVoice(ABC):
             "own_voice": self.own is not None,
             "precision": self.model.kind,
         }
-
-    def check_text(self, text: str, language: str) -> None:
-        """Raises TextError for text that cannot be spoken; computes nothing."""
-        self.model.tokenizer.split(text, language)
 
     def synthesize(self, request: SynthesisRequest) -> Array:
         """Speaks with its own latents.

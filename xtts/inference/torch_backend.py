@@ -1,13 +1,19 @@
 """Speech computed by PyTorch: alone, one utterance at a time, or in the slots of a batch."""
 
 from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
 from types import ModuleType
 
 import torch
 from torch import Tensor
 
 from xtts.inference.batched_decoding import DecodingSlots
-from xtts.inference.decoding import DecodingError, DecodingState, iterate_codes
+from xtts.inference.decoding import (
+    DecodingError,
+    DecodingResult,
+    DecodingState,
+    iterate_codes,
+)
 from xtts.inference.voice import Voice
 from xtts.model.config import SamplingParams
 from xtts.model.loading import Model
@@ -102,3 +108,50 @@ class TorchBatch(TorchBackend):
     def end(self, utterance: DecodingState) -> None:
         """As in `Backend`."""
         self._slots.leave(self._slots.utterances.index(utterance))
+
+
+@dataclass(frozen=True)
+class PieceRequest:
+    """A piece of text to be decoded by itself, with its own seed."""
+
+    ids: Sequence[int]
+    seed: int
+    max_codes: int
+
+
+def decode_together(
+    model: Model, voice: Voice, wanted: Sequence[PieceRequest], count: int
+) -> list[DecodingResult]:
+    """Decodes pieces of text, `count` at once, without guard or sound; `vocode` makes the sound.
+
+    A piece is the same whoever is decoded beside it, as long as `count` is the same. Raises
+    DecodingError.
+    """
+    slots = DecodingSlots(model.gpt, count)
+    found: dict[int, DecodingResult] = {}
+    waiting, speaking = list(enumerate(wanted)), dict[int, int]()
+    while waiting or speaking:
+        while waiting and slots.free:
+            number, piece = waiting.pop(0)
+            random = torch.Generator(model.device).manual_seed(piece.seed)
+            state = DecodingState(model.gpt, model.config.decoding, random, piece.max_codes)
+            text = torch.tensor(piece.ids, device=model.device)
+            speaking[slots.enter(voice.latents, text, state)] = number
+        slots.step()
+        for slot, utterance in enumerate(slots.utterances):
+            if utterance is not None and utterance.error is not None:
+                raise utterance.error
+            if utterance is not None and utterance.done:
+                found[speaking.pop(slot)] = slots.leave(slot)
+    return [found[number] for number in range(len(wanted))]
+
+
+def vocode(model: Model, voice: Voice, decoded: Iterable[DecodingResult]) -> Tensor:
+    """The sound `[samples]` of decoded pieces, joined, in float32 on the CPU. Raises
+    DecodingError."""
+    backend, parts = TorchBackend(model), list[Tensor]()
+    for piece in decoded:
+        chunks = backend.chunks(voice)
+        chunks.add(piece.latents)
+        parts += chunks.rest()
+    return backend.checked(torch.cat(parts))

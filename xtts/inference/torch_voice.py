@@ -5,25 +5,25 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from machine.storage.atomic import sha256_of
-from xtts.hub import learned_speaker
-from xtts.hub.bundle import VoiceFiles
-from xtts.hub.learned_speaker import LearnedSpeaker
+from machine.storage.hashes import sha256_of
 from xtts.inference import latents_file, speech, voice
 from xtts.inference.alignment import head_measurement
 from xtts.inference.alignment import heads as alignment_heads
 from xtts.inference.alignment.guarded_piece import Guard
 from xtts.inference.alignment.heads import Head
 from xtts.inference.batching import ContinuousBatcher
-from xtts.inference.loaded_voice import Array, ComputeConfig, LoadedVoice
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.loaded_voice import Array, LoadedVoice
 from xtts.inference.slot_count import slots_on
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend, TorchBatch
 from xtts.inference.voice import Voice
 from xtts.model import loading, low_memory
-from xtts.model.config import ModelConfig
 from xtts.model.loading import Model
 from xtts.text.tokenizer import Tokenizer
+from xtts.voices import learned_speaker
+from xtts.voices.learned_speaker import LearnedSpeaker
+from xtts.voices.voice_files import VoiceFiles
 
 log = logging.getLogger(__name__)
 
@@ -145,8 +145,7 @@ def load_torch_voice(
 def _reading(model: Model, files: VoiceFiles) -> Model:
     """With the tokenizer of this voice: its normaliser may not be its base's, its list not that of
     another."""
-    normalizer = files.normalizer or ModelConfig.read(files.folder).normalizer
-    config = replace(model.config, normalizer=normalizer)
+    config = replace(model.config, normalizer=files.tokenizer.normalizer)
     tokenizer = Tokenizer(config, files.folder, files.pronunciations)
     return replace(model, config=config, tokenizer=tokenizer)
 

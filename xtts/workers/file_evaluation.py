@@ -342,62 +342,31 @@ def evidence(model: "Model", latents: "Tensor", utterance: "DecodedSentence") ->
 def _decoded(
     model: "Model", whose: "Voice", rate: SpeakingRate, tasks: Sequence[SentenceTask]
 ) -> list[DecodedSentence]:
-    from xtts.inference.batched_decoding import DecodingSlots
+    from xtts.inference.torch_backend import PieceRequest, decode_together
 
-    slots = DecodingSlots(model.gpt, SLOTS)
-    utterances = [_begun(model, task) for task in tasks]
-    waiting = [(one, number) for one in utterances for number in range(len(one.pieces))]
-    speaking: dict[int, tuple[DecodedSentence, int]] = {}
-    while waiting or speaking:
-        while waiting and slots.free:
-            utterance, number = waiting.pop(0)
-            slot = slots.enter(whose.latents, *_state(model, rate, utterance, number))
-            speaking[slot] = (utterance, number)
-        slots.step()
-        for slot in [slot for slot in speaking if _done(slots.utterances[slot])]:
-            utterance, number = speaking.pop(slot)
-            utterance.said[number] = slots.leave(slot)
-    return utterances
-
-
-def _begun(model: "Model", task: SentenceTask) -> DecodedSentence:
-    pieces = model.tokenizer.split(task.text, task.language)
-    said: list[Any] = [None] * len(pieces)
-    return DecodedSentence(task, pieces, said)
+    sentences = [
+        DecodedSentence(task, model.tokenizer.split(task.text, task.language), [])
+        for task in tasks
+    ]  # fmt: skip
+    wanted = [
+        PieceRequest(piece.ids, one.task.seed + number, _most_codes(rate, len(piece.ids)))
+        for one in sentences
+        for number, piece in enumerate(one.pieces)
+    ]
+    decoded = iter(decode_together(model, whose, wanted, SLOTS))
+    for one in sentences:
+        one.said.extend(itertools.islice(decoded, len(one.pieces)))
+    return sentences
 
 
-def _state(
-    model: "Model", rate: SpeakingRate, utterance: DecodedSentence, number: int
-) -> tuple[Any, Any]:
-    import torch
-
-    from xtts.inference.decoding import DecodingState
-
-    ids = utterance.pieces[number].ids
-    limit = math.ceil(RUNAWAY * rate.codes(len(ids))) + RUNAWAY_CODES
-    generator = torch.Generator(model.device).manual_seed(utterance.task.seed + number)
-    text = torch.tensor(ids, device=model.device)
-    return text, DecodingState(model.gpt, model.config.decoding, generator, limit)
-
-
-def _done(state: Any) -> bool:
-    if state.error is not None:
-        raise state.error
-    return bool(state.done)
+def _most_codes(rate: SpeakingRate, tokens: int) -> int:
+    return math.ceil(RUNAWAY * rate.codes(tokens)) + RUNAWAY_CODES
 
 
 def _sound(model: "Model", whose: "Voice", utterance: DecodedSentence) -> "Tensor":
-    import torch
+    from xtts.inference.torch_backend import vocode
 
-    from xtts.inference.torch_backend import TorchBackend
-
-    backend = TorchBackend(model)
-    parts: list[Tensor] = []
-    for said in utterance.said:
-        chunks = backend.chunks(whose)
-        chunks.add(said.latents)
-        parts.extend(chunks.rest())
-    return backend.checked(torch.cat(parts))
+    return vocode(model, whose, utterance.said)
 
 
 def _keep(path: Path, waveform: "Tensor") -> None:

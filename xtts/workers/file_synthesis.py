@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class SpeakRequest:
     """What to speak and where to. weights: a checkpoint file; None speaks with the base's own;
-    speaker: a learned speaker embedding (`xtts.hub.learned_speaker`) for these weights."""
+    speaker: a learned speaker embedding (`xtts.voices.learned_speaker`) for these weights."""
 
     text: str
     language: str
@@ -154,9 +154,9 @@ class FileSpeaker:
         of pronunciations."""
         if weights is None:
             return self._model
-        from xtts.hub import run_folder
         from xtts.text.pronunciations import NAME
         from xtts.text.tokenizer import Tokenizer
+        from xtts.voices import run_folder
 
         normalizer = run_folder.normalizer_of(run_folder.read_checkpoint(weights).provenance)
         own = weights.parent.parent / NAME
@@ -274,8 +274,8 @@ class FileSpeaker:
     def _take(self, weights: Path | None, share: float = 1.0) -> None:
         """Loads the learning part of a checkpoint, or a share of it and the rest of the base's;
         None is the base's own."""
-        from xtts.hub import run_folder
         from xtts.model import loading as model
+        from xtts.voices import run_folder
 
         key = (str(weights), os.stat(weights).st_mtime_ns, share) if weights else ("", 0, 1.0)
         if key == self._loaded:
@@ -305,7 +305,7 @@ class FileSpeaker:
 
 
 def _with_learned(heard: "Voice", path: Path | None) -> "Voice":
-    from xtts.hub import learned_speaker
+    from xtts.voices import learned_speaker
 
     learned = learned_speaker.read(path) if path else None
     if learned is None:

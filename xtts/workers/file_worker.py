@@ -17,7 +17,7 @@ from typing import Any
 from machine.devices.probe.runner import clean_environment
 from machine.devices.selection import oom_kills
 from machine.process import JsonLineProcess
-from machine.storage.hash_cache import hashed_file
+from machine.storage.hashes import hashed_file
 from xtts.workers.failures import WorkerFailed, death, worker_failed
 from xtts.workers.file_evaluation import (
     EvaluateRequest,

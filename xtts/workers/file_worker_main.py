@@ -21,7 +21,7 @@ from machine.devices.cuda_errors import GpuLost, exit_after_fault
 from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
 from machine.process import die_with_parent, reserve_stdout, write_json_line
-from machine.storage.hash_cache import HashedFile, trust_cached_hash
+from machine.storage.hashes import HashedFile, trust_cached_hash
 from machine.threads import set_omp_passive
 from xtts.workers.failures import answer_of
 from xtts.workers.file_evaluation import EvaluateRequest, ListenRequest, TrialRequest

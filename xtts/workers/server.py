@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 
 from machine.devices import cuda_errors
 from machine.devices.current_gpu import make_current
@@ -22,16 +21,18 @@ from machine.devices.health import Outcome
 from machine.errors import SotaqueError
 from xtts.inference.alignment.spoken_words import SpokenWords
 from xtts.inference.batching import ContinuousBatcher, StepOutput
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.speech import Samples
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.voice import Voice
 from xtts.model.shapes import VOCODER_RATE
 from xtts.text.tokenizer import Piece, TokenizerSpec
-from xtts.workers import voice_registry
+from xtts.voices import loading as voice_loading
+from xtts.voices.voice_files import VoiceSpec
 from xtts.workers.failures import answer_of, place_of
 from xtts.workers.protocol import packed
 from xtts.workers.text_worker import TextWorker
-from xtts.workers.voice_registry import ComputeConfig, LoadedVoice, VoiceSpec
 
 _KEPT_VOICES = 64
 
@@ -60,11 +61,8 @@ class SpeechServer:
         self,
         where: ComputeConfig,
         slots: int,
-        threads: int | None = None,
         texts: Reads | None = None,
     ) -> None:
-        if threads:
-            torch.set_num_threads(threads)
         self.device = where.device
         self._where = where
         self._slots = slots
@@ -125,7 +123,7 @@ class SpeechServer:
     def _stand(
         self, wanted: VoiceSpec, others: dict[str, LoadedVoice]
     ) -> tuple[LoadedVoice, ContinuousBatcher]:
-        found = voice_registry.load_voice(wanted, self._where, others)
+        found = voice_loading.load_voice(wanted, self._where, others)
         found.prepare()
         crowd: ContinuousBatcher = found.crowd(self._slots, beside_another=bool(others))
         crowd.prepare()

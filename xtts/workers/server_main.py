@@ -25,7 +25,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from machine.devices.cuda_errors import GpuLost, exit_after_fault
@@ -33,6 +32,7 @@ from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
 from machine.process import die_with_parent, reserve_stdout
 from machine.threads import set_omp_passive
+from xtts.inference.compute_config import ComputeConfig
 from xtts.workers import protocol
 from xtts.workers.failures import answer_of, place_of
 
@@ -64,7 +64,7 @@ def main(new_speaker: Callable[[argparse.Namespace], SpeechService] | None = Non
     inbox: queue.SimpleQueue[tuple[dict[str, Any], bytes] | None] = queue.SimpleQueue()
     requests = os.fdopen(os.dup(0), "rb")
     threading.Thread(target=_pump, args=(requests, inbox), name="requests", daemon=True).start()
-    device = arguments.device
+    device = arguments.compute.device
     try:
         speaker = (new_speaker or _ensemble)(arguments)
         device = speaker.device
@@ -143,33 +143,17 @@ def _last_word(answers: BinaryIO, error: Exception, device: str) -> int:
 
 
 def _ensemble(arguments: argparse.Namespace) -> SpeechService:
-    import torch
-
     from xtts.workers.server import SpeechServer
-    from xtts.workers.voice_registry import ComputeConfig
 
-    torch.backends.cudnn.enabled = not arguments.no_cudnn
-    folder = arguments.latents
-    where = ComputeConfig(
-        arguments.device, arguments.mel_device, arguments.precision, folder, arguments.backend,
-        arguments.low_memory, arguments.threads, arguments.guard,
-    )  # fmt: skip
-    return SpeechServer(where, arguments.slots, arguments.threads)
+    arguments.compute.apply()
+    return SpeechServer(arguments.compute, arguments.slots)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Speaks for a service; not for people.")
     parser.add_argument("--parent", type=int, required=True)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--mel-device", default="cpu")
-    parser.add_argument("--precision", default="auto")
-    parser.add_argument("--backend", choices=("torch", "onnx"), default="torch")
-    parser.add_argument("--low-memory", action="store_true")
     parser.add_argument("--slots", type=int, default=4)
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--latents", type=Path)
-    parser.add_argument("--no-cudnn", action="store_true")
-    parser.add_argument("--no-guard", dest="guard", action="store_false")
+    ComputeConfig.add_argument(parser)
     return parser.parse_args()
 
 

@@ -24,10 +24,12 @@ def main() -> int:
 
     from xtts import audio
     from xtts.inference import speech, voice
+    from xtts.inference.compute_config import ComputeConfig
     from xtts.inference.synthesis_request import SynthesisRequest
     from xtts.inference.torch_backend import TorchBackend
     from xtts.model.config import SamplingParams
-    from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
+    from xtts.voices.loading import load_voice
+    from xtts.voices.voice_files import VoiceSpec
 
     device, out = sys.argv[1], Path(sys.argv[2])
     # TensorFloat-32 would be off by more than what is asked here.

@@ -18,7 +18,7 @@ from typing import Any
 
 from machine.devices.health import GpuHealth, Outcome, gpu_from
 from machine.storage.atomic import WriteError, write_json
-from machine.storage.hash_cache import stamp_of
+from machine.storage.hashes import stamp_of
 
 log = logging.getLogger(__name__)
 

@@ -28,7 +28,8 @@ from machine.devices.health import (
 from machine.devices.probe import cache as probe_cache
 from machine.devices.probe.cache import ProbeMoment
 from machine.devices.probe.verdict import ProbeEnding, gpu_of
-from machine.process import last_line, run_with_timeout
+from machine.process import run_with_timeout
+from machine.text import last_line
 
 COLD_SECONDS = 60.0
 WARM_SECONDS = 20.0

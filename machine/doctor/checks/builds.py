@@ -4,7 +4,16 @@ from collections.abc import Mapping, Sequence
 
 from machine.devices.nvml import GpuState
 from machine.devices.selection import Environment
-from machine.doctor.checks.remedies import (
+from machine.doctor.finding import Finding, fail, ok, warn
+from machine.readings.snapshot import (
+    Container,
+    Driver,
+    MachineSettings,
+    Managed,
+    Nodes,
+    TorchBuild,
+)
+from machine.remedies import (
     CPU_ONLY,
     OLDEST_DRIVER,
     branch_of,
@@ -13,15 +22,6 @@ from machine.doctor.checks.remedies import (
     has_code_for,
     major_of,
     use_backend,
-)
-from machine.doctor.finding import Finding, fail, ok, warn
-from machine.doctor.readings.snapshot import (
-    Container,
-    Driver,
-    MachineSettings,
-    Managed,
-    Nodes,
-    TorchBuild,
 )
 
 CLEAN = "env -u LD_LIBRARY_PATH -u LD_PRELOAD make train"

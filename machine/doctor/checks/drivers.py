@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 
-from machine.doctor.checks.remedies import REBOOT, get_driver
 from machine.doctor.finding import Finding, fail, ok, warn
-from machine.doctor.readings.snapshot import (
+from machine.readings.snapshot import (
     AMD,
     INTEL,
     NVIDIA,
@@ -15,6 +14,7 @@ from machine.doctor.readings.snapshot import (
     Managed,
     Nodes,
 )
+from machine.remedies import REBOOT, get_driver
 
 _MAKERS = {NVIDIA: "NVIDIA", AMD: "AMD", INTEL: "Intel"}
 # They choose which card draws. CUDA does not read them.

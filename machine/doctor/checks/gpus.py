@@ -6,15 +6,16 @@ from dataclasses import replace
 from machine.devices.health import GpuHealth, Outcome
 from machine.devices.selection import DeviceError, Environment, choose_device
 from machine.doctor.checks.builds import CLEAN
-from machine.doctor.checks.remedies import (
+from machine.doctor.finding import Finding, could_not_run, fail, ok, warn
+from machine.readings.snapshot import Container, Driver, MachineSettings, Managed, Nodes
+from machine.remedies import (
     CPU_ONLY,
     REBOOT,
     fitting_backend,
     get_driver,
     use_backend,
 )
-from machine.doctor.finding import Finding, could_not_run, fail, gigabytes, ok, warn
-from machine.doctor.readings.snapshot import Container, Driver, MachineSettings, Managed, Nodes
+from machine.text import gigabytes
 
 _XID = re.compile(r"NVRM: Xid \(([^)]*)\): (\d+)(.*)")
 # NVIDIA's catalogue, shortened: docs.nvidia.com/deploy/xid-errors

@@ -5,14 +5,17 @@ CUDA 13 claims CUDA on a machine without a GPU and then computes on the CPU with
 CUDA library itself is loaded, in a child, and the loader's sentence is the reason.
 """
 
-import re
-
-from machine.doctor.checks.remedies import major_of, use_backend
 from machine.doctor.finding import Finding, ok, warn
-from machine.doctor.readings.snapshot import Container, Nodes, OnnxRuntime, TorchBuild
+from machine.readings.snapshot import Container, Nodes, OnnxRuntime, TorchBuild
+from machine.remedies import (
+    INSTALL_LIBRARIES,
+    major_of,
+    missing_library,
+    replace_builds,
+    use_backend,
+)
 
 _GPU_BUILD = "onnxruntime-gpu"
-INSTALL_LIBRARIES = ".venv/bin/uv pip install 'onnxruntime-gpu[cuda,cudnn]'"
 
 
 def onnx_runtime(
@@ -51,17 +54,6 @@ def onnx_runtime(
     note = "torch must be imported before it: it brings the CUDA libraries." if (
         onnx.provider_fault) else ""  # fmt: skip
     return ok(f"{seen} for CUDA {onnx.cuda}", expected, note, onnx.provider_fault)
-
-
-def replace_builds(installed: str, wanted: str) -> str:
-    """The line that puts one build in the place of all that are there."""
-    return f".venv/bin/uv pip uninstall {installed} && .venv/bin/uv pip install {wanted}"
-
-
-def missing_library(message: str) -> str:
-    """The file that the loader, or ONNX Runtime in its words, did not find; "" for none."""
-    named = re.search(r"(lib[\w.+-]+\.so[.\d]*): cannot open", message)
-    return named[1] if named else ""
 
 
 def _without_library(seen: str, expected: str, fault: str) -> Finding:

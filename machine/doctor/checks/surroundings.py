@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from machine.devices.selection import Environment
-from machine.doctor.finding import Finding, fail, gigabytes, ok, warn
-from machine.doctor.readings.snapshot import (
+from machine.doctor.finding import Finding, fail, ok, warn
+from machine.readings.snapshot import (
     Container,
     MachineSettings,
     Refused,
@@ -13,6 +13,7 @@ from machine.doctor.readings.snapshot import (
     Storage,
     TrialSpeech,
 )
+from machine.text import gigabytes
 
 XTTS_V2_BYTES = 1_867_929_118
 # What logs, samples and the feature cache of a small dataset take.

@@ -23,7 +23,7 @@ from tests.api.judged_run import (
     write_judged_run,
 )
 from tests.api.routes.test_speech_routes import wanted
-from xtts.hub.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder
 
 
 @pytest.fixture

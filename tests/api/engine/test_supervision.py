@@ -18,10 +18,12 @@ from api.engine.supervision import (
 from machine.devices.health import GpuHealth as GpuFound
 from machine.devices.health import OperationVerdict, Outcome
 from machine.devices.selection import Environment
+from xtts.inference.compute_config import ComputeConfig
 from xtts.workers.failures import death
 
 CPU = Environment(4, False, 8 << 30, False)
 GOOD = GpuFound(0, "RTX", (8, 9), 24 << 30)
+AUTO = ComputeConfig("auto")
 MACHINE = replace(CPU, gpus=(GOOD,))
 
 
@@ -34,18 +36,18 @@ def dead(times: int, *, at: float = 100.0) -> RestartHistory:
 
 def test_a_good_gpu_is_used_until_it_died_four_times_in_ten_minutes() -> None:
     for times in range(4):
-        assert place(MACHINE, "auto", dead(times), 200.0).device == "cuda:0"
-    found = place(MACHINE, "auto", dead(4), 200.0)
+        assert place(MACHINE, AUTO, dead(times), 200.0).device == "cuda:0"
+    found = place(MACHINE, AUTO, dead(4), 200.0)
     assert (found.device, found.reason_code) == ("cpu", "gpu_fault")
     assert "4 times" in found.reason and "cuFFT" in found.reason
-    assert place(MACHINE, "auto", dead(4), 701.0).device == "cuda:0"
+    assert place(MACHINE, AUTO, dead(4), 701.0).device == "cuda:0"
 
 
 def test_deaths_on_the_cpu_say_nothing_of_the_gpu() -> None:
     happened = RestartHistory()
     for _ in range(9):
         happened = happened.died("cpu", "killed", "killed", 1.0)
-    assert place(MACHINE, "auto", happened, 2.0).device == "cuda:0"
+    assert place(MACHINE, AUTO, happened, 2.0).device == "cuda:0"
 
 
 def test_a_gpu_that_fails_the_check_is_not_used_and_the_reason_is_told() -> None:
@@ -53,7 +55,7 @@ def test_a_gpu_that_fails_the_check_is_not_used_and_the_reason_is_told() -> None
         GOOD, outcome=Outcome.STICKY, reason="the context is dead.",
         operations=(OperationVerdict("matrix_product", False, reason="dead"),),
     )  # fmt: skip
-    found = place(replace(CPU, gpus=(bad,)), "auto", RestartHistory(), 0.0)
+    found = place(replace(CPU, gpus=(bad,)), AUTO, RestartHistory(), 0.0)
     assert (found.device, found.reason_code) == ("cpu", "gpu_failed_check")
     assert requested("auto", "torch", found) == "torch:cuda"
     assert "the context is dead" in message(found, {}, "", True, RestartHistory())
@@ -64,19 +66,19 @@ def test_bad_ffts_leave_the_gpu_and_the_mel_goes_to_the_cpu() -> None:
         GOOD, outcome=Outcome.DEGRADED, reason="cuFFT fails.",
         operations=(OperationVerdict("fft", False, reason="cuFFT fails."),),
     )  # fmt: skip
-    found = place(replace(CPU, gpus=(bad,)), "auto", RestartHistory(), 0.0)
-    assert (found.device, found.mel_device) == ("cuda:0", "cpu")
+    found = place(replace(CPU, gpus=(bad,)), AUTO, RestartHistory(), 0.0)
+    assert (found.device, found.compute.mel_device) == ("cuda:0", "cpu")
 
 
 def test_a_machine_without_a_gpu_has_what_was_asked_for() -> None:
-    found = place(CPU, "auto", RestartHistory(), 0.0)
+    found = place(CPU, AUTO, RestartHistory(), 0.0)
     assert (found.device, found.reason_code) == ("cpu", "")
     assert requested("auto", "torch", found) == provider(found) == "torch:cpu"
 
 
 @pytest.mark.parametrize("wish", ["cuda", "cuda:3"])
 def test_a_gpu_that_is_asked_for_and_not_there_is_told(wish: str) -> None:
-    found = place(CPU, wish, RestartHistory(), 0.0)
+    found = place(CPU, ComputeConfig(wish), RestartHistory(), 0.0)
     assert (found.device, found.reason_code) == ("cpu", "device_refused")
     assert requested(wish, "torch", found) == "torch:cuda" != provider(found)
     assert message(found, {}, "", True, RestartHistory())
@@ -84,7 +86,7 @@ def test_a_gpu_that_is_asked_for_and_not_there_is_told(wish: str) -> None:
 
 def test_a_container_that_was_given_no_gpu_says_which_line_is_missing() -> None:
     machine = replace(CPU, gpu_hint="Write DOCKER_RUNTIME=nvidia into .env.")
-    found = place(machine, "auto", RestartHistory(), 0.0)
+    found = place(machine, AUTO, RestartHistory(), 0.0)
     assert found.reason_code == "gpu_out_of_reach"
     assert "DOCKER_RUNTIME=nvidia" in message(found, {}, "", True, RestartHistory())
 
@@ -111,12 +113,12 @@ def test_starts_that_come_to_nothing_get_rarer_and_speaking_ends_that() -> None:
     ],
 )
 def test_the_state(standing: bool, once: bool, code: str, problem: str, wanted: str) -> None:
-    found = ComputePlacement("cpu", "", code)
+    found = ComputePlacement(ComputeConfig(), "", code)
     assert state(standing=standing, started_once=once, found=found, problem=problem) == wanted
 
 
 def test_a_gpu_that_failed_is_told_also_where_onnx_runtime_was_only_given_the_cpu() -> None:
-    found = place(CPU, "cuda", RestartHistory(), 0.0)
+    found = place(CPU, ComputeConfig("cuda"), RestartHistory(), 0.0)
     placed = {"device": "cpu", "message": ""}
     told = message(found, placed, "", True, RestartHistory())
     assert found.reason.rstrip(".") in told and "what was asked for" not in told
@@ -135,12 +137,12 @@ def test_a_gpu_that_failed_is_told_also_where_onnx_runtime_was_only_given_the_cp
 def test_of_several_reasons_the_code_is_that_of_the_voice_then_of_the_library_then_of_the_gpu(
     standing: bool, problem: str, of_onnx: str, of_place: str, code: str
 ) -> None:
-    found, placed = ComputePlacement("cpu", "", of_place), {"reason_code": of_onnx}
+    found, placed = ComputePlacement(ComputeConfig(), "", of_place), {"reason_code": of_onnx}
     assert reason_code(found, placed if standing else None, problem, RestartHistory()) == code
 
 
 def test_another_backend_than_asked_for_is_told() -> None:
-    found = place(CPU, "auto", RestartHistory(), 0.0)
+    found = place(CPU, AUTO, RestartHistory(), 0.0)
     placed = {"device": "cpu", "message": "The CUDA provider misses libcublasLt.so.13."}
     told = message(found, placed, "", True, RestartHistory())
     assert "ONNX Runtime computes on cpu" in told and "libcublasLt.so.13" in told

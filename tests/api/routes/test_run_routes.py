@@ -20,8 +20,7 @@ from machine.storage.checksums import read_manifest
 from tests.api.conftest import Running, running, settings_in
 from tests.api.routes.test_speech_routes import wanted
 from tests.api.run_folders import write_epoch
-from xtts.hub.run_folder import RunFolder
-from xtts.hub.run_lock import lock
+from xtts.voices.run_folder import RunFolder
 
 
 @pytest.fixture
@@ -75,14 +74,14 @@ def test_it_says_at_once_whether_a_trainer_works(service: Running, output: Path)
     def training() -> bool:
         return bool(service.client.get("/v1/runs").json()["runs"][0]["training"])
 
-    with lock(RunFolder(output)):
+    with RunFolder(output).lock():
         service.wait_until(training, 5)
         (output / "metrics.jsonl").touch()
     service.wait_until(lambda: not training(), 5)
 
 
 def test_without_locks_it_trains_who_writes(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xtts.hub.run_lock.held", lambda _: None)
+    monkeypatch.setattr("xtts.voices.run_folder.RunFolder.is_locked", lambda _: None)
     run = RunFolder(output)
     assert listing.is_training(run)
     os.utime(run.metrics, (1, 1))

@@ -8,7 +8,7 @@ import pytest
 from tests.api.conftest import Running, running, settings_in
 from tests.api.judged_run import CANDIDATES, PATIENT, row, served
 from tests.api.run_folders import candidate, write_epoch, write_evaluated
-from xtts.hub.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder
 
 
 def test_rows_have_the_base_first_and_what_each_figure_is(still: Running) -> None:

@@ -14,7 +14,7 @@ from tests.api.run_folders import (
     write_evaluated,
     write_learned_speaker,
 )
-from xtts.hub.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder
 
 
 def test_without_voice_the_best_is_served_and_the_status_says_why(still: Running) -> None:

@@ -11,8 +11,8 @@ from api.runs.listing import RunSummary, scan
 from api.settings import ApiSettings
 from tests.api.conftest import settings_in
 from tests.api.run_folders import candidate, write_blend, write_epoch, write_evaluated
-from xtts.hub.evaluation_file import read_evaluation
-from xtts.hub.run_folder import RunFolder
+from xtts.voices.evaluation_file import read_evaluation
+from xtts.voices.run_folder import RunFolder
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ import pytest
 from api.app import how_of
 from tests.api.conftest import NO_GPU, QUICK, Running, running, settings_in
 from tests.api.speech.test_captions import lines_of
-from xtts.hub.base_models import DEMO
 from xtts.inference.alignment.guard import CODE_SECONDS
 from xtts.onnx.export import exporter
+from xtts.voices.base_models import DEMO
 
 pytestmark = pytest.mark.slow
 

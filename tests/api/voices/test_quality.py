@@ -5,7 +5,7 @@ import pytest
 import soundfile
 
 from api.voices.quality import measure
-from xtts.hub.base_models import DEMO
+from xtts.voices.base_models import DEMO
 
 
 @pytest.fixture(scope="module")

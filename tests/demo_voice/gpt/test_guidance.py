@@ -4,9 +4,9 @@ import torch
 
 from demo_voice.gpt.guidance import Calm
 from demo_voice.recipe import SHORT
-from xtts.hub.base_models import DEMO
 from xtts.model.gpt import new_gpt
 from xtts.model.loading import load_model
+from xtts.voices.base_models import DEMO
 
 MEL = torch.randn(1, 80, 120, generator=torch.Generator().manual_seed(1)) - 2
 

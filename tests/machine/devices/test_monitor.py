@@ -15,7 +15,7 @@ from machine.devices.gpu_meter import GpuUsageReader
 from machine.devices.nvml import GpuState
 from machine.devices.usage import Usage
 from machine.errors import SotaqueError
-from tests.machine.doctor.readings.places import program
+from tests.machine.readings.places import program
 from xtts.__main__ import main
 
 WITHOUT_NVML = pytest.mark.skipif(

@@ -24,7 +24,7 @@ from machine.devices.nvml import GpuState
 from machine.devices.selection import Environment
 from machine.doctor import report
 from machine.doctor.diagnosis import exit_code, judge
-from machine.doctor.readings.snapshot import (
+from machine.readings.snapshot import (
     AMD,
     NVIDIA,
     Container,

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from machine.doctor import command
-from machine.doctor.readings.collection import ReadingPlace
-from machine.doctor.readings.snapshot import Machine
+from machine.readings.collection import ReadingPlace
+from machine.readings.snapshot import Machine
 from tests.machine.doctor import simulated
-from tests.machine.doctor.readings.places import program
+from tests.machine.readings.places import program
 from xtts.__main__ import main
 
 CLEAN = {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1"}

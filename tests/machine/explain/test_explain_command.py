@@ -1,7 +1,6 @@
 """`python -m xtts explain`, from the words on the command line to text, JSON and exit code."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,11 +97,10 @@ def child_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The child's work here, where everything is imported; the tests that are told in words, as
     JSON and of another provider start it as it is."""
 
-    def answer(child: tuple[str, ...], _limit_seconds: float) -> ProcessResult:
-        monkeypatch.setattr(sys, "argv", list(child[4:]))
-        return ProcessResult(running_child.main(), "", "", 0.1)
+    def answer(_command: object, _limit_seconds: float, *, request: dict) -> ProcessResult:
+        return ProcessResult(0, "", "", 0.1, answer=running_child.answer(request))
 
-    monkeypatch.setattr(command, "run_with_timeout", answer)
+    monkeypatch.setattr(command, "ask_once", answer)
 
 
 @pytest.mark.usefixtures("child_in_this_process")
@@ -201,7 +199,7 @@ def test_inputs_that_no_guess_fits_are_told_with_their_names(tmp_path, capsys) -
 def test_a_model_that_ends_its_process_ends_nothing_else(tmp_path, monkeypatch) -> None:
     graph = read(written("ECAPA", tmp_path))
     died = ProcessResult(-11, "", "", 0.1)
-    monkeypatch.setattr(command, "run_with_timeout", lambda *_: died)
+    monkeypatch.setattr(command, "ask_once", lambda *_, **__: died)
     with pytest.raises(command.ExplainFailed, match="Segmentation fault"):
         command.look(graph, wish_of("cpu"), [])
 

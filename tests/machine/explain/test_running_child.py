@@ -1,9 +1,7 @@
 """Every kind of model that people ask about is run with made-up inputs; so are our own."""
 
 import json
-import sys
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 
@@ -37,16 +35,14 @@ EXPECTED = {
 }
 
 
-def run_here(graph: ModelGraph, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict:
+def run_here(graph: ModelGraph, monkeypatch: pytest.MonkeyPatch) -> dict:
     """The child's work in this process, which has everything imported."""
     plans = [[asdict(one) for one in plan] for plan in inputs.plans(graph.inputs, {})]
-    asked, answered = folder / "request.json", folder / "result.json"
-    asked.write_text(json.dumps(
-        {"model": str(graph.path), "provider": CPU, "options": {}, "plans": plans}))  # fmt: skip
     monkeypatch.setattr(running_child, "_WARM_SECONDS", 0.0)
-    monkeypatch.setattr(sys, "argv", ["", str(asked), str(answered)])
-    assert running_child.main() == 0
-    return json.loads(answered.read_text())
+    found = running_child.answer(
+        {"model": str(graph.path), "provider": CPU, "options": {}, "plans": plans}
+    )
+    return json.loads(json.dumps(found))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -55,7 +51,7 @@ def test_it_is_read_and_run_with_sensible_inputs(kind, tmp_path, monkeypatch) ->
     shapes, operators = EXPECTED[kind]
     assert {one.name for one in graph.inputs} == set(shapes)
     assert operators <= {name for _, name in graph.operators}
-    told = run_here(graph, tmp_path, monkeypatch)
+    told = run_here(graph, monkeypatch)
     assert "fault" not in told and "fault" not in told["run"], told
     assert {one["name"]: one["shape"] for one in told["run"]["plan"]} == shapes
     assert told["nodes"].keys() == {CPU} and told["active"] == [CPU]
@@ -80,14 +76,14 @@ def test_it_is_read_and_run_with_sensible_inputs(kind, tmp_path, monkeypatch) ->
 def test_an_older_onnx_runtime_tells_by_its_profile(tmp_path, monkeypatch) -> None:
     """Before 1.24 a session does not say where its nodes are."""
     monkeypatch.setattr(running_child, "placed", lambda _: None)
-    told = run_here(read(written("ECAPA", tmp_path)), tmp_path, monkeypatch)
+    told = run_here(read(written("ECAPA", tmp_path)), monkeypatch)
     assert told["nodes"].keys() == {CPU} and told["nodes"][CPU]["Conv"] >= 1
 
 
 @pytest.mark.parametrize("name", ["conditioning", "gpt", "gpt_int8", "speaker", "vocoder"])
-def test_our_own_graphs_are_explained(name, onnx_folder, tmp_path, monkeypatch) -> None:
+def test_our_own_graphs_are_explained(name, onnx_folder, monkeypatch) -> None:
     graph = read(onnx_folder / f"{name}.onnx")
-    told = run_here(graph, tmp_path, monkeypatch)
+    told = run_here(graph, monkeypatch)
     assert "fault" not in told and "fault" not in told["run"], told
     assert any(is_heavy(operator) for operator in told["nodes"][CPU])
     assert graph.file_bytes > (onnx_folder / f"{name}.onnx").stat().st_size  # the numbers beside it

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from train.checkpointing.checkpoints import Checkpoints
-from xtts.hub.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ from torch import Tensor
 from tests.forked import in_child
 from train.checkpointing.checkpoints import Checkpoints, SavedCheckpoint
 from train.checkpointing.fingerprint import Fingerprint
-from xtts.hub.run_folder import RunFolder
-from xtts.hub.run_lock import lock
+from xtts.voices.run_folder import RunFolder
 
 FINGERPRINT = Fingerprint("b" * 64, "d" * 64, "v" * 64, {"layers": 2, "width": 64})
 LOSSES = {1: 3.0, 2: 1.0, 3: 2.0}
@@ -51,7 +50,7 @@ def interrupt(checkpoints: Checkpoints, epoch: int, batch: int) -> SavedCheckpoi
 def train(output_dir: Path, last_epoch: int, keep: int | None = 1) -> None:
     """Goes on to `last_epoch` as a trainer does."""
     run = RunFolder(output_dir)
-    with lock(run):
+    with run.lock():
         checkpoints = Checkpoints(run, keep)
         resumed = checkpoints.resume("auto", FINGERPRINT)
         for epoch in range(resumed.epoch + 1 if resumed else 1, last_epoch + 1):

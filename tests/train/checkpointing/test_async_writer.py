@@ -15,8 +15,8 @@ from train.checkpointing.checkpoints import Checkpoints, SavedCheckpoint
 from train.optim.lora import LoraShape
 from train.optim.trainable import TrainableParts
 from train.trainer import train_step
-from xtts.hub.run_folder import RunFolder
 from xtts.model.gpt import to_coqui
+from xtts.voices.run_folder import RunFolder
 
 LONG = 20.0
 

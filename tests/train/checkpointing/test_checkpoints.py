@@ -7,9 +7,8 @@ import shutil
 import pytest
 import torch
 
-from machine.storage import atomic
 from machine.storage.atomic import DiskFull
-from machine.storage.hash_cache import kept_sha256
+from machine.storage.hashes import sha256_of
 from tests.train.checkpointing.saving import (
     FINGERPRINT,
     interrupt,
@@ -22,7 +21,7 @@ from tests.train.checkpointing.saving import (
     trainer,
 )
 from train.checkpointing.checkpoints import Checkpoints, NonFiniteWeights
-from xtts.hub.run_folder import RunFolder, read_checkpoint
+from xtts.voices.run_folder import RunFolder, read_checkpoint
 
 
 def test_everything_saved_comes_back(run, checkpoints):
@@ -36,7 +35,7 @@ def test_everything_saved_comes_back(run, checkpoints):
     assert found.trainer_state["batch_seconds"] == 12.5
     assert found.trainer_state["seen"] == [1, 2]
     assert found.notes == ()
-    assert saved.sha256 == atomic.sha256_of(saved.path)
+    assert saved.sha256 == sha256_of(saved.path)
 
 
 def test_epoch_10_comes_after_9(run):
@@ -217,13 +216,13 @@ def test_a_killed_run_ends_like_one_that_was_not(point, two_epochs, tmp_path):
 def test_the_hash_of_a_base_is_remembered_until_the_file_changes(tmp_path, monkeypatch):
     path, cache = tmp_path / "model.pth", tmp_path / "cache"
     path.write_bytes(b"one")
-    first = kept_sha256(path, cache)
-    monkeypatch.setattr("machine.storage.hash_cache.sha256_of", lambda _: "read again")
-    assert kept_sha256(path, cache) == first
+    first = sha256_of(path, kept_in=cache)
+    monkeypatch.setattr("machine.storage.hashes._digest", lambda _: "read again")
+    assert sha256_of(path, kept_in=cache) == first
     before = path.stat()
     path.write_bytes(b"two")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert kept_sha256(path, cache) == "read again"
+    assert sha256_of(path, kept_in=cache) == "read again"
 
 
 def test_read_checkpoint_carries_its_provenance(checkpoints):

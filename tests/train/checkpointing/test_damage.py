@@ -17,7 +17,7 @@ import torch
 from tests.train.checkpointing.saving import FINGERPRINT, provenance
 from train.checkpointing.checkpoints import Checkpoints
 from train.metrics.metrics_file import cut_back
-from xtts.hub.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder
 
 REGION = 64 * 1024
 # Some 400 kB: seven regions a file.

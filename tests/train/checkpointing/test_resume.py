@@ -21,7 +21,7 @@ from tests.train.checkpointing.saving import (
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.resume import ResumeError
 from train.metrics import curve_folder
-from xtts.hub.run_folder import RunError, RunFolder
+from xtts.voices.run_folder import RunError, RunFolder
 
 
 @pytest.mark.parametrize("which", ["checkpoint_path", "state_path", "manifest_path"])

@@ -13,7 +13,7 @@ from train.cutting.spans import Breath
 from train.dataset.features import features_of
 from xtts.audio import CODE_RATE, read
 from xtts.evaluation.word_evidence import log_likelihoods
-from xtts.hub.base_models import DEMO
+from xtts.voices.base_models import DEMO
 
 
 @pytest.fixture(scope="module")

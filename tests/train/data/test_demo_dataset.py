@@ -9,9 +9,9 @@ import soundfile
 from train.data import make_demo
 from train.dataset import dataset
 from train.settings import TrainSettings
-from xtts.hub.bundle import locate_base
 from xtts.model.config import ModelConfig
 from xtts.text.tokenizer import Tokenizer
+from xtts.voices.base_models import locate_base
 
 ROOT = Path(__file__).parents[3]
 

@@ -10,7 +10,7 @@ from train.evaluation import judges
 from train.evaluation.evaluator import _compared, _figures
 from train.evaluation.person import Person, VoiceScale
 from train.evaluation.verdict import decide
-from xtts.hub.evaluation_file import Candidate, CandidateKind, SpokenSentence, Verdict
+from xtts.voices.evaluation_file import Candidate, CandidateKind, SpokenSentence, Verdict
 from xtts.workers.file_evaluation import SpeakingRate, SpokenFacts
 
 COUNT = 24

@@ -19,11 +19,11 @@ from torch import Tensor
 
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation.verdict import decide
-from xtts.hub.base_models import DEMO
-from xtts.hub.evaluation_file import Candidate, Evaluation
-from xtts.hub.run_folder import RunFolder, read_checkpoint
 from xtts.model.gpt import PREFIX
 from xtts.model.loading import blend, read_tensors
+from xtts.voices.base_models import DEMO
+from xtts.voices.evaluation_file import Candidate, Evaluation
+from xtts.voices.run_folder import RunFolder, read_checkpoint
 
 DATASET = Path("train/data/demo")
 EPOCHS, SEEDS = 2, (1, 2, 3)

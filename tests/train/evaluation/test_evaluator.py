@@ -25,10 +25,10 @@ from train.evaluation.statistics import FEWEST
 from train.sampling.placement import SamplingPlan
 from train.sampling.sample_files import SampleReference
 from train.sampling.sampler import MeasuringFailed
-from xtts.hub.evaluation_file import write_evaluation
-from xtts.hub.run_folder import BestWeights, RunFolder, Verified, read_checkpoint
 from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors
+from xtts.voices.evaluation_file import write_evaluation
+from xtts.voices.run_folder import BestWeights, RunFolder, Verified, read_checkpoint
 from xtts.workers.file_evaluation import (
     SLOTS,
     EvaluateRequest,

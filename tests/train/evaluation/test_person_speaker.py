@@ -10,9 +10,9 @@ from tests.train.evaluation.test_evaluator import BAD, SOUNDS, Ground
 from train.evaluation.blending import conclude
 from train.evaluation.recognition import Recognition
 from train.sampling.sampler import MeasuringFailed
-from xtts.hub import bundle, learned_speaker
-from xtts.hub.bundle import VoiceSpec, find_voice
-from xtts.hub.learned_speaker import LearnedSpeaker, base_speaker, speaker_beside
+from xtts.voices import learned_speaker, voice_files
+from xtts.voices.learned_speaker import LearnedSpeaker, base_speaker, speaker_beside
+from xtts.voices.voice_files import VoiceSpec, find_voice
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_where_the_base_is_best_one_is_learned_for_the_base(
     assert base_speaker(ground.run) == ground.run.best_speaker
     assert speaker_beside(ground.run.checkpoint_path(2)) is None
 
-    monkeypatch.setattr(bundle, "base_of", lambda *_: base_folder)
+    monkeypatch.setattr(voice_files, "base_of", lambda *_: base_folder)
     run, other = str(ground.run.folder), tmp_path / "other.wav"
     assert find_voice(VoiceSpec(run)).speaker == ground.run.best_speaker
     assert find_voice(VoiceSpec(run, reference=other)).speaker is None

@@ -9,9 +9,9 @@ from benchmarks import texts
 from tests.models import ALL_LANGUAGES
 from train.dataset.clips import Clip
 from train.evaluation.sentences import FOLDER, EvaluationError, built_in, planned, set_sha256
-from xtts.hub.base_models import DEMO
 from xtts.model.config import ModelConfig
 from xtts.text.tokenizer import Tokenizer
+from xtts.voices.base_models import DEMO
 
 
 def clip(number: int, text: str) -> Clip:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.train.evaluation.spoken import base, candidate, facts, verdict_of
 from train.evaluation.verdict import decide
-from xtts.hub.evaluation_file import Candidate
+from xtts.voices.evaluation_file import Candidate
 
 SEEDS = range(20)
 

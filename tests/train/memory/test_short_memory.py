@@ -11,7 +11,7 @@ from tests.train.test_run import Workshop, assert_same_end, content, losses
 from train import trainer
 from train.dataset.batches import Batch, Batches
 from train.learner import Learner
-from xtts.hub.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder
 
 EPOCHS = 3
 SETTINGS = {"BATCH_SECONDS": "2.4"}

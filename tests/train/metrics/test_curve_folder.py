@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from train.metrics import curve_folder
-from xtts.hub.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder
 
 
 @pytest.fixture

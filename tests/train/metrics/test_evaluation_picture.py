@@ -10,7 +10,7 @@ from tests.train.evaluation.spoken import base, candidate, facts, verdict_of
 from tests.train.metrics.test_logs import curves, logs
 from train.evaluation.judges import VOICE, WORDS
 from train.metrics import evaluation_picture as drawn
-from xtts.hub.evaluation_file import Evaluation
+from xtts.voices.evaluation_file import Evaluation
 
 
 def evaluation(*, with_voice: bool = True) -> Evaluation:

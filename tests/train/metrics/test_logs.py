@@ -33,7 +33,7 @@ from train.metrics.metrics_file import cut_back
 from train.metrics.tensorboard_server import TensorBoard, free_port
 from train.sampling.sample_files import SampleSidecar
 from xtts import audio
-from xtts.hub.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder
 
 NUM_EPOCHS, STEPS_PER_EPOCH = 2, 4
 

@@ -20,7 +20,7 @@ from train.resilience.lost_gpu import lost_gpu
 from train.sampling import placement, sampler
 from train.sampling.placement import SamplingPlan
 from train.sampling.sampler import Sampler
-from xtts.hub.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder
 from xtts.workers.file_synthesis import FileSpeaker, SpeakRequest
 from xtts.workers.file_worker import Worker
 

@@ -16,7 +16,7 @@ import torch
 
 from machine.devices import cuda_errors
 from machine.devices.cuda_errors import GpuLost
-from machine.storage.atomic import sha256_of
+from machine.storage.hashes import sha256_of
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint
 from train.dataset.dataset import Clip, Dataset
@@ -33,8 +33,8 @@ from train.sampling.sampler import Sampler
 from train.settings import TrainSettings
 from train.setup import build_context
 from xtts import audio
-from xtts.hub.run_folder import RunError, RunFolder, reference_beside
 from xtts.model import loading as model
+from xtts.voices.run_folder import RunError, RunFolder, reference_beside
 from xtts.workers.file_synthesis import SpeakRequest, SpokenFile
 from xtts.workers.file_worker import Worker
 

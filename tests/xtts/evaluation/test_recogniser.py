@@ -25,9 +25,9 @@ from xtts.evaluation.recogniser import (
     opened,
     words_of,
 )
-from xtts.hub.base_models import DEMO
 from xtts.model.config import ModelConfig
 from xtts.text.tokenizer import Tokenizer
+from xtts.voices.base_models import DEMO
 
 CLIPS = Path("train/data/demo")
 

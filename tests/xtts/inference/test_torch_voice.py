@@ -6,11 +6,11 @@ from pathlib import Path
 
 import torch
 
-from tests.xtts.hub.test_learned_speaker import LEARNED
-from xtts.hub import bundle, learned_speaker
-from xtts.hub.base_models import DEMO
-from xtts.hub.bundle import VoiceSpec
-from xtts.workers.voice_registry import load_voice
+from tests.xtts.voices.test_learned_speaker import LEARNED
+from xtts.voices import learned_speaker
+from xtts.voices.base_models import DEMO
+from xtts.voices.loading import load_voice
+from xtts.voices.voice_files import VoiceSpec, find_voice
 
 
 def test_a_folder_with_one_speaks_with_it_unless_another_recording_is_named(tmp_path: Path) -> None:
@@ -24,4 +24,4 @@ def test_a_folder_with_one_speaks_with_it_unless_another_recording_is_named(tmp_
     assert torch.equal(found.speaker, LEARNED.tensor())
     assert torch.equal(found.latents, plain.latents)
     other = replace(spec, reference=folder / "reference.wav")
-    assert bundle.find_voice(other).speaker is None
+    assert find_voice(other).speaker is None

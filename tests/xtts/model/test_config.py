@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from xtts.hub import base_models
 from xtts.model.config import ConfigError, ModelConfig
 from xtts.model.shapes import VocoderShape
+from xtts.voices import base_models
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import torch
 
 from tests.models import tiny_base
 from xtts.inference import speech, voice
+from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice, VoiceError
@@ -14,7 +15,8 @@ from xtts.model import loading as model
 from xtts.model import low_memory
 from xtts.model.gpt import to_coqui
 from xtts.model.loading import LISTENING, Model
-from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
+from xtts.voices.loading import load_voice
+from xtts.voices.voice_files import VoiceSpec
 
 TEXT = "one two three."
 

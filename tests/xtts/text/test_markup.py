@@ -112,6 +112,12 @@ def test_what_is_not_known_is_refused_by_name(text: str, told: str) -> None:
     assert told in str(refused.value)
 
 
+@pytest.mark.parametrize("language", ["ar", "ko"])
+def test_an_ordinal_is_refused_where_the_rules_have_none(language: str) -> None:
+    with pytest.raises(TextError, match="'12' cannot be read as an ordinal"):
+        utterances('<say-as interpret-as="ordinal">12</say-as>', rules_of(language))
+
+
 def test_a_minute_of_pauses_is_allowed_and_a_millisecond_more_is_told() -> None:
     tenths = "".join(f"{number}[pause:0.1s]" for number in range(600)) + "a"
     assert sum(one.before for one in utterances(tenths, None)) == pytest.approx(60.0)

@@ -10,10 +10,10 @@ import torch
 from tests.models import tiny_base
 from train.settings import TrainSettings
 from train.setup import run_config
-from xtts.hub.base_models import DEMO
-from xtts.hub.run_folder import RunFolder, normalizer_of
 from xtts.model.config import EXPORT_FILES, ConfigError, ModelConfig, naming_normalizer
 from xtts.text.normalization.registry import COQUI, NEWEST, SOTAQUE_1
+from xtts.voices.base_models import DEMO
+from xtts.voices.run_folder import RunFolder, normalizer_of
 
 
 def test_base_models_are_read_by_the_newest_rules(base_folder: Path) -> None:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from xtts.hub.base_models import DEMO
 from xtts.text.errors import TextError
 from xtts.text.normalization.registry import NEWEST
 from xtts.text.phonemes import to_phones
 from xtts.text.tokenizer import Tokenizer, TokenizerSpec
+from xtts.voices.base_models import DEMO
 
 LIST = """\
 # What nobody guesses.

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
-from xtts.hub.base_models import DEMO
 from xtts.model.config import ModelConfig
 from xtts.text.errors import TextError
 from xtts.text.normalization.registry import COQUI, NEWEST
 from xtts.text.tokenizer import Tokenizer, TokenizerSpec, clean_text
+from xtts.voices.base_models import DEMO
 
 
 @pytest.fixture(scope="module")

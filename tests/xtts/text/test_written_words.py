@@ -9,13 +9,13 @@ from tests.models import tiny_base
 from xtts.text.errors import TextError
 from xtts.text.tokenizer import Piece, Tokenizer
 from xtts.text.written_words import placed, written_words
-from xtts.workers.voice_registry import VoiceSpec, tokenizer_of
+from xtts.voices.voice_files import VoiceSpec, find_voice
 
 
 @pytest.fixture(scope="module")
 def phones() -> Tokenizer:
     """The embedded voice's: its ids are phones."""
-    return tokenizer_of(VoiceSpec("demo")).open()
+    return find_voice(VoiceSpec("demo")).tokenizer.open()
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def letters(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     folder = tiny_base(
         tmp_path_factory.mktemp("letters") / "voice", characters=string.ascii_lowercase + ".,'!?-"
     )
-    return tokenizer_of(VoiceSpec(str(folder))).open()
+    return find_voice(VoiceSpec(str(folder))).tokenizer.open()
 
 
 def said(tokenizer: Tokenizer, pieces: list[Piece]) -> list[tuple[str, str]]:

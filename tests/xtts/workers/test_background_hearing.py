@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from xtts.hub.base_models import DEMO
 from xtts.model.config import ModelConfig
 from xtts.text.tokenizer import Tokenizer
+from xtts.voices.base_models import DEMO
 from xtts.workers.background_hearing import BackgroundHearing
 from xtts.workers.file_evaluation import SentenceTask, SpokenFacts
 

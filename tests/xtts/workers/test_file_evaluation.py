@@ -11,10 +11,10 @@ import torch
 
 from tests.datasets import a_sound
 from train.checkpointing.checkpoints import Checkpoints
-from xtts.hub.base_models import DEMO
-from xtts.hub.run_folder import RunFolder
 from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors
+from xtts.voices.base_models import DEMO
+from xtts.voices.run_folder import RunFolder
 from xtts.workers.file_evaluation import (
     EvaluateRequest,
     ListenRequest,

@@ -14,10 +14,10 @@ from torchaudio.transforms import Resample
 
 from machine.errors import SotaqueError
 from xtts.audio import speaker_mel
-from xtts.hub.base_models import DEMO
 from xtts.inference import voice
 from xtts.model import loading as model
 from xtts.model import vocoder
+from xtts.voices.base_models import DEMO
 from xtts.workers import file_synthesis
 
 

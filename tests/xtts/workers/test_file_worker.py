@@ -18,9 +18,9 @@ import torch
 from machine.devices import cuda_errors
 from machine.devices.health import Outcome
 from machine.errors import SotaqueError
-from machine.storage.atomic import Written, sha256_of
+from machine.storage.atomic import Written
 from machine.storage.checksums import Manifest, write_manifest
-from machine.storage.hash_cache import remember_hash
+from machine.storage.hashes import remember_hash, sha256_of
 from xtts import audio
 from xtts.model import loading as model
 from xtts.workers import file_worker_main
@@ -274,7 +274,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def checkpoint(base: Path, path: Path, change: float) -> Path:
-    """The base's learning part, moved, as a file that `xtts.hub.run_folder` reads."""
+    """The base's learning part, moved, as a file that `xtts.voices.run_folder` reads."""
     weights = {
         name: tensor + change
         for name, tensor in model.read_tensors(base / "model.pth").items()

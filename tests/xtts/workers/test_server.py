@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
+from xtts.inference.compute_config import ComputeConfig
 from xtts.text.errors import TextError
 from xtts.text.tokenizer import Piece, TokenizerSpec
 from xtts.workers import protocol
 from xtts.workers.server import SpeechServer
-from xtts.workers.voice_registry import ComputeConfig
 
 
 class Written:
@@ -53,7 +53,7 @@ def test_a_file_that_goes_while_it_is_opened_is_a_refusal(monkeypatch: pytest.Mo
         path = Path("/runs/checkpoints/checkpoint_epoch_1.pt")
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
 
-    monkeypatch.setattr("xtts.workers.voice_registry.load_voice", gone)
+    monkeypatch.setattr("xtts.voices.loading.load_voice", gone)
     said = answer(SpeechServer(ComputeConfig(), 1, texts=Written()))
     assert (said["say"], said["reason_code"]) == ("failed", "refused")
     assert said["reason"] == "checkpoint_epoch_1.pt cannot be read (No such file or directory)."
@@ -165,7 +165,7 @@ def test_any_other_error_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None
     def wrong(*_: object) -> None:
         raise KeyError("a fault of ours")
 
-    monkeypatch.setattr("xtts.workers.voice_registry.load_voice", wrong)
+    monkeypatch.setattr("xtts.voices.loading.load_voice", wrong)
     with pytest.raises(KeyError):
         answer(SpeechServer(ComputeConfig(), 1, texts=Written()))
 
@@ -189,7 +189,7 @@ class Ready(Mute):
 
 
 def test_an_opened_voice_tells_how_many_may_speak(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xtts.workers.voice_registry.load_voice", lambda *_: Ready())
+    monkeypatch.setattr("xtts.voices.loading.load_voice", lambda *_: Ready())
     said = answer(SpeechServer(ComputeConfig(), 16, texts=Written()))
     assert (said["say"], said["slots"]) == ("opened", 15)
 
@@ -199,7 +199,7 @@ def test_a_voice_that_a_gpu_has_no_memory_for_is_refused_and_those_that_speak_go
 ) -> None:
     """The second voice of a promotion, on a card of 8 GB."""
     short = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 3.84 GiB.")
-    monkeypatch.setattr("xtts.workers.voice_registry.load_voice", lambda *_: Ready(short))
+    monkeypatch.setattr("xtts.voices.loading.load_voice", lambda *_: Ready(short))
     ensemble = SpeechServer(ComputeConfig(), 16, texts=Written())
     ensemble._standing["v"], ensemble._crowds["v"] = Mute(), Refusing()
     said = answer(ensemble)
@@ -210,6 +210,6 @@ def test_a_voice_that_a_gpu_has_no_memory_for_is_refused_and_those_that_speak_go
 
 def test_a_dead_gpu_while_opening_still_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
     dead = torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
-    monkeypatch.setattr("xtts.workers.voice_registry.load_voice", lambda *_: Ready(dead))
+    monkeypatch.setattr("xtts.voices.loading.load_voice", lambda *_: Ready(dead))
     with pytest.raises(torch.AcceleratorError):
         answer(SpeechServer(ComputeConfig(), 16, texts=Written()))

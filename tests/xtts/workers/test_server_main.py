@@ -13,6 +13,7 @@ import pytest
 import soundfile
 
 from tests.models import tiny_base
+from xtts.inference.compute_config import ComputeConfig
 from xtts.workers import protocol
 
 ASK = {"text": "hello there", "language": "en", "max_codes": 20}
@@ -21,9 +22,9 @@ ASK = {"text": "hello there", "language": "en", "max_codes": 20}
 class Talk:
     """A child, and what it says."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, **compute: Any) -> None:
         command = (sys.executable, "-m", "xtts.workers.server_main", "--parent", str(os.getpid()),
-                   "--threads", "1", "--slots", "3", *options)  # fmt: skip
+                   "--slots", "3", *ComputeConfig(threads=1, **compute).command_line())  # fmt: skip
         self.child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
@@ -66,7 +67,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def talk(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talk]:
-    found = Talk("--latents", str(tmp_path_factory.mktemp("latents")))
+    found = Talk(latents_folder=tmp_path_factory.mktemp("latents"))
     opened = found.open("a", folders[0])
     assert opened["say"] == "opened" and opened["own_voice"] and opened["languages"] == ["en", "pt"]
     yield found

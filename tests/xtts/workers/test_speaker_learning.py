@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from xtts.hub.base_models import DEMO
 from xtts.inference import speech
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice
 from xtts.model import loading
+from xtts.voices.base_models import DEMO
 from xtts.workers import speaker_learning
 from xtts.workers.file_synthesis import FileSpeaker
 from xtts.workers.speaker_learning import (

@@ -24,11 +24,10 @@ from machine.storage.atomic import (
     Written,
     replace_file,
     require_space,
-    sha256_of,
     sync_folder,
 )
+from machine.storage.hashes import sha256_of
 from xtts import audio
-from xtts.hub import learned_speaker
 from xtts.inference import latents_file, voice
 from xtts.model import loading as model
 from xtts.model.config import ConfigError, ModelConfig, naming_normalizer
@@ -40,6 +39,7 @@ from xtts.onnx.export import graphs, weights
 from xtts.onnx.export.tracing import OPSET, traced
 from xtts.onnx.folder import OnnxError, OnnxVoice
 from xtts.text.tokenizer import Tokenizer
+from xtts.voices import learned_speaker
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Exports; the sentence of a fault goes to stderr."""
     asked = _parser().parse_args(argv)
     try:
-        from machine.storage.atomic import sha256_of
-        from xtts.hub.learned_speaker import speaker_beside
-        from xtts.hub.run_folder import normalizer_of, read_checkpoint, reference_beside
+        from machine.storage.hashes import sha256_of
         from xtts.onnx.export import exporter
+        from xtts.voices.learned_speaker import speaker_beside
+        from xtts.voices.run_folder import normalizer_of, read_checkpoint, reference_beside
 
         if asked.checkpoint is None:
             source = exporter.source_of_folder(asked.folder)

@@ -14,15 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from machine.storage.atomic import sha256_of
-from xtts.hub import bundle
-from xtts.hub.bundle import VoiceFiles, VoiceSpec
+from machine.storage.hashes import sha256_of
 from xtts.inference import speech
 from xtts.inference.alignment import heads as alignment_heads
 from xtts.inference.alignment.guarded_piece import Guard
 from xtts.inference.alignment.heads import Head, Spoken
 from xtts.inference.batching import ContinuousBatcher
-from xtts.inference.loaded_voice import Array, ComputeConfig, LoadedVoice
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.loaded_voice import Array, LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.config import ModelConfig
 from xtts.model.shapes import NUM_LATENTS
@@ -34,6 +33,7 @@ from xtts.onnx.speech.backend import OnnxBackend
 from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxLatents, OnnxModel
 from xtts.onnx.speech.sampling import sample
 from xtts.text.tokenizer import Tokenizer
+from xtts.voices.voice_files import VoiceFiles
 
 log = logging.getLogger(__name__)
 
@@ -144,41 +144,33 @@ class LoadedOnnxVoice(LoadedVoice):
         return loading.read_voice(self.latents, self.model.config)
 
 
-def load_onnx_voice(spec: VoiceSpec, where: ComputeConfig) -> LoadedOnnxVoice:
+def load_onnx_voice(files: VoiceFiles, where: ComputeConfig) -> LoadedOnnxVoice:
     """Opens an ONNX folder; any other voice is exported first. As
-    `xtts.workers.voice_registry.load_voice`, which opens voices of both kinds.
+    `xtts.voices.loading.load_voice`, which opens voices of both kinds.
 
-    Raises OnnxError, ConfigError, what `xtts.hub.bundle.find_voice` raises, and the errors of
-    `machine.onnxruntime.sessions`.
+    Raises OnnxError, ConfigError, and the errors of `machine.onnxruntime.sessions`.
     """
-    if folders.is_one(spec.path):
-        folder, normalizer = spec.path, None
-        lists = bundle.pronunciation_lists(spec, folder)
-    else:
-        files = bundle.find_voice(spec)
-        folder, lists = _exported(spec, files, where), files.pronunciations
-        normalizer = files.normalizer or ModelConfig.read(files.folder).normalizer
+    folder = files.folder if files.onnx else _exported(files, where)
     how = loading.compute_config(
         folders.read(folder), ModelConfig.read(folder), precision=where.precision,
         device=where.device, low=where.low_memory, threads=where.threads,
     )  # fmt: skip
     model = loading.load_onnx_model(folder, how)
     # An export that the service kept may be older than names of normalisers.
-    config = replace(model.config, normalizer=normalizer or model.config.normalizer)
-    model = replace(model, config=config, tokenizer=Tokenizer(config, folder, lists))
+    config = replace(model.config, normalizer=files.tokenizer.normalizer)
+    model = replace(model, config=config, tokenizer=Tokenizer(config, folder, files.pronunciations))
     stored = folder / folders.VOICE
-    latents = spec.latents or (stored if stored.is_file() else None)
+    latents = files.latents or (stored if stored.is_file() else None)
     return LoadedOnnxVoice(
-        model, folder, how, spec.reference, latents, where.latents_folder, where.guard
+        model, folder, how, files.asked_reference, latents, where.latents_folder, where.guard
     )
 
 
-def _exported(spec: VoiceSpec, files: VoiceFiles, where: ComputeConfig) -> Path:
+def _exported(files: VoiceFiles, where: ComputeConfig) -> Path:
     """The ONNX folder of a voice in Coqui's layout or of a checkpoint, made where it is missing."""
     if where.latents_folder is None:
-        raise OnnxError(
-            f"{spec.path} is no ONNX voice, and there is nowhere to keep an export of it."
-        )
+        asked = files.folder if files.state is None else files.weights
+        raise OnnxError(f"{asked} is no ONNX voice, and there is nowhere to keep an export of it.")
     sha256 = sha256_of(files.weights)
     if files.speaker is not None:  # the same weights may have been exported without it
         sha256 = hashlib.sha256((sha256 + sha256_of(files.speaker)).encode()).hexdigest()

@@ -3,14 +3,8 @@
 import re
 from functools import cached_property
 
-from xtts.text.normalization.language_rules import (
-    LanguageRules,
-    Money,
-    Noun,
-    Step,
-    WrittenNumber,
-    nouns,
-)
+from xtts.text.normalization.language_rules import LanguageRules, Step
+from xtts.text.normalization.quantities import Noun, WrittenNumber, moneys, nouns
 from xtts.text.normalization.spelling import spell
 
 
@@ -18,6 +12,7 @@ class EastAsianRules(LanguageRules):
     """What the three share."""
 
     decimal, group, spaced_groups, spaced = ".", ",", False, False
+    fraction_digits, minute_joiner = True, ""
     year_sign, month_sign, day_sign, hour_sign, minute_sign = "年", "月", "日", "時", "分"
     second_sign = "秒"
     fraction_of = "分の"
@@ -25,10 +20,6 @@ class EastAsianRules(LanguageRules):
     def read(self, text: str) -> str:
         """Without the spaces that only steps put there."""
         return re.sub(r"(?<=[\u3000-\u9fff]) (?=[\u3000-\u9fff])", "", super().read(text))
-
-    def fraction(self, digits: str) -> str:
-        """One by one."""
-        return self.digits(digits)
 
     def digits(self, text: str) -> str:
         """Without spaces."""
@@ -52,7 +43,7 @@ class EastAsianRules(LanguageRules):
         said = self.number(first) + (f"{self.to}{self.number(second)}" if second else "")
         return f"{sign}{said}{noun.one}"
 
-    def _signed_words(self, amount: str, gender: str | None = None) -> str:
+    def _signed_words(self, amount: str, gender: str = "") -> str:
         sign, first, second = self.amount(amount)
         return f"{sign}{self.number(first)}" + (f"{self.to}{self.number(second)}" if second else "")
 
@@ -61,18 +52,17 @@ class EastAsianRules(LanguageRules):
         said = f"{self.cardinal(month)}{self.month_sign}{self.cardinal(day)}{self.day_sign}"
         return said if year is None else f"{self.year(year)}{self.year_sign}{said}"
 
-    def time(
-        self, hour: int, minute: int, second: int | None = None, before: str = "", after: str = ""
-    ) -> str:
-        """14時30分 in words."""
-        said = f"{self.hour(hour)}{self.hour_sign}"
-        if minute or second is not None:
-            said += f"{self.minutes(minute)}{self.minute_sign}"
-        return said if second is None else f"{said}{self.cardinal(second)}{self.second_sign}"
+    def hours(self, hour: int) -> str:
+        """14時."""
+        return f"{self.cardinal(hour)}{self.hour_sign}"
 
-    def hour(self, number: int) -> str:
-        """The hour of a time."""
-        return self.cardinal(number)
+    def minutes(self, minute: int) -> str:
+        """30分."""
+        return f"{super().minutes(minute)}{self.minute_sign}"
+
+    def seconds(self, second: int) -> str:
+        """5秒."""
+        return f"{self.cardinal(second)}{self.second_sign}"
 
     @cached_property
     def read_years(self) -> Step:
@@ -101,17 +91,18 @@ class ChineseRules(EastAsianRules):
     code = "zh"
     cardinals = {"m": "cardinal"}
     point, minus, plus, to = "点", "负", "加", "到"
-    hour_sign = "点"
+    hour_sign, zero_minute = "点", "零"
     fraction_of = "分之"
     _spans = "间"
     calling = "电话|拨打|致电|手机|热线"
     percent = Noun.of("百分之")
-    currencies = {
-        "¥": Money(Noun.of("元")), "￥": Money(Noun.of("元")), "RMB": Money(Noun.of("元")),
-        "CNY": Money(Noun.of("元")), "$": Money(Noun.of("美元")), "US$": Money(Noun.of("美元")),
-        "USD": Money(Noun.of("美元")), "€": Money(Noun.of("欧元")), "EUR": Money(Noun.of("欧元")),
-        "£": Money(Noun.of("英镑")), "₩": Money(Noun.of("韩元")),
-    }  # fmt: skip
+    currencies = moneys("""
+        ¥ ￥ RMB CNY = 元 m
+        $ US$ USD = 美元 m
+        € EUR = 欧元 m
+        £ = 英镑 m
+        ₩ = 韩元 m
+    """)
     scales = ("万", "亿")
     scale_joiner = ""
     units = nouns("""
@@ -153,10 +144,6 @@ class ChineseRules(EastAsianRules):
         """Two is 两 before what is counted."""
         return _TWO.sub("两", text)
 
-    def minutes(self, minute: int) -> str:
-        """零五."""
-        return f"零{self.cardinal(minute)}" if minute < 10 else self.cardinal(minute)
-
     def percentage(self, amount: str) -> str:
         """百分之十四."""
         sign, first, second = self.amount(amount)
@@ -186,13 +173,13 @@ class JapaneseRules(EastAsianRules):
     point, minus, plus, to = "点", "マイナス", "プラス", "から"
     calling = "電話|携帯|番号"
     percent = Noun.of("パーセント")
-    currencies = {
-        "¥": Money(Noun.of("円")), "￥": Money(Noun.of("円")), "JPY": Money(Noun.of("円")),
-        "$": Money(Noun.of("ドル")), "US$": Money(Noun.of("ドル")), "USD": Money(Noun.of("ドル")),
-        "€": Money(Noun.of("ユーロ")), "EUR": Money(Noun.of("ユーロ")),
-        "£": Money(Noun.of("ポンド")),
-        "₩": Money(Noun.of("ウォン")),
-    }  # fmt: skip
+    currencies = moneys("""
+        ¥ ￥ JPY = 円 m
+        $ US$ USD = ドル m
+        € EUR = ユーロ m
+        £ = ポンド m
+        ₩ = ウォン m
+    """)
     scales = ("万", "億")
     scale_joiner = ""
     units = nouns("""
@@ -240,16 +227,16 @@ class KoreanRules(EastAsianRules):
     _spans = "간"
     calling = "전화|휴대폰|번호|연락처"
     percent = Noun.of("퍼센트")
-    currencies = {
-        "₩": Money(Noun.of("원")), "￦": Money(Noun.of("원")), "KRW": Money(Noun.of("원")),
-        "$": Money(Noun.of("달러")), "US$": Money(Noun.of("달러")), "USD": Money(Noun.of("달러")),
-        "€": Money(Noun.of("유로")), "EUR": Money(Noun.of("유로")), "£": Money(Noun.of("파운드")),
-        "¥": Money(Noun.of("엔")),
-    }  # fmt: skip
+    currencies = moneys("""
+        ₩ ￦ KRW = 원 m
+        $ US$ USD = 달러 m
+        € EUR = 유로 m
+        £ = 파운드 m
+        ¥ = 엔 m
+    """)
     scales = ("만", "억")
     scale_joiner = " "
-    units = nouns(
-        """
+    units = nouns("""
         kg = 킬로그램 m
         g = 그램 m
         mg = 밀리그램 m
@@ -258,19 +245,18 @@ class KoreanRules(EastAsianRules):
         m = 미터 m
         cm = 센티미터 m
         mm = 밀리미터 m
-        km/h = 킬로미터_매_시 m
+        km/h = 킬로미터 매 시 m
         m² = 제곱미터 m
         l L = 리터 m
         ml mL = 밀리리터 m
         h = 시간 m
         °C ℃ = 도 m
-        °F = 화씨_도 m
+        °F = 화씨 도 m
         ° = 도 m
         kW = 킬로와트 m
         GB = 기가바이트 m
         MB = 메가바이트 m
-    """.replace("_", "\u00a0")
-    )
+    """)
     fractions = {"½": "이분의 일", "¼": "사분의 일", "¾": "사분의 삼"}
     _MONTHS = {6: "유", 10: "시"}
     _COUNTERS = (
@@ -278,17 +264,9 @@ class KoreanRules(EastAsianRules):
         "자루|곳|달"
     )
 
-    def digits(self, text: str) -> str:
-        """A telephone's zero is 공."""
-        return "".join(self.digit(int(one)) for one in text if one.isdigit())
-
     def digit(self, number: int) -> str:
         """Sino-Korean."""
-        return "영" if number == 0 else spell("ko", number, "cardinal-sinokorean")
-
-    def cardinal(self, number: int, gender: str = "m") -> str:
-        """Spaces stand between groups of ten thousand."""
-        return spell("ko", number, "cardinal-sinokorean")
+        return "영" if number == 0 else self.cardinal(number)
 
     def native(self, number: int) -> str:
         """Before a counter: one is 한."""
@@ -307,18 +285,17 @@ class KoreanRules(EastAsianRules):
         said = f"{self._MONTHS.get(month) or self.cardinal(month)}월 {self.cardinal(day)}일"
         return said if year is None else f"{self.year(year)}년 {said}"
 
-    def hour(self, number: int) -> str:
-        """Native up to twelve."""
-        return f"{self.native(number)} " if 1 <= number <= 12 else f"{self.cardinal(number)} "
+    def hours(self, hour: int) -> str:
+        """세 시: native up to twelve."""
+        return f"{self.native(hour) if 1 <= hour <= 12 else self.cardinal(hour)} 시"
 
-    def time(
-        self, hour: int, minute: int, second: int | None = None, before: str = "", after: str = ""
-    ) -> str:
-        """세 시 삼십 분."""
-        said = f"{self.hour(hour)}시"
-        if minute or second is not None:
-            said += f" {self.cardinal(minute)} 분"
-        return said if second is None else f"{said} {self.cardinal(second)} 초"
+    def minutes(self, minute: int) -> str:
+        """삼십 분."""
+        return f" {self.cardinal(minute)} 분"
+
+    def seconds(self, second: int) -> str:
+        """오 초."""
+        return f" {self.cardinal(second)} 초"
 
     def counted(self, amount: str, noun: Noun) -> str:
         """With a space before the unit; below zero of degrees only."""
@@ -328,7 +305,7 @@ class KoreanRules(EastAsianRules):
             sign = "마이너스"
         return f"{sign} {said} {noun.one}".strip()
 
-    def _signed_words(self, amount: str, gender: str | None = None) -> str:
+    def _signed_words(self, amount: str, gender: str = "") -> str:
         said = super()._signed_words(amount)
         return said.replace(self.minus, "마이너스 ", 1) if said.startswith(self.minus) else said
 

@@ -3,17 +3,9 @@
 import re
 from functools import cached_property
 
-from xtts.text.normalization.language_rules import (
-    LanguageRules,
-    Money,
-    Noun,
-    Step,
-    WrittenNumber,
-    nouns,
-)
+from xtts.text.normalization.language_rules import LanguageRules, Step
+from xtts.text.normalization.quantities import ClockTime, Noun, moneys, nouns
 from xtts.text.normalization.spelling import spell
-
-_FIRST_YEAR, _LAST_YEAR = 1100, 2099
 
 
 class EnglishRules(LanguageRules):
@@ -25,6 +17,11 @@ class EnglishRules(LanguageRules):
     decimal, group, spaced_groups = ".", ",", False
     point, minus, to = "point", "minus", "to"
     month_first = True
+    fraction_digits = True
+    # 21st
+    ordinal_mark = re.compile(
+        r"(?<![\w.])([0-9]{1,3}(?:,[0-9]{3})*|[0-9]{1,9})(?:st|nd|rd|th)\b", re.I
+    )
     calling = "call|phone|tel|telephone|fax|dial|ring|mobile|cell"
     months = (
         "January", "February", "March", "April", "May", "June", "July", "August", "September",
@@ -33,19 +30,16 @@ class EnglishRules(LanguageRules):
     percent = Noun.of("percent")
     scales = ("thousand", "million", "billion", "trillion")
     money_joiner = " and "
-    currencies = {
-        "$": Money(Noun.of("dollar/dollars"), Noun.of("cent/cents")),
-        "US$": Money(Noun.of("US dollar/US dollars"), Noun.of("cent/cents")),
-        "USD": Money(Noun.of("US dollar/US dollars"), Noun.of("cent/cents")),
-        "¢": Money(Noun.of("cent/cents")),
-        "€": Money(Noun.of("euro/euros"), Noun.of("cent/cents")),
-        "EUR": Money(Noun.of("euro/euros"), Noun.of("cent/cents")),
-        "£": Money(Noun.of("pound/pounds"), Noun.of("penny/pence")),
-        "GBP": Money(Noun.of("pound/pounds"), Noun.of("penny/pence")),
-        "¥": Money(Noun.of("yen")),
-        "₹": Money(Noun.of("rupee/rupees"), Noun.of("paisa/paise")),
-        "₩": Money(Noun.of("won")),
-    }
+    currencies = moneys("""
+        $ = dollar/dollars m; cent/cents m
+        US$ USD = US dollar/US dollars m; cent/cents m
+        ¢ = cent/cents m
+        € EUR = euro/euros m; cent/cents m
+        £ GBP = pound/pounds m; penny/pence m
+        ¥ = yen m
+        ₹ = rupee/rupees m; paisa/paise m
+        ₩ = won m
+    """)
     units = nouns("""
         kg = kilogram/kilograms m
         g = gram/grams m
@@ -91,10 +85,10 @@ class EnglishRules(LanguageRules):
     abbreviations = {
         "e.g.": "for example", "i.e.": "that is", "etc.": "et cetera", "vs.": "versus",
         "approx.": "approximately", "No.#": "number", "Prof.": "professor", "Ave.": "avenue",
-        "Blvd.": "boulevard", "Rd.": "road", "Sept.": "September", "Mrs.": "misess",
-        "Ms.": "miss", "Mt.": "mount", "dept.": "department",
-        "Jan.": "January", "Feb.": "February", "Aug.": "August", "Oct.": "October",
-        "Nov.": "November", "Dec.": "December", "St.": "saint", "Sr.": "senior",
+        "Blvd.": "boulevard", "Rd.": "road", "Sept.": "September", "Mrs.": "misess", "Ms.": "miss",
+        "Mt.": "mount", "dept.": "department", "Jan.": "January", "Feb.": "February",
+        "Aug.": "August", "Oct.": "October", "Nov.": "November", "Dec.": "December", "St.": "saint",
+        "Sr.": "senior",
     }  # fmt: skip
     fractions = {"½": "one half", "¼": "one quarter", "¾": "three quarters"}
     names = dict(zip(
@@ -103,10 +97,6 @@ class EnglishRules(LanguageRules):
          "double you ex why zee").replace("double you", "double-you").split(),
         strict=True,
     ))  # fmt: skip
-
-    def fraction(self, digits: str) -> str:
-        """One by one."""
-        return self.digits(digits)
 
     def year(self, number: int) -> str:
         """Nineteen ninety-nine, two thousand and seven."""
@@ -171,28 +161,21 @@ class EnglishRules(LanguageRules):
             if not 1 <= hour <= 12 or minute > 59:
                 return match[0]
             dot = match[4] if match.end() == len(match.string) else ""
-            return f"{self.time(hour, minute, marked=True)} {match[3].lower()} m{dot}"
+            minutes = f" {self.minutes(minute)}" if minute else ""
+            return f"{self.cardinal(hour)}{minutes} {match[3].lower()} m{dot}"
 
         return lambda text: plain(half.sub(said, text))
 
-    def time(
-        self, hour: int, minute: int, second: int | None = None, before: str = "", after: str = "",
-        *, marked: bool = False,
-    ) -> str:  # fmt: skip
+    def time(self, at: ClockTime) -> str:
         """Three oh five; a full hour is o'clock where nothing says which half of the day."""
-        if second is not None:
-            return (
-                f"{self.cardinal(hour)} {self.minutes(minute)} and {self.cardinal(second)} seconds"
-            )
-        if minute:
-            return f"{self.cardinal(hour)} {self.minutes(minute)}"
-        if marked or "clock" in after[:9]:
-            return self.cardinal(hour)
-        return (
-            f"{self.cardinal(hour)} o'clock"
-            if 1 <= hour <= 12
-            else f"{self.cardinal(hour)} hundred"
-        )
+        if not at.full_hour or "clock" in at.after[:9]:
+            return super().time(at)
+        word = "o'clock" if 1 <= at.hour <= 12 else "hundred"
+        return f"{self.cardinal(at.hour)} {word}"
+
+    def seconds(self, second: int) -> str:
+        """And five seconds."""
+        return f" and {self.cardinal(second)} seconds"
 
     def minutes(self, minute: int) -> str:
         """Oh five."""
@@ -200,24 +183,18 @@ class EnglishRules(LanguageRules):
             return "zero"
         return f"oh {self.cardinal(minute)}" if minute < 10 else self.cardinal(minute)
 
-    def read_ordinals(self, text: str) -> str:
-        """21st."""
-        return _ENGLISH_ORDINAL.sub(lambda m: self.ordinal(int(m[1].replace(",", ""))), text)
+    def _ordinal(self, match: re.Match[str]) -> str:
+        return self.ordinal(int(match[1].replace(",", "")))
 
     def _decade(self, match: re.Match[str]) -> str:
         number = int(match[1])
-        said = self.cardinal(number)
-        if number >= 1000:
-            said = (
-                f"{self.cardinal(number // 100)} hundred"
-                if number % 100 == 0
-                else self.year(number)
-            )
-        if number == 2000:
-            said = "two thousand"
-        if said.endswith("y"):
-            return said[:-1] + "ies"
-        return said + "s"
+        if number == 2000 or number < 1000:
+            said = self.cardinal(number)
+        elif number % 100 == 0:
+            said = f"{self.cardinal(number // 100)} hundred"
+        else:
+            said = self.year(number)
+        return said[:-1] + "ies" if said.endswith("y") else said + "s"
 
     def read_years(self, text: str) -> str:
         """Four figures behind a word that a year follows."""
@@ -233,9 +210,6 @@ class EnglishRules(LanguageRules):
         return self.names.get(character.lower(), super().letter(character))
 
 
-_ENGLISH_ORDINAL = re.compile(
-    r"(?<![\w.])([0-9]{1,3}(?:,[0-9]{3})*|[0-9]{1,9})(?:st|nd|rd|th)\b", re.I
-)
 _DECADE = re.compile(r"(?<![\w.,])['’]?([12][0-9]{2}0|[2-9]0)['’]?s\b")
 _THE_YEAR = re.compile(
     r"(?:(?<=\bthe )(?:19|20)[0-9]{2}(?= [A-Za-z])|(?<=\()(?:1[5-9]|20)[0-9]{2}(?=\)))"
@@ -255,12 +229,37 @@ _ENGLISH_YEARS = re.compile(
 )
 
 
+# With a unit behind them, and with thousands apart, four figures are a number.
+_BARE_YEAR = re.compile(r"(?<![\w.,-])()(1[1-9][0-9]{2})(?=[.!?;,)]*(?:\s*$|[.!?;,)]\s))")
+_CLOCKS = re.compile(
+    r"(?<![\w.,:])([0-9]{1,2})\s?[-–]\s?([0-9]{1,2}(?:[:.][0-9]{2})?\s(?:Uhr|uur)\b)"
+)
+_GERMAN_YEAR = re.compile(
+    r"(\b(?:jahr|jahre|jahren|jahres|seit|bis|von|ab|im|in|um|anno|nach|vor|und|sommer|winter|"
+    r"frühling|herbst|januar|februar|märz|april|mai|juni|juli|august|september|oktober|november|"
+    r"dezember)\s)(1[1-9][0-9]{2}|20[0-9]{2})(?![\w%°€$£]|[.,:/-]\d|\s?[€%°])",
+    re.IGNORECASE,
+)
+_DUTCH_YEAR = re.compile(
+    r"(\b(?:jaar|jaren|sinds|tot|van|vanaf|in|na|voor|rond|en|zomer|winter|lente|herfst|januari|"
+    r"februari|maart|april|mei|juni|juli|augustus|september|oktober|november|december)\s)"
+    r"(1[1-9][0-9]{2}|20[0-9]{2})(?![\w%°€$£]|[.,:/-]\d|\s?[€%°])",
+    re.IGNORECASE,
+)
+
+
 class GermanRules(LanguageRules):
     """German."""
 
     code = "de"
-    cardinals = {"m": "cardinal-masculine", "f": "cardinal-feminine", "n": "cardinal-neuter"}
+    # Eins where it counts nothing.
+    cardinals = {"": "numbering", "m": "cardinal-masculine", "f": "cardinal-feminine",
+                 "n": "cardinal-neuter"}  # fmt: skip
     point, minus, to = "Komma", "minus", "bis"
+    year_marks = (_GERMAN_YEAR, _BARE_YEAR)
+    fraction_digits = True
+    # 14:30 Uhr, 14.30 Uhr, 9 Uhr
+    clock = re.compile(r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\sUhr\b")
     calling = "tel|telefon|telefonnummer|ruf|rufen|rufnummer|fax|handy|nummer|anrufen|unter"
     months = (
         "Januar", "Februar", "März", "April", "Mai", "Juni", "Juli", "August", "September",
@@ -269,15 +268,14 @@ class GermanRules(LanguageRules):
     percent = Noun.of("Prozent")
     scales = ("Tausend", "Million", "Millionen", "Milliarde", "Milliarden")
     money_joiner = " und "
-    currencies = {
-        "€": Money(Noun.of("Euro"), Noun.of("Cent")),
-        "EUR": Money(Noun.of("Euro"), Noun.of("Cent")),
-        "$": Money(Noun.of("Dollar"), Noun.of("Cent")),
-        "USD": Money(Noun.of("US-Dollar"), Noun.of("Cent")),
-        "£": Money(Noun.of("Pfund", "n"), Noun.of("Penny/Pence")),
-        "CHF": Money(Noun.of("Franken"), Noun.of("Rappen")),
-        "¥": Money(Noun.of("Yen")),
-    }
+    currencies = moneys("""
+        € EUR = Euro m; Cent m
+        $ = Dollar m; Cent m
+        USD = US-Dollar m; Cent m
+        £ = Pfund n; Penny/Pence m
+        CHF = Franken m; Rappen m
+        ¥ = Yen m
+    """)
     units = nouns("""
         kg = Kilogramm n
         g = Gramm n
@@ -314,40 +312,16 @@ class GermanRules(LanguageRules):
     """)
     abbreviations = {
         "z. B.": "zum Beispiel", "d. h.": "das heißt", "u. a.": "unter anderem",
-        "usw.": "und so weiter",
-        "bzw.": "beziehungsweise", "ca.": "circa", "Nr.": "Nummer", "Prof.": "Professor",
-        "Hr.": "Herr", "Fr.": "Frau", "etc.": "et cetera", "vgl.": "vergleiche",
-        "z. T.": "zum Teil",
-        "o. Ä.": "oder Ähnliches", "u. Ä.": "und Ähnliches", "i. d. R.": "in der Regel",
-        "Str.": "Straße",
-        "Mio.": "Millionen", "Mrd.": "Milliarden", "Tsd.": "Tausend", "S.#": "Seite",
-        "Abb.": "Abbildung",
+        "usw.": "und so weiter", "bzw.": "beziehungsweise", "ca.": "circa", "Nr.": "Nummer",
+        "Prof.": "Professor", "Hr.": "Herr", "Fr.": "Frau", "etc.": "et cetera",
+        "vgl.": "vergleiche", "z. T.": "zum Teil", "o. Ä.": "oder Ähnliches",
+        "u. Ä.": "und Ähnliches", "i. d. R.": "in der Regel", "Str.": "Straße", "Mio.": "Millionen",
+        "Mrd.": "Milliarden", "Tsd.": "Tausend", "S.#": "Seite", "Abb.": "Abbildung",
         "inkl.": "inklusive", "evtl.": "eventuell", "ggf.": "gegebenenfalls", "max.": "maximal",
         "min.": "minimal", "v. Chr.": "vor Christus", "n. Chr.": "nach Christus",
         "Jh.": "Jahrhundert",
     }  # fmt: skip
     fractions = {"½": "ein halb", "¼": "ein Viertel", "¾": "drei Viertel"}
-
-    def cardinal(self, number: int, gender: str = "") -> str:
-        """Eins where it counts nothing."""
-        rules = self.cardinals.get(gender, "numbering")
-        return spell("de", number, rules)
-
-    def number(self, text: str, gender: str = "") -> str:
-        """As in `LanguageRules`."""
-        return super().number(text, gender)
-
-    def words(self, number: WrittenNumber, gender: str = "") -> str:
-        """As in `LanguageRules`."""
-        return super().words(number, gender)
-
-    def whole(self, digits: str, gender: str = "") -> str:
-        """As in `LanguageRules`."""
-        return super().whole(digits, gender)
-
-    def fraction(self, digits: str) -> str:
-        """One by one."""
-        return self.digits(digits)
 
     def year(self, number: int) -> str:
         """Neunzehnhundertneunundneunzig."""
@@ -355,9 +329,6 @@ class GermanRules(LanguageRules):
 
     def day(self, number: int, before: str = "") -> str:
         """An ordinal whose ending the word before it asks for."""
-        return self._declined(number, before)
-
-    def _declined(self, number: int, before: str) -> str:
         found = _GERMAN_ARTICLE.search(before)
         article = found[1].casefold() if found else ""
         nominative = article in ("der", "die", "das", "jede", "diese")
@@ -368,32 +339,20 @@ class GermanRules(LanguageRules):
     def read_ordinals(self, text: str) -> str:
         """2. behind an article."""
         text = _GERMAN_DECADE.sub(lambda m: f"{self.year(int(m[1]))}er", text)
-        return _GERMAN_ORDINAL.sub(lambda m: self._declined(int(m[1]), m.string[: m.start()]), text)
+        return _GERMAN_ORDINAL.sub(lambda m: self.day(int(m[1]), m.string[: m.start()]), text)
 
     def read_times(self, text: str) -> str:
-        """14:30 Uhr, 14.30 Uhr, 9 Uhr."""
+        """9-17 Uhr, and the clock's."""
         text = _CLOCKS.sub(lambda m: f"{self.cardinal(int(m[1]))} {self.to} {m[2]}", text)
-        text = _GERMAN_CLOCK.sub(self._clock, text)
         return super().read_times(text)
 
-    def _clock(self, match: re.Match[str]) -> str:
-        hour, minute = int(match[1]), int(match[2] or 0)
-        if hour > 24 or minute > 59:
-            return match[0]
-        return self.time(hour, minute)
+    def hours(self, hour: int) -> str:
+        """Ein Uhr."""
+        return f"{self.cardinal(hour, 'm')} Uhr"
 
-    def time(
-        self, hour: int, minute: int, second: int | None = None, before: str = "", after: str = ""
-    ) -> str:
-        """Vierzehn Uhr dreißig."""
-        said = f"{spell('de', hour, 'cardinal-masculine')} Uhr"
-        said += f" {self.cardinal(minute)}" if minute or second is not None else ""
-        return said if second is None else f"{said} und {self.cardinal(second)} Sekunden"
-
-    def read_years(self, text: str) -> str:
-        """Four figures behind a word that a year follows, or that count nothing."""
-        text = _GERMAN_YEAR.sub(lambda m: m[1] + self.year(int(m[2])), text)
-        return _BARE_YEAR.sub(lambda m: self.year(int(m[0])), text)
+    def seconds(self, second: int) -> str:
+        """Und fünf Sekunden."""
+        return f" und {self.cardinal(second)} Sekunden"
 
 
 _GERMAN_ARTICLE = re.compile(
@@ -407,18 +366,6 @@ _GERMAN_ORDINAL = re.compile(
     r"(?<=zum )|(?<=zur )|(?<=beim )|(?<=jede )|(?<=jeden )|(?<=jedem ))([0-9]{1,3})\.(?=\s\w)"
 )
 _GERMAN_DECADE = re.compile(r"(?<![\w.,])([0-9]{2,4})er(?!\w)")
-# With a unit behind them, and with thousands apart, four figures are a number.
-_BARE_YEAR = re.compile(r"(?<![\w.,-])1[1-9][0-9]{2}(?=[.!?;,)]*(?:\s*$|[.!?;,)]\s))")
-_CLOCKS = re.compile(
-    r"(?<![\w.,:])([0-9]{1,2})\s?[-–]\s?([0-9]{1,2}(?:[:.][0-9]{2})?\s(?:Uhr|uur)\b)"
-)
-_GERMAN_CLOCK = re.compile(r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\sUhr\b")
-_GERMAN_YEAR = re.compile(
-    r"(\b(?:jahr|jahre|jahren|jahres|seit|bis|von|ab|im|in|um|anno|nach|vor|und|sommer|winter|"
-    r"frühling|herbst|januar|februar|märz|april|mai|juni|juli|august|september|oktober|november|"
-    r"dezember)\s)(1[1-9][0-9]{2}|20[0-9]{2})(?![\w%°€$£]|[.,:/-]\d|\s?[€%°])",
-    re.IGNORECASE,
-)
 
 
 class DutchRules(LanguageRules):
@@ -427,6 +374,11 @@ class DutchRules(LanguageRules):
     code = "nl"
     cardinals = {"m": "cardinal"}
     point, minus, to = "komma", "min", "tot"
+    year_marks = (_DUTCH_YEAR, _BARE_YEAR)
+    # 14.30 uur, 9:00
+    clock = re.compile(r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\suur\b")
+    # 2e, 8ste, 3de
+    ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,6})(?:e|de|ste)\b")
     calling = "bel|tel|telefoon|telefoonnummer|nummer|mobiel"
     months = (
         "januari", "februari", "maart", "april", "mei", "juni", "juli", "augustus", "september",
@@ -435,14 +387,13 @@ class DutchRules(LanguageRules):
     percent = Noun.of("procent")
     scales = ("duizend", "miljoen", "miljard")
     money_joiner = " en "
-    currencies = {
-        "€": Money(Noun.of("euro"), Noun.of("cent")),
-        "EUR": Money(Noun.of("euro"), Noun.of("cent")),
-        "$": Money(Noun.of("dollar"), Noun.of("cent")),
-        "USD": Money(Noun.of("Amerikaanse dollar"), Noun.of("cent")),
-        "£": Money(Noun.of("pond"), Noun.of("penny/pence")),
-        "¥": Money(Noun.of("yen")),
-    }
+    currencies = moneys("""
+        € EUR = euro m; cent m
+        $ = dollar m; cent m
+        USD = Amerikaanse dollar m; cent m
+        £ = pond m; penny/pence m
+        ¥ = yen m
+    """)
     units = nouns("""
         kg = kilogram m
         g = gram m
@@ -487,37 +438,14 @@ class DutchRules(LanguageRules):
         return self.cardinal(number)
 
     def read_times(self, text: str) -> str:
-        """14.30 uur, 9:00."""
+        """9-17 uur, and the clock's."""
         text = _CLOCKS.sub(lambda m: f"{self.cardinal(int(m[1]))} {self.to} {m[2]}", text)
-        return super().read_times(_DUTCH_CLOCK.sub(self._clock, text))
+        return super().read_times(text)
 
-    def _clock(self, match: re.Match[str]) -> str:
-        hour, minute = int(match[1]), int(match[2] or 0)
-        return match[0] if hour > 24 or minute > 59 else self.time(hour, minute)
+    def hours(self, hour: int) -> str:
+        """Veertien uur."""
+        return f"{self.cardinal(hour)} uur"
 
-    def time(
-        self, hour: int, minute: int, second: int | None = None, before: str = "", after: str = ""
-    ) -> str:
-        """Veertien uur dertig."""
-        said = f"{self.cardinal(hour)} uur"
-        said += f" {self.cardinal(minute)}" if minute or second is not None else ""
-        return said if second is None else f"{said} en {self.cardinal(second)} seconden"
-
-    def read_ordinals(self, text: str) -> str:
-        """2e, 8ste, 3de."""
-        return _DUTCH_ORDINAL.sub(lambda m: self.ordinal(int(m[1])), text)
-
-    def read_years(self, text: str) -> str:
-        """Four figures behind a word that a year follows, or that count nothing."""
-        text = _DUTCH_YEAR.sub(lambda m: m[1] + self.year(int(m[2])), text)
-        return _BARE_YEAR.sub(lambda m: self.year(int(m[0])), text)
-
-
-_DUTCH_CLOCK = re.compile(r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\suur\b")
-_DUTCH_ORDINAL = re.compile(r"(?<![\w.,])([0-9]{1,6})(?:e|de|ste)\b")
-_DUTCH_YEAR = re.compile(
-    r"(\b(?:jaar|jaren|sinds|tot|van|vanaf|in|na|voor|rond|en|zomer|winter|lente|herfst|januari|"
-    r"februari|maart|april|mei|juni|juli|augustus|september|oktober|november|december)\s)"
-    r"(1[1-9][0-9]{2}|20[0-9]{2})(?![\w%°€$£]|[.,:/-]\d|\s?[€%°])",
-    re.IGNORECASE,
-)
+    def seconds(self, second: int) -> str:
+        """En vijf seconden."""
+        return f" en {self.cardinal(second)} seconden"

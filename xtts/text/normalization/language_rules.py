@@ -8,74 +8,21 @@ takes it for a number again. Every pattern is linear in the text: texts come fro
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+from xtts.text.normalization.quantities import ClockTime, Money, Noun, WrittenNumber
 from xtts.text.normalization.spelling import MOST_DIGITS, spell
 
 Step = Callable[[str], str]
-
-
-@dataclass(frozen=True)
-class Noun:
-    """What is counted. The forms are those behind 1, 2 and 5 and behind a fraction; a language
-    without them repeats the plural. gender: m, f or n, with which the numeral agrees."""
-
-    one: str
-    few: str
-    many: str
-    part: str
-    gender: str = "m"
-
-    @staticmethod
-    def of(forms: str, gender: str = "m") -> "Noun":
-        """Of `one`, `one/many`, `one/few/many` or `one/few/many/part`."""
-        found = forms.split("/")
-        one, few = found[0], found[1] if len(found) > 1 else found[0]
-        many = found[2] if len(found) > 2 else few
-        return Noun(one, few, many, found[3] if len(found) > 3 else many, gender)
-
-
-@dataclass(frozen=True)
-class Money:
-    """A currency: its unit, and what a hundredth of it is called."""
-
-    unit: Noun
-    cent: Noun | None = None
-
-
-@dataclass(frozen=True)
-class WrittenNumber:
-    """A number as it was written. whole: its digits; fraction: those behind the separator; parts:
-    more than one where it is none (`1.2.3`)."""
-
-    whole: str
-    fraction: str = ""
-    parts: tuple[str, ...] = ()
-
-    @property
-    def value(self) -> int:
-        """Of the whole part."""
-        return int(self.whole)
-
-
-def nouns(table: str) -> dict[str, Noun]:
-    """Lines of `symbol symbol = one/many gender`."""
-    found = {}
-    for line in filter(None, map(str.strip, table.splitlines())):
-        symbols, _, forms = line.partition(" = ")
-        words, _, gender = forms.rpartition(" ")
-        for symbol in symbols.split():
-            found[symbol.replace("_", " ")] = Noun.of(words, gender)
-    return found
 
 
 class LanguageRules:
     """The reading of one language. Stateless after it was made; safe in threads."""
 
     code: ClassVar[str]
-    # Rule sets of CLDR for numerals by gender.
+    # Rule sets of CLDR for numerals by gender; "" is that of a number that counts nothing, where it
+    # is not the masculine's.
     cardinals: ClassVar[Mapping[str, str]] = {}
     ordinals: ClassVar[Mapping[str, str]] = {}
     decimal: ClassVar[str] = ","
@@ -87,7 +34,12 @@ class LanguageRules:
     minus: ClassVar[str] = ""
     plus: ClassVar[str] = "plus"
     to: ClassVar[str] = ""
+    # Whether the digits behind a decimal separator are said one by one.
+    fraction_digits: ClassVar[bool] = False
     months: ClassVar[tuple[str, ...]] = ()
+    # Between day, month and year; and the first of a month, where it is no cardinal.
+    date_joiner: ClassVar[str] = " "
+    first_day: ClassVar[str] = ""
     # Order of day and month in dates of figures.
     month_first: ClassVar[bool] = False
     # Words before a telephone number whose groups look like a number's.
@@ -96,6 +48,15 @@ class LanguageRules:
     currencies: ClassVar[Mapping[str, Money]] = {}
     units: ClassVar[Mapping[str, Noun]] = {}
     abbreviations: ClassVar[Mapping[str, str]] = {}
+    # Between the hour and its minutes, and what is said before minutes of one digit.
+    minute_joiner: ClassVar[str] = " "
+    zero_minute: ClassVar[str] = ""
+    # An hour with its minutes as this language alone writes it.
+    clock: ClassVar[re.Pattern[str] | None] = None
+    # An ordinal as it is written: its number, and how it is marked.
+    ordinal_mark: ClassVar[re.Pattern[str] | None] = None
+    # A year as it stands behind a word that tells it, or alone: group 1 is read as it stands.
+    year_marks: ClassVar[tuple[re.Pattern[str], ...]] = ()
     # Words behind which 8.30 is a time.
     clock_words: ClassVar[str] = ""
     scales: ClassVar[tuple[str, ...]] = ()
@@ -124,8 +85,8 @@ class LanguageRules:
 
     # --- Numbers
 
-    def cardinal(self, number: int, gender: str = "m") -> str:
-        """A whole number in words."""
+    def cardinal(self, number: int, gender: str = "") -> str:
+        """A whole number in words. gender: of what it counts."""
         rules = self.cardinals.get(gender) or self.cardinals.get("m") or "numbering"
         return spell(self.code, number, rules)
 
@@ -146,11 +107,11 @@ class LanguageRules:
         """One digit of a telephone number."""
         return spell(self.code, number, "numbering")
 
-    def number(self, text: str, gender: str = "m") -> str:
+    def number(self, text: str, gender: str = "") -> str:
         """A number as it is written, with separators and all, in words."""
         return self.words(self.parse(text), gender)
 
-    def words(self, number: WrittenNumber, gender: str = "m") -> str:
+    def words(self, number: WrittenNumber, gender: str = "") -> str:
         """A parsed number in words."""
         if number.parts:
             return f" {self.point} ".join(self.whole(part) for part in number.parts)
@@ -164,11 +125,11 @@ class LanguageRules:
 
     def fraction(self, digits: str) -> str:
         """What stands behind the decimal separator: as a number when it has two digits."""
-        if len(digits) > 2 or digits.startswith("0"):
+        if self.fraction_digits or len(digits) > 2 or digits.startswith("0"):
             return self.digits(digits)
         return self.cardinal(int(digits))
 
-    def whole(self, digits: str, gender: str = "m") -> str:
+    def whole(self, digits: str, gender: str = "") -> str:
         """Digits without separators: a number, or one by one (007, account numbers)."""
         if len(digits) > MOST_DIGITS or (len(digits) > 1 and digits.startswith("0")):
             return self.digits(digits)
@@ -300,12 +261,12 @@ class LanguageRules:
 
     def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
         """A date in words. before: the text that it follows, which may govern its case."""
-        said = f"{self.day(day, before)} {self.months[month - 1]}"
-        return said if year is None else f"{said} {self.year(year)}"
+        said = f"{self.day(day, before)}{self.date_joiner}{self.months[month - 1]}"
+        return said if year is None else f"{said}{self.date_joiner}{self.year(year)}"
 
     def day(self, number: int, before: str = "") -> str:
         """The day of a month."""
-        return self.cardinal(number)
+        return self.first_day if self.first_day and number == 1 else self.cardinal(number)
 
     @cached_property
     def read_named_dates(self) -> Step:
@@ -352,7 +313,9 @@ class LanguageRules:
         return plus + ", ".join(self.digits(part) for part in re.findall(r"\d+", text))
 
     def read_times(self, text: str) -> str:
-        """Times of day: 14:30, 14:30:05."""
+        """Times of day: 14:30, 14:30:05, and those of `clock`."""
+        if self.clock:
+            text = self.clock.sub(self._clock, text)
         if self.clock_words:
             text = re.sub(
                 rf"(?<!\w)({self.clock_words})(\s[0-9]{{1,2}})\.([0-5][0-9])(?![\d.,]\d|\d)",
@@ -367,20 +330,34 @@ class LanguageRules:
         if hour > 24 or minute > 59 or (second or 0) > 59:
             return match[0]
         before, after = match.string[: match.start()], match.string[match.end() :]
-        return self.time(hour, minute, second, before, after)
+        return self.time(ClockTime(hour, minute, second, before, after))
 
-    def time(
-        self, hour: int, minute: int, second: int | None = None, before: str = "", after: str = ""
-    ) -> str:
-        """A time of day in words. before, after: the text around it."""
-        said = self.cardinal(hour)
-        if minute or second is not None:
-            said += f" {self.minutes(minute)}"
-        return said if second is None else f"{said} {self.cardinal(second)}"
+    def _clock(self, match: re.Match[str]) -> str:
+        at = ClockTime(int(match[1]), int(match[2] or 0))
+        return match[0] if at.hour > 24 or at.minute > 59 else self.clock_time(at, match)
+
+    def clock_time(self, at: ClockTime, match: re.Match[str]) -> str:
+        """What `clock` has found, in words."""
+        return self.time(at)
+
+    def time(self, at: ClockTime) -> str:
+        """A time of day in words."""
+        said = self.hours(at.hour)
+        if not at.full_hour:
+            said += self.minute_joiner + self.minutes(at.minute)
+        return said if at.second is None else said + self.seconds(at.second)
+
+    def hours(self, hour: int) -> str:
+        """The hour of a time."""
+        return self.cardinal(hour)
 
     def minutes(self, minute: int) -> str:
         """The minutes of a time."""
-        return self.cardinal(minute)
+        return (self.zero_minute if minute < 10 else "") + self.cardinal(minute)
+
+    def seconds(self, second: int) -> str:
+        """The seconds of a time, joined to its minutes."""
+        return f" {self.cardinal(second)}"
 
     @cached_property
     def read_money(self) -> Step:
@@ -455,10 +432,15 @@ class LanguageRules:
 
     def read_ordinals(self, text: str) -> str:
         """2nd and its like."""
-        return text
+        return self.ordinal_mark.sub(self._ordinal, text) if self.ordinal_mark else text
+
+    def _ordinal(self, match: re.Match[str]) -> str:
+        return self.ordinal(int(match[1]))
 
     def read_years(self, text: str) -> str:
         """Years that are read otherwise than numbers."""
+        for mark in self.year_marks:
+            text = mark.sub(lambda m: m[1] + self.year(int(m[2])), text)
         return text
 
     @cached_property
@@ -495,17 +477,16 @@ class LanguageRules:
         left = " " if before[-1:].isalnum() else ""
         return left + said + (" " if after[:1].isalnum() else "")
 
-    def gender_before(self, after: str) -> str | None:
+    def gender_before(self, after: str) -> str:
         """Of the noun that follows a number, where the numeral agrees with it and its ending tells;
-        None where not."""
-        return None
+        "" where not."""
+        return ""
 
-    def _signed_words(self, amount: str, gender: str | None = None) -> str:
+    def _signed_words(self, amount: str, gender: str = "") -> str:
         sign, first, second = self.amount(amount)
-        agreed = (gender,) if gender is not None else ()
-        said = self.number(first, *agreed)
+        said = self.number(first, gender)
         if second:
-            said = f"{said} {self.to} {self.number(second, *agreed)}"
+            said = f"{said} {self.to} {self.number(second, gender)}"
         return f"{sign} {said}".strip()
 
     # --- What a caller asks for by name

@@ -3,14 +3,8 @@
 import re
 from functools import cached_property
 
-from xtts.text.normalization.language_rules import (
-    LanguageRules,
-    Money,
-    Noun,
-    Step,
-    WrittenNumber,
-    nouns,
-)
+from xtts.text.normalization.language_rules import LanguageRules, Step
+from xtts.text.normalization.quantities import ClockTime, Noun, WrittenNumber, moneys, nouns
 from xtts.text.normalization.spelling import spell
 
 
@@ -20,6 +14,7 @@ class TurkishRules(LanguageRules):
     code = "tr"
     cardinals = {"m": "cardinal"}
     point, minus, plus, to = "virgül", "eksi", "artı", "ile"
+    zero_minute = "sıfır "
     spaced_groups = False
     calling = "tel|telefon|numaram|numara|numarası|ara|arayın|cep|faks"
     months = (
@@ -28,18 +23,13 @@ class TurkishRules(LanguageRules):
     )  # fmt: skip
     percent = Noun.of("yüzde")
     scales = ("bin", "milyon", "milyar")
-    currencies = {
-        "₺": Money(Noun.of("lira"), Noun.of("kuruş")),
-        "TL": Money(Noun.of("lira"), Noun.of("kuruş")),
-        "TRY": Money(Noun.of("lira"), Noun.of("kuruş")),
-        "€": Money(Noun.of("euro"), Noun.of("sent")),
-        "EUR": Money(Noun.of("euro"), Noun.of("sent")),
-        "$": Money(Noun.of("dolar"), Noun.of("sent")),
-        "USD": Money(Noun.of("dolar"), Noun.of("sent")),
-        "£": Money(Noun.of("sterlin"), Noun.of("peni")),
-    }
-    units = nouns(
-        """
+    currencies = moneys("""
+        ₺ TL TRY = lira m; kuruş m
+        € EUR = euro m; sent m
+        $ USD = dolar m; sent m
+        £ = sterlin m; peni m
+    """)
+    units = nouns("""
         kg = kilogram m
         g gr = gram m
         mg = miligram m
@@ -48,7 +38,7 @@ class TurkishRules(LanguageRules):
         m = metre m
         cm = santimetre m
         mm = milimetre m
-        km/sa km/s km/h = kilometre_saat m
+        km/sa km/s km/h = kilometre saat m
         m² = metrekare m
         m³ = metreküp m
         l lt = litre m
@@ -61,16 +51,13 @@ class TurkishRules(LanguageRules):
         kW = kilovat m
         MB = megabayt m
         GB = gigabayt m
-    """.replace("_", "\u00a0")
-    )
+    """)
     abbreviations = {
         "vb.": "ve benzeri", "vs.": "vesaire", "örn.": "örneğin", "Prof.": "profesör",
-        "Doç.": "doçent",
-        "Av.": "avukat", "No.#": "numara", "No:": "numara", "Cad.": "caddesi", "Sok.": "sokak",
-        "Mah.": "mahallesi",
-        "yy.": "yüzyıl", "M.Ö.": "milattan önce", "M.S.": "milattan sonra", "bkz.": "bakınız",
-        "s.#": "sayfa",
-        "T.C.": "Türkiye Cumhuriyeti", "tel.": "telefon",
+        "Doç.": "doçent", "Av.": "avukat", "No.#": "numara", "No:": "numara", "Cad.": "caddesi",
+        "Sok.": "sokak", "Mah.": "mahallesi", "yy.": "yüzyıl", "M.Ö.": "milattan önce",
+        "M.S.": "milattan sonra", "bkz.": "bakınız", "s.#": "sayfa", "T.C.": "Türkiye Cumhuriyeti",
+        "tel.": "telefon",
     }  # fmt: skip
     fractions = {"½": "yarım", "¼": "çeyrek", "¾": "dörtte üç"}
 
@@ -84,10 +71,6 @@ class TurkishRules(LanguageRules):
         sign, first, second = self.amount(amount)
         last = f" {self.to} {self.number(second)}" if second else ""
         return f"{sign} {self.percent.one} {self.number(first)}{last}".strip()
-
-    def minutes(self, minute: int) -> str:
-        """Sıfır beş."""
-        return f"sıfır {self.cardinal(minute)}" if minute < 10 else self.cardinal(minute)
 
     def read_ordinals(self, text: str) -> str:
         """2. before a word; 2'nci."""
@@ -104,7 +87,8 @@ class HungarianRules(LanguageRules):
     """Hungarian: no plural behind a numeral; suffixes join numbers and signs."""
 
     code = "hu"
-    cardinals = {"m": "cardinal"}
+    # Kettő where it counts nothing, két before a noun.
+    cardinals = {"m": "cardinal", "noun": "cardinal-initial"}
     ordinals = {"m": "ordinal"}
     point, minus, plus, to = "egész", "mínusz", "plusz", "-"
     calling = "tel|telefon|hívja|hívj|hívjon|szám|mobil|fax|telefonszám"
@@ -114,16 +98,13 @@ class HungarianRules(LanguageRules):
     )  # fmt: skip
     percent = Noun.of("százalék")
     scales = ("ezer", "millió", "milliárd")
-    currencies = {
-        "Ft": Money(Noun.of("forint")), "HUF": Money(Noun.of("forint")),
-        "€": Money(Noun.of("euró"), Noun.of("cent")),
-        "EUR": Money(Noun.of("euró"), Noun.of("cent")),
-        "$": Money(Noun.of("dollár"), Noun.of("cent")),
-        "USD": Money(Noun.of("dollár"), Noun.of("cent")),
-        "£": Money(Noun.of("font"), Noun.of("penny")),
-    }  # fmt: skip
-    units = nouns(
-        """
+    currencies = moneys("""
+        Ft HUF = forint m
+        € EUR = euró m; cent m
+        $ USD = dollár m; cent m
+        £ = font m; penny m
+    """)
+    units = nouns("""
         kg = kilogramm m
         g = gramm m
         dkg = dekagramm m
@@ -133,7 +114,7 @@ class HungarianRules(LanguageRules):
         m = méter m
         cm = centiméter m
         mm = milliméter m
-        km/h km/ó = kilométer_per_óra m
+        km/h km/ó = kilométer per óra m
         m² = négyzetméter m
         m³ = köbméter m
         l = liter m
@@ -141,30 +122,21 @@ class HungarianRules(LanguageRules):
         ml = milliliter m
         perc = perc m
         mp = másodperc m
-        °C ℃ = celsius_fok m
+        °C ℃ = celsius fok m
         ° = fok m
         kW = kilowatt m
         MB = megabájt m
         GB = gigabájt m
-    """.replace("_", "\u00a0")
-    )
+    """)
     abbreviations = {
         "pl.": "például", "stb.": "és a többi", "kb.": "körülbelül", "ún.": "úgynevezett",
-        "ill.": "illetve",
-        "u.": "utca", "út.": "út", "tel.": "telefon", "Prof.": "professzor", "ifj.": "ifjabb",
-        "id.": "idősebb",
-        "Kft.": "káefté", "Zrt.": "zéerté", "i. e.": "időszámításunk előtt",
-        "i. sz.": "időszámításunk szerint",
-        "db": "darab", "old.": "oldal", "özv.": "özvegy", "sz.": "szám",
+        "ill.": "illetve", "u.": "utca", "út.": "út", "tel.": "telefon", "Prof.": "professzor",
+        "ifj.": "ifjabb", "id.": "idősebb", "Kft.": "káefté", "Zrt.": "zéerté",
+        "i. e.": "időszámításunk előtt", "i. sz.": "időszámításunk szerint", "db": "darab",
+        "old.": "oldal", "özv.": "özvegy", "sz.": "szám",
     }  # fmt: skip
     fractions = {"½": "fél", "¼": "negyed", "¾": "háromnegyed"}
     _PARTS = {1: "tized", 2: "század", 3: "ezred"}
-    # The days of a month, with the possessive ending of dates.
-    _FIRST = "elseje"
-
-    def cardinal(self, number: int, gender: str = "m") -> str:
-        """Kettő where it counts nothing, két before a noun."""
-        return spell("hu", number, "cardinal-initial" if gender == "noun" else "cardinal")
 
     def counted(self, amount: str, noun: Noun) -> str:
         """Két kilogramm."""
@@ -190,9 +162,9 @@ class HungarianRules(LanguageRules):
         return said if year is None else f"{self.year(year)} {said}"
 
     def day(self, number: int, before: str = "") -> str:
-        """Ötödike."""
+        """Ötödike, with the possessive ending of dates."""
         if number == 1:
-            return self._FIRST
+            return "elseje"
         ordinal = self.ordinal(number)
         return ordinal + ("a" if set(ordinal[-4:]) & set("aáoóuú") else "e")
 
@@ -224,14 +196,17 @@ class HungarianRules(LanguageRules):
         """Done already, the other way round."""
         return lambda text: text
 
-    def time(
-        self, hour: int, minute: int, second: int | None = None, before: str = "", after: str = ""
-    ) -> str:
-        """Tizennégy óra harminc perc."""
-        said = f"{'két' if hour == 2 else self.cardinal(hour)} óra"
-        if minute or second is not None:
-            said += f" {self.cardinal(minute)} perc"
-        return said if second is None else f"{said} {self.cardinal(second)} másodperc"
+    def hours(self, hour: int) -> str:
+        """Tizennégy óra."""
+        return f"{'két' if hour == 2 else self.cardinal(hour)} óra"
+
+    def minutes(self, minute: int) -> str:
+        """Harminc perc."""
+        return f"{self.cardinal(minute)} perc"
+
+    def seconds(self, second: int) -> str:
+        """Öt másodperc."""
+        return f" {self.cardinal(second)} másodperc"
 
     def read_ordinals(self, text: str) -> str:
         """2. before a word; 5-7. before a word."""
@@ -272,24 +247,23 @@ class ArabicRules(LanguageRules):
         "نوفمبر", "ديسمبر",
     )  # fmt: skip
     percent = Noun.of("في المئة")
-    currencies = {
-        "$": Money(Noun.of("دولار")), "USD": Money(Noun.of("دولار")),
-        "€": Money(Noun.of("يورو")), "EUR": Money(Noun.of("يورو")), "£": Money(Noun.of("جنيه")),
-    }  # fmt: skip
-    units = nouns(
-        """
+    currencies = moneys("""
+        $ USD = دولار m
+        € EUR = يورو m
+        £ = جنيه m
+    """)
+    units = nouns("""
         كغ كجم كغم kg = كيلوغرام/كيلوغرامات/كيلوغراما m
         غ غم g = غرام/غرامات/غراما m
         كم km = كيلومتر/كيلومترات/كيلومترا m
         م m = متر/أمتار/مترا m
         سم cm = سنتيمتر/سنتيمترات/سنتيمترا m
         مم mm = مليمتر/مليمترات/مليمترا m
-        كم/س km/h = كيلومتر_في_الساعة/كيلومترات_في_الساعة/كيلومترا_في_الساعة m
+        كم/س km/h = كيلومتر في الساعة/كيلومترات في الساعة/كيلومترا في الساعة m
         ل = لتر/لترات/لترا m
-        °C ℃ °م = درجة_مئوية/درجات_مئوية/درجة_مئوية f
+        °C ℃ °م = درجة مئوية/درجات مئوية/درجة مئوية f
         ° = درجة/درجات/درجة f
-    """.replace("_", "\u00a0")
-    )
+    """)
     abbreviations = {"د.": "دكتور", "أ.": "أستاذ", "م.": "مهندس", "إلخ.": "إلى آخره", "ص.#": "صفحة"}
     fractions = {"½": "نصف", "¼": "ربع", "¾": "ثلاثة أرباع"}
     # CLDR spells these apart, and the first two with a hamza that they have not.
@@ -304,7 +278,7 @@ class ArabicRules(LanguageRules):
         "الثامنة", "التاسعة", "العاشرة", "الحادية عشرة",
     )  # fmt: skip
 
-    def cardinal(self, number: int, gender: str = "m") -> str:
+    def cardinal(self, number: int, gender: str = "") -> str:
         """As CLDR spells it, put right."""
         found = spell("ar", number, "numbering")
         for wrong, right in self._CORRECTIONS:
@@ -322,14 +296,12 @@ class ArabicRules(LanguageRules):
             return noun.one
         return noun.few if last <= 10 else noun.many
 
-    def time(
-        self, hour: int, minute: int, second: int | None = None, before: str = "", after: str = ""
-    ) -> str:
+    def time(self, at: ClockTime) -> str:
         """The hour is a definite feminine ordinal."""
-        said = self._HOURS[hour % 12]
+        said = self._HOURS[at.hour % 12]
         parts = {15: "والربع", 30: "والنصف"}
-        if minute:
-            said += f" {parts.get(minute) or f'و{self.cardinal(minute)} دقيقة'}"
+        if at.minute:
+            said += f" {parts.get(at.minute) or f'و{self.cardinal(at.minute)} دقيقة'}"
         return said
 
 
@@ -341,6 +313,17 @@ class HindiRules(LanguageRules):
     ordinals = {"m": "ordinal-masculine", "f": "ordinal-feminine"}
     decimal, group, spaced_groups = ".", ",", False
     point, minus, plus, to = "दशमलव", "माइनस", "प्लस", "से"
+    fraction_digits = True
+    # Four figures before में and its like, or behind सन्
+    year_marks = (
+        re.compile(r"((?:सन्\s|साल\s)?)(?<![\w.,])(1[1-9][0-9]{2})(?=\s(?:में|के|से|की|का|तक|ई))"),
+    )
+    # 10:30 बजे
+    clock = re.compile(r"(?<![\d:.,])([0-9]{1,2}):([0-9]{2})\sबजे(?!\w)")
+    # 2रा, 5वाँ
+    ordinal_mark = re.compile(
+        r"(?<![\w.,])([0-9]{1,4})(वाँ|वां|वा|वीं|वी|वें|ला|ली|रा|री|था|थी|ठा|ठी)(?![\u0900-\u097f])"
+    )
     calling = "फ़ोन|फोन|मोबाइल|कॉल|नंबर"
     months = (
         "जनवरी", "फ़रवरी", "मार्च", "अप्रैल", "मई", "जून", "जुलाई", "अगस्त", "सितंबर", "अक्टूबर",
@@ -348,40 +331,32 @@ class HindiRules(LanguageRules):
     )  # fmt: skip
     percent = Noun.of("प्रतिशत")
     scales = ("हज़ार", "हजार", "लाख", "करोड़", "अरब")
-    currencies = {
-        "₹": Money(Noun.of("रुपया/रुपये"), Noun.of("पैसा/पैसे")),
-        "INR": Money(Noun.of("रुपया/रुपये"), Noun.of("पैसा/पैसे")),
-        "रु.": Money(Noun.of("रुपया/रुपये"), Noun.of("पैसा/पैसे")),
-        "$": Money(Noun.of("डॉलर"), Noun.of("सेंट")), "USD": Money(Noun.of("डॉलर"), Noun.of("सेंट")),
-        "€": Money(Noun.of("यूरो"), Noun.of("सेंट")), "EUR": Money(Noun.of("यूरो"), Noun.of("सेंट")),
-        "£": Money(Noun.of("पाउंड"), Noun.of("पेंस")),
-    }  # fmt: skip
-    units = nouns(
-        """
+    currencies = moneys("""
+        ₹ INR रु. = रुपया/रुपये m; पैसा/पैसे m
+        $ USD = डॉलर m; सेंट m
+        € EUR = यूरो m; सेंट m
+        £ = पाउंड m; पेंस m
+    """)
+    units = nouns("""
         kg किग्रा = किलोग्राम m
         g ग्रा = ग्राम m
         km किमी कि.मी. = किलोमीटर m
         m मी = मीटर m
         cm सेमी = सेंटीमीटर m
         mm मिमी = मिलीमीटर m
-        km/h किमी/घंटा = किलोमीटर_प्रति_घंटा m
+        km/h किमी/घंटा = किलोमीटर प्रति घंटा m
         l ली = लीटर m
         ml = मिलीलीटर m
-        °C ℃ = डिग्री_सेल्सियस m
+        °C ℃ = डिग्री सेल्सियस m
         ° = डिग्री m
         GB = गीगाबाइट m
         MB = मेगाबाइट m
-    """.replace("_", "\u00a0")
-    )
+    """)
     abbreviations = {
         "डॉ.": "डॉक्टर", "प्रो.": "प्रोफ़ेसर", "श्री.": "श्री", "कु.": "कुमारी", "आदि.": "आदि",
         "ई.पू.": "ईसा पूर्व", "पृ.#": "पृष्ठ", "सं.#": "संख्या",
     }  # fmt: skip
     fractions = {"½": "आधा", "¼": "चौथाई", "¾": "पौन"}
-
-    def fraction(self, digits: str) -> str:
-        """One by one."""
-        return self.digits(digits)
 
     def year(self, number: int) -> str:
         """In hundreds up to 1999."""
@@ -390,44 +365,22 @@ class HindiRules(LanguageRules):
             return f"{self.cardinal(number // 100)} सौ{rest}"
         return self.cardinal(number)
 
-    def cardinal(self, number: int, gender: str = "m") -> str:
+    def cardinal(self, number: int, gender: str = "") -> str:
         """As CLDR spells it, with the anusvara of today's standard."""
         return super().cardinal(number, gender).replace("पन्द्रह", "पंद्रह")
 
-    def read_times(self, text: str) -> str:
-        """10:30 बजे."""
-        return super().read_times(_HINDI_CLOCK.sub(self._clock, text))
+    def clock_time(self, at: ClockTime, match: re.Match[str]) -> str:
+        """साढ़े दस बजे."""
+        if at.minute != 30:
+            return self.time(at)
+        halves = {1: "डेढ़", 2: "ढाई"}
+        return f"{halves.get(at.hour) or f'साढ़े {self.cardinal(at.hour)}'} बजे"
 
-    def _clock(self, match: re.Match[str]) -> str:
-        hour, minute = int(match[1]), int(match[2])
-        if hour > 24 or minute > 59:
-            return match[0]
-        if minute == 30:
-            halves = {1: "डेढ़", 2: "ढाई"}
-            return f"{halves.get(hour) or f'साढ़े {self.cardinal(hour)}'} बजे"
-        return self.time(hour, minute)
-
-    def time(
-        self, hour: int, minute: int, second: int | None = None, before: str = "", after: str = ""
-    ) -> str:
+    def time(self, at: ClockTime) -> str:
         """दस बजकर पैंतालीस मिनट."""
-        if not minute:
-            return f"{self.cardinal(hour)} बजे"
-        return f"{self.cardinal(hour)} बजकर {self.cardinal(minute)} मिनट"
+        if not at.minute:
+            return f"{self.cardinal(at.hour)} बजे"
+        return f"{self.cardinal(at.hour)} बजकर {self.cardinal(at.minute)} मिनट"
 
-    def read_years(self, text: str) -> str:
-        """Four figures before में and its like, or behind सन्."""
-        return _HINDI_YEAR.sub(lambda m: m[1] + self.year(int(m[2])), text)
-
-    def read_ordinals(self, text: str) -> str:
-        """2रा, 5वाँ."""
-        return _HINDI_ORDINAL.sub(
-            lambda m: self.ordinal(int(m[1]), "f" if m[2].endswith(("ी", "ीं")) else "m"), text
-        )
-
-
-_HINDI_YEAR = re.compile(r"((?:सन्\s|साल\s)?)(?<![\w.,])(1[1-9][0-9]{2})(?=\s(?:में|के|से|की|का|तक|ई))")
-_HINDI_CLOCK = re.compile(r"(?<![\d:.,])([0-9]{1,2}):([0-9]{2})\sबजे(?!\w)")
-_HINDI_ORDINAL = re.compile(
-    r"(?<![\w.,])([0-9]{1,4})(वाँ|वां|वा|वीं|वी|वें|ला|ली|रा|री|था|थी|ठा|ठी)(?![\u0900-\u097f])"
-)
+    def _ordinal(self, match: re.Match[str]) -> str:
+        return self.ordinal(int(match[1]), "f" if match[2].endswith(("ी", "ीं")) else "m")

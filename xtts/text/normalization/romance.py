@@ -2,16 +2,13 @@
 
 import re
 
-from xtts.text.normalization.language_rules import (
-    LanguageRules,
-    Money,
-    Noun,
-    WrittenNumber,
-    nouns,
-)
+from xtts.text.normalization.language_rules import LanguageRules
+from xtts.text.normalization.quantities import ClockTime, Noun, WrittenNumber, moneys, nouns
 from xtts.text.normalization.spelling import spell
 
 _WORD_BEHIND = re.compile(r"\s([a-zà-ÿ]{3,30})(?!\w)")
+# French 18h30, 18 h 30, 18h; Portuguese 9h15.
+_HOURS = re.compile(r"(?<![\w.,:])([0-9]{1,2})\s?[hH](?:\s?([0-9]{2})(?:\s?min\b)?)?(?![\w])")
 _HOURS_SIGN = re.compile(r"(?<![\w.,:])([0-9]{1,2})[:.]([0-9]{2})\s?(?:hs?|hrs)\b\.?")
 # Masculine in spite of their ending, in Spanish and Portuguese.
 _MASCULINE = frozenset(
@@ -26,23 +23,25 @@ _NO_NOUNS = frozenset(
 )
 
 
-def _iberian_gender(after: str) -> str | None:
+def _iberian_gender(after: str) -> str:
     """Of the noun that follows, by its ending."""
     found = _WORD_BEHIND.match(after)
     word = found[1] if found else ""
     if not word or word in _NO_NOUNS:
-        return None
+        return ""
     feminine = word.endswith(("a", "as", "ción", "ciones", "dad", "dades", "ção", "ções", "dade",
                               "gem", "gens", "sión", "siones"))  # fmt: skip
     if feminine and word not in _MASCULINE:
         return "f"
-    return "m" if word.endswith(("o", "os", "s", "e", "l", "r")) or word in _MASCULINE else None
+    return "m" if word.endswith(("o", "os", "s", "e", "l", "r")) or word in _MASCULINE else ""
 
 
 class SpanishRules(LanguageRules):
     """Spanish; decimal commas and points are both read."""
 
     code = "es"
+    # Uno where it counts nothing, un before a masculine noun.
+    cardinals = {"": "numbering", "m": "cardinal-masculine", "f": "cardinal-feminine"}
     ordinals = {"m": "ordinal-masculine", "f": "ordinal-feminine"}
     point, minus, plus, to = "coma", "menos", "más", "a"
     calling = "tel|teléfono|telefono|llame|llama|llamar|llámame|número|numero|móvil|fax"
@@ -50,20 +49,21 @@ class SpanishRules(LanguageRules):
         "enero", "febrero", "marzo", "abril", "mayo", "junio", "julio", "agosto", "septiembre",
         "octubre", "noviembre", "diciembre",
     )  # fmt: skip
+    date_joiner = " de "
     clock_words = "las|la"
+    zero_minute = "cero "
+    # 2ª, 1.º, 3.er
+    ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,4})\.?(º|ª|°(?!\s?[CF])|er\b|(?<=\.)[oa]\b)")
     percent = Noun.of("por ciento", "")
     scales = ("mil", "millón", "millones", "billones")
     scale_joiner = " de "
     money_joiner = " con "
-    currencies = {
-        "€": Money(Noun.of("euro/euros"), Noun.of("céntimo/céntimos")),
-        "EUR": Money(Noun.of("euro/euros"), Noun.of("céntimo/céntimos")),
-        "$": Money(Noun.of("dólar/dólares"), Noun.of("centavo/centavos")),
-        "US$": Money(Noun.of("dólar/dólares"), Noun.of("centavo/centavos")),
-        "USD": Money(Noun.of("dólar/dólares"), Noun.of("centavo/centavos")),
-        "£": Money(Noun.of("libra/libras", "f"), Noun.of("penique/peniques")),
-        "¥": Money(Noun.of("yen/yenes")),
-    }
+    currencies = moneys("""
+        € EUR = euro/euros m; céntimo/céntimos m
+        $ US$ USD = dólar/dólares m; centavo/centavos m
+        £ = libra/libras f; penique/peniques m
+        ¥ = yen/yenes m
+    """)
     units = nouns("""
         kg = kilogramo/kilogramos m
         g = gramo/gramos m
@@ -93,33 +93,15 @@ class SpanishRules(LanguageRules):
     """)
     abbreviations = {
         "p. ej.": "por ejemplo", "etc.": "etcétera", "Ud.": "usted", "Uds.": "ustedes",
-        "Vd.": "usted",
-        "núm.": "número", "n.º": "número", "nº": "número", "pág.": "página", "págs.": "páginas",
-        "Srta.": "señorita", "Sres.": "señores", "Dña.": "doña", "Prof.": "profesor",
-        "Profa.": "profesora", "EE. UU.": "Estados Unidos", "aprox.": "aproximadamente",
-        "Avda.": "avenida",
-        "a. C.": "antes de Cristo", "d. C.": "después de Cristo", "C/": "calle", "tel.": "teléfono",
+        "Vd.": "usted", "núm.": "número", "n.º": "número", "nº": "número", "pág.": "página",
+        "págs.": "páginas", "Srta.": "señorita", "Sres.": "señores", "Dña.": "doña",
+        "Prof.": "profesor", "Profa.": "profesora", "EE. UU.": "Estados Unidos",
+        "aprox.": "aproximadamente", "Avda.": "avenida", "a. C.": "antes de Cristo",
+        "d. C.": "después de Cristo", "C/": "calle", "tel.": "teléfono",
     }  # fmt: skip
     fractions = {"½": "medio", "¼": "un cuarto", "¾": "tres cuartos"}
 
-    def cardinal(self, number: int, gender: str = "") -> str:
-        """Uno where it counts nothing, un before a masculine noun."""
-        rules = {"m": "cardinal-masculine", "f": "cardinal-feminine"}.get(gender, "numbering")
-        return spell("es", number, rules)
-
-    def number(self, text: str, gender: str = "") -> str:
-        """As in `LanguageRules`."""
-        return super().number(text, gender)
-
-    def words(self, number: WrittenNumber, gender: str = "") -> str:
-        """As in `LanguageRules`."""
-        return super().words(number, gender)
-
-    def whole(self, digits: str, gender: str = "") -> str:
-        """As in `LanguageRules`; before a noun it is masculine in most cases."""
-        return super().whole(digits, gender)
-
-    def gender_before(self, after: str) -> str | None:
+    def gender_before(self, after: str) -> str:
         """One and hundreds agree with the noun."""
         return _iberian_gender(after)
 
@@ -127,27 +109,13 @@ class SpanishRules(LanguageRules):
         """20:15 h."""
         return super().read_times(_HOURS_SIGN.sub(r"\1:\2", text))
 
-    def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
-        """Cinco de marzo de dos mil veinticuatro."""
-        said = f"{self.day(day, before)} de {self.months[month - 1]}"
-        return said if year is None else f"{said} de {self.year(year)}"
-
-    def minutes(self, minute: int) -> str:
-        """Cero cinco."""
-        return f"cero {self.cardinal(minute)}" if minute < 10 else self.cardinal(minute)
-
-    def time(
-        self, hour: int, minute: int, second: int | None = None, before: str = "", after: str = ""
-    ) -> str:
+    def hours(self, hour: int) -> str:
         """Hours are feminine: la una."""
-        said = self.cardinal(hour, "f")
-        if minute or second is not None:
-            said += f" {self.minutes(minute)}"
-        return said if second is None else f"{said} y {self.cardinal(second)} segundos"
+        return self.cardinal(hour, "f")
 
-    def read_ordinals(self, text: str) -> str:
-        """2ª, 1.º, 3.er."""
-        return _SPANISH_ORDINAL.sub(self._ordinal, text)
+    def seconds(self, second: int) -> str:
+        """Y cinco segundos."""
+        return f" y {self.cardinal(second)} segundos"
 
     def _ordinal(self, match: re.Match[str]) -> str:
         number, mark = int(match[1]), match[2].lower()
@@ -157,9 +125,6 @@ class SpanishRules(LanguageRules):
         if mark == "er" or (before_noun and number % 10 in (1, 3) and number not in (11, 13)):
             return spell("es", number, "ordinal-masculine-adjective")
         return self.ordinal(number)
-
-
-_SPANISH_ORDINAL = re.compile(r"(?<![\w.,])([0-9]{1,4})\.?(º|ª|°(?!\s?[CF])|er\b|(?<=\.)[oa]\b)")
 
 
 class FrenchRules(LanguageRules):
@@ -174,19 +139,22 @@ class FrenchRules(LanguageRules):
         "janvier", "février", "mars", "avril", "mai", "juin", "juillet", "août", "septembre",
         "octobre", "novembre", "décembre",
     )  # fmt: skip
+    first_day = "premier"
+    clock = _HOURS
+    # 2e, 1re, 3ème
+    ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,6})(er|re|ère|ème|eme|e|nde?|º|ᵉ)(?!\w)")
     percent = Noun.of("pour cent")
     scales = ("mille", "million", "millions", "milliard", "milliards")
     scale_joiner = " de "
     money_joiner = " et "
-    currencies = {
-        "€": Money(Noun.of("euro/euros"), Noun.of("centime/centimes")),
-        "EUR": Money(Noun.of("euro/euros"), Noun.of("centime/centimes")),
-        "$": Money(Noun.of("dollar/dollars"), Noun.of("cent/cents")),
-        "USD": Money(Noun.of("dollar américain/dollars américains"), Noun.of("cent/cents")),
-        "£": Money(Noun.of("livre/livres", "f"), Noun.of("penny/pence")),
-        "CHF": Money(Noun.of("franc suisse/francs suisses"), Noun.of("centime/centimes")),
-        "¥": Money(Noun.of("yen/yens")),
-    }
+    currencies = moneys("""
+        € EUR = euro/euros m; centime/centimes m
+        $ = dollar/dollars m; cent/cents m
+        USD = dollar américain/dollars américains m; cent/cents m
+        £ = livre/livres f; penny/pence m
+        CHF = franc suisse/francs suisses m; centime/centimes m
+        ¥ = yen/yens m
+    """)
     units = nouns("""
         kg = kilogramme/kilogrammes m
         g = gramme/grammes m
@@ -217,34 +185,24 @@ class FrenchRules(LanguageRules):
     """)
     abbreviations = {
         "M.": "monsieur", "Mme": "madame", "Mlle": "mademoiselle", "MM.": "messieurs",
-        "Mmes": "mesdames",
-        "Dr": "docteur", "Pr": "professeur", "p. ex.": "par exemple", "etc.": "et cetera",
-        "c.-à-d.": "c'est-à-dire", "n°": "numéro", "env.": "environ", "av.": "avenue",
-        "bd": "boulevard",
-        "av. J.-C.": "avant Jésus-Christ", "apr. J.-C.": "après Jésus-Christ",
-        "St": "saint", "Ste": "sainte", "tél.": "téléphone",
+        "Mmes": "mesdames", "Dr": "docteur", "Pr": "professeur", "p. ex.": "par exemple",
+        "etc.": "et cetera", "c.-à-d.": "c'est-à-dire", "n°": "numéro", "env.": "environ",
+        "av.": "avenue", "bd": "boulevard", "av. J.-C.": "avant Jésus-Christ",
+        "apr. J.-C.": "après Jésus-Christ", "St": "saint", "Ste": "sainte", "tél.": "téléphone",
     }  # fmt: skip
     fractions = {"½": "un demi", "¼": "un quart", "¾": "trois quarts"}
 
-    def day(self, number: int, before: str = "") -> str:
-        """The first is an ordinal."""
-        return "premier" if number == 1 else self.cardinal(number)
+    def hours(self, hour: int) -> str:
+        """Dix-huit heures."""
+        return f"{self.cardinal(hour, 'f')} {'heure' if hour < 2 else 'heures'}"
 
-    def time(
-        self, hour: int, minute: int, second: int | None = None, before: str = "", after: str = ""
-    ) -> str:
-        """Dix-huit heures trente."""
-        said = f"{self.cardinal(hour, 'f')} {'heure' if hour < 2 else 'heures'}"
-        said += f" {self.cardinal(minute, 'f')}" if minute or second is not None else ""
-        return said if second is None else f"{said} et {self.cardinal(second, 'f')} secondes"
+    def minutes(self, minute: int) -> str:
+        """Vingt et une."""
+        return self.cardinal(minute, "f")
 
-    def read_times(self, text: str) -> str:
-        """18h30, 18 h 30, 18h."""
-        return super().read_times(_HOURS.sub(self._hours, text))
-
-    def _hours(self, match: re.Match[str]) -> str:
-        hour, minute = int(match[1]), int(match[2] or 0)
-        return match[0] if hour > 24 or minute > 59 else self.time(hour, minute)
+    def seconds(self, second: int) -> str:
+        """Et cinq secondes."""
+        return f" et {self.cardinal(second, 'f')} secondes"
 
     def phone(self, text: str) -> str:
         """In pairs where it is written in pairs."""
@@ -265,16 +223,8 @@ class FrenchRules(LanguageRules):
         """Plural from two on: 1,5 kilogramme."""
         return noun.one if number.value < 2 else noun.few
 
-    def read_ordinals(self, text: str) -> str:
-        """2e, 1re, 3ème."""
-        return _FRENCH_ORDINAL.sub(
-            lambda m: self.ordinal(int(m[1]), "f" if m[2].startswith("r") else "m"), text
-        )
-
-
-# French 18h30, Portuguese 9h15.
-_HOURS = re.compile(r"(?<![\w.,:])([0-9]{1,2})\s?[hH](?:\s?([0-9]{2})(?:\s?min\b)?)?(?![\w])")
-_FRENCH_ORDINAL = re.compile(r"(?<![\w.,])([0-9]{1,6})(er|re|ère|ème|eme|e|nde?|º|ᵉ)(?!\w)")
+    def _ordinal(self, match: re.Match[str]) -> str:
+        return self.ordinal(int(match[1]), "f" if match[2].startswith("r") else "m")
 
 
 class ItalianRules(LanguageRules):
@@ -288,19 +238,21 @@ class ItalianRules(LanguageRules):
         "gennaio", "febbraio", "marzo", "aprile", "maggio", "giugno", "luglio", "agosto",
         "settembre", "ottobre", "novembre", "dicembre",
     )  # fmt: skip
+    first_day = "primo"
+    minute_joiner = " e "
     clock_words = "ore|alle|dalle|all[ae] ore"
+    # 3°, 2ª
+    ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,4})\s?(º|ª|°(?!\s?[CF]))")
     percent = Noun.of("per cento", "")
     scales = ("mila", "milione", "milioni", "miliardo", "miliardi")
     scale_joiner = " di "
     money_joiner = " e "
-    currencies = {
-        "€": Money(Noun.of("euro"), Noun.of("centesimo/centesimi")),
-        "EUR": Money(Noun.of("euro"), Noun.of("centesimo/centesimi")),
-        "$": Money(Noun.of("dollaro/dollari"), Noun.of("centesimo/centesimi")),
-        "USD": Money(Noun.of("dollaro/dollari"), Noun.of("centesimo/centesimi")),
-        "£": Money(Noun.of("sterlina/sterline", "f"), Noun.of("penny/pence")),
-        "¥": Money(Noun.of("yen")),
-    }
+    currencies = moneys("""
+        € EUR = euro m; centesimo/centesimi m
+        $ USD = dollaro/dollari m; centesimo/centesimi m
+        £ = sterlina/sterline f; penny/pence m
+        ¥ = yen m
+    """)
     units = nouns("""
         kg = chilogrammo/chilogrammi m
         g = grammo/grammi m
@@ -330,11 +282,10 @@ class ItalianRules(LanguageRules):
     abbreviations = {
         "Sig.": "signor", "Sig.ra": "signora", "Sig.na": "signorina", "Dott.": "dottor",
         "Dott.ssa": "dottoressa", "Prof.": "professor", "Prof.ssa": "professoressa",
-        "Ing.": "ingegner",
-        "Avv.": "avvocato", "ecc.": "eccetera", "ad es.": "ad esempio", "p. es.": "per esempio",
-        "n.#": "numero", "pag.": "pagina", "tel.": "telefono", "ca.": "circa",
-        "S.p.A.": "società per azioni",
-        "a.C.": "avanti Cristo", "d.C.": "dopo Cristo", "Dr.": "dottor",
+        "Ing.": "ingegner", "Avv.": "avvocato", "ecc.": "eccetera", "ad es.": "ad esempio",
+        "p. es.": "per esempio", "n.#": "numero", "pag.": "pagina", "tel.": "telefono",
+        "ca.": "circa", "S.p.A.": "società per azioni", "a.C.": "avanti Cristo",
+        "d.C.": "dopo Cristo", "Dr.": "dottor",
     }  # fmt: skip
     fractions = {"½": "un mezzo", "¼": "un quarto", "¾": "tre quarti"}
 
@@ -343,53 +294,27 @@ class ItalianRules(LanguageRules):
         rules = {"m": "cardinal-masculine", "f": "cardinal-feminine"}.get(gender, "numbering")
         return spell("it", number, rules if number == 1 else "numbering")
 
-    def number(self, text: str, gender: str = "") -> str:
-        """As in `LanguageRules`."""
-        return super().number(text, gender)
-
-    def words(self, number: WrittenNumber, gender: str = "") -> str:
-        """As in `LanguageRules`."""
-        return super().words(number, gender)
-
-    def whole(self, digits: str, gender: str = "") -> str:
-        """As in `LanguageRules`."""
-        return super().whole(digits, gender)
-
-    def gender_before(self, after: str) -> str | None:
+    def gender_before(self, after: str) -> str:
         """One agrees with the noun."""
         found = _WORD_BEHIND.match(after)
         if found is None or found[1] in _NO_NOUNS:
-            return None
-        return "f" if found[1].endswith("a") else "m" if found[1].endswith(("o", "e")) else None
+            return ""
+        return "f" if found[1].endswith("a") else "m" if found[1].endswith(("o", "e")) else ""
 
     def read_times(self, text: str) -> str:
         """20:15 h."""
         return super().read_times(_HOURS_SIGN.sub(r"\1:\2", text))
 
-    def day(self, number: int, before: str = "") -> str:
-        """The first is an ordinal."""
-        return "primo" if number == 1 else self.cardinal(number)
+    def hours(self, hour: int) -> str:
+        """One is feminine: l'una."""
+        return self.cardinal(hour, "f" if hour == 1 else "")
 
-    def time(
-        self, hour: int, minute: int, second: int | None = None, before: str = "", after: str = ""
-    ) -> str:
-        """Quattordici e trenta."""
-        said = self.cardinal(hour, "f" if hour == 1 else "")
-        said += f" e {self.minutes(minute)}" if minute or second is not None else ""
-        return said if second is None else f"{said} e {self.cardinal(second)} secondi"
+    def seconds(self, second: int) -> str:
+        """E cinque secondi."""
+        return f" e {self.cardinal(second)} secondi"
 
-    def minutes(self, minute: int) -> str:
-        """Cinque."""
-        return self.cardinal(minute)
-
-    def read_ordinals(self, text: str) -> str:
-        """3°, 2ª."""
-        return _ITALIAN_ORDINAL.sub(
-            lambda m: self.ordinal(int(m[1]), "f" if m[2] == "ª" else "m"), text
-        )
-
-
-_ITALIAN_ORDINAL = re.compile(r"(?<![\w.,])([0-9]{1,4})\s?(º|ª|°(?!\s?[CF]))")
+    def _ordinal(self, match: re.Match[str]) -> str:
+        return self.ordinal(int(match[1]), "f" if match[2] == "ª" else "m")
 
 
 class PortugueseRules(LanguageRules):
@@ -404,21 +329,21 @@ class PortugueseRules(LanguageRules):
         "janeiro", "fevereiro", "março", "abril", "maio", "junho", "julho", "agosto", "setembro",
         "outubro", "novembro", "dezembro",
     )  # fmt: skip
+    date_joiner, first_day = " de ", "primeiro"
+    clock, minute_joiner = _HOURS, " e "
+    # 2º, 3ª
+    ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,4})\.?(º|ª|°(?!\s?[CF])|(?<=\.)[oa]\b)")
     percent = Noun.of("por cento")
     scales = ("mil", "milhão", "milhões", "bilhão", "bilhões", "mil milhões")
     scale_joiner = " de "
     money_joiner = " e "
-    currencies = {
-        "R$": Money(Noun.of("real/reais"), Noun.of("centavo/centavos")),
-        "BRL": Money(Noun.of("real/reais"), Noun.of("centavo/centavos")),
-        "€": Money(Noun.of("euro/euros"), Noun.of("cêntimo/cêntimos")),
-        "EUR": Money(Noun.of("euro/euros"), Noun.of("cêntimo/cêntimos")),
-        "$": Money(Noun.of("dólar/dólares"), Noun.of("centavo/centavos")),
-        "US$": Money(Noun.of("dólar/dólares"), Noun.of("centavo/centavos")),
-        "USD": Money(Noun.of("dólar/dólares"), Noun.of("centavo/centavos")),
-        "£": Money(Noun.of("libra/libras", "f"), Noun.of("pêni/pence")),
-        "¥": Money(Noun.of("iene/ienes")),
-    }
+    currencies = moneys("""
+        R$ BRL = real/reais m; centavo/centavos m
+        € EUR = euro/euros m; cêntimo/cêntimos m
+        $ US$ USD = dólar/dólares m; centavo/centavos m
+        £ = libra/libras f; pêni/pence m
+        ¥ = iene/ienes m
+    """)
     units = nouns("""
         kg = quilograma/quilogramas m
         g = grama/gramas m
@@ -447,51 +372,34 @@ class PortugueseRules(LanguageRules):
     """)
     abbreviations = {
         "p. ex.": "por exemplo", "etc.": "etcétera", "nº": "número", "n.º": "número",
-        "pág.": "página",
-        "Profa.": "professora", "Prof.": "professor", "Av.": "avenida", "tel.": "telefone",
-        "aprox.": "aproximadamente", "a.C.": "antes de Cristo", "d.C.": "depois de Cristo",
-        "Exmo.": "excelentíssimo", "Ltda.": "limitada", "Eng.": "engenheiro",
+        "pág.": "página", "Profa.": "professora", "Prof.": "professor", "Av.": "avenida",
+        "tel.": "telefone", "aprox.": "aproximadamente", "a.C.": "antes de Cristo",
+        "d.C.": "depois de Cristo", "Exmo.": "excelentíssimo", "Ltda.": "limitada",
+        "Eng.": "engenheiro",
     }  # fmt: skip
     fractions = {"½": "meio", "¼": "um quarto", "¾": "três quartos"}
 
-    def gender_before(self, after: str) -> str | None:
+    def gender_before(self, after: str) -> str:
         """One, two and hundreds agree with the noun."""
         return _iberian_gender(after)
 
-    def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
-        """Cinco de março de dois mil e vinte e quatro."""
-        said = f"{self.day(day, before)} de {self.months[month - 1]}"
-        return said if year is None else f"{said} de {self.year(year)}"
-
-    def day(self, number: int, before: str = "") -> str:
-        """The first is an ordinal."""
-        return "primeiro" if number == 1 else self.cardinal(number)
-
-    def time(
-        self, hour: int, minute: int, second: int | None = None, before: str = "", after: str = ""
-    ) -> str:
-        """Hours are feminine: quatorze e trinta."""
-        said = self.cardinal(hour, "f")
-        said += f" e {self.cardinal(minute)}" if minute or second is not None else ""
-        return said if second is None else f"{said} e {self.cardinal(second)} segundos"
-
     def read_times(self, text: str) -> str:
-        """14h30, 9h."""
-        return super().read_times(_HOURS.sub(self._hours, _HOURS_SIGN.sub(r"\1:\2", text)))
+        """14:30 h, then 14h30 and 9h."""
+        return super().read_times(_HOURS_SIGN.sub(r"\1:\2", text))
 
-    def _hours(self, match: re.Match[str]) -> str:
-        hour, minute = int(match[1]), int(match[2] or 0)
-        if hour > 24 or minute > 59:
-            return match[0]
+    def clock_time(self, at: ClockTime, match: re.Match[str]) -> str:
+        """14h30; 9h are nine hours."""
         if match[2]:
-            return self.time(hour, minute)
-        return f"{self.cardinal(hour, 'f')} {'hora' if hour == 1 else 'horas'}"
+            return self.time(at)
+        return f"{self.hours(at.hour)} {'hora' if at.hour == 1 else 'horas'}"
 
-    def read_ordinals(self, text: str) -> str:
-        """2º, 3ª."""
-        return _PORTUGUESE_ORDINAL.sub(
-            lambda m: self.ordinal(int(m[1]), "f" if m[2] in "ªa" else "m"), text
-        )
+    def hours(self, hour: int) -> str:
+        """Hours are feminine: duas e trinta."""
+        return self.cardinal(hour, "f")
 
+    def seconds(self, second: int) -> str:
+        """E cinco segundos."""
+        return f" e {self.cardinal(second)} segundos"
 
-_PORTUGUESE_ORDINAL = re.compile(r"(?<![\w.,])([0-9]{1,4})\.?(º|ª|°(?!\s?[CF])|(?<=\.)[oa]\b)")
+    def _ordinal(self, match: re.Match[str]) -> str:
+        return self.ordinal(int(match[1]), "f" if match[2] in "ªa" else "m")

@@ -1,11 +1,13 @@
 """What `<say-as interpret-as="…">` makes of a text, by the rules of its language."""
 
+import contextlib
 import re
 from collections.abc import Callable, Mapping
 from datetime import date
 
 from xtts.text.errors import TextError, shown
 from xtts.text.normalization.language_rules import LanguageRules
+from xtts.text.normalization.spelling import NoWordsError
 
 _MOST_CHARACTERS = 200
 _ORDERS = {
@@ -48,7 +50,9 @@ def _cardinal(rules: LanguageRules, text: str, _form: str) -> str:
 
 def _ordinal(rules: LanguageRules, text: str, _form: str) -> str:
     found = re.fullmatch(r"([0-9]{1,12})\D{0,4}", text)
-    return rules.ordinal(int(found[1])) if found else _refused("an ordinal", text)
+    with contextlib.suppress(NoWordsError):
+        return rules.ordinal(int(found[1])) if found else _refused("an ordinal", text)
+    return _refused("an ordinal", text)
 
 
 def _time(rules: LanguageRules, text: str, _form: str) -> str:

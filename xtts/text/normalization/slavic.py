@@ -3,13 +3,8 @@ ordinals."""
 
 import re
 
-from xtts.text.normalization.language_rules import (
-    LanguageRules,
-    Money,
-    Noun,
-    WrittenNumber,
-    nouns,
-)
+from xtts.text.normalization.language_rules import LanguageRules
+from xtts.text.normalization.quantities import ClockTime, Noun, WrittenNumber, moneys, nouns
 from xtts.text.normalization.spelling import spell
 
 
@@ -19,6 +14,8 @@ class SlavicRules(LanguageRules):
 
     # Whether 21 and 31 count as 1 does.
     last_one_counts = False
+    # Behind a year that is an ordinal; "" where it is a cardinal.
+    of_year = ""
 
     def form(self, number: WrittenNumber, noun: Noun) -> str:
         """By the last two digits."""
@@ -32,6 +29,22 @@ class SlavicRules(LanguageRules):
             return noun.few
         return noun.many
 
+    def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
+        """Piątego marca dwa tysiące dwudziestego czwartego roku."""
+        said = f"{self.ordinal(day, 'm-gen')} {self.months[month - 1]}"
+        if year is None:
+            return said
+        if not self.of_year:
+            return f"{said} {self.cardinal(year)}"
+        return f"{said} {self.ordinal(year, 'm-gen')} {self.of_year}"
+
+    def _named_date(self, match: re.Match[str]) -> str:
+        names = [name.casefold() for name in self.months]
+        if match[2].casefold() not in names or not 1 <= int(match[1]) <= 31:
+            return match[0]
+        year = int(match[3]) if match[3] else None
+        return self.date(int(match[1]), names.index(match[2].casefold()) + 1, year)
+
 
 class PolishRules(SlavicRules):
     """Polish."""
@@ -39,6 +52,9 @@ class PolishRules(SlavicRules):
     code = "pl"
     cardinals = {"m": "cardinal-masculine", "f": "cardinal-feminine", "n": "cardinal-neuter"}
     point, minus, to = "przecinek", "minus", "do"
+    of_year, zero_minute = "roku", "zero "
+    # 2. before a word
+    ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,3})\.(?=\s([a-ząćęłńóśźż]{2,30}))")
     calling = "tel|telefon|zadzwoń|dzwoń|numer|komórka|faks|pod"
     months = (
         "stycznia", "lutego", "marca", "kwietnia", "maja", "czerwca", "lipca", "sierpnia",
@@ -52,17 +68,13 @@ class PolishRules(SlavicRules):
         mln = milion/miliony/milionów/miliona m
         mld = miliard/miliardy/miliardów/miliarda m
     """)
-    currencies = {
-        "zł": Money(Noun.of("złoty/złote/złotych/złotego"), Noun.of("grosz/grosze/groszy")),
-        "PLN": Money(Noun.of("złoty/złote/złotych/złotego"), Noun.of("grosz/grosze/groszy")),
-        "€": Money(Noun.of("euro/euro/euro/euro"), Noun.of("cent/centy/centów")),
-        "EUR": Money(Noun.of("euro/euro/euro/euro"), Noun.of("cent/centy/centów")),
-        "$": Money(Noun.of("dolar/dolary/dolarów/dolara"), Noun.of("cent/centy/centów")),
-        "USD": Money(Noun.of("dolar/dolary/dolarów/dolara"), Noun.of("cent/centy/centów")),
-        "£": Money(Noun.of("funt/funty/funtów/funta"), Noun.of("pens/pensy/pensów")),
-    }
-    units = nouns(
-        """
+    currencies = moneys("""
+        zł PLN = złoty/złote/złotych/złotego m; grosz/grosze/groszy m
+        € EUR = euro/euro/euro/euro m; cent/centy/centów m
+        $ USD = dolar/dolary/dolarów/dolara m; cent/centy/centów m
+        £ = funt/funty/funtów/funta m; pens/pensy/pensów m
+    """)
+    units = nouns("""
         kg = kilogram/kilogramy/kilogramów/kilograma m
         g = gram/gramy/gramów/grama m
         dag = dekagram/dekagramy/dekagramów/dekagrama m
@@ -72,30 +84,29 @@ class PolishRules(SlavicRules):
         m = metr/metry/metrów/metra m
         cm = centymetr/centymetry/centymetrów/centymetra m
         mm = milimetr/milimetry/milimetrów/milimetra m
-        km/h = kilometr_na_godzinę/kilometry_na_godzinę/kilometrów_na_godzinę/kilometra_na_godzinę m
-        m² = metr_kwadratowy/metry_kwadratowe/metrów_kwadratowych/metra_kwadratowego m
+        km/h = kilometr na godzinę/kilometry na godzinę/kilometrów na godzinę/kilometra na godzinę m
+        m² = metr kwadratowy/metry kwadratowe/metrów kwadratowych/metra kwadratowego m
         l = litr/litry/litrów/litra m
         ml = mililitr/mililitry/mililitrów/mililitra m
         godz. = godzina/godziny/godzin/godziny f
         min min. = minuta/minuty/minut/minuty f
         sek. = sekunda/sekundy/sekund/sekundy f
-        °C ℃ = stopień_Celsjusza/stopnie_Celsjusza/stopni_Celsjusza/stopnia_Celsjusza m
+        °C ℃ = stopień Celsjusza/stopnie Celsjusza/stopni Celsjusza/stopnia Celsjusza m
         ° = stopień/stopnie/stopni/stopnia m
         kW = kilowat/kilowaty/kilowatów/kilowata m
         kWh = kilowatogodzina/kilowatogodziny/kilowatogodzin/kilowatogodziny f
         MB = megabajt/megabajty/megabajtów/megabajta m
         GB = gigabajt/gigabajty/gigabajtów/gigabajta m
-    """.replace("_", "\u00a0")
-    )
+    """)
     abbreviations = {
         "np.": "na przykład", "itd.": "i tak dalej", "itp.": "i tym podobne",
-        "m.in.": "między innymi",
-        "tzn.": "to znaczy", "tj.": "to jest", "tzw.": "tak zwany", "ok.": "około", "dr": "doktor",
-        "mgr": "magister", "inż.": "inżynier", "prof.": "profesor", "ul.": "ulica", "nr": "numer",
-        "al.": "aleja", "pl.": "plac", "św.": "święty", "str.": "strona", "tel.": "telefon",
-        "wg": "według", "p.n.e.": "przed naszą erą", "n.e.": "naszej ery", "woj.": "województwo",
-        "o godz.": "o godzinie", "od godz.": "od godziny", "do godz.": "do godziny",
-        "godz.#": "godzina", "hab.": "habilitowany",
+        "m.in.": "między innymi", "tzn.": "to znaczy", "tj.": "to jest", "tzw.": "tak zwany",
+        "ok.": "około", "dr": "doktor", "mgr": "magister", "inż.": "inżynier", "prof.": "profesor",
+        "ul.": "ulica", "nr": "numer", "al.": "aleja", "pl.": "plac", "św.": "święty",
+        "str.": "strona", "tel.": "telefon", "wg": "według", "p.n.e.": "przed naszą erą",
+        "n.e.": "naszej ery", "woj.": "województwo", "o godz.": "o godzinie",
+        "od godz.": "od godziny", "do godz.": "do godziny", "godz.#": "godzina",
+        "hab.": "habilitowany",
     }  # fmt: skip
     fractions = {"½": "pół", "¼": "ćwierć", "¾": "trzy czwarte"}
     _UNITS = (
@@ -153,36 +164,22 @@ class PolishRules(SlavicRules):
             stem += "i"
         return stem + ending
 
-    def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
-        """Piątego marca dwa tysiące dwudziestego czwartego roku."""
-        said = f"{self.ordinal(day, 'm-gen')} {self.months[month - 1]}"
-        return said if year is None else f"{said} {self.ordinal(year, 'm-gen')} roku"
-
     def read_named_dates(self, text: str) -> str:
         """As in `LanguageRules`, with what stands behind the year."""
         return _POLISH_DATE.sub(self._named_date, text)
 
-    def _named_date(self, match: re.Match[str]) -> str:
-        names = [name.casefold() for name in self.months]
-        if match[2].casefold() not in names or not 1 <= int(match[1]) <= 31:
-            return match[0]
-        year = int(match[3]) if match[3] else None
-        return self.date(int(match[1]), names.index(match[2].casefold()) + 1, year)
-
-    def time(
-        self, hour: int, minute: int, second: int | None = None, before: str = "", after: str = ""
-    ) -> str:
+    def time(self, at: ClockTime) -> str:
         """Czternasta trzydzieści; o dziewiątej."""
-        word = re.search(r"(\w+)\s*$", before)
+        word = re.search(r"(\w+)\s*$", at.before)
         governs = word[1].casefold() if word else ""
         case = (
             "f-gen" if governs in ("o", "od", "do", "po", "około", "godziny", "godzinie") else "f"
         )
         case = "f-ins" if governs in ("przed", "między") else case
-        said = self.ordinal(hour, case)
-        if minute or second is not None:
-            said += f" {'zero ' if minute < 10 else ''}{self.cardinal(minute)}"
-        return said if second is None else f"{said} i {self.cardinal(second, 'f')} sekund"
+        said = self.ordinal(at.hour, case)
+        if not at.full_hour:
+            said += f" {self.minutes(at.minute)}"
+        return said if at.second is None else f"{said} i {self.cardinal(at.second, 'f')} sekund"
 
     def read_years(self, text: str) -> str:
         """1999 r., w 1999 roku."""
@@ -197,10 +194,6 @@ class PolishRules(SlavicRules):
             return f"{match[1] or ''}{said} roku{dot}"
         return f"{match[1] or ''}{self.ordinal(number)} {word}"
 
-    def read_ordinals(self, text: str) -> str:
-        """2. before a word."""
-        return _POLISH_ORDINAL.sub(self._ordinal, text)
-
     def _ordinal(self, match: re.Match[str]) -> str:
         noun = match[2]
         gender = "f" if noun.endswith("a") else "n" if noun.endswith(("o", "e", "ę", "um")) else "m"
@@ -213,7 +206,6 @@ _POLISH_DATE = re.compile(
 _POLISH_YEAR = re.compile(
     r"((?<!\w)(?:[wW]e?|po|od|do|z|rok)\s)?(?<![\w.,])([12][0-9]{3})\s(r\.|roku|rok)(?!\w)"
 )
-_POLISH_ORDINAL = re.compile(r"(?<![\w.,])([0-9]{1,3})\.(?=\s([a-ząćęłńóśźż]{2,30}))")
 
 
 class CzechRules(SlavicRules):
@@ -222,6 +214,9 @@ class CzechRules(SlavicRules):
     code = "cs"
     cardinals = {"m": "cardinal-masculine", "f": "cardinal-feminine", "n": "cardinal-neuter"}
     point, minus, to = "celá", "minus", "až"
+    zero_minute = "nula "
+    # 2. before a word
+    ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,4})\.\s(?=([a-záčďéěíňóřšťúůýž]{2,30}))")
     calling = "tel|telefon|volejte|zavolejte|volej|číslo|mobil|fax"
     months = (
         "ledna", "února", "března", "dubna", "května", "června", "července", "srpna", "září",
@@ -234,17 +229,13 @@ class CzechRules(SlavicRules):
         mil. mil = milion/miliony/milionů/milionu m
         mld. mld = miliarda/miliardy/miliard/miliardy f
     """)
-    currencies = {
-        "Kč": Money(Noun.of("koruna/koruny/korun/koruny", "f"), Noun.of("haléř/haléře/haléřů")),
-        "CZK": Money(Noun.of("koruna/koruny/korun/koruny", "f"), Noun.of("haléř/haléře/haléřů")),
-        "€": Money(Noun.of("euro/eura/eur/eura", "n"), Noun.of("cent/centy/centů")),
-        "EUR": Money(Noun.of("euro/eura/eur/eura", "n"), Noun.of("cent/centy/centů")),
-        "$": Money(Noun.of("dolar/dolary/dolarů/dolaru"), Noun.of("cent/centy/centů")),
-        "USD": Money(Noun.of("dolar/dolary/dolarů/dolaru"), Noun.of("cent/centy/centů")),
-        "£": Money(Noun.of("libra/libry/liber/libry", "f"), Noun.of("pence")),
-    }
-    units = nouns(
-        """
+    currencies = moneys("""
+        Kč CZK = koruna/koruny/korun/koruny f; haléř/haléře/haléřů m
+        € EUR = euro/eura/eur/eura n; cent/centy/centů m
+        $ USD = dolar/dolary/dolarů/dolaru m; cent/centy/centů m
+        £ = libra/libry/liber/libry f; pence m
+    """)
+    units = nouns("""
         kg = kilogram/kilogramy/kilogramů/kilogramu m
         g = gram/gramy/gramů/gramu m
         dkg = dekagram/dekagramy/dekagramů/dekagramu m
@@ -254,27 +245,25 @@ class CzechRules(SlavicRules):
         m = metr/metry/metrů/metru m
         cm = centimetr/centimetry/centimetrů/centimetru m
         mm = milimetr/milimetry/milimetrů/milimetru m
-        km/h = kilometr_za_hodinu/kilometry_za_hodinu/kilometrů_za_hodinu/kilometru_za_hodinu m
-        m² = metr_čtvereční/metry_čtvereční/metrů_čtverečních/metru_čtverečního m
+        km/h = kilometr za hodinu/kilometry za hodinu/kilometrů za hodinu/kilometru za hodinu m
+        m² = metr čtvereční/metry čtvereční/metrů čtverečních/metru čtverečního m
         l = litr/litry/litrů/litru m
         ml = mililitr/mililitry/mililitrů/mililitru m
         h hod. = hodina/hodiny/hodin/hodiny f
         min min. = minuta/minuty/minut/minuty f
-        °C ℃ = stupeň_Celsia/stupně_Celsia/stupňů_Celsia/stupně_Celsia m
+        °C ℃ = stupeň Celsia/stupně Celsia/stupňů Celsia/stupně Celsia m
         ° = stupeň/stupně/stupňů/stupně m
         kW = kilowatt/kilowatty/kilowattů/kilowattu m
         kWh = kilowatthodina/kilowatthodiny/kilowatthodin/kilowatthodiny f
         MB = megabajt/megabajty/megabajtů/megabajtu m
         GB = gigabajt/gigabajty/gigabajtů/gigabajtu m
-    """.replace("_", "\u00a0")
-    )
+    """)
     abbreviations = {
         "např.": "například", "atd.": "a tak dále", "apod.": "a podobně", "tj.": "to jest",
         "tzv.": "takzvaný", "č.": "číslo", "str.": "strana", "ul.": "ulice", "nám.": "náměstí",
         "cca": "cirka", "prof.": "profesor", "mj.": "mimo jiné", "popř.": "popřípadě",
-        "tzn.": "to znamená",
-        "př. n. l.": "před naším letopočtem", "n. l.": "našeho letopočtu", "tel.": "telefon",
-        "sv.": "svatý", "Ing.": "inženýr", "Mgr.": "magistr", "MUDr.": "doktor",
+        "tzn.": "to znamená", "př. n. l.": "před naším letopočtem", "n. l.": "našeho letopočtu",
+        "tel.": "telefon", "sv.": "svatý", "Ing.": "inženýr", "Mgr.": "magistr", "MUDr.": "doktor",
     }  # fmt: skip
     fractions = {"½": "půl", "¼": "čtvrt", "¾": "tři čtvrtě"}
     _UNITS = (
@@ -308,7 +297,7 @@ class CzechRules(SlavicRules):
     def _declined(self, word: str, gender: str) -> str:
         return word[:-1] + self._ENDINGS[gender][word.endswith("í")]
 
-    def cardinal(self, number: int, gender: str = "m") -> str:
+    def cardinal(self, number: int, gender: str = "") -> str:
         """Milion is short."""
         return super().cardinal(number, gender).replace("milión", "milion")
 
@@ -318,58 +307,31 @@ class CzechRules(SlavicRules):
         whole = "celá" if value in (0, 1) else "celé" if value in (2, 3, 4) else "celých"
         return f"{self.whole(number.whole, 'f')} {whole} {self.fraction(number.fraction)}"
 
-    def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
-        """Pátého března dva tisíce dvacet čtyři."""
-        said = f"{self.ordinal(day, 'm-gen')} {self.months[month - 1]}"
-        return said if year is None else f"{said} {self.cardinal(year)}"
-
-    def minutes(self, minute: int) -> str:
-        """Nula pět."""
-        return f"nula {self.cardinal(minute)}" if minute < 10 else self.cardinal(minute)
-
-    def time(
-        self, hour: int, minute: int, second: int | None = None, before: str = "", after: str = ""
-    ) -> str:
+    def time(self, at: ClockTime) -> str:
         """Čtrnáct třicet; devět hodin."""
-        if minute or second is not None:
-            return super().time(hour, minute, second, before, after)
-        if re.match(r"\s*hod", after):
-            return self.cardinal(hour, "f")
-        hours = WrittenNumber(str(hour))
-        return f"{self.cardinal(hour, 'f')} {self.form(hours, Noun.of('hodina/hodiny/hodin'))}"
-
-    def read_ordinals(self, text: str) -> str:
-        """2. before a word, in the case that the preposition before it asks for."""
-        return _CZECH_ORDINAL.sub(self._ordinal, text)
+        if not at.full_hour:
+            return super().time(at)
+        said = self.cardinal(at.hour, "f")
+        if re.match(r"\s*hod", at.after):
+            return said
+        return f"{said} {self.form(WrittenNumber(str(at.hour)), Noun.of('hodina/hodiny/hodin'))}"
 
     def _ordinal(self, match: re.Match[str]) -> str:
+        """In the case that the preposition before it asks for."""
         word = re.search(r"(\w+)\s$", match.string[: match.start()])
         governs = word[1].casefold() if word else ""
         noun = match[2]
-        if noun.endswith(("a", "ka", "y", "ce")) and governs not in (
-            "ve",
-            "v",
-            "na",
-            "o",
-            "po",
-            "do",
-            "od",
-        ):
-            return f"{self.ordinal(int(match[1]), 'f')} "
-        if governs in ("ve", "v", "na", "o", "po", "při"):
-            gender = (
-                "f-loc"
-                if noun.endswith(("ě", "í", "ce")) and not noun.endswith("ství")
-                else "m-loc"
-            )
-            return f"{self.ordinal(int(match[1]), gender)} "
-        if governs in ("do", "od", "z", "ze", "bez", "kolem", "u", "během"):
+        case_tells = governs in ("ve", "v", "na", "o", "po", "do", "od")
+        if noun.endswith(("a", "ka", "y", "ce")) and not case_tells:
+            gender = "f"
+        elif governs in ("ve", "v", "na", "o", "po", "při"):
+            feminine = noun.endswith(("ě", "í", "ce")) and not noun.endswith("ství")
+            gender = "f-loc" if feminine else "m-loc"
+        elif governs in ("do", "od", "z", "ze", "bez", "kolem", "u", "během"):
             gender = "f-gen" if noun.endswith(("y", "e")) else "m-gen"
-            return f"{self.ordinal(int(match[1]), gender)} "
-        return f"{self.ordinal(int(match[1]), 'n' if noun.endswith('o') else 'm')} "
-
-
-_CZECH_ORDINAL = re.compile(r"(?<![\w.,])([0-9]{1,4})\.\s(?=([a-záčďéěíňóřšťúůýž]{2,30}))")
+        else:
+            gender = "n" if noun.endswith("o") else "m"
+        return f"{self.ordinal(int(match[1]), gender)} "
 
 
 class RussianRules(SlavicRules):
@@ -379,6 +341,11 @@ class RussianRules(SlavicRules):
     cardinals = {"m": "cardinal-masculine", "f": "cardinal-feminine", "n": "cardinal-neuter"}
     point, minus, plus, to = "запятая", "минус", "плюс", "тире"
     last_one_counts = True
+    of_year, zero_minute = "года", "ноль "
+    # 2-й, 3-м, 5-го
+    ordinal_mark = re.compile(
+        r"(?<![\w.,])([0-9]{1,4})-(ый|ий|ой|й|ая|я|ое|ье|е|ого|его|го|ому|му|ом|ем|м|ую|ю|х)(?!\w)"
+    )
     calling = "тел|телефон|звоните|звони|позвоните|номер|факс"
     months = (
         "января", "февраля", "марта", "апреля", "мая", "июня", "июля", "августа", "сентября",
@@ -391,18 +358,13 @@ class RussianRules(SlavicRules):
         млн млн. = миллион/миллиона/миллионов/миллиона m
         млрд млрд. = миллиард/миллиарда/миллиардов/миллиарда m
     """)
-    currencies = {
-        "₽": Money(Noun.of("рубль/рубля/рублей/рубля"), Noun.of("копейка/копейки/копеек", "f")),
-        "руб.": Money(Noun.of("рубль/рубля/рублей/рубля"), Noun.of("копейка/копейки/копеек", "f")),
-        "RUB": Money(Noun.of("рубль/рубля/рублей/рубля"), Noun.of("копейка/копейки/копеек", "f")),
-        "€": Money(Noun.of("евро/евро/евро/евро"), Noun.of("цент/цента/центов")),
-        "EUR": Money(Noun.of("евро/евро/евро/евро"), Noun.of("цент/цента/центов")),
-        "$": Money(Noun.of("доллар/доллара/долларов/доллара"), Noun.of("цент/цента/центов")),
-        "USD": Money(Noun.of("доллар/доллара/долларов/доллара"), Noun.of("цент/цента/центов")),
-        "£": Money(Noun.of("фунт/фунта/фунтов/фунта"), Noun.of("пенс/пенса/пенсов")),
-    }
-    units = nouns(
-        """
+    currencies = moneys("""
+        ₽ руб. RUB = рубль/рубля/рублей/рубля m; копейка/копейки/копеек f
+        € EUR = евро/евро/евро/евро m; цент/цента/центов m
+        $ USD = доллар/доллара/долларов/доллара m; цент/цента/центов m
+        £ = фунт/фунта/фунтов/фунта m; пенс/пенса/пенсов m
+    """)
+    units = nouns("""
         кг kg = килограмм/килограмма/килограммов/килограмма m
         г g = грамм/грамма/граммов/грамма m
         мг = миллиграмм/миллиграмма/миллиграммов/миллиграмма m
@@ -411,28 +373,25 @@ class RussianRules(SlavicRules):
         м m = метр/метра/метров/метра m
         см cm = сантиметр/сантиметра/сантиметров/сантиметра m
         мм mm = миллиметр/миллиметра/миллиметров/миллиметра m
-        км/ч = километр_в_час/километра_в_час/километров_в_час/километра_в_час m
-        м² = квадратный_метр/квадратных_метра/квадратных_метров/квадратного_метра m
+        км/ч = километр в час/километра в час/километров в час/километра в час m
+        м² = квадратный метр/квадратных метра/квадратных метров/квадратного метра m
         л = литр/литра/литров/литра m
         мл = миллилитр/миллилитра/миллилитров/миллилитра m
         ч = час/часа/часов/часа m
         мин мин. = минута/минуты/минут/минуты f
         сек сек. = секунда/секунды/секунд/секунды f
-        °C °С ℃ = градус_Цельсия/градуса_Цельсия/градусов_Цельсия/градуса_Цельсия m
+        °C °С ℃ = градус Цельсия/градуса Цельсия/градусов Цельсия/градуса Цельсия m
         ° = градус/градуса/градусов/градуса m
         кВт = киловатт/киловатта/киловатт/киловатта m
         МБ = мегабайт/мегабайта/мегабайт/мегабайта m
         ГБ = гигабайт/гигабайта/гигабайт/гигабайта m
-    """.replace("_", "\u00a0")
-    )
+    """)
     abbreviations = {
         "и т. д.": "и так далее", "и т. п.": "и тому подобное", "т. е.": "то есть",
-        "т. к.": "так как",
-        "и др.": "и другие", "напр.": "например", "ул.": "улица", "д.#": "дом", "кв.#": "квартира",
-        "стр.": "страница", "№": "номер", "проф.": "профессор", "им.": "имени",
-        "до н. э.": "до нашей эры", "н. э.": "нашей эры",
-        "см.": "смотри", "тел.": "телефон", "т. н.": "так называемый", "г-н": "господин",
-        "г-жа": "госпожа",
+        "т. к.": "так как", "и др.": "и другие", "напр.": "например", "ул.": "улица", "д.#": "дом",
+        "кв.#": "квартира", "стр.": "страница", "№": "номер", "проф.": "профессор", "им.": "имени",
+        "до н. э.": "до нашей эры", "н. э.": "нашей эры", "см.": "смотри", "тел.": "телефон",
+        "т. н.": "так называемый", "г-н": "господин", "г-жа": "госпожа",
     }  # fmt: skip
     fractions = {"½": "половина", "¼": "четверть", "¾": "три четверти"}
     _PARTS = {1: ("десятая", "десятых"), 2: ("сотая", "сотых"), 3: ("тысячная", "тысячных")}
@@ -449,7 +408,7 @@ class RussianRules(SlavicRules):
             f"{self.cardinal(part, 'f')} {one if _ends_in_one(part) else many}"
         )
 
-    def cardinal(self, number: int, gender: str = "m") -> str:
+    def cardinal(self, number: int, gender: str = "") -> str:
         """A thousand is not one thousand."""
         return super().cardinal(number, gender).replace("одна тысяча ", "тысяча ", 1)
 
@@ -461,36 +420,16 @@ class RussianRules(SlavicRules):
         said = spell("ru", number, f"ordinal-{genders[kind]}{cases.get(case, '')}")
         return said.replace("одна тысяча ", "тысяча ", 1)
 
-    def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
-        """Пятого марта две тысячи двадцать четвёртого года."""
-        said = f"{self.ordinal(day, 'm-gen')} {self.months[month - 1]}"
-        return said if year is None else f"{said} {self.ordinal(year, 'm-gen')} года"
-
     def read_named_dates(self, text: str) -> str:
         """As in `LanguageRules`, with what stands behind the year."""
         return _RUSSIAN_DATE.sub(self._named_date, text)
 
-    def _named_date(self, match: re.Match[str]) -> str:
-        names = list(self.months)
-        if match[2].casefold() not in names or not 1 <= int(match[1]) <= 31:
-            return match[0]
-        year = int(match[3]) if match[3] else None
-        return self.date(int(match[1]), names.index(match[2].casefold()) + 1, year)
-
-    def minutes(self, minute: int) -> str:
-        """Ноль пять."""
-        if not minute:
-            return "ноль ноль"
-        return f"ноль {self.cardinal(minute)}" if minute < 10 else self.cardinal(minute)
-
-    def time(
-        self, hour: int, minute: int, second: int | None = None, before: str = "", after: str = ""
-    ) -> str:
+    def time(self, at: ClockTime) -> str:
         """Четырнадцать тридцать; девять часов."""
-        if minute or second is not None or re.match(r"\s*час", after):
-            return super().time(hour, minute, second, before, after)
-        hours = self.form(WrittenNumber(str(hour)), Noun.of("час/часа/часов"))
-        return f"{self.cardinal(hour)} {hours}"
+        if not at.full_hour or re.match(r"\s*час", at.after):
+            return super().time(at)
+        hours = self.form(WrittenNumber(str(at.hour)), Noun.of("час/часа/часов"))
+        return f"{self.cardinal(at.hour)} {hours}"
 
     def phone(self, text: str) -> str:
         """By groups: the code and the first three as hundreds, the rest in pairs."""
@@ -513,10 +452,6 @@ class RussianRules(SlavicRules):
         said = word if not word.endswith(".") else "году" if inside else "года"
         dot = "." if word.endswith(".") and match.end() == len(match.string) else ""
         return f"{match[1] or ''}{self.ordinal(number, case)} {said}{dot}"
-
-    def read_ordinals(self, text: str) -> str:
-        """2-й, 3-м, 5-го."""
-        return _RUSSIAN_ORDINAL.sub(self._ordinal, text)
 
     def _ordinal(self, match: re.Match[str]) -> str:
         endings = {
@@ -545,7 +480,4 @@ _RUSSIAN_DATE = re.compile(
 )
 _RUSSIAN_YEAR = re.compile(
     r"((?<!\w)(?:[вВоО]|[вВ]о|с|до|от)\s)?(?<![\w.,])([12][0-9]{3})\s(г\.|году|года|год)(?!\w)"
-)
-_RUSSIAN_ORDINAL = re.compile(
-    r"(?<![\w.,])([0-9]{1,4})-(ый|ий|ой|й|ая|я|ое|ье|е|ого|его|го|ому|му|ом|ем|м|ую|ю|х)(?!\w)"
 )

@@ -13,16 +13,25 @@ MOST_DIGITS = 15
 _KEPT = 4_096
 
 
+class NoWordsError(Exception):
+    """The rules of a language have no such words: Arabic's and Korean's no ordinals."""
+
+
 @lru_cache(_KEPT)
 def spell(language: str, number: int, rules: str) -> str:
     """`number`, 0 or more, in words. rules: a rule set of CLDR, such as `cardinal-feminine`.
 
-    Falls back to its digits, one by one, where the rules have no words for it.
+    Falls back to its digits, one by one, where the rules have no words for it. Raises NoWordsError
+    where a language has no such rules.
     """
     if len(str(number)) <= MOST_DIGITS:
-        found: str = (
-            _engine(language).format_number(number, ruleset_names=[f"spellout-{rules}"]).text
-        )
+        from unicode_rbnf.engine import RbnfError
+
+        try:
+            formatted = _engine(language).format_number(number, ruleset_names=[f"spellout-{rules}"])
+        except RbnfError as error:
+            raise NoWordsError(str(error)) from error
+        found: str = formatted.text
         if not any(character.isdigit() for character in found):
             return " ".join(found.split())
     return " ".join(spell(language, int(digit), rules) for digit in str(number))

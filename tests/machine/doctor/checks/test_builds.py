@@ -5,7 +5,7 @@ import pytest
 from machine.doctor.checks.builds import compute_mode, library_path, visible_gpus
 from machine.doctor.checks.builds import torch_build as judge_torch
 from machine.doctor.finding import Severity
-from machine.doctor.readings.snapshot import Container, Driver, MachineSettings, Managed, Nodes
+from machine.readings.snapshot import Container, Driver, MachineSettings, Managed, Nodes
 from tests.machine.doctor.simulated import ALL_NODES, computer, gpu, managed, torch_build
 
 LOADED = Driver("580.95.05", libcuda="/usr/lib/libcuda.so.1")

@@ -6,7 +6,7 @@ import pytest
 
 from machine.doctor.checks.drivers import device_nodes, driver
 from machine.doctor.finding import Severity
-from machine.doctor.readings.snapshot import Container, Driver, Graphics, Managed
+from machine.readings.snapshot import Container, Driver, Graphics, Managed
 from tests.machine.doctor.simulated import ALL_NODES, managed
 
 LOADED = Driver("580.95.05", libcuda="/usr/lib/libcuda.so.1")

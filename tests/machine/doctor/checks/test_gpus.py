@@ -4,7 +4,7 @@ import pytest
 
 from machine.doctor.checks.gpus import kernel_log
 from machine.doctor.finding import Severity
-from machine.doctor.readings.snapshot import Driver
+from machine.readings.snapshot import Driver
 from tests.machine.doctor.simulated import managed
 
 LOADED = Driver("580.95.05", libcuda="/usr/lib/libcuda.so.1")

@@ -4,7 +4,7 @@ import pytest
 
 from machine.doctor.checks.onnx import onnx_runtime
 from machine.doctor.finding import Severity
-from machine.doctor.readings.snapshot import Container, OnnxRuntime
+from machine.readings.snapshot import Container, OnnxRuntime
 from tests.machine.doctor.simulated import ALL_NODES, torch_build
 
 

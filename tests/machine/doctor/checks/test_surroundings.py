@@ -12,9 +12,9 @@ import train.preflight
 from machine.doctor.checks import surroundings
 from machine.doctor.checks.surroundings import disk, memory, speech
 from machine.doctor.finding import Severity
-from machine.doctor.readings.snapshot import MachineSettings, Refused, Storage, TrialSpeech
-from tests.machine.doctor.readings.places import write
+from machine.readings.snapshot import MachineSettings, Refused, Storage, TrialSpeech
 from tests.machine.doctor.simulated import DEMO_BYTES, computer, gpu
+from tests.machine.readings.places import write
 
 
 @pytest.mark.parametrize(

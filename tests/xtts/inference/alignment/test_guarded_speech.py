@@ -12,9 +12,11 @@ from xtts.inference.alignment import head_measurement
 from xtts.inference.alignment.guard import Ending
 from xtts.inference.alignment.guarded_piece import RETRY_SEED_STRIDE
 from xtts.inference.alignment.spoken_words import words_of_speech
+from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
+from xtts.voices.loading import load_voice
+from xtts.voices.voice_files import VoiceSpec
 
 ASK = SynthesisRequest("Turn left here.", "en", seed=1)
 STOP = 1025

@@ -10,8 +10,10 @@ import pytest
 from tests.models import tiny_base
 from tests.xtts.inference.alignment.attention_rows import SPOKEN, rows, whole
 from xtts.inference.alignment.heads import choose, kept_or_measured, path_of
+from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
+from xtts.voices.loading import load_voice
+from xtts.voices.voice_files import VoiceSpec
 
 
 def spoken(seed: int, **sharpness: float):

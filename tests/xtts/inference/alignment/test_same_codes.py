@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from xtts.hub.base_models import DEMO
 from xtts.inference import decoding
 from xtts.inference.alignment.guard import CODE_SECONDS, Ending
 from xtts.inference.alignment.guarded_piece import SpokenPiece
+from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.onnx.export import exporter
 from xtts.onnx.speech import backend as onnx_backend
-from xtts.workers.voice_registry import ComputeConfig, VoiceSpec, load_voice
+from xtts.voices.base_models import DEMO
+from xtts.voices.loading import load_voice
+from xtts.voices.voice_files import VoiceSpec
 
 pytestmark = pytest.mark.slow
 TEXT = "We walked along the river."

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from machine.process import ProcessResult
-from machine.storage.atomic import sha256_of
+from machine.storage.hashes import sha256_of
 from xtts.onnx import folder
 from xtts.onnx.export import export_cache, exporter_child
 from xtts.onnx.export.export_cache import KEPT, Needed

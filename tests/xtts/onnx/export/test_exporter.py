@@ -14,8 +14,6 @@ import torch
 from tests.models import tiny_base
 from xtts import audio
 from xtts.audio import conditioning_mel, speaker_mel
-from xtts.hub import learned_speaker
-from xtts.hub.learned_speaker import LearnedSpeaker
 from xtts.inference import latents_file, voice
 from xtts.model.config import ConfigError
 from xtts.model.loading import Model
@@ -24,6 +22,8 @@ from xtts.onnx.export import exporter
 from xtts.onnx.folder import OnnxError
 from xtts.onnx.speech import loading as model
 from xtts.onnx.speech.loading import OnnxComputeConfig
+from xtts.voices import learned_speaker
+from xtts.voices.learned_speaker import LearnedSpeaker
 
 
 def run(path: Path, *given: torch.Tensor) -> np.ndarray:

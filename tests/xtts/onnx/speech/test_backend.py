@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from xtts.hub.base_models import DEMO
 from xtts.inference import speech
 from xtts.inference.decoding import DecodingState, iterate_codes, repetition_penalty
 from xtts.inference.speed import SpeedChange
@@ -31,6 +30,7 @@ from xtts.onnx.speech.loading import (
     read_voice,
 )
 from xtts.text.errors import TextError
+from xtts.voices.base_models import DEMO
 
 TEXT = "the old man walked along the river."
 LONG = " ".join(["one two three four five six seven eight nine ten eleven."] * 14)
@@ -208,7 +208,7 @@ print(left, int(open("/proc/self/statm").read().split()[1]) * 4096)
 
 
 def test_nothing_of_torch_is_in_the_process(onnx_folder: Path) -> None:
-    """`python -m benchmarks steady` and its test say that it stays as little."""
+    """`python -m benchmarks low_memory --sentences` and its test say that it stays as little."""
     command = [sys.executable, "-c", ALONE, str(onnx_folder), TEXT]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     left, resident = done.stdout.strip().rsplit(" ", 1)

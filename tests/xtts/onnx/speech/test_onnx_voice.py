@@ -11,11 +11,14 @@ import soundfile
 
 from tests.models import tiny_base
 from tests.xtts.workers.test_server_main import Talk, next_done
-from xtts.hub.base_models import BundleError
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.onnx import folder as folders
 from xtts.onnx.folder import OnnxError
-from xtts.workers.voice_registry import ComputeConfig, LoadedVoice, VoiceSpec, load_voice
+from xtts.voices.base_models import BundleError
+from xtts.voices.loading import load_voice
+from xtts.voices.voice_files import VoiceSpec
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +36,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def talk(base: Path, kept: Path) -> Iterator[Talk]:
-    found = Talk("--latents", str(kept / "latents"), "--backend", "onnx")
+    found = Talk(latents_folder=kept / "latents", backend="onnx")
     opened = found.open("a", base)
     assert opened["say"] == "opened", opened
     assert opened["own_voice"] and opened["languages"] == ["en", "pt"]

@@ -1,1 +1,0 @@
-"""What the doctor reads from the machine, without judgement."""

@@ -1,0 +1,1 @@
+"""Readings of this machine: drivers, files, programs and libraries, without judgement."""

@@ -1,0 +1,181 @@
+"""Takes all readings in parallel, each with a time limit.
+
+Nothing here raises: a look that fails or hangs leaves its reason in `Machine.troubles`. CUDA is
+only ever touched by children (`machine.devices.probe.runner` and `programs`).
+"""
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from machine.devices import selection
+from machine.devices.selection import Environment
+from machine.errors import SotaqueError
+from machine.readings import programs, system_files
+from machine.readings.snapshot import Driver, Machine, MachineSettings
+from machine.storage.file_cache import FileCache
+
+# The probe's own limits are below this one.
+_LIMIT_SECONDS = 200.0
+_FILE_SECONDS = 5.0
+_CONCERNING = (
+    "CUDA_", "NVIDIA_", "LD_", "PYTORCH_", "DRI_PRIME", "__NV_PRIME", "__GLX_VENDOR", "TORCH_",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ReadingPlace:
+    """Where to look. root, dotenv, environ, gpus: what tests replace; remembers: whether answers of
+    an earlier call count; deep: whether to run `trial`, the command that speaks a sentence
+    (`… DEVICE FILE`); preflights: a program's name and the command that prints what it would refuse
+    (`… DOTENV`); models: the weights of base models that have a name, for their size."""
+
+    root: Path = Path("/")
+    dotenv: Path = Path(".env")
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    gpus: Callable[..., Environment] = selection.look_at_machine
+    remembers: bool = True
+    deep: bool = False
+    trial: tuple[str, ...] = ()
+    preflights: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    models: Mapping[str, Path] = field(default_factory=dict)
+    managed_seconds: float = 8.0
+
+
+def look(place: ReadingPlace) -> Machine:
+    """The whole machine. First the files, which are quick, then whatever needs a child."""
+    found: dict[str, Any] = {}
+    troubles: dict[str, str] = {}
+    seconds: dict[str, float] = {}
+    _take(_files(place), _FILE_SECONDS, found, troubles, seconds)
+    _take(_children(place, found), _LIMIT_SECONDS, found, troubles, seconds)
+    if place.deep and place.trial:
+        devices = ["cpu", *_sound_gpus(found.get("environment"))]
+        spoken = {"spoken": lambda: programs.speech(place.trial, devices)}
+        _take(spoken, 3 * _LIMIT_SECONDS, found, troubles, seconds)
+    return Machine(**found, troubles=troubles, seconds=seconds)
+
+
+def settings(
+    environ: Mapping[str, str], dotenv: Path, models: Mapping[str, Path] = MappingProxyType({})
+) -> MachineSettings:
+    """The settings that concern the machine; a fault is told and the defaults stand.
+
+    Args:
+        models: The weights of the base models that have a name.
+    """
+    from machine.settings.loading import SharedSettings, load
+
+    try:
+        found, _ = load(SharedSettings, (), environ, dotenv)
+    except SotaqueError as error:
+        return MachineSettings(model_bytes=_size(models.get("demo")), fault=str(error))
+    weights = models.get(found.base_model, Path(found.base_model).expanduser() / "model.pth")
+    return MachineSettings(found.output_dir, found.device, found.base_model, _size(weights))
+
+
+def cache_file(environ: Mapping[str, str]) -> Path:
+    """In the user's cache folder."""
+    base = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME", "/tmp")) / ".cache")
+    return Path(base) / "sotaque" / "doctor.json"
+
+
+def _files(place: ReadingPlace) -> dict[str, Callable[[], Any]]:
+    root = place.root
+    kept = {name: value for name, value in place.environ.items() if name.startswith(_CONCERNING)}
+
+    @cache
+    def on_path() -> dict[str, str]:
+        return programs.on_path(place.environ)
+
+    @cache
+    def read_settings() -> MachineSettings:
+        return settings(place.environ, place.dotenv, place.models)
+
+    return {
+        "variables": lambda: kept,
+        "programs": on_path,
+        "settings": read_settings,
+        "nodes": lambda: system_files.nodes(root),
+        "graphics": lambda: system_files.graphics(root),
+        "container": lambda: system_files.container(root, on_path()),
+        "shared_memory": lambda: system_files.shared_memory(root),
+        "storage": lambda: system_files.storage(read_settings().output_dir),
+    }
+
+
+def _children(place: ReadingPlace, found: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
+    version = system_files.driver_version(place.root)
+    on_path = found.get("programs") or {}
+    nodes = found.get("nodes")
+    loaded = bool(version or (nodes and nodes.names))
+    # The doctor has more important things to report than the state of its cache.
+    file = cache_file(place.environ)
+    remembered = FileCache(file, logging.DEBUG) if place.remembers else None
+
+    def driver() -> Driver:
+        nouveau = (place.root / "sys/module/nouveau").is_dir()
+        names = system_files.system_names(place.root)
+        path, fault = programs.libcuda() if loaded else ("", "")
+        return Driver(version, nouveau, path, fault, names)
+
+    return {
+        "refused": lambda: programs.refused(place.preflights, place.environ, place.dotenv),
+        "driver": driver,
+        "managed": lambda: programs.managed(on_path, loaded, place.managed_seconds),
+        "kernel_log": lambda: programs.kernel_log(on_path) if loaded else (),
+        "torch": lambda: programs.torch_build(place.environ, remembered),
+        "onnx": programs.onnx_runtime,
+        "environment": lambda: place.gpus(use_cache=place.remembers),
+    }
+
+
+def _take(
+    looks: Mapping[str, Callable[[], Any]], limit_seconds: float,
+    found: dict[str, Any], troubles: dict[str, str], seconds: dict[str, float],
+) -> None:  # fmt: skip
+    """Runs all looks at once. One that is late is left behind, in a thread that ends with us."""
+    kept: dict[str, tuple[float, Any, str]] = {}
+
+    def run(name: str, look: Callable[[], Any]) -> None:
+        started = time.monotonic()
+        value, trouble = None, ""
+        try:
+            value = look()
+        except Exception as error:
+            trouble = str(error) or type(error).__name__
+        kept[name] = (time.monotonic() - started, value, trouble)
+
+    threads = [
+        threading.Thread(target=run, args=item, name=item[0], daemon=True) for item in looks.items()
+    ]
+    end = time.monotonic() + limit_seconds
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    for name in looks:
+        late = (limit_seconds, None, f"no answer within {limit_seconds:g} s")
+        seconds[name], value, trouble = kept.get(name, late)
+        if trouble:
+            troubles[name] = trouble
+        else:
+            found[name] = value
+
+
+def _sound_gpus(machine: Environment | None) -> list[str]:
+    return [f"cuda:{gpu.index}" for gpu in machine.gpus if not gpu.verdict] if machine else []
+
+
+def _size(path: Path | None) -> int:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size if path else 0
+    return 0

@@ -1,0 +1,91 @@
+"""Child process that loads CUDA's libraries: torch with its own, or ONNX Runtime's provider.
+
+Run by `ask_once` as `python -m machine.readings.libraries_child torch|FILE`.
+"""
+
+import ctypes
+import importlib.util
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from machine.process import reserve_stdout, write_json_line
+
+_OURS_TO_JUDGE = re.compile(
+    r"lib(cublas|cublasLt|cudart|cufft|cudnn\w*|curand|cusolver|cusparse|cusparseLt|nvrtc|"
+    r"nvJitLink|nccl|cupti)\.so"
+)
+
+
+def main() -> int:
+    """Answers with what `TorchBuild` holds, or with why the library FILE cannot be loaded."""
+    answers, what = reserve_stdout(), sys.argv[1]
+    write_json_line(answers, torch_build() if what == "torch" else provider_faults(what))
+    return 0
+
+
+def torch_build() -> dict[str, Any]:
+    """Imports torch: its version, and the libraries that came with it or instead of its own."""
+    import torch
+
+    # Loads cuDNN, so that it is among the libraries; no context is created.
+    cudnn = torch.backends.cudnn.version() or 0
+    # torch.cuda.get_arch_list() is empty without a GPU; this is what it would read.
+    flags = torch._C._cuda_getArchFlags() if torch.version.cuda else None
+    return {
+        "version": torch.__version__,
+        "cuda": torch.version.cuda or "",
+        "cudnn": cudnn,
+        "architectures": (flags or "").split(),
+        "libraries": loaded(Path("/proc/self/maps").read_text(errors="replace")),
+        "folders": own_folders(Path(torch.__file__).parent),
+    }
+
+
+def provider_faults(library: str) -> dict[str, str]:
+    """{alone, with_torch}: the loader's sentence where it cannot be loaded, also after torch."""
+    alone = with_torch = fault_of(library)
+    if alone:
+        import torch  # noqa: F401 - for the libraries that it loads
+
+        with_torch = fault_of(library)
+    return {"alone": alone, "with_torch": with_torch}
+
+
+def fault_of(path: str) -> str:
+    """Why a library cannot be loaded, "" when it can."""
+    try:
+        ctypes.CDLL(path)
+    except OSError as error:
+        return str(error)
+    return ""
+
+
+def loaded(maps: str) -> dict[str, list[str]]:
+    """CUDA's libraries in a process's memory map: name -> every path that it came from."""
+    found: dict[str, set[str]] = {}
+    for line in maps.splitlines():
+        path = line.partition("/")[2]
+        name = path.rpartition("/")[2]
+        if _OURS_TO_JUDGE.match(name):
+            found.setdefault(name, set()).add("/" + path)
+    return {name: sorted(paths) for name, paths in sorted(found.items())}
+
+
+def own_folders(torch_folder: Path) -> list[str]:
+    """Where the build's libraries really stand: links are followed, as the memory map does."""
+    spec = importlib.util.find_spec("nvidia")
+    places = [Path(one) for one in (spec.submodule_search_locations or [] if spec else [])]
+    found = {os.path.realpath(torch_folder / "lib")}
+    if (Path(sys.prefix) / "conda-meta").is_dir():
+        found.add(os.path.realpath(Path(sys.prefix) / "lib"))
+    for place in (*places, torch_folder):
+        for path in place.glob("**/lib/lib*.so*"):
+            found.add(str(Path(os.path.realpath(path)).parent))
+    return sorted(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

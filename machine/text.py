@@ -1,0 +1,53 @@
+"""Text for a terminal: sizes, tables, wrapped lines, and programs' output without control codes."""
+
+import re
+import textwrap
+from collections.abc import Sequence
+
+WIDTH = 100
+_LINE_CHARACTERS = 300
+# Colours and other commands to a terminal (ECMA-48), then every control character but the tab and
+# the newline.
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\^_]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def size_words(num_bytes: float) -> str:
+    """0.3 MB, 120 MB, 1.9 GB."""
+    if num_bytes >= 1e9:
+        return f"{num_bytes / 1e9:.1f} GB"
+    return f"{num_bytes / 1e6:.{1 if num_bytes < 1e7 else 0}f} MB"
+
+
+def gigabytes(num_bytes: float) -> str:
+    """0.06 GB, 2.4 GB, 68 GB: two digits that count."""
+    amount = num_bytes / 1e9
+    return f"{amount:.{2 if amount < 1 else 1 if amount < 10 else 0}f} GB"
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A line a row, its cells in columns two spaces apart."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def wrapped(text: str, indent: str = "", first: str | None = None) -> list[str]:
+    """Lines of at most 100 characters behind `indent`, the first one behind `first`."""
+    return textwrap.wrap(
+        " ".join(text.split()), WIDTH, initial_indent=indent if first is None else first,
+        subsequent_indent=indent, break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def printable(text: str) -> str:
+    """Without what would move the cursor, colour the screen or ring; lines and tabs stay."""
+    return _CONTROL.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
+
+
+def last_line(text: str) -> str:
+    """The last line that is not blank, at most 300 characters of it; "" if there is none."""
+    lines = (line.strip() for line in reversed(text.splitlines()))
+    return next((line for line in lines if line), "")[:_LINE_CHARACTERS]

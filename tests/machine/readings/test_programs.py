@@ -1,0 +1,223 @@
+"""Programs and children that are asked: they hang, fail, or are none. The children are real."""
+
+import array
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import api.__main__
+import api.preflight
+import train.__main__
+import train.preflight
+import xtts.__main__
+from machine import process
+from machine.doctor.checks import surroundings
+from machine.readings import libraries_child, programs
+from machine.readings.programs import distance
+from machine.readings.snapshot import MachineSettings
+from machine.storage.file_cache import FileCache
+from tests.machine.readings.places import program, write
+
+REAL_TORCH_BUILD = programs.torch_build
+REAL_REFUSED = programs.refused
+SMI = (
+    "0, NVIDIA GeForce RTX 3090, 7, 410, 24576, 560.35.03, Default, 8.6, GPU-5ac1\n"
+    "1, NVIDIA A100 MIG 1g.5gb, [N/A], [N/A], [N/A], 560.35.03, [Not Supported], 8.0"
+)
+
+
+def test_each_program_is_asked_in_its_own_process(tmp_path: Path) -> None:
+    dotenv = write(tmp_path, {".env": "NUM_EPOCHS=abc\nAPI_PORT=high\n"}) / ".env"
+    environ = {"PATH": os.defpath, "HOME": str(tmp_path)}
+    refused = REAL_REFUSED(xtts.__main__.preflights(), environ, dotenv)
+    assert [(one.program, one.sentence) for one in refused] == [
+        ("a run", train.preflight.refusals(dotenv)[0]),
+        ("the service", api.preflight.refusals(dotenv)[0]),
+    ]
+    finding = surroundings.settings(MachineSettings(), refused)
+    assert finding.observed == "the settings cannot be used: a run and the service would not start"
+
+
+def test_a_program_that_cannot_judge_its_settings_is_told(tmp_path: Path) -> None:
+    preflights = {"a run": (sys.executable, "-c", "raise SystemExit('no disk')")}
+    with pytest.raises(programs.LookFailed, match="the settings of a run: no disk"):
+        REAL_REFUSED(preflights, {"PATH": os.defpath}, tmp_path / ".env")
+
+
+def test_nvidia_smi_that_answers(tmp_path: Path) -> None:
+    path = program(tmp_path, "nvidia-smi", f"cat <<'END'\n{SMI}\nEND")
+    found = programs.managed({"nvidia-smi": str(path)}, True)
+    whole, part = found.gpus
+    assert (whole.capability, whole.used_bytes, whole.busy_percent) == ((8, 6), 410 << 20, 7.0)
+    assert (part.used_bytes, part.busy_percent, part.capability) == (None, None, (8, 0))
+    assert found.fault == "" and whole.driver_version == "560.35.03"
+    assert (whole.uuid, part.uuid) == ("GPU-5ac1", "")
+
+
+def test_an_old_nvidia_smi_is_asked_again_without_the_new_word(tmp_path: Path) -> None:
+    path = program(
+        tmp_path, "nvidia-smi",
+        'case "$1" in *compute_cap*) echo \'Field "compute_cap" is not a valid field\'; exit 2;; '
+        'esac; echo "0, Tesla K80, 3, 10, 11441, 470.82.01, Default"',
+    )  # fmt: skip
+    (gpu,) = programs.managed({"nvidia-smi": str(path)}, True).gpus
+    assert (gpu.name, gpu.capability) == ("Tesla K80", None)
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18", "mismatch"),
+        ("echo nothing of use", "nothing of use"),
+        ("kill -SEGV $$", "Segmentation"),
+        ("exit 0", "lists no GPU"),
+    ],
+)
+def test_nvidia_smi_that_fails_tells_why(tmp_path: Path, script: str, words: str) -> None:
+    found = programs.managed({"nvidia-smi": str(program(tmp_path, "nvidia-smi", script))}, True)
+    assert found.gpus == () and words in found.fault
+
+
+def test_a_program_that_is_no_program(tmp_path: Path) -> None:
+    path = write(tmp_path, {"nvidia-smi": "text"}) / "nvidia-smi"
+    assert "cannot be started" in programs.managed({"nvidia-smi": str(path)}, True).fault
+
+
+def test_the_kernels_log_is_read_where_it_may_be(tmp_path: Path) -> None:
+    line = "[1.0] NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus."
+    refused = program(tmp_path, "dmesg", "echo 'Operation not permitted' >&2; exit 1")
+    journal = program(tmp_path, "journalctl", f"echo 'other'; echo '{line}'")
+    asked = {"dmesg": str(refused), "journalctl": str(journal)}
+    assert programs.kernel_log(asked) == (line,)
+    assert programs.kernel_log({"dmesg": str(refused)}) == ()
+
+
+ANSWER = {
+    "version": "2.11.0", "cuda": "13.0", "cudnn": 91900, "architectures": ["sm_86"],
+    "libraries": {"libcufft.so.12": ["/own/libcufft.so.12"]}, "folders": ["/own"],
+}  # fmt: skip
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, answer: process.ProcessResult) -> list[Any]:
+    """Replaces every child by one that says `answer`; the commands that were asked."""
+    calls: list[Any] = []
+
+    def ask(command: Any, *_: Any, **__: Any) -> process.ProcessResult:
+        calls.append(command)
+        return answer
+
+    monkeypatch.setattr(process, "run_with_timeout", ask)
+    return calls
+
+
+def test_torch_is_asked_once_until_a_file_changes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    greeting = "a library's greeting\n"
+    asked = answering(monkeypatch, process.ProcessResult(0, greeting + json.dumps(ANSWER), "", 0.1))
+    path = tmp_path / "doctor.json"
+    path.write_text('{"schema": 1, "torch": {"key": "k", "found": {"version": "2.11"}}}')  # older
+    remembered = FileCache(path, logging.DEBUG)
+    first = REAL_TORCH_BUILD({}, remembered)
+    assert REAL_TORCH_BUILD({}, remembered) == first and len(asked) == 1
+    assert REAL_TORCH_BUILD({}, FileCache(path)) == first and len(asked) == 1
+    assert caplog.text == ""
+    assert first.libraries == {"libcufft.so.12": ("/own/libcufft.so.12",)}
+    REAL_TORCH_BUILD({"LD_LIBRARY_PATH": str(tmp_path)}, remembered)
+    REAL_TORCH_BUILD({}, None)
+    assert len(asked) == 3
+    (tmp_path / "libother.so").write_text("a new library in the folder that is searched")
+    REAL_TORCH_BUILD({"LD_LIBRARY_PATH": str(tmp_path)}, FileCache(path))
+    assert len(asked) == 4
+
+
+def test_torch_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = "ImportError: libcudart.so.13: cannot open"
+    answering(monkeypatch, process.ProcessResult(1, "", f"Traceback\n{fault}", 1.0))
+    assert REAL_TORCH_BUILD({}, None).fault == fault
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (
+            process.ProcessResult(None, "", "", 90.0, "no answer within 90 s"),
+            "no answer within 90 s",
+        ),
+        (process.ProcessResult(0, "", "", 1.0), "no JSON"),
+    ],
+)
+def test_torch_that_gives_no_answer(
+    monkeypatch: pytest.MonkeyPatch, answer: process.ProcessResult, words: str
+) -> None:
+    answering(monkeypatch, answer)
+    with pytest.raises(programs.LookFailed, match=words):
+        REAL_TORCH_BUILD({}, None)
+
+
+def an_onnx_runtime(site: Path, name: str = "onnxruntime_gpu") -> Path:
+    """A package as pip leaves it, with a CUDA library that cannot be loaded."""
+    return write(site, {
+        f"{name}-1.31.1.dist-info/METADATA": f"Name: {name}\nVersion: 1.31.1\n",
+        "onnxruntime/__init__.py": "raise SystemExit('it must not be imported')",
+        "onnxruntime/capi/build_and_package_info.py":
+            "package_name = 'onnxruntime-gpu'\ncuda_version = '13.0'\n",
+        "onnxruntime/capi/libonnxruntime_providers_cuda.so": "no library",
+    })  # fmt: skip
+
+
+def test_onnx_runtime_is_read_and_not_imported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    site = an_onnx_runtime(tmp_path / "site")
+    monkeypatch.setattr(sys, "path", [str(site)])  # alone: the real one is installed for tests
+    monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)
+    told = json.dumps({"alone": "libcublasLt.so.13: cannot open", "with_torch": ""})
+    (asked,) = [answering(monkeypatch, process.ProcessResult(0, told, "", 0.1))]
+    found = programs.onnx_runtime()
+    assert (found.packages, found.cuda) == ({"onnxruntime-gpu": "1.31.1"}, "13.0")
+    assert found.provider_fault == "libcublasLt.so.13: cannot open"
+    assert str(asked[0][-1]).endswith("libonnxruntime_providers_cuda.so")
+    (site / "onnxruntime/capi/libonnxruntime_providers_cuda.so").unlink()
+    assert programs.onnx_runtime().cuda == ""  # a build for the CPU has no such file
+    (site / "onnxruntime/capi/build_and_package_info.py").write_text("cuda_version = (")
+    assert programs.onnx_runtime().cuda == ""
+
+
+def test_the_loaders_sentence_is_the_reason(tmp_path: Path) -> None:
+    library = an_onnx_runtime(tmp_path) / "onnxruntime/capi/libonnxruntime_providers_cuda.so"
+    assert "libonnxruntime_providers_cuda.so" in libraries_child.fault_of(str(library))
+    assert libraries_child.fault_of("libc.so.6") == ""
+
+
+def test_two_waveforms_are_compared_without_torch(tmp_path: Path) -> None:
+    def waveform(name: str, *values: float) -> Path:
+        path = tmp_path / name
+        path.write_bytes(array.array("f", values).tobytes())
+        return path
+
+    one = waveform("one", 3.0, 4.0)
+    assert distance(one, one) == 0.0
+    assert distance(waveform("other", 3.0, 3.0), one) == pytest.approx(0.2)
+    assert distance(waveform("short", 3.0), one) is None
+    assert distance(tmp_path / "missing", one) is None
+
+
+def test_libraries_are_read_from_a_memory_map() -> None:
+    maps = (
+        "7f00-7f01 r-xp 00000000 fe:00 12  /a b/nvidia/cu13/lib/libcufft.so.12\n"
+        "7f01-7f02 r--p 00001000 fe:00 12  /a b/nvidia/cu13/lib/libcufft.so.12\n"
+        "7f02-7f03 r-xp 00000000 fe:00 13  /usr/local/cuda/lib64/libcufft.so.12\n"
+        "7f03-7f04 r-xp 00000000 fe:00 14  /usr/lib/libcuda.so.1\n"
+        "7f04-7f05 rw-p 00000000 00:00 0\n"
+    )
+    assert libraries_child.loaded(maps) == {
+        "libcufft.so.12": [
+            "/a b/nvidia/cu13/lib/libcufft.so.12", "/usr/local/cuda/lib64/libcufft.so.12",
+        ]
+    }  # fmt: skip

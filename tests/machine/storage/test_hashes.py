@@ -1,0 +1,75 @@
+"""What is believed of a file's hash: in this process, in its child, and at the next start."""
+
+import hashlib
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from machine.storage import hashes
+from machine.storage.hashes import (
+    HashedFile,
+    hashed_file,
+    remember_hash,
+    sha256_of,
+    trust_cached_hash,
+)
+
+ONE = hashlib.sha256(b"one").hexdigest()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "model.pth"
+    path.write_bytes(b"one")
+    return path
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files that were really hashed."""
+    found: list[Path] = []
+    real = hashes._digest
+    monkeypatch.setattr(hashes, "_hashed", {})
+    monkeypatch.setattr(hashes, "_digest", lambda path: [found.append(path), real(path)][1])
+    return found
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Another content of the same size, a second later."""
+    before = path.stat()
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 10**9))
+
+
+def test_a_file_is_read_once_until_it_changes(path: Path, read: list[Path]) -> None:
+    assert sha256_of(path) == sha256_of(path) == ONE
+    assert read == [path]
+    assert sha256_of(path, fresh=True) == ONE
+    replace(path, b"two")
+    assert sha256_of(path) == hashlib.sha256(b"two").hexdigest()
+    assert len(read) == 3
+
+
+def test_what_was_written_is_not_read_back_and_a_child_is_told(
+    path: Path, read: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert hashed_file(path) is None
+    remember_hash(path, ONE)
+    told = json.loads(json.dumps(asdict(hashed_file(path))))
+    monkeypatch.setattr(hashes, "_hashed", {})  # the child has its own
+    trust_cached_hash(path, HashedFile(**told))
+    assert sha256_of(path) == ONE
+    assert read == []
+    replace(path, b"two")
+    assert hashed_file(path) is None
+    assert sha256_of(path) != ONE
+
+
+def test_a_kept_hash_does_not_name_the_file(path: Path, read: list[Path], tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    assert sha256_of(path, kept_in=folder) == sha256_of(path, kept_in=folder) == ONE
+    assert read == [path]
+    assert [str(path) in file.read_text() for file in folder.iterdir()] == [False]

@@ -1,0 +1,44 @@
+"""One compute configuration reaches a child as its parent has it."""
+
+import argparse
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import torch
+
+from xtts.arguments import ArgumentError
+from xtts.inference.compute_config import ComputeConfig
+
+OTHER = ComputeConfig(
+    "cuda:1", "cuda:1", "bf16", Path("a folder/latents"), "onnx", low_memory=True, threads=3,
+    guard=False, cudnn=False, clean_libraries=True,
+)  # fmt: skip
+
+
+def test_a_child_reads_what_its_parent_has() -> None:
+    assert all(
+        getattr(OTHER, one.name) != getattr(ComputeConfig(), one.name)
+        for one in fields(ComputeConfig)
+    )
+    parser = argparse.ArgumentParser()
+    ComputeConfig.add_argument(parser)
+    for compute in (OTHER, ComputeConfig()):
+        assert parser.parse_args(compute.command_line()).compute == compute
+    assert parser.parse_args([]).compute == ComputeConfig()
+
+
+def test_it_sets_up_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", told.append)
+    monkeypatch.setattr(torch.backends.cudnn, "enabled", True)
+    ComputeConfig().apply()
+    assert told == [] and torch.backends.cudnn.enabled
+    OTHER.apply()
+    assert told == [3] and not torch.backends.cudnn.enabled
+
+
+def test_what_does_not_exist_is_refused() -> None:
+    for wrong in ({"precision": "fp64"}, {"low_memory": "no"}):
+        with pytest.raises(ArgumentError):
+            ComputeConfig(**wrong)

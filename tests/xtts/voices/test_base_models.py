@@ -1,0 +1,97 @@
+"""Where a base model is, and what makes it one that can be trained."""
+
+import pytest
+import torch
+
+from tests.published import publish_folder
+from tests.xtts.voices.base_folders import ALL, change_tensor
+from xtts.model.config import ConfigError
+from xtts.voices.base_models import BundleError, check_base, locate_base
+from xtts.voices.loading import load_voice
+from xtts.voices.voice_files import VoiceSpec
+
+
+def test_demo_and_folders_are_found(base):
+    assert (locate_base("demo") / "model.pth").is_file()
+    assert locate_base(str(base)) == base
+
+
+def test_the_demo_is_a_complete_base():
+    check_base(locate_base("demo"))
+
+
+def test_a_folder_that_is_none_is_named():
+    with pytest.raises(BundleError, match="BASE_MODEL=nowhere is no folder"):
+        locate_base("nowhere")
+
+
+def test_published_weights_are_not_loaded_before_their_licence_is_agreed_to(base, monkeypatch):
+    publish_folder(monkeypatch, base)
+    with pytest.raises(BundleError, match="COQUI_TOS_AGREED=1 if you agree"):
+        locate_base(str(base))
+    assert locate_base(str(base), tos_agreed=True) == base
+
+
+def test_a_whole_base_passes(base):
+    check_base(base)
+
+
+def test_weights_in_the_format_of_an_old_torch_pass_too(base):
+    for name in ("model.pth", "dvae.pth"):
+        found = torch.load(base / name, weights_only=True)
+        torch.save(found, base / name, _use_new_zipfile_serialization=False)
+    check_base(base)
+    assert load_voice(VoiceSpec(str(base))).model.gpt is not None
+
+
+@pytest.mark.parametrize("name", ALL[:4])
+def test_each_missing_file_is_named_with_where_it_comes_from(base, name):
+    (base / name).unlink()
+    with pytest.raises(BundleError, match=rf"{name}: It is published (with|beside) XTTS-v2"):
+        check_base(base)
+
+
+def test_all_missing_files_are_told_at_once(base):
+    for name in ("dvae.pth", "vocab.json"):
+        (base / name).unlink()
+    with pytest.raises(BundleError, match=r"(?s)vocab\.json.*dvae\.pth"):
+        check_base(base)
+
+
+def test_mel_statistics_may_be_in_the_weights_or_in_their_own_file(base):
+    (base / "mel_stats.pth").unlink()
+    check_base(base)
+    change_tensor(base / "model.pth", "mel_stats", None)
+    with pytest.raises(BundleError, match=r"mel_stats\.pth: It is published beside"):
+        check_base(base)
+
+
+@pytest.mark.parametrize("name", ["config.json", "vocab.json"])
+def test_broken_json_is_a_sentence(base, name):
+    (base / name).write_text("{")
+    with pytest.raises(ConfigError, match=rf"{name} cannot be read as JSON"):
+        check_base(base)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "value"),
+    [
+        ("model.pth", "gpt.text_head.weight", torch.zeros(3, 64)),
+        ("model.pth", "gpt.gpt.h.1.attn.c_attn.weight", torch.zeros(64, 64)),
+        ("model.pth", "gpt.gpt.h.1.attn.c_attn.weight", None),
+        ("model.pth", "hifigan_decoder.waveform_decoder.conv_pre.weight", torch.zeros(2, 64, 7)),
+        ("model.pth", "hifigan_decoder.speaker_encoder.conv1.weight", torch.zeros(2, 1, 3, 3)),
+        ("dvae.pth", "codebook.embed", torch.zeros(32, 8)),
+    ],
+)
+def test_tensors_of_another_model_are_named(base, name, tensor, value):
+    change_tensor(base / name, tensor, value)
+    with pytest.raises(ConfigError, match=rf"{name}.*{tensor}"):
+        check_base(base)
+
+
+@pytest.mark.parametrize("name", ["model.pth", "dvae.pth"])
+def test_files_that_are_no_weights_are_named(base, name):
+    (base / name).write_bytes(b"<html>404</html>")
+    with pytest.raises(ConfigError, match=name):
+        check_base(base)

@@ -1,0 +1,89 @@
+"""Voices that are opened whole or not at all."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from machine.storage.atomic import Written
+from machine.storage.hashes import sha256_of
+from tests.xtts.voices.base_folders import ALL
+from xtts.voices import bundle
+from xtts.voices.base_models import BundleError
+from xtts.voices.bundle import Bundle
+from xtts.voices.loading import load_voice
+from xtts.voices.voice_files import VoiceSpec
+
+
+@pytest.fixture
+def voice(base: Path) -> Path:
+    """The same folder as a voice."""
+    files = {
+        name: Written(sha256_of(base / name), (base / name).stat().st_size) for name in ALL[:3]
+    }
+    bundle.write(
+        base,
+        Bundle(
+            files=files,
+            base={"name": "demo", "sha256": "b" * 64},
+            data_sha256="d" * 64,
+            epoch=3,
+            licence="free",
+            made_at="2026-11-20T20:00:00+00:00",
+            speaks_in_coqui=False,
+        ),
+    )
+    return base
+
+
+def test_what_is_written_is_read(voice):
+    found = bundle.read(voice)
+    assert (found.kind, found.epoch, found.licence) == ("voice", 3, "free")
+    assert found.files["model.pth"].sha256 == sha256_of(voice / "model.pth")
+    assert bundle.verify(voice) is None
+
+
+@pytest.mark.parametrize("name", ALL[:3])
+def test_a_changed_file_is_named_and_the_voice_is_not_opened(voice, name):
+    content = bytearray((voice / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (voice / name).write_bytes(content)
+    assert name in bundle.verify(voice)
+    with pytest.raises(BundleError, match=name):
+        load_voice(VoiceSpec(str(voice)))
+
+
+def test_a_bundle_that_names_no_weights_is_not_whole(voice):
+    found = bundle.read(voice)
+    files = {name: file for name, file in found.files.items() if name != "model.pth"}
+    bundle.write(voice, replace(found, files=files))
+    assert "does not name model.pth" in bundle.verify(voice)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"files": 3}'])
+def test_a_garbled_bundle_is_a_sentence(voice, content):
+    (voice / "bundle.json").write_text(content)
+    with pytest.raises(BundleError, match=r"bundle\.json is damaged"):
+        bundle.read(voice)
+
+
+def test_a_newer_bundle_is_a_sentence(voice):
+    found = json.loads((voice / "bundle.json").read_text())
+    (voice / "bundle.json").write_text(json.dumps({**found, "schema": 2}))
+    with pytest.raises(BundleError, match="schema 2"):
+        bundle.read(voice)
+
+
+def test_a_voice_is_opened_with_its_reference(voice):
+    assert load_voice(VoiceSpec(str(voice))).reference is None
+    shutil.copy(voice / "vocab.json", voice / "reference.wav")
+    opened = load_voice(VoiceSpec(str(voice)))
+    assert opened.reference == voice / "reference.wav"
+    assert opened.model.config.weights == "random"
+
+
+def test_a_voice_that_is_not_there_is_named():
+    with pytest.raises(BundleError, match="There is no voice at nowhere"):
+        load_voice(VoiceSpec("nowhere"))

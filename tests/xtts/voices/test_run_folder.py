@@ -1,0 +1,430 @@
+"""Which epoch is the newest or best that is whole, whatever has happened to the files."""
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from machine.storage import atomic, hashes
+from machine.storage.atomic import replace_file
+from machine.storage.checksums import Manifest, write_manifest
+from xtts.voices.run_folder import RunError, RunFolder, RunLocked, read_checkpoint, reference_beside
+
+VALUES = 70_000  # 280 kB: four regions of 64 kB
+
+
+def save(run: RunFolder, epoch: int, loss: float | None = None) -> None:
+    run.checkpoints.mkdir(parents=True, exist_ok=True)
+    files = {}
+    for path, value in ((run.checkpoint_path(epoch), epoch), (run.state_path(epoch), -epoch)):
+        content = {
+            "model": {"gpt.a": torch.full((VALUES,), float(value))},
+            "provenance": {"epoch": epoch},
+        }
+        files[path.name] = replace_file(
+            path, lambda file, content=content: torch.save(content, file)
+        )
+    manifest = Manifest(
+        epoch=epoch, step=10 * epoch, files=files, losses={"validation_audio_loss": loss}
+    )
+    write_manifest(run.manifest_path(epoch), manifest)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    """Three whole epochs; the second is the best."""
+    folder = RunFolder(tmp_path / "output")
+    for epoch, loss in ((1, 3.0), (2, 1.0), (3, 2.0)):
+        save(folder, epoch, loss)
+    return folder
+
+
+def newest(run: RunFolder) -> int:
+    found = run.newest_verified(fresh=True)
+    assert found is not None
+    return found.epoch
+
+
+def flip_bit(path: Path, offset: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[offset] ^= 4
+    path.write_bytes(content)
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 1)
+
+
+def zero_block(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.seek(100_000)
+        file.write(bytes(4096))
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def test_epochs_are_numbers(run):
+    """The reference project sorted them as strings and resumed from 9 when there were 10."""
+    for epoch in (9, 10):
+        save(run, epoch)
+    assert run.epochs() == [1, 2, 3, 9, 10]
+    assert newest(run) == 10
+
+
+def test_looking_at_a_run_that_is_not_there_makes_nothing(tmp_path):
+    run = RunFolder(tmp_path / "none")
+    assert run.epochs() == []
+    assert run.newest_verified() is None
+    assert run.lowest_loss() is None
+    assert not run.folder.exists()
+
+
+def test_a_whole_epoch_says_what_it_is(run):
+    found = run.newest_verified()
+    assert (found.epoch, found.step) == (3, 30)
+    assert found.sha256 == hashes.sha256_of(run.checkpoint_path(3))
+    assert found.state == run.state_path(3)
+
+
+@pytest.mark.parametrize("damage", [truncate, zero_block, empty, Path.unlink])
+@pytest.mark.parametrize("which", ["checkpoint_path", "state_path"])
+def test_a_damaged_file_is_caught_and_named(run, damage, which):
+    path = getattr(run, which)(3)
+    damage(path)
+    assert path.name in run.verify(3)
+    assert newest(run) == 2
+
+
+@pytest.mark.parametrize("region", range(5))
+def test_one_flipped_bit_in_64_kb_is_caught(run, region):
+    """torch.load takes it without a word."""
+    path = run.checkpoint_path(3)
+    flip_bit(path, min(region * 65_536 + 40_000, path.stat().st_size - 30))
+    assert "damaged" in run.verify(3)
+    assert newest(run) == 2
+    with pytest.raises(RunError, match=r"checkpoint_epoch_3\.pt is damaged"):
+        read_checkpoint(path)
+
+
+def test_two_files_swapped_are_caught(run):
+    first, second = run.checkpoint_path(2), run.checkpoint_path(3)
+    aside = first.with_name("aside")
+    for source, target in ((first, aside), (second, first), (aside, second)):
+        source.rename(target)
+    assert newest(run) == 1
+
+
+def test_two_whole_epochs_swapped_by_name_are_caught(run):
+    aside = run.checkpoints / "aside.json"
+    first, second = run.manifest_path(2), run.manifest_path(3)
+    for source, target in ((first, aside), (second, first), (aside, second)):
+        source.rename(target)
+    assert "another epoch" in run.verify(3)
+    assert newest(run) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "missing"),
+        (b"", "cannot be read"),
+        (b"{", "cannot be read"),
+        (b"[]", "cannot be read"),
+        (b"\xff\xfe\x00", "cannot be read"),
+        (b'{"seal": "0", "epoch": 3}', "changed or damaged"),
+    ],
+)
+def test_a_manifest_missing_or_garbled_is_caught(run, content, reason):
+    path = run.manifest_path(3)
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    assert path.name in run.verify(3)
+    assert reason in run.verify(3)
+    assert newest(run) == 2
+
+
+def test_a_flipped_bit_anywhere_in_a_manifest_is_caught(run):
+    path = run.manifest_path(3)
+    whole = path.read_bytes()
+    for offset in range(0, len(whole), 7):
+        flip_bit(path, offset)
+        # White space outside of strings is the only thing that may change.
+        same = _parsed(path.read_bytes()) == json.loads(whole)
+        assert (run.verify(3) is None) == same, offset
+        path.write_bytes(whole)
+
+
+def _parsed(content: bytes) -> object:
+    try:
+        return json.loads(content)
+    except ValueError:
+        return None
+
+
+def test_what_is_damaged_is_set_aside_with_its_reason(run, caplog):
+    truncate(run.checkpoint_path(3))
+    assert run.newest_verified(quarantine=True).epoch == 2
+    assert run.epochs() == [1, 2]
+    assert (run.checkpoints / "checkpoint_epoch_3.pt.corrupt").is_file()
+    assert (run.checkpoints / "checkpoint_epoch_3.json.corrupt").is_file()
+    assert "its manifest says" in caplog.text
+    assert "checkpoint_epoch_3.pt.corrupt" in caplog.text
+
+
+def test_what_a_kill_left_without_a_manifest_stays_and_is_not_taken(run, caplog):
+    run.manifest_path(3).unlink()
+    assert run.newest_verified(quarantine=True).epoch == 2
+    assert "was killed before it was saved to the end" in caplog.text
+    assert run.checkpoint_path(3).is_file() and not list(run.checkpoints.glob("*.corrupt"))
+
+
+def test_an_epoch_that_is_not_there_is_told_with_its_reason(run):
+    run.samples.mkdir()
+    (run.samples / "epoch_1_output.json").write_text("{}")
+    for epoch in (1, 2):
+        for path in (run.manifest_path, run.checkpoint_path, run.state_path):
+            path(epoch).unlink()
+    assert "Epoch 1 was pruned" in run.verify(1)
+    assert "pruned (KEEP_CHECKPOINTS), or SAVE_EVERY" in run.verify(2)
+    assert "has no epoch 4; its newest is 3" in run.verify(4)
+    with pytest.raises(RunError, match=r"Epoch 1 was pruned.*There are the epochs 3"):
+        read_checkpoint(run.checkpoint_path(1))
+
+
+def test_without_quarantine_nothing_is_moved(run):
+    truncate(run.checkpoint_path(3))
+    before = sorted(run.checkpoints.iterdir())
+    assert newest(run) == 2
+    assert sorted(run.checkpoints.iterdir()) == before
+
+
+def test_large_files_are_hashed_once_in_a_process_unless_asked(run, monkeypatch):
+    hashes._hashed.clear()
+    hashed = []
+    real = hashes._digest
+    monkeypatch.setattr(hashes, "_digest", lambda path: [hashed.append(path), real(path)][1])
+    run.newest_verified()
+    run.newest_verified()
+    assert len(hashed) == 2
+    run.newest_verified(fresh=True)
+    assert len(hashed) == 4
+
+
+def test_a_file_changed_after_it_was_seen_is_seen_again(run):
+    assert newest(run) == 3
+    flip_bit(run.checkpoint_path(3), 70_000)
+    assert run.newest_verified().epoch == 2
+
+
+def test_best_is_the_lowest_finite_validation_loss(run):
+    assert run.lowest_loss().epoch == 2
+    save(run, 4, None)
+    save(run, 5, 0.5)
+    assert run.lowest_loss().epoch == 5
+
+
+def test_without_validation_the_newest_whole_epoch_is_best(tmp_path):
+    """Fewer than eight clips are not split, and have no validation loss."""
+    run = RunFolder(tmp_path / "output")
+    assert run.best_weights() is None
+    for epoch in (1, 2, 3):
+        save(run, epoch)
+    truncate(run.checkpoint_path(3))
+    best = run.best_weights()
+    assert (best.kind, best.epoch, best.weights) == ("epoch", 2, run.checkpoint_path(2))
+    assert not best.fallback  # it was never said to be another one
+
+
+def test_what_a_run_was_made_from_is_known_without_a_whole_file(run):
+    truncate(run.checkpoint_path(3))
+    assert run.made_from().epoch == 3
+    run.manifest_path(3).write_bytes(b"{")
+    assert run.made_from().epoch == 2
+
+
+def test_a_file_is_a_run_without_epochs(tmp_path):
+    (tmp_path / "file").touch()
+    assert RunFolder(tmp_path / "file").epochs() == []
+
+
+def test_a_damaged_best_is_not_the_best(run):
+    zero_block(run.checkpoint_path(2))
+    assert run.lowest_loss().epoch == 3
+
+
+def test_a_moved_run_is_the_same_run(run, tmp_path):
+    before = run.newest_verified()
+    shutil.move(run.folder, tmp_path / "elsewhere")
+    moved = RunFolder(tmp_path / "elsewhere")
+    assert moved.newest_verified(fresh=True).sha256 == before.sha256
+    held = (path.read_bytes() for path in moved.checkpoints.iterdir())
+    assert not any(str(tmp_path).encode() in content for content in held)
+
+
+def test_read_checkpoint(run):
+    found = read_checkpoint(run.checkpoint_path(2))
+    assert torch.equal(found.model["gpt.a"], torch.full((VALUES,), 2.0))
+    assert found.provenance == {"epoch": 2}
+
+
+def test_a_checkpoint_away_from_its_run_is_checked_by_its_own_sums(run, tmp_path):
+    path = shutil.copy(run.checkpoint_path(2), tmp_path / "voice.pt")
+    assert read_checkpoint(path).provenance == {"epoch": 2}
+    flip_bit(path, 100_000)
+    with pytest.raises(RunError, match=r"voice\.pt is damaged"):
+        read_checkpoint(path)
+
+
+@pytest.mark.parametrize("content", [{"weights": 1}, [1, 2]])
+def test_other_files_are_no_checkpoints(tmp_path, content):
+    torch.save(content, tmp_path / "x.pt")
+    with pytest.raises(RunError, match=r"x\.pt is no checkpoint"):
+        read_checkpoint(tmp_path / "x.pt")
+
+
+def test_a_checkpoint_runs_no_code(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "ran",))
+
+    torch.save({"model": Evil(), "provenance": {}}, tmp_path / "x.pt")
+    with pytest.raises(RunError, match="cannot be read"):
+        read_checkpoint(tmp_path / "x.pt")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_missing_checkpoint_is_named(tmp_path):
+    with pytest.raises(RunError, match=r"x\.pt does not exist"):
+        read_checkpoint(tmp_path / "x.pt")
+
+
+def test_the_reference_beside_a_checkpoint(run):
+    assert reference_beside(run.checkpoint_path(2)) is None
+    run.samples.mkdir()
+    (run.samples / "epoch_2_reference.wav").touch()
+    assert reference_beside(run.checkpoint_path(2)).name == "epoch_2_reference.wav"
+    assert reference_beside(run.interrupted) is None
+    # An epoch that was not sampled: the newest of its run.
+    assert reference_beside(run.checkpoint_path(3)).name == "epoch_2_reference.wav"
+
+
+# Locks
+
+
+HOLD = (
+    "import sys, time; from pathlib import Path\n"
+    "from xtts.voices.run_folder import RunFolder\n"
+    "with RunFolder(Path(sys.argv[1])).lock(): print('held', flush=True); sys.stdin.read()"
+)
+
+
+def holder(run: RunFolder) -> "subprocess.Popen[str]":
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(run.folder)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_second_trainer_is_refused_by_the_first_ones_number(run):
+    process = holder(run)
+    with pytest.raises(RunLocked, match=f"process {process.pid}") as raised, run.lock():
+        pass
+    assert raised.value.exit_code == 2
+    process.kill()
+    process.communicate()  # closes the pipes too
+    with run.lock():
+        assert run.lock_file.read_text() == f"{os.getpid()}\n"
+
+
+def test_whoever_asks_whether_a_trainer_works_knows_it_at_once(run):
+    assert run.is_locked() is False
+    process = holder(run)
+    assert run.is_locked() is True
+    process.kill()
+    process.communicate()  # closes the pipes too
+    assert run.lock_file.read_text() == f"{process.pid}\n"
+    assert run.is_locked() is False
+
+
+def test_who_asks_keeps_no_trainer_out(run):
+    """He has the lock himself for a moment."""
+    asking = (
+        "import fcntl, os, sys, time; file = os.open(sys.argv[1], os.O_RDONLY)\n"
+        "fcntl.flock(file, fcntl.LOCK_SH); print('asks', flush=True); time.sleep(0.1)"
+    )
+    run.lock_file.touch()
+    with subprocess.Popen(
+        [sys.executable, "-c", asking, str(run.lock_file)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "asks\n"
+        assert run.is_locked() is False
+        with run.lock():
+            assert run.is_locked() is True
+
+
+def test_where_there_are_no_locks_nobody_knows(run, monkeypatch):
+    def none_here(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    run.lock_file.touch()
+    monkeypatch.setattr("machine.storage.locks.fcntl.flock", none_here)
+    assert run.is_locked() is None
+
+
+def test_children_inherit_no_lock(run):
+    """Neither a forked child nor an executed one keeps a run locked that its trainer has left."""
+    told, tells = os.pipe()
+    with run.lock():
+        child = os.fork()
+        if not child:
+            os.write(tells, b"!")  # forked for good: what is done at a fork is behind it
+            time.sleep(60)
+            os._exit(0)
+        assert os.read(told, 1) == b"!"
+        executed = subprocess.Popen(["sleep", "60"], close_fds=False)
+    try:
+        with run.lock():
+            pass
+    finally:
+        for number in (child, executed.pid):
+            os.kill(number, 9)
+        os.waitpid(child, 0)
+        executed.wait()
+
+
+def test_only_the_holder_clears_what_killed_writers_left(run):
+    left = run.checkpoints / ".checkpoint_epoch_4.pt.99.sotaque-part"
+    other = run.checkpoints / ".checkpoint_epoch_4.pt.99.tmp"
+    for path in (left, other):
+        path.write_bytes(b"half")
+    process = holder(run)
+    assert not left.exists()
+    left.write_bytes(b"being written")
+    with pytest.raises(RunLocked), run.lock():
+        pass
+    assert left.exists()
+    process.communicate()
+    with run.lock():
+        assert not left.exists()
+    assert other.exists()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(atomic.WriteError, match="OUTPUT_DIR="),
+        RunFolder(tmp_path / "file/x").lock(),
+    ):
+        pass

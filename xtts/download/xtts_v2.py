@@ -1,0 +1,251 @@
+"""XTTS-v2: which files are published, whether a folder holds them, and how they come there.
+
+Only for whoever has agreed to its licence; `xtts.voices.base_models` asks for that first. The files
+are put there by hand, taken over from another program's cache, or downloaded.
+"""
+
+import contextlib
+import logging
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from machine.errors import SotaqueError
+from machine.settings.loading import SharedSettings
+from machine.storage.atomic import (
+    WriteError,
+    Written,
+    replace_file,
+    require_space,
+    write_json,
+)
+from machine.storage.hashes import HashedFile, sha256_of, trust_cached_hash
+from machine.storage.locks import wait_for
+from xtts.download.http_file import DownloadError, fetch, part_of
+
+log = logging.getLogger(__name__)
+
+# XTTS-v2.0.3, the last revision that changed a file (December 2023).
+REPOSITORY = "coqui/XTTS-v2"
+REVISION = "6c2b0d75eae4b7047358e3b6bd9325f857d43f77"
+HUB = "https://huggingface.co"
+LICENCE = "CPML 1.0.0"
+LICENCE_URL = f"{HUB}/{REPOSITORY}/blob/main/LICENSE.txt"
+FOLDER = Path("train/xtts_v2")
+
+# As two public projects pin them for that revision, and eight more repeat them: throndir2/Martlet,
+# workers/xtts/host/martlet_xtts_host.py (the model, its JSON files and its speakers), and VoiceHub,
+# voicehub/models/xtts/native/dvae_checkpoint.py (the DVAE and mel_stats).
+XTTS_V2: Mapping[str, Written] = {
+    "config.json": Written(
+        "ef262b1454dd2a77e1461b0b2cd53e19b8a7624cc131b837d36df67356bc75e8", 4_368
+    ),
+    "vocab.json": Written(
+        "928260878a59da8a72a2a5b7687fea29d5106137669d90945430fe17e415304a", 361_219
+    ),
+    "mel_stats.pth": Written(
+        "1f69422a8a8f344c4fca2f0c6b8d41d2151d6615b7321e48e6bb15ae949b119c", 1_067
+    ),
+    "speakers_xtts.pth": Written(
+        "f0f6137c19a4eab0cbbe4c99b5babacf68b1746e50da90807708c10e645b943b", 7_754_818
+    ),
+    "dvae.pth": Written(
+        "b29bc227d410d4991e0a8c09b858f77415013eeb9fba9650258e96095557d97a", 210_514_388
+    ),
+    "model.pth": Written(
+        "c7ea20001c6a0a841c77e252d8409f6a74fb423e79b3206a0771ba5989776187", 1_867_929_118
+    ),
+}
+# Coqui's own voices: exports carry them on, nothing of ours needs them.
+OPTIONAL = frozenset({"speakers_xtts.pth"})
+_MANIFEST = "verified.json"
+_WORTH_A_LINE = 50_000_000
+
+
+class FilesError(SotaqueError):
+    """A folder that does not hold the published files; the sentence says which, and what to do."""
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Where the files are to lie, and the address they come from; None = nothing is downloaded.
+
+    caches: folders in which other programs may have put the same files.
+    """
+
+    folder: Path = FOLDER
+    url: str | None = None
+    caches: tuple[Path, ...] = ()
+
+    @staticmethod
+    def of(settings: SharedSettings) -> "ModelSource":
+        """What the settings say about XTTS-v2."""
+        url = address(settings.xtts_v2_url, settings.hf_endpoint)
+        return ModelSource(settings.xtts_v2_dir, url, caches(Path("~").expanduser()))
+
+
+def address(url: str | None, hub: str) -> str:
+    """The address of the files: `url` where one is set, else the pinned revision at the hub."""
+    return (url or f"{hub.rstrip('/')}/{REPOSITORY}/resolve/{REVISION}").rstrip("/")
+
+
+def caches(home: Path) -> tuple[Path, ...]:
+    """Where the hub's client and Coqui's own downloader put these files by default."""
+    hub = home / ".cache" / "huggingface" / "hub" / f"models--{REPOSITORY.replace('/', '--')}"
+    coqui = home / ".local" / "share" / "tts" / "tts_models--multilingual--multi-dataset--xtts_v2"
+    return (hub / "snapshots" / REVISION, coqui)
+
+
+def provide_xtts_v2(source: ModelSource) -> Path:
+    """The folder, once every file in it that is needed is the published one.
+
+    Raises FilesError for files that are other ones, DownloadError, DiskFull, WriteError.
+    """
+    missing = missing_files(source.folder)
+    if not set(missing) - OPTIONAL:
+        return source.folder
+    if source.url is None:
+        raise FilesError(
+            f"{source.folder} does not hold XTTS-v2. {by_hand(source.folder, missing)}"
+        )
+    try:
+        source.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WriteError(
+            f"XTTS_V2_DIR={source.folder} cannot be made ({error.strerror}). Make it writable for "
+            "this user, or set XTTS_V2_DIR to another folder."
+        ) from error
+    waiting = f"Another process is bringing XTTS-v2 into {source.folder}; waiting until it is done."
+    with wait_for(source.folder / ".download.lock", lambda: log.info(waiting)):
+        # Another start may have brought everything while this one waited.
+        missing = missing_files(source.folder)
+        if set(missing) - OPTIONAL:
+            _bring(source, source.url, missing)
+    return source.folder
+
+
+def missing_files(folder: Path) -> list[str]:
+    """The published files that a folder lacks; what it has is compared with them by size and
+    SHA-256.
+
+    A file is hashed once; `verified.json` remembers it by its size and time. Raises FilesError
+    when one is another than the published one.
+    """
+    known, seen = _read_manifest(folder), dict[str, HashedFile]()
+    missing, wrong = [], []
+    for name, expected in XTTS_V2.items():
+        path = folder / name
+        try:
+            found = _hashed(path, expected, known.get(name))
+        except (FileNotFoundError, NotADirectoryError):
+            missing.append(name)
+            continue
+        except OSError as error:
+            wrong.append(f"{path} cannot be read ({error.strerror}).")
+            continue
+        if fault := _fault_of(path, expected, found):
+            wrong.append(fault)
+            continue
+        seen[name] = found
+        trust_cached_hash(path, found)
+    if seen != known:
+        _write_manifest(folder, seen)
+    if wrong:
+        lines = "\n  ".join(wrong)
+        raise FilesError(
+            f"{folder} does not hold XTTS-v2 as it is published:\n  {lines}\nCopy them again, or "
+            "delete them and they are downloaded. For a model of your own set BASE_MODEL to its "
+            "folder."
+        )
+    return missing
+
+
+def by_hand(folder: Path, names: Sequence[str]) -> str:
+    """What to do without a network."""
+    lines = "\n".join(f"  {name}: {XTTS_V2[name].bytes:,} bytes" for name in names)
+    return (
+        f"Put these files of {REPOSITORY} (revision {REVISION[:12]}) into {folder}, from a machine "
+        f"that reaches {HUB}/{REPOSITORY}/tree/{REVISION[:12]}:\n{lines}\n"
+        "They are verified, and nothing is downloaded then."
+    )
+
+
+def _bring(source: ModelSource, url: str, names: Sequence[str]) -> None:
+    """Takes over what caches have and downloads the rest, the smallest first."""
+    left = [name for name in names if not _taken(name, source)]
+    if left:
+        needed = sum(XTTS_V2[name].bytes for name in left)
+        parts = [part_of(source.folder / name) for name in left]
+        kept = sum(part.stat().st_size for part in parts if part.is_file())
+        require_space(source.folder, max(0, needed - kept), "XTTS-v2's files")
+        log.info("Downloading XTTS-v2 (%.1f MB) from %s into %s. Licence: %s, %s",
+                 needed / 1e6, url, source.folder, LICENCE, LICENCE_URL)  # fmt: skip
+    for number, name in enumerate(left):
+        try:
+            fetch(f"{url}/{name}", source.folder / name, XTTS_V2[name])
+        except DownloadError as error:
+            raise DownloadError(f"{error}\n{by_hand(source.folder, left[number:])}") from error
+    # Reads everything back once, and remembers it.
+    missing_files(source.folder)
+
+
+def _taken(name: str, source: ModelSource) -> bool:
+    """Takes a file over from a cache that has it: a link where that works, else a copy."""
+    target, expected = source.folder / name, XTTS_V2[name]
+    for cache in source.caches:
+        try:
+            # The hub's client keeps links to its blobs.
+            found = (cache / name).resolve(strict=True)
+            if found.stat().st_size != expected.bytes or sha256_of(found) != expected.sha256:
+                continue
+        except OSError:
+            continue
+        log.info("%s is taken over from %s.", name, cache)
+        try:
+            os.link(found, target)
+        except OSError:  # another file system, another owner, or one without links
+            require_space(target.parent, expected.bytes, name)
+            with found.open("rb") as file:
+                replace_file(target, lambda out: shutil.copyfileobj(file, out, 1 << 20))
+        return True
+    return False
+
+
+def _hashed(path: Path, expected: Written, known: HashedFile | None) -> HashedFile:
+    """Hashes a file of the right size, unless that was done before. Raises OSError."""
+    found = path.stat()
+    if known and known.is_still(found):
+        return known
+    if found.st_size != expected.bytes:
+        return HashedFile("", found.st_size, found.st_mtime_ns)
+    if found.st_size > _WORTH_A_LINE:
+        log.info("Verifying %s (%d MB) ...", path, found.st_size / 1e6)
+    return HashedFile(sha256_of(path), found.st_size, found.st_mtime_ns)
+
+
+def _fault_of(path: Path, expected: Written, found: HashedFile) -> str | None:
+    """None for the published file, else the sentence that says what it is instead."""
+    if found.bytes != expected.bytes:
+        return f"{path} has {found.bytes:,} bytes, the published one {expected.bytes:,}."
+    if found.sha256 != expected.sha256:
+        return (
+            f"{path} has SHA-256 {found.sha256[:12]}…, the published one {expected.sha256[:12]}…."
+        )
+    return None
+
+
+def _read_manifest(folder: Path) -> dict[str, HashedFile]:
+    try:
+        return TypeAdapter(dict[str, HashedFile]).validate_json((folder / _MANIFEST).read_bytes())
+    except (OSError, ValidationError):
+        return {}
+
+
+def _write_manifest(folder: Path, seen: Mapping[str, HashedFile]) -> None:
+    # A folder that cannot be written is hashed again at the next start, and that is all.
+    with contextlib.suppress(WriteError):
+        write_json(folder / _MANIFEST, {name: asdict(one) for name, one in seen.items()})

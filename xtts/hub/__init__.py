@@ -1,1 +1,0 @@
-"""Models and voices on disk: base models, downloads, bundles, run folders."""

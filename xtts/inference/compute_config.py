@@ -1,0 +1,75 @@
+"""ComputeConfig: how a process computes speech, from the setting to the child that speaks.
+
+Importing this module imports no torch.
+"""
+
+import argparse
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from machine.devices.health import GpuHealth
+from xtts import arguments
+
+
+@dataclass(frozen=True)
+class ComputeConfig:
+    """Where and with what speech is computed.
+
+    Attributes:
+        device: `cpu` or `cuda:N`; while the device is still to be chosen also `auto` or `cuda`.
+        mel_device: Where the mel of a recording is computed, the only FFT of speaking: the CPU
+            where the GPU's FFT failed its check.
+        precision: As `xtts.model.loading.load_model`, or of an ONNX export.
+        latents_folder: Where the latents of recordings are kept; None keeps none.
+        backend: `torch` or `onnx`.
+        low_memory: LOW_MEMORY.
+        threads: None leaves the number to the library.
+        guard: Whether speech is judged, and spoken again where it is not good.
+        cudnn: Whether convolutions go through cuDNN.
+        clean_libraries: Whether the process runs without LD_LIBRARY_PATH and LD_PRELOAD.
+
+    Raises ArgumentError for a precision or a switch that does not exist.
+    """
+
+    device: str = "cpu"
+    mel_device: str = "cpu"
+    precision: str = "auto"
+    latents_folder: Path | None = None
+    backend: str = "torch"
+    low_memory: bool = False
+    threads: int | None = None
+    guard: bool = True
+    cudnn: bool = True
+    clean_libraries: bool = False
+
+    def __post_init__(self) -> None:
+        arguments.choice("precision", self.precision, arguments.PRECISIONS)
+        arguments.switch("low_memory", self.low_memory)
+
+    def on(self, gpu: GpuHealth) -> "ComputeConfig":
+        """The same on a GPU, set up as its check says; `gpu.speaks_in_own_process` allows it."""
+        return replace(self, **gpu.speaking_setup()._asdict())
+
+    def command_line(self) -> tuple[str, str]:
+        """The arguments that give this to a child; `add_argument` reads them there."""
+        return "--compute", json.dumps(asdict(self), default=str)
+
+    @staticmethod
+    def add_argument(parser: argparse.ArgumentParser) -> None:
+        """Adds `--compute`, which a child's parent writes."""
+        parser.add_argument("--compute", type=_parsed, default=ComputeConfig())
+
+    def apply(self) -> None:
+        """Sets the threads and the cuDNN of this process, which only speaks."""
+        import torch
+
+        torch.backends.cudnn.enabled = self.cudnn
+        if self.threads:
+            torch.set_num_threads(self.threads)
+
+
+def _parsed(text: str) -> ComputeConfig:
+    found = json.loads(text)
+    folder = found["latents_folder"]
+    return ComputeConfig(**{**found, "latents_folder": Path(folder) if folder else None})

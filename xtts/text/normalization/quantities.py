@@ -1,0 +1,90 @@
+"""What is counted, in its forms, and numbers and times as they are written."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Noun:
+    """What is counted. The forms are those behind 1, 2 and 5 and behind a fraction; a language
+    without them repeats the plural. gender: m, f or n, with which the numeral agrees."""
+
+    one: str
+    few: str
+    many: str
+    part: str
+    gender: str = "m"
+
+    @staticmethod
+    def of(forms: str, gender: str = "m") -> "Noun":
+        """Of `one`, `one/many`, `one/few/many` or `one/few/many/part`."""
+        found = forms.split("/")
+        one, few = found[0], found[1] if len(found) > 1 else found[0]
+        many = found[2] if len(found) > 2 else few
+        return Noun(one, few, many, found[3] if len(found) > 3 else many, gender)
+
+
+@dataclass(frozen=True)
+class Money:
+    """A currency: its unit, and what a hundredth of it is called."""
+
+    unit: Noun
+    cent: Noun | None = None
+
+
+@dataclass(frozen=True)
+class WrittenNumber:
+    """A number as it was written. whole: its digits; fraction: those behind the separator; parts:
+    more than one where it is none (`1.2.3`)."""
+
+    whole: str
+    fraction: str = ""
+    parts: tuple[str, ...] = ()
+
+    @property
+    def value(self) -> int:
+        """Of the whole part."""
+        return int(self.whole)
+
+
+@dataclass(frozen=True)
+class ClockTime:
+    """A time of day. before, after: the text around it."""
+
+    hour: int
+    minute: int
+    second: int | None = None
+    before: str = ""
+    after: str = ""
+
+    @property
+    def full_hour(self) -> bool:
+        """Whether nothing but the hour is written."""
+        return not self.minute and self.second is None
+
+
+def nouns(table: str) -> dict[str, Noun]:
+    """Lines of `symbol symbol = one/many gender`."""
+    return {symbol: _noun(forms) for symbol, forms in _rows(table)}
+
+
+def moneys(table: str) -> dict[str, Money]:
+    """Lines of `sign sign = one/many gender; one/many gender`: of the unit and of a hundredth of
+    it, where that has a name."""
+    found = {}
+    for sign, forms in _rows(table):
+        unit, _, cent = forms.partition("; ")
+        found[sign] = Money(_noun(unit), _noun(cent) if cent else None)
+    return found
+
+
+def _rows(table: str) -> Iterator[tuple[str, str]]:
+    for line in filter(None, map(str.strip, table.splitlines())):
+        symbols, _, forms = line.partition(" = ")
+        for symbol in symbols.split():
+            yield symbol, forms
+
+
+def _noun(forms: str) -> Noun:
+    words, _, gender = forms.rpartition(" ")
+    return Noun.of(words, gender)

@@ -1,0 +1,177 @@
+"""Locates BASE_MODEL on disk and checks that it can be trained.
+
+A base folder has Coqui's layout: `config.json model.pth vocab.json dvae.pth mel_stats.pth`.
+"""
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from machine.errors import SotaqueError
+from machine.storage.hashes import sha256_of
+from xtts.download import xtts_v2 as published
+from xtts.download.xtts_v2 import ModelSource
+from xtts.model.config import ConfigError, ModelConfig
+
+DEMO = Path(__file__).parent.parent / "assets" / "demo"
+_PUBLISHED = "It is published with XTTS-v2"
+_BESIDE = "It is published beside XTTS-v2's model.pth, in the same repository"
+# Each file of a base folder, and where one gets it that is missing.
+BASE_FILES = {
+    "config.json": f"{_PUBLISHED}: the sizes of the model.",
+    "vocab.json": f"{_PUBLISHED}: the tokens of the text.",
+    "model.pth": f"{_PUBLISHED}: the weights, 1.9 GB.",
+    "dvae.pth": f"{_BESIDE}; Coqui's own downloader leaves it out, because only training needs it.",
+    "mel_stats.pth": f"{_BESIDE}; Coqui's own downloader leaves it out.",
+}
+
+
+_ASK = (
+    f"Its licence ({published.LICENCE}, {published.LICENCE_URL}) is non-commercial, "
+    "for the model and what it speaks. Read it, and set COQUI_TOS_AGREED=1 if you agree."
+)
+
+
+class BundleError(SotaqueError):
+    """A voice or base model that cannot be used; the sentence names file and reason."""
+
+
+def locate_base(name: str, source: ModelSource | None = None, *, tos_agreed: bool = False) -> Path:
+    """The folder of BASE_MODEL, xtts_v2 brought into it. Raises BundleError saying what to do.
+
+    source: where xtts_v2 lies and comes from; None = its default folder, and no download.
+    tos_agreed: the user has set COQUI_TOS_AGREED=1; Coqui's published weights need it. For xtts_v2
+    raises the errors of `published.provide_xtts_v2` too.
+    """
+    check_choice(name, tos_agreed=tos_agreed)
+    if name == "demo":
+        return DEMO
+    if name == "xtts_v2":
+        return published.provide_xtts_v2(source or ModelSource())
+    return Path(name).expanduser()
+
+
+def check_choice(name: str, *, tos_agreed: bool) -> None:
+    """Refuses a BASE_MODEL that is none, or whose licence is not agreed to; brings nothing.
+
+    Raises BundleError.
+    """
+    if name == "demo":
+        return
+    if name == "xtts_v2":
+        if not tos_agreed:
+            raise BundleError(f"BASE_MODEL=xtts_v2 is Coqui's XTTS-v2. {_ASK}")
+        return
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        raise BundleError(
+            f"BASE_MODEL={name} is no folder. Allowed are demo, xtts_v2, or a folder in Coqui's "
+            f"layout ({', '.join(BASE_FILES)})."
+        )
+    if not tos_agreed and _bytes(folder / "model.pth") == published.XTTS_V2["model.pth"].bytes:
+        raise BundleError(f"BASE_MODEL={name} holds Coqui's published XTTS-v2. {_ASK}")
+
+
+def check_base(folder: Path) -> None:
+    """Refuses a base folder that cannot be trained, in well under a second.
+
+    Raises BundleError naming each missing file and where it comes from, and ConfigError for JSON or
+    weights that do not belong together.
+    """
+    missing = [name for name in BASE_FILES if not (folder / name).is_file()]
+    if missing == ["mel_stats.pth"] and "mel_stats" in _tensors(folder):
+        missing = []
+    if missing:
+        lines = "\n".join(f"  {name}: {BASE_FILES[name]}" for name in missing)
+        raise BundleError(
+            f"{folder} is no complete base model. Missing:\n{lines}\nCopy what is missing there, "
+            "or set BASE_MODEL=demo for the model in the package."
+        )
+    config = ModelConfig.read(folder)
+    _check_gpt(folder, config)
+    _check_shapes(folder, config)
+
+
+def base_of(
+    checkpoint: Path,
+    provenance: Mapping[str, object],
+    folder: str | None,
+    xtts_v2: str | Path = published.FOLDER,
+) -> Path:
+    """The base folder that a checkpoint was made from, compared by hash.
+
+    folder: where it is now; None = where the checkpoint says. xtts_v2: XTTS_V2_DIR. Raises
+    BundleError, or FilesError where XTTS-v2 is not there: speaking downloads nothing.
+    """
+    known = provenance.get("base")
+    base = known if isinstance(known, dict) else {}
+    # The licence was agreed to when the checkpoint was trained from it.
+    source = ModelSource(Path(xtts_v2))
+    found = Path(folder) if folder else locate_base(str(base.get("name")), source, tos_agreed=True)
+    weights = found / "model.pth"
+    if not weights.is_file():
+        raise BundleError(f"{weights} is missing; {checkpoint.name} was made from it. Use --base.")
+    if (sha256 := sha256_of(weights)) != base.get("sha256"):
+        raise BundleError(
+            f"{checkpoint.name} was made from {base.get('name')} with SHA-256 "
+            f"{str(base.get('sha256'))[:12]}…, and {weights} has {sha256[:12]}…. "
+            "Name the folder of its own base with --base."
+        )
+    return found
+
+
+def _check_gpt(folder: Path, config: ModelConfig) -> None:
+    from xtts.model.empty_weights import without_weights
+    from xtts.model.gpt import GPT, to_coqui
+
+    with without_weights():
+        expected = to_coqui(GPT(config.gpt).state_dict())
+    state = _tensors(folder)
+    for name, tensor in expected.items():
+        if name not in state:
+            raise ConfigError(f"{folder / 'model.pth'} has no tensor {name}; it is no XTTS-v2.")
+        _check_shape(folder / "model.pth", name, tuple(state[name]), tuple(tensor.shape))
+
+
+def _check_shapes(folder: Path, config: ModelConfig) -> None:
+    """One tensor of each frozen part: enough to see that it is of another model."""
+    import torch
+
+    state = _tensors(folder)
+    decoder, encoder = "hifigan_decoder.waveform_decoder.", "hifigan_decoder.speaker_encoder."
+    initial, width = config.vocoder.upsample_initial_channel, config.gpt.width
+    expected: dict[str, tuple[int, ...]] = {
+        f"{decoder}conv_pre.weight": (initial, width, 7),
+        f"{encoder}conv1.weight": (config.speaker_encoder.num_filters[0], 1, 3, 3),
+    }
+    for name, shape in expected.items():
+        _check_shape(folder / "model.pth", name, state.get(name, ()), shape)
+    path = folder / "dvae.pth"
+    try:
+        mapped = zipfile.is_zipfile(path)
+        dvae = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+        codebook = tuple(dvae["codebook.embed"].shape)
+    except Exception as error:
+        raise ConfigError(f"{path} cannot be read as a DVAE ({error}). Copy it again.") from error
+    shape = (config.dvae.codebook_dim, config.dvae.num_codes)
+    _check_shape(path, "codebook.embed", codebook, shape)
+
+
+def _check_shape(path: Path, name: str, found: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    if found != expected:
+        raise ConfigError(
+            f"{path}: {name} is {list(found)}, and config.json with vocab.json ask for "
+            f"{list(expected)}. Take files that belong together."
+        )
+
+
+def _tensors(folder: Path) -> dict[str, tuple[int, ...]]:
+    from xtts.model.loading import read_tensors
+
+    return {
+        name: tuple(tensor.shape) for name, tensor in read_tensors(folder / "model.pth").items()
+    }
+
+
+def _bytes(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0

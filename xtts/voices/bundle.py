@@ -1,0 +1,61 @@
+"""bundle.json: what makes a folder with weights and recording a voice that can be copied elsewhere.
+
+It says what the voice was made from, under which licence, and the hash of each file. Written by
+`train.export`.
+"""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from machine.storage.atomic import Written, write_json
+from machine.storage.checksums import Manifest, fault_of
+from xtts.voices.base_models import BundleError
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What bundle.json says. base: {name, sha256 of its model.pth}."""
+
+    files: dict[str, Written]
+    base: dict[str, str]
+    data_sha256: str
+    epoch: int
+    licence: str
+    made_at: str
+    speaks_in_coqui: bool
+    kind: str = "voice"
+    schema: int = SCHEMA
+
+
+def write(folder: Path, bundle: Bundle) -> None:
+    """Writes bundle.json, after everything that it names."""
+    write_json(folder / "bundle.json", asdict(bundle))
+
+
+def read(folder: Path) -> Bundle:
+    """Raises BundleError for a folder without a readable bundle.json."""
+    path = folder / "bundle.json"
+    try:
+        bundle = TypeAdapter(Bundle).validate_json(path.read_bytes())
+    except OSError as error:
+        raise BundleError(f"{path} cannot be read ({error.strerror}); it makes a voice.") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise BundleError(f"{path} is damaged: {where} {first['msg']}. Export it again.") from error
+    if bundle.schema != SCHEMA:
+        raise BundleError(f"{path} has schema {bundle.schema}; this version reads {SCHEMA}.")
+    return bundle
+
+
+def verify(folder: Path) -> str | None:
+    """None when every file of the bundle is whole, else the sentence that says which is not."""
+    bundle = read(folder)
+    names = {"config.json", "model.pth", "vocab.json"} - bundle.files.keys()
+    if names:
+        return f"{folder / 'bundle.json'} does not name {min(names)}. Export it again."
+    return fault_of(Manifest(epoch=bundle.epoch, step=0, files=bundle.files), folder)

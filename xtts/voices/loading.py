@@ -1,0 +1,96 @@
+"""Opens a voice that was found, with PyTorch or ONNX Runtime.
+
+Importing this module imports no torch, and neither does opening an ONNX folder.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+
+from xtts import arguments
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.loaded_voice import LoadedVoice
+from xtts.voices.base_models import BundleError
+from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
+
+
+def voice_spec(
+    name: "str | os.PathLike[str]",
+    *,
+    tos_agreed: bool = False,
+    **paths: "str | os.PathLike[str] | None",
+) -> VoiceSpec:
+    """The voice that a person asks for, from Python or on the command line.
+
+    paths: `reference`, `base`, `latents` and `pronunciations` of a VoiceSpec. Raises ArgumentError
+    for what is no path, or no switch.
+    """
+    found = {key: arguments.path(key, one) for key, one in paths.items() if one is not None}
+    base, pronunciations = found.get("base"), found.get("pronunciations")
+    return VoiceSpec(
+        str(arguments.path("name", name)),
+        str(base) if base else None,
+        tos_agreed=arguments.switch("tos_agreed", tos_agreed),
+        reference=found.get("reference"),
+        latents=found.get("latents"),
+        pronunciations=str(pronunciations) if pronunciations else None,
+    )
+
+
+def compute_config(
+    voice: VoiceFiles, device: str, precision: str, *, low_memory: bool = False, guard: bool = True
+) -> tuple[ComputeConfig, str]:
+    """Where a voice is computed that a person asks for, and why there: "" where it is as asked, or
+    ONNX Runtime says it.
+
+    device: `cpu`, `cuda`, `cuda:N` or `auto`. Raises DeviceError for a GPU that is absent or unfit,
+    and ArgumentError.
+    """
+    arguments.text("device", device)
+    where = ComputeConfig(
+        device, precision=precision, backend="onnx" if voice.onnx else "torch",
+        low_memory=low_memory, guard=guard,
+    )  # fmt: skip
+    if device == "cpu" or voice.onnx:
+        return where, ""
+    from machine.devices import selection
+    from machine.devices.health import GpuHealth
+
+    machine = selection.look_at_machine()
+    choice = selection.choose_device(machine, device, GpuHealth.speaks)
+    gpu = selection.gpu_at(machine, choice.value)
+    # The mel of a recording is taken on the CPU where the GPU's FFT failed its check.
+    mel_device = "cpu" if gpu is None or "fft" in gpu.failed else choice.value
+    return replace(where, device=choice.value, mel_device=mel_device), choice.reason
+
+
+def load_voice(
+    voice: VoiceFiles | VoiceSpec,
+    where: ComputeConfig | None = None,
+    others: Mapping[str, LoadedVoice] | None = None,
+) -> LoadedVoice:
+    """Opens a voice, verified.
+
+    Args:
+        voice: What was found, or what is to be found.
+        where: What computes it, and where; None is PyTorch on the CPU.
+        others: Those that are loaded already. A checkpoint of a base model that is among them takes
+            only the learning part: both share vocoder, speaker encoder and tokenizer, and both can
+            speak until the older one is closed.
+
+    Raises:
+        BundleError: There is no such voice, it is damaged, or it is for the other backend.
+        ConfigError, RunError, FilesError: Its files cannot be used.
+        OnnxError, and the errors of `machine.onnxruntime.sessions`: With ONNX Runtime.
+    """
+    where = where or ComputeConfig()
+    files = find_voice(voice) if isinstance(voice, VoiceSpec) else voice
+    if where.backend == "onnx":
+        from xtts.onnx.speech.onnx_voice import load_onnx_voice
+
+        return load_onnx_voice(files, where)
+    if files.onnx:
+        raise BundleError(f"{files.folder} is an ONNX voice; BACKEND=onnx speaks with it.")
+    from xtts.inference.torch_voice import load_torch_voice
+
+    return load_torch_voice(files, where, (others or {}).values())

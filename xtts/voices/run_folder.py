@@ -1,0 +1,489 @@
+"""The run folder: paths, checkpoints, newest and best verified epoch, and what the best is.
+
+The trainer writes into it (`train.checkpointing.checkpoints`), everyone else reads: sampling,
+`speak`, the API. Nothing in it names an absolute path, so a run may be moved.
+
+    checkpoints/checkpoint_epoch_N.pt      weights and provenance
+    checkpoints/trainer_state_epoch_N.pt   optimizer and all; the two newest epochs only
+    checkpoints/checkpoint_epoch_N.json    the manifest of both, written last
+    checkpoints/best.json                  which weights are the best, and why (docs/evaluation.md)
+    checkpoints/best.pt, best.manifest.json    a blend of an epoch with the base, if one is best
+    checkpoints/best_speaker.json          a speaker embedding learned for the best weights
+    checkpoints/interrupted.pt, .json      a stop inside an epoch
+    evaluation.json                        how the base, each epoch and each blend speak
+    curves.json                            whose curves in RUNS_DIR are this run's
+    samples/on_demand/                     what `train sample` spoke; neither pruned nor replaced
+    samples/  metrics.jsonl  archive/      old runs under archive/<UTC time>/, in the same layout
+"""
+
+import contextlib
+import json
+import logging
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from machine.errors import SotaqueError
+from machine.storage import locks
+from machine.storage.atomic import STALE_SECONDS, WriteError, remove_stale
+from machine.storage.checksums import Manifest, ManifestError, fault_of, read_manifest, zip_fault
+from xtts.text.normalization.registry import COQUI
+from xtts.voices.evaluation_file import (
+    CandidateKind,
+    Evaluation,
+    Verdict,
+    read_evaluation,
+    verdict_of_best,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+log = logging.getLogger(__name__)
+
+CHECKPOINT_SCHEMA = 1
+_EPOCH_FILE = re.compile(r"^checkpoint_epoch_(\d+)\.(pt|json)$")
+_STATE_FILE = re.compile(r"^trainer_state_epoch_(\d+)\.pt$")
+
+
+class RunError(SotaqueError):
+    """A run or checkpoint that cannot be used; the sentence names file and reason."""
+
+
+class RunLocked(SotaqueError):
+    """Another trainer works in this folder; the sentence names its process."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """One epoch whose files all have the size and SHA-256 of its manifest."""
+
+    epoch: int
+    step: int
+    checkpoint: Path
+    sha256: str
+    state: Path | None
+    manifest: Manifest
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """model: `gpt.*` in Coqui's names and orientation, float32; memory-mapped: only to be read."""
+
+    model: "dict[str, Tensor]"
+    provenance: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class BestWeights:
+    """What VOICE=best stands for.
+
+    Attributes:
+        kind: The base, an epoch's own weights, or a blend of the two.
+        epoch: 0 for the base.
+        share: Of the fine-tuned weights: 0 for the base, 1 for an epoch.
+        weights: The checkpoint; None for the base's own.
+        sha256: Of that file; "" for the base.
+        reason: Why it is the best, in a sentence.
+        fallback: What is wrong with the file of the best weights, and what these are instead, in
+            sentences; "" where these are the best.
+    """
+
+    kind: CandidateKind
+    epoch: int
+    share: float
+    weights: Path | None
+    sha256: str
+    reason: str
+    fallback: str = ""
+
+
+class RunFolder:
+    """One OUTPUT_DIR. Looking at it creates nothing."""
+
+    def __init__(self, output_dir: Path) -> None:
+        self.folder = output_dir
+        self.checkpoints = output_dir / "checkpoints"
+        self.samples = output_dir / "samples"
+        self.samples_on_demand = self.samples / "on_demand"
+        self.metrics = output_dir / "metrics.jsonl"
+        self.archive = output_dir / "archive"
+        self.lock_file = output_dir / ".lock"
+        self.best_file = self.checkpoints / "best.json"
+        self.best_blend = self.checkpoints / "best.pt"
+        self.best_blend_manifest = manifest_beside(self.best_blend)
+        self.best_speaker = self.checkpoints / "best_speaker.json"
+        self.evaluation_file = output_dir / "evaluation.json"
+        self.interrupted = self.checkpoints / "interrupted.pt"
+        self.interrupted_manifest = self.checkpoints / "interrupted.json"
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Holds the run for this process, one trainer at a time, and clears what killed writers
+        left in it.
+
+        Raises:
+            RunLocked: Another trainer has it.
+            WriteError: The folder cannot be written.
+        """
+        with ExitStack() as stack:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(locks.exclusive(self.lock_file))
+            except locks.LockHeld as owner:
+                raise RunLocked(
+                    f"Another trainer (process {owner}) is working in OUTPUT_DIR={self.folder}. "
+                    "Wait for it or stop it, or set OUTPUT_DIR to another folder."
+                ) from None
+            except OSError as error:
+                raise WriteError(
+                    f"OUTPUT_DIR={self.folder} cannot be written ({error.strerror}). Make it "
+                    "writable for this user, or set OUTPUT_DIR to another folder."
+                ) from error
+            left = [*remove_stale(self.folder), *remove_stale(self.checkpoints),
+                    *remove_stale(self.samples)]  # fmt: skip
+            # `train sample` writes there without the lock: it may be at it.
+            left += remove_stale(self.samples_on_demand, older_than_seconds=STALE_SECONDS)
+            for path in left:
+                log.info("Removed %s, left by a run that was killed while writing.", path.name)
+            yield
+
+    def is_locked(self) -> bool | None:
+        """Whether a trainer is at work in this folder, in whatever container of this machine; None
+        where the file system has no locks. Reads only."""
+        return locks.held(self.lock_file)
+
+    def checkpoint_path(self, epoch: int) -> Path:
+        return self.checkpoints / f"checkpoint_epoch_{epoch}.pt"
+
+    def state_path(self, epoch: int) -> Path:
+        return self.checkpoints / f"trainer_state_epoch_{epoch}.pt"
+
+    def manifest_path(self, epoch: int) -> Path:
+        return self.checkpoints / f"checkpoint_epoch_{epoch}.json"
+
+    def epochs(self) -> list[int]:
+        """Every epoch with a checkpoint or a manifest, in numeric order, verified or not."""
+        return self._numbers(_EPOCH_FILE)
+
+    def state_epochs(self) -> list[int]:
+        """Every epoch with a trainer state on disk, in numeric order."""
+        return self._numbers(_STATE_FILE)
+
+    def verify(self, epoch: int, *, fresh: bool = False) -> str | None:
+        """None when every file of the epoch is whole, else the sentence that says what is not.
+
+        fresh: read the files again even if this process has seen them whole.
+        """
+        found = self._look(epoch, fresh)
+        return found if isinstance(found, str) else None
+
+    def absent(self, epoch: int) -> str | None:
+        """Why an epoch has no file: pruned, never saved, not reached; None where it has one."""
+        if self.checkpoint_path(epoch).exists() or self.manifest_path(epoch).exists():
+            return None
+        newest = max(self.epochs(), default=0)
+        if (self.samples / f"epoch_{epoch}_output.json").is_file():
+            return (
+                f"Epoch {epoch} was pruned: KEEP_CHECKPOINTS keeps the newest epochs and the best "
+                "one. Its sample is kept."
+            )
+        if 0 < epoch < newest:
+            return (
+                f"Epoch {epoch} is no longer there: pruned (KEEP_CHECKPOINTS), or SAVE_EVERY "
+                "left it unsaved."
+            )
+        return f"{self.folder} has no epoch {epoch}; its newest is {newest or 'none'}."
+
+    def verified(self, epoch: int, *, fresh: bool = False) -> Verified | None:
+        """The epoch, if it is whole."""
+        found = self._look(epoch, fresh)
+        return None if isinstance(found, str) else found
+
+    def newest_verified(self, *, quarantine: bool = False, fresh: bool = False) -> Verified | None:
+        """The newest epoch that is whole; newer ones that are not are named in the log.
+
+        quarantine: also set aside as `<name>.corrupt` what is damaged; only for whoever holds the
+        lock. What has no manifest stays: a kill in the middle of a save is no damage.
+        """
+        for epoch in reversed(self.epochs()):
+            found = self._look(epoch, fresh)
+            if isinstance(found, Verified):
+                return found
+            if self.unfinished(epoch):
+                log.warning(
+                    "%s has no manifest: the run was killed before it was saved to the end (or %s "
+                    "was deleted). It is not used; the same epoch, trained again, replaces it.",
+                    self.checkpoint_path(epoch), self.manifest_path(epoch).name,
+                )  # fmt: skip
+            elif quarantine:
+                self.set_aside(epoch, found)
+            else:
+                log.warning("Epoch %d is not used: %s", epoch, found)
+        return None
+
+    def evaluation(self) -> Evaluation | None:
+        """How the base, the epochs and the blends speak; None where nothing was judged."""
+        return read_evaluation(self.evaluation_file)
+
+    def verdict(self) -> Verdict | None:
+        """Which candidate is best: by evaluation.json, or by best.json where that is missing or
+        damaged. None where nothing was judged."""
+        evaluation = self.evaluation()
+        if evaluation is not None:
+            return evaluation.verdict
+        return verdict_of_best(self.read_best() or {})
+
+    def best_weights(self) -> BestWeights | None:
+        """What the verdict names, where its file is whole; else the nearest that is, and `fallback`
+        says so. None without any whole weights.
+
+        Decided by evaluation.json and the manifests: best.json may be one kill behind them.
+        """
+        verdict = self.verdict()
+        if verdict is None:
+            return self._unjudged()
+        if verdict.kind == "base":
+            return BestWeights("base", 0, 0.0, None, "", verdict.reason)
+        fault = self.fault_of_best(verdict)
+        if not fault and verdict.kind == "blend":
+            sha256 = read_manifest(self.best_blend_manifest).files[self.best_blend.name].sha256
+            return BestWeights(
+                "blend", verdict.epoch, verdict.share, self.best_blend, sha256, verdict.reason
+            )
+        epoch = self.verified(verdict.epoch)
+        same = epoch is not None and epoch.sha256 == verdict.checkpoint_sha256
+        found = _epoch_weights(epoch, verdict.reason) if epoch and same else self._unjudged()
+        if not fault or found is None or found.weights is None:
+            return found
+        told = f"{fault} {found.weights.name} is used in its place."
+        return replace(found, fallback=f"{told} `python -m train evaluate` mends what can be.")
+
+    def fault_of_best(self, verdict: Verdict) -> str | None:
+        """None where the file that a verdict names is whole, else the sentence that says what is
+        wrong with it."""
+        if verdict.kind == "base":
+            return None
+        if verdict.kind == "epoch":
+            epoch = self._look(verdict.epoch, fresh=False)
+            if isinstance(epoch, str) or epoch.sha256 == verdict.checkpoint_sha256:
+                return epoch if isinstance(epoch, str) else None
+            return f"{epoch.checkpoint} holds other weights than those that were judged."
+        try:
+            manifest = read_manifest(self.best_blend_manifest)
+        except ManifestError as error:
+            return str(error)
+        if manifest.blend != verdict.weights:
+            return f"{self.best_blend} is another blend than the one that was judged the best."
+        return fault_of(manifest, self.checkpoints)
+
+    def whole_blend(self) -> Verified | None:
+        """best.pt, where it is whole; `manifest.blend` says what it is a blend of."""
+        with contextlib.suppress(ManifestError, KeyError):
+            manifest = read_manifest(self.best_blend_manifest)
+            sha256 = manifest.files[self.best_blend.name].sha256
+            if manifest.blend and not fault_of(manifest, self.checkpoints):
+                return Verified(
+                    manifest.epoch, manifest.step, self.best_blend, sha256, None, manifest
+                )
+        return None
+
+    def newest_whole(self) -> Verified | None:
+        """The newest epoch that is whole, or best.pt where no epoch is."""
+        return self.newest_verified() or self.whole_blend()
+
+    def made_from(self) -> Manifest | None:
+        """The newest manifest that can be read, be its files whole or not: it names base and
+        fingerprint of the run. None where nothing was saved."""
+        epochs = map(self.manifest_path, reversed(self.epochs()))
+        for path in (*epochs, self.interrupted_manifest, self.best_blend_manifest):
+            with contextlib.suppress(ManifestError):
+                return read_manifest(path)
+        return None
+
+    def _unjudged(self) -> BestWeights | None:
+        """The whole epoch with the lowest validation loss; without validation the newest; without
+        an epoch, best.pt."""
+        if found := self.lowest_loss():
+            return _epoch_weights(found, "the lowest validation loss; no evaluation says more")
+        if found := self.newest_verified():
+            return _epoch_weights(found, "the newest epoch; nothing was validated or evaluated")
+        if found := self.whole_blend():
+            told = "the only weights that are whole; no evaluation says more"
+            share = float(found.manifest.blend["share"])
+            return BestWeights("blend", found.epoch, share, found.checkpoint, found.sha256, told)
+        return None
+
+    def lowest_loss(self) -> Verified | None:
+        """The whole epoch with the lowest validation audio loss, by the manifests."""
+        for _, epoch in sorted(self.losses()):
+            if found := self.verified(epoch):
+                return found
+        return None
+
+    def read_best(self) -> dict[str, Any] | None:
+        """What best.json says, or None for one that is missing or damaged."""
+        try:
+            found = json.loads(self.best_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def losses(self) -> list[tuple[float, int]]:
+        """(validation audio loss, epoch) of every epoch whose manifest can be read."""
+        found = []
+        for epoch in self.epochs():
+            with contextlib.suppress(ManifestError):
+                loss = read_manifest(self.manifest_path(epoch)).losses.get("validation_audio_loss")
+                if loss is not None and math.isfinite(loss):
+                    found.append((loss, epoch))
+        return found
+
+    def unfinished(self, epoch: int) -> bool:
+        """Whether a checkpoint is there without its manifest, which is written last."""
+        return self.checkpoint_path(epoch).exists() and not self.manifest_path(epoch).exists()
+
+    def set_aside(self, epoch: int, reason: str) -> None:
+        """Renames an epoch's files to `<name>.corrupt`, so that nothing takes them for a run."""
+        paths = (self.manifest_path(epoch), self.checkpoint_path(epoch), self.state_path(epoch))
+        set_aside(paths, reason)
+
+    def _numbers(self, pattern: re.Pattern[str]) -> list[int]:
+        try:
+            names = os.listdir(self.checkpoints)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted({int(found[1]) for name in names if (found := pattern.match(name))})
+
+    def _look(self, epoch: int, fresh: bool) -> Verified | str:
+        if absent := self.absent(epoch):
+            return absent
+        try:
+            manifest = read_manifest(self.manifest_path(epoch))
+        except ManifestError as error:
+            return str(error)
+        checkpoint, state = self.checkpoint_path(epoch), self.state_path(epoch)
+        if manifest.epoch != epoch or checkpoint.name not in manifest.files:
+            return f"{self.manifest_path(epoch)} is the manifest of another epoch."
+        if fault := fault_of(manifest, self.checkpoints, fresh=fresh):
+            return fault
+        return Verified(
+            epoch=epoch,
+            step=manifest.step,
+            checkpoint=checkpoint,
+            sha256=manifest.files[checkpoint.name].sha256,
+            state=state if state.name in manifest.files else None,
+            manifest=manifest,
+        )
+
+
+def _epoch_weights(epoch: Verified, reason: str) -> BestWeights:
+    return BestWeights("epoch", epoch.epoch, 1.0, epoch.checkpoint, epoch.sha256, reason)
+
+
+def manifest_beside(checkpoint: Path) -> Path:
+    """Where the manifest of a checkpoint stands; best.json is none, it says what the best is."""
+    suffix = ".manifest.json" if checkpoint.name == "best.pt" else ".json"
+    return checkpoint.with_suffix(suffix)
+
+
+def set_aside(paths: Iterable[Path], reason: str) -> None:
+    """Renames what is there of `paths` to `<name>.corrupt` and says why in the log."""
+    moved = []
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(path, path.with_name(path.name + ".corrupt"))
+            moved.append(path.name + ".corrupt")
+    log.warning("%s Set aside as %s.", reason, ", ".join(moved) or "nothing")
+
+
+def reference_beside(checkpoint: Path) -> Path | None:
+    """The reference recording of an epoch's sample, or, where it was not sampled, the newest one
+    of its run."""
+    found = _EPOCH_FILE.match(checkpoint.name)
+    run = RunFolder(checkpoint.parent.parent)
+    if found is None and checkpoint != run.best_blend:
+        return None
+    path = run.samples / (f"epoch_{found[1]}_reference.wav" if found else "best_reference.wav")
+    return path if path.is_file() else newest_reference(run)
+
+
+def newest_reference(run: RunFolder) -> Path | None:
+    """The recording that the newest sample of a run was spoken from."""
+    best = run.samples / "best_reference.wav"
+    if best.is_file():
+        return best
+    for folder in (run.samples, run.samples_on_demand):
+        others = sorted(folder.glob("epoch_*_reference.wav"), key=lambda one: one.stat().st_mtime)
+        if others:
+            return others[-1]
+    return None
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Weights and provenance of a `checkpoint_epoch_N.pt` or `interrupted.pt`.
+
+    Verified against the manifest beside it before anything is unpickled; without one (a file that
+    was copied away from its run) against the checksums inside the file. Raises RunError.
+    """
+    found = load_verified(path)
+    try:
+        return Checkpoint(model=found["model"], provenance=found["provenance"])
+    except KeyError as error:
+        raise RunError(
+            f"{path} is no checkpoint of Sotaque: it has no {error.args[0]!r}. "
+            "Name a checkpoint_epoch_N.pt out of OUTPUT_DIR/checkpoints."
+        ) from None
+
+
+def normalizer_of(provenance: Mapping[str, Any]) -> str:
+    """Whose rules read the texts that a checkpoint learned from: Coqui's, where it does not say,
+    because there were no others then."""
+    return str(provenance.get("normalizer", COQUI))
+
+
+def load_verified(path: Path, *, manifest: Path | None = None, mmap: bool = True) -> dict[str, Any]:
+    """The dictionary in a file that `torch.save` wrote, after verifying it. Raises RunError.
+
+    manifest: where it is if not beside the file under the same name.
+    """
+    if not path.is_file():
+        raise RunError(_missing(path))
+    if fault := _fault_before_loading(path, manifest or manifest_beside(path)):
+        raise RunError(fault)
+    import torch  # who lists a run, as the API does, needs none of it
+
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+    except Exception as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise RunError(f"{path} cannot be read as a checkpoint ({first}).") from error
+    if not isinstance(found, dict):
+        raise RunError(f"{path} is no checkpoint: it holds a {type(found).__name__}.")
+    return found
+
+
+def _missing(path: Path) -> str:
+    told = f"{path} does not exist."
+    run, found = RunFolder(path.parent.parent), _EPOCH_FILE.match(path.name)
+    if found and run.epochs() and (absent := run.absent(int(found[1]))):
+        there = ", ".join(str(number) for number in run.epochs())
+        return f"{told} {absent} There are the epochs {there}."
+    return f"{told} Name a checkpoint file that is there."
+
+
+def _fault_before_loading(path: Path, beside: Path) -> str | None:
+    if not beside.is_file():
+        return zip_fault(path)
+    try:
+        manifest = read_manifest(beside)
+    except ManifestError as error:
+        return str(error)
+    if path.name not in manifest.files:
+        return f"{beside} does not name {path.name}; it belongs to another file."
+    return fault_of(manifest, path.parent, only=path.name)

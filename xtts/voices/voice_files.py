@@ -1,0 +1,201 @@
+"""Finds the files of a voice that is asked for by name, folder or checkpoint, and verifies them.
+
+Importing this module imports no torch.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xtts.model.config import ModelConfig
+from xtts.onnx import folder as onnx_folder
+from xtts.text.pronunciations import NAME as PRONUNCIATIONS
+from xtts.text.tokenizer import TokenizerSpec
+from xtts.voices import bundle, learned_speaker
+from xtts.voices.base_models import DEMO, BundleError, base_of, locate_base
+from xtts.voices.run_folder import (
+    RunFolder,
+    newest_reference,
+    normalizer_of,
+    read_checkpoint,
+    reference_beside,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class VoiceSpec:
+    """Which voice is wanted.
+
+    Attributes:
+        name: `demo`, a folder (bundle, base model, ONNX voice, run) or a checkpoint.
+        base: The folder of a checkpoint's base model, where it has moved.
+        xtts_v2: The folder of XTTS-v2, for a checkpoint that was made from it.
+        tos_agreed: Whether the user has agreed to XTTS-v2's licence (COQUI_TOS_AGREED).
+        reference: A recording of who is to speak; None is the voice's own.
+        latents: Stored latents of who is to speak, for an ONNX voice.
+        pronunciations: A list for all voices (PRONUNCIATIONS); the voice's own wins over it.
+        allow_base_reference: Whether a checkpoint whose run kept no recording speaks as its base
+            does. A service does so: better than no word at all.
+        base_only: Whether the base model that a checkpoint was made from is wanted in its place;
+            with a recording of the run, also what the run learned for it.
+    """
+
+    name: str
+    base: str | None = None
+    xtts_v2: str = "train/xtts_v2"
+    tos_agreed: bool = False
+    reference: Path | None = None
+    latents: Path | None = None
+    pronunciations: str | None = None
+    allow_base_reference: bool = False
+    base_only: bool = False
+
+    @property
+    def path(self) -> Path:
+        """Where `name` is on disk; nothing need be there."""
+        return DEMO if self.name == "demo" else Path(self.name).expanduser()
+
+
+@dataclass(frozen=True)
+class VoiceFiles:
+    """The files of a voice that were found and verified.
+
+    Attributes:
+        folder: The model's folder; of a checkpoint, its base model's.
+        weights: The file of the learning part: `model.pth` or the checkpoint.
+        reference: A recording of the voice, if there is one.
+        licence: What the bundle says; None where there is no bundle.
+        state: The learning part of a checkpoint, read; None for a folder.
+        normalizer: What a checkpoint learned to read by; None is what config.json says.
+        pronunciations: Lists of pronunciations; a later one wins.
+        speaker: A speaker embedding that was learned for these weights; None where another
+            recording is asked for, or there is none.
+        provenance: Of a run: `epoch` (0 for the base), `base` and `fingerprint`, as a checkpoint
+            has them; empty for a folder.
+        onnx: Whether the folder is an ONNX voice, which is verified when it is opened: which of its
+            graphs are read depends on what computes.
+        asked_reference: The recording that was asked for in the place of the voice's own.
+        latents: Stored latents that were asked for, for an ONNX voice.
+    """
+
+    folder: Path
+    weights: Path
+    reference: Path | None
+    licence: str | None
+    state: "Mapping[str, Tensor] | None" = None
+    normalizer: str | None = None
+    pronunciations: tuple[Path, ...] = ()
+    speaker: Path | None = None
+    provenance: "Mapping[str, Any]" = field(default_factory=dict)
+    onnx: bool = False
+    asked_reference: Path | None = None
+    latents: Path | None = None
+
+    @property
+    def tokenizer(self) -> TokenizerSpec:
+        """What reads the texts of the voice, without its weights. Raises ConfigError."""
+        normalizer = self.normalizer or ModelConfig.read(self.folder).normalizer
+        return TokenizerSpec(self.folder, normalizer, self.pronunciations)
+
+
+def find_voice(spec: VoiceSpec) -> VoiceFiles:
+    """Where the files of a voice are. They are verified, and nothing is loaded but a checkpoint.
+
+    Raises BundleError, FilesError or RunError.
+    """
+    path = spec.path
+    if (path / "checkpoints").is_dir() and not (path / "config.json").is_file():
+        return _best_of_run(RunFolder(path), spec)
+    if path.is_dir():
+        return _in_folder(path, spec)
+    if path.is_file():
+        return _of_checkpoint(path, spec)
+    raise BundleError(
+        f"There is no voice at {spec.name}. Allowed are demo, the folder of a bundle or of an ONNX "
+        "voice, or a checkpoint_epoch_N.pt out of OUTPUT_DIR/checkpoints."
+    )
+
+
+def _best_of_run(run: RunFolder, spec: VoiceSpec) -> VoiceFiles:
+    """What is best in the run of an OUTPUT_DIR, be it the base with the person's recording."""
+    best, made_from = run.best_weights(), run.made_from()
+    if best is None or made_from is None:
+        raise BundleError(f"{run.folder} holds no epoch that can be spoken with.")
+    if best.fallback:
+        log.warning("%s", best.fallback)
+    if best.weights is not None:
+        return _of_checkpoint(best.weights, spec)
+    # No checkpoint is needed, only the name of what the run was made from.
+    provenance = {"epoch": 0, "base": made_from.base, "fingerprint": made_from.fingerprint}
+    folder = base_of(run.folder, provenance, spec.base, spec.xtts_v2)
+    return VoiceFiles(
+        folder, folder / "model.pth", spec.reference or newest_reference(run), None,
+        pronunciations=_pronunciation_lists(spec, run.folder),
+        speaker=None if spec.reference else learned_speaker.base_speaker(run),
+        provenance=provenance, asked_reference=spec.reference, latents=spec.latents,
+    )  # fmt: skip
+
+
+def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
+    onnx, licence = onnx_folder.is_one(folder), None
+    if onnx:
+        reference, speaker = spec.reference, None
+    else:
+        if (folder / "bundle.json").is_file():
+            if fault := bundle.verify(folder):
+                raise BundleError(f"{fault} Export or copy the voice again.")
+            licence = bundle.read(folder).licence
+        elif folder != DEMO:
+            locate_base(str(folder), tos_agreed=spec.tos_agreed)
+        reference = spec.reference or _existing(folder / "reference.wav")
+        speaker = None if spec.reference else _existing(folder / learned_speaker.NAME)
+    return VoiceFiles(
+        folder, folder / "model.pth", reference, licence,
+        pronunciations=_pronunciation_lists(spec, folder), speaker=speaker, onnx=onnx,
+        asked_reference=spec.reference, latents=spec.latents,
+    )  # fmt: skip
+
+
+def _of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
+    checkpoint, run = read_checkpoint(path), RunFolder(path.parent.parent)
+    folder = base_of(path, checkpoint.provenance, spec.base, spec.xtts_v2)
+    reference = spec.reference or reference_beside(path)
+    if reference is None and spec.allow_base_reference:
+        reference = _existing(folder / "reference.wav")
+    lists = _pronunciation_lists(spec, run.folder)
+    if spec.base_only:
+        # What the run learned for its base is for the recordings of the run.
+        own = spec.reference is None or spec.reference.parent == run.samples
+        return VoiceFiles(
+            folder, folder / "model.pth", reference, None, pronunciations=lists,
+            speaker=learned_speaker.base_speaker(run) if own else None,
+            asked_reference=spec.reference, latents=spec.latents,
+        )  # fmt: skip
+    return VoiceFiles(
+        folder, path, reference, None, checkpoint.model, normalizer_of(checkpoint.provenance),
+        lists, None if spec.reference else learned_speaker.speaker_beside(path),
+        checkpoint.provenance, asked_reference=spec.reference, latents=spec.latents,
+    )  # fmt: skip
+
+
+def _pronunciation_lists(spec: VoiceSpec, folder: Path) -> tuple[Path, ...]:
+    """The list for all voices, and the one that lies in a voice's folder, where there are such.
+
+    Raises BundleError where the former is named and is no file.
+    """
+    general = Path(spec.pronunciations).expanduser() if spec.pronunciations else None
+    if general is not None and not general.is_file():
+        raise BundleError(f"PRONUNCIATIONS names {general}, and there is no such file.")
+    own = _existing(folder / PRONUNCIATIONS)
+    return tuple(path for path in (general, own) if path is not None)
+
+
+def _existing(path: Path) -> Path | None:
+    return path if path.is_file() else None
