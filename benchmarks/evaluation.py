@@ -4,16 +4,14 @@ no part in it.
 Fine-tunes the embedded voice on the demo dataset with default settings once for each seed, as
 `make train` does; whatever was judged there (base, epochs, blends) speaks the reporting set, which
 the evaluation never sees, and a recogniser (pocketsphinx) counts word errors. All of it is spoken
-as an evaluation speaks, without the guard: the weights are judged, not what repairs them. Told are
-how far the chosen one is behind the one with the fewest errors, and how the evaluation's `words`
-and its own recogniser's word errors rank checkpoints. Every result is kept as a line of JSON as
-soon as it is there: `--resume` goes on.
+as an evaluation speaks, without the guard: the weights are judged, not what repairs them. The
+figures are how far the chosen one is behind the one with the fewest errors, and how the
+evaluation's `words` and its own recogniser's word errors rank checkpoints. Every result is kept as
+a line of JSON as soon as it is there: `--resume` goes on.
 """
 
 import argparse
 import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +21,7 @@ from unittest import mock
 
 import numpy as np
 
-from benchmarks import judges, texts
+from benchmarks import judges, measuring, texts
 from machine.errors import SotaqueError
 from train.evaluation.judges import WORD_ERRORS
 from train.evaluation.judges import WORDS as WORDS_JUDGE
@@ -48,7 +46,7 @@ _BY_RECOGNISER = ("word errors, epochs", "word errors, epochs and blends")
 
 
 class EvaluationBenchmarkError(SotaqueError):
-    """A run that did not come to its end, or results that are there already."""
+    """A run without a verdict, or results that are there already."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +86,17 @@ class HeardCandidate:
 Pair = tuple[int, Candidate, HeardCandidate]
 
 
-def main(argv: Sequence[str]) -> int:
-    """Prints the tables, or JSON."""
-    arguments = _parser().parse_args(argv)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seeds", type=_seeds, default=[*range(1, 11)], help="such as 1-10 or 3,5")
+    parser.add_argument("--set", choices=texts.FILES, default="reporting", help="which sentences")
+    parser.add_argument("--work", type=Path, default=Path("build/evaluation"), help="runs, results")
+    parser.add_argument("--resume", action="store_true", help="go on with what is in --work")
+    parser.add_argument("--threads", type=int, default=1, help="of listening, not of the runs")
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Listens to what was not listened to yet; the figures of all. Raises
+    EvaluationBenchmarkError."""
     work: Path = arguments.work
     results = work / "heard.jsonl"
     if results.exists() and not arguments.resume:
@@ -108,20 +114,7 @@ def main(argv: Sequence[str]) -> int:
             )  # fmt: skip
             with results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(told)) + "\n")
-    found = figures(runs, [one for one in known(results) if one.set == arguments.set])
-    print(json.dumps(found, indent=1) if arguments.json else report(found))
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks evaluation", description=__doc__)
-    parser.add_argument("--seeds", type=_seeds, default=[*range(1, 11)], help="such as 1-10 or 3,5")
-    parser.add_argument("--set", choices=texts.FILES, default="reporting", help="which sentences")
-    parser.add_argument("--work", type=Path, default=Path("build/evaluation"), help="runs, results")
-    parser.add_argument("--resume", action="store_true", help="go on with what is in --work")
-    parser.add_argument("--threads", type=int, default=1, help="of listening, not of the runs")
-    parser.add_argument("--json", action="store_true")
-    return parser
+    return figures(runs, [one for one in known(results) if one.set == arguments.set])
 
 
 def _seeds(text: str) -> list[int]:
@@ -139,21 +132,10 @@ def evaluated(work: Path, seed: int) -> Evaluation:
     Raises EvaluationBenchmarkError.
     """
     folder, log = work / f"seed_{seed}", work / f"seed_{seed}.log"
-    done = work / f"seed_{seed}.done"
-    if not done.exists():
-        asked = {
-            "--seed": seed, "--output-dir": folder, "--keep-checkpoints": "all",
-            "--cache-dir": work / "cache", "--runs-dir": work / "runs", "--tensorboard": "off",
-            "--dataset-dir": DATASET,
-        }  # fmt: skip
-        options = [str(word) for option in asked.items() for word in option]
-        with log.open("a", encoding="utf-8") as file:
-            ended = subprocess.run(
-                [sys.executable, "-m", "train", *options], stdout=file, stderr=file, check=False
-            )
-        if ended.returncode:
-            raise EvaluationBenchmarkError(f"The run ended with {ended.returncode}; see {log}.")
-        done.touch()
+    measuring.train_once(
+        work / f"seed_{seed}.done", log, work,
+        seed=seed, output_dir=folder, keep_checkpoints="all", dataset_dir=DATASET,
+    )  # fmt: skip
     found = RunFolder(folder).evaluation()
     if found is None or found.verdict is None:
         raise EvaluationBenchmarkError(f"{folder} has no verdict; see {log}.")
@@ -265,7 +247,7 @@ def verdict_row(seed: int, run: Evaluation, heard: Sequence[HeardCandidate]) -> 
 
 
 def judges_words(one: Candidate) -> bool:
-    """Whether `words` were judged of it: not where nearly all sentences went astray."""
+    """Whether `words` were judged of it: not where nearly all sentences failed."""
     return WORDS_JUDGE in one.judges
 
 

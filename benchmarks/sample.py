@@ -1,16 +1,13 @@
 """`python -m benchmarks sample`: one epoch's sample on the CPU as the warm worker speaks it: new
 weights held against their manifest, read and rounded, the reference heard, 151 codes spoken (7 s),
-the similarity taken. The guard is on, and judges once (`benchmarks.fixed_length`).
+the similarity taken. The guard is on, and judges once (`benchmarks.synthetic`).
 
 `--full` is XTTS-v2's size. The reference is ten seconds of the demo dataset.
 """
 
 import argparse
-import json
 import statistics
-import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,8 +15,7 @@ from unittest import mock
 
 import torch
 
-from benchmarks import bases
-from benchmarks.fixed_length import TEXT
+from benchmarks import synthetic
 from machine.storage import atomic
 from machine.storage.checksums import Manifest, write_manifest
 from machine.storage.hashes import remember_hash
@@ -33,23 +29,19 @@ from xtts.voices.base_models import DEMO
 from xtts.workers.file_synthesis import FileSpeaker, SpeakRequest
 
 
-def main(argv: Sequence[str]) -> int:
-    """Prints one line, or JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks sample", description=__doc__)
-    parser.add_argument("--full", action="store_true", help="XTTS-v2's size")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    synthetic.add_base_arguments(parser)
     parser.add_argument("--codes", type=int, default=151)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--folder", type=Path, help="where the base model is kept")
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args(argv)
-    with tempfile.TemporaryDirectory() as name:
-        base = bases.write(arguments.folder or Path(name) / "base", full=arguments.full)
-        seconds = spoken(base, Path(name), arguments)
+
+
+def run(arguments: argparse.Namespace) -> dict[str, float]:
+    """Seconds of a sample."""
+    with synthetic.base_model(arguments) as (base, folder):
+        seconds = spoken(base, folder, arguments)
     median = round(statistics.median(seconds), 2)
-    found = {"median": median, "least": round(min(seconds), 2), "most": round(max(seconds), 2)}
-    print(json.dumps(found) if arguments.json else f"a sample: {found}")
-    return 0
+    return {"median": median, "least": round(min(seconds), 2), "most": round(max(seconds), 2)}
 
 
 def spoken(base: Path, folder: Path, arguments: argparse.Namespace) -> list[float]:
@@ -60,7 +52,7 @@ def spoken(base: Path, folder: Path, arguments: argparse.Namespace) -> list[floa
         folder / "reference.wav", waveform.repeat(9)[: 10 * audio.CODE_RATE], audio.CODE_RATE
     )
     speaker = _JudgedOnce(base, "cpu", arguments.threads, keep_weights=False)
-    asked = SpeakRequest(TEXT, "en", folder / "reference.wav", folder / "out.wav", saved)
+    asked = SpeakRequest(synthetic.TEXT, "en", folder / "reference.wav", folder / "out.wav", saved)
     limited = partial(SynthesisRequest, max_codes=arguments.codes)
     seconds = []
     with mock.patch.object(synthesis_request, "SynthesisRequest", limited):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import cards, gpu_faults, gpu_parts
+from benchmarks import gpu_faults, gpu_parts, memory, synthetic
 from machine.devices.cuda_errors import GpuLost, poisoned
 from machine.devices.probe.runner import probe
 from tests.models import tiny_base
@@ -285,7 +285,7 @@ def test_every_distance_is_four_times_under_its_limit(device: str) -> None:
 )
 def test_a_small_card_is_enough(gigabytes: float, mode: int, limit: float) -> None:
     with card_of(gigabytes):
-        found = cards.measure(cards.FULL, cards.MODES[mode], "bf16")
+        found = memory.measure(synthetic.FULL_SHAPE, memory.MODES[mode], "bf16")
     assert found.card_bytes <= limit * 1e9
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from api.voices import adding, decoding, recordings
 from tests.api.conftest import Running, running, settings_in
+from tests.api.page.conftest import add_voice
 from tests.api.routes.test_voice_routes import file_of, speech
 from tests.api.voices.test_recordings_av import made
 
@@ -48,9 +49,7 @@ def test_every_type_that_the_picker_offers_becomes_a_voice(
     for ending in endings:
         path = tmp_path / f"said{ending}"
         path.write_bytes(FILES[ending])
-        page.set_input_files("[name=file]", path)
-        page.fill("#voice-form [name=name]", f"Anna of {ending}")
-        page.click("#voice-form [type=submit]")
+        add_voice(page, path, f"Anna of {ending}")
         page.wait_for_selector(f"#voice-list li:has-text('Anna of {ending}')")
     voices = service.client.get("/v1/voices").json()["voices"][1:]
     assert [voice["name"] for voice in voices] == [f"Anna of {ending}" for ending in endings]
@@ -71,9 +70,7 @@ def test_the_hint_names_the_lengths_that_are_taken(
         sound = np.resize(speech(2.0, 8_000), round(seconds * 8_000))
         path = tmp_path / f"{seconds}.wav"
         path.write_bytes(file_of(sound, 8_000))
-        page.set_input_files("[name=file]", path)
-        page.fill("#voice-form [name=name]", f"{seconds} seconds")
-        page.click("#voice-form [type=submit]")
+        add_voice(page, path, f"{seconds} seconds")
         if taken:
             page.wait_for_selector(f"#voice-list li:has-text('{seconds} seconds')")
         else:
