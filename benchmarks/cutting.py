@@ -27,7 +27,7 @@ from benchmarks import texts
 from benchmarks.cutting_recordings import UNSAID, KnownRecording, make
 from benchmarks.measuring import ChildFailed, memory_bytes
 from demo_voice.teachers.flite import RATE
-from train.cutting.alignment.manuscript import said_words
+from train.cutting.manuscript import said_words
 
 # Nearer to a phone's edge than this is at its edge: what flite prints is rounded.
 _EDGE_SECONDS = 0.005

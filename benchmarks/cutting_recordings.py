@@ -11,7 +11,7 @@ import numpy as np
 
 from demo_voice.teachers import phone_timing
 from demo_voice.teachers.flite import RATE, SpeakingStyle, flite
-from train.cutting.alignment.manuscript import said_words
+from train.cutting.manuscript import said_words
 from xtts.text.phonemes import to_phones
 
 # What another person says between; the text has none of it.

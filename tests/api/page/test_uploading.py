@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from api.voices import adding, quality, recordings
+from api.voices import adding, decoding, recordings
 from tests.api.conftest import Running, running, settings_in
 from tests.api.page.conftest import add_voice
 from tests.api.routes.test_voice_routes import file_of, speech
@@ -64,7 +64,7 @@ def test_the_hint_names_the_lengths_that_are_taken(
     least, most, good, _ = map(float, re.findall(r"\d+", hint))
     assert (least, most) == (recordings.LEAST_SECONDS, recordings.MOST_SECONDS)
     # Of so much speech the service remarks nothing; a recording has pauses too.
-    assert quality.GOOD_SECONDS <= good < quality.GOOD_SECONDS + 2
+    assert decoding.GOOD_SECONDS <= good < decoding.GOOD_SECONDS + 2
     page.provoked.append("422")
     for seconds, taken in ((least - 0.1, False), (least + 0.1, True), (most + 1, False)):
         sound = np.resize(speech(2.0, 8_000), round(seconds * 8_000))
