@@ -4,12 +4,13 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from api.datasets.clips import MOST_TEXT
-from api.datasets.store import JobState
-from api.datasets.uploads import MOST_NAME as MOST_FILE_NAME
 from api.schemas import MOST_NAME
 from api.speech.languages import LOCALE
 
+MOST_TEXT = 1_000
+MOST_FILE_NAME = 120
+JobState = Literal["none", "queued", "running", "done", "failed", "stopped"]
+ClipOrder = Literal["worst", "time"]
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
@@ -197,6 +198,3 @@ class ClipPage(BaseModel):
     clips: list[ClipRow]
     total: int
     offset: int
-
-
-ClipOrder = Literal["worst", "time"]

@@ -1,13 +1,13 @@
-"""Audio formats of an answer: PCM16 at 24 kHz to wav, flac, mp3, opus, aac, streamed or whole.
+"""Audio formats of an answer: PCM16 at 24 kHz to wav, flac, mp3, opus, aac, m4a, streamed or whole.
 
-libsndfile encodes all but the last (its wheel brings LAME, Opus and FLAC); that is `api.aac`.
+libsndfile encodes most (its wheel brings LAME, Opus and FLAC); aac, a stream of frames (ADTS) or in
+MP4 (m4a), is made by FFmpeg's encoder in the package `av`.
 """
 
+import importlib.util
 import io
 import struct
 from typing import IO, Any, cast
-
-from api.aac import FORMATS, AacFile, is_installed
 
 RATE = 24_000
 MEDIA_TYPES = {
@@ -23,21 +23,39 @@ MEDIA_TYPES = {
 SENT_WHOLE = frozenset({"wav", "flac", "m4a"})
 _SOUNDFILE = {"flac": ("FLAC", "PCM_16"), "mp3": ("MP3", None), "opus": ("OGG", "OPUS")}
 _UNKNOWN = 0xFFFF_FFFF
+# kbit/s of Layer III, MPEG 1 and 2 (ISO 11172-3, 13818-3), and the rates of MPEG 1.
+_BITRATES_1 = (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320)
+_BITRATES_2 = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)
+_RATES_1 = (44_100, 48_000, 32_000)
+# Of one channel at 24 kHz; speech gains nothing from more.
+_BITS_PER_SECOND = 64_000
+_CONTAINERS = {"aac": "adts", "m4a": "ipod"}
+# Fragments, each complete in itself: nothing is written that was sent already.
+_IN_FRAGMENTS = {"movflags": "empty_moov+default_base_moof+frag_every_frame"}
+AAC_FORMATS = tuple(_CONTAINERS)
+AAC_MISSING = (
+    "aac and m4a need FFmpeg's encoder, which is not installed here. Type `.venv/bin/uv pip "
+    "install 'sotaque[aac]'` and start the service again, or ask for mp3, wav, pcm, flac or opus."
+)
 
 
 def offered() -> list[str]:
     """The formats that can be made here; aac and m4a where FFmpeg's encoder is installed."""
-    return [form for form in MEDIA_TYPES if form not in FORMATS or is_installed()]
+    return [form for form in MEDIA_TYPES if form not in AAC_FORMATS or aac_is_installed()]
 
 
 class Encoder:
-    """`add` and `end` return bytes to be sent at once."""
+    """`add` and `end` return bytes to be sent at once.
 
-    def __init__(self, form: str) -> None:
+    sink: what libsndfile and FFmpeg write into, and go back in where it is a whole file.
+    """
+
+    def __init__(self, form: str, sink: "io.RawIOBase | io.BytesIO | None" = None) -> None:
         self.form = form
         self._begun = False
         self._file: Any = None
-        self._sink = _Sink()
+        self._sent = _Sink()
+        self._sink = sink or self._sent
 
     def add(self, pcm: bytes) -> bytes:
         """More sound."""
@@ -47,7 +65,10 @@ class Encoder:
             head = b"" if self._begun else wav_header(None)
             self._begun = True
             return head + pcm
-        self._write(pcm)
+        if self.form in AAC_FORMATS:
+            self._open().add(pcm)
+        else:
+            self._open().buffer_write(pcm, dtype="int16")
         return self._settled()
 
     def end(self) -> bytes:
@@ -59,22 +80,17 @@ class Encoder:
         self._open().close()
         return self._settled()
 
-    def _write(self, pcm: bytes) -> None:
-        if self.form in FORMATS:
-            self._open().add(pcm)
-        else:
-            self._open().buffer_write(pcm, dtype="int16")
-
     def _settled(self) -> bytes:
-        found = self._sink.take()
+        found = self._sent.take()
         if self.form == "mp3" and found and not self._begun:
             self._begun = True
             return without_length(found)
         return found
 
     def _open(self) -> Any:
-        if self._file is None and self.form in FORMATS:
-            self._file = AacFile(cast(IO[bytes], self._sink), self.form, RATE, streamed=True)
+        if self._file is None and self.form in AAC_FORMATS:
+            streamed = self._sink is self._sent
+            self._file = AacFile(cast(IO[bytes], self._sink), self.form, RATE, streamed=streamed)
         elif self._file is None:
             import soundfile
 
@@ -85,21 +101,12 @@ class Encoder:
 
 def whole(form: str, pcm: bytes) -> bytes:
     """A file with a header that says how long it is."""
-    if form == "wav":
-        return wav_header(len(pcm)) + pcm
-    if form == "pcm":
-        return pcm
+    if form in ("wav", "pcm"):
+        return (wav_header(len(pcm)) if form == "wav" else b"") + pcm
     out = io.BytesIO()
-    if form in FORMATS:
-        encoded = AacFile(out, form, RATE, streamed=False)
-        encoded.add(pcm)
-        encoded.close()
-        return out.getvalue()
-    import soundfile
-
-    kind, subtype = _SOUNDFILE[form]
-    with soundfile.SoundFile(out, "w", RATE, 1, subtype, format=kind) as file:
-        file.buffer_write(pcm, dtype="int16")
+    encoder = Encoder(form, out)
+    encoder.add(pcm)
+    encoder.end()
     return out.getvalue()
 
 
@@ -126,12 +133,6 @@ def without_length(mp3: bytes) -> bytes:
     length = (144 if version_1 else 72) * bits // hertz + ((mp3[2] >> 1) & 1)
     head = mp3[:length]
     return mp3[length:] if b"Xing" in head or b"Info" in head else mp3
-
-
-# kbit/s of Layer III, MPEG 1 and 2 (ISO 11172-3, 13818-3), and the rates of MPEG 1.
-_BITRATES_1 = (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320)
-_BITRATES_2 = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)
-_RATES_1 = (44_100, 48_000, 32_000)
 
 
 class _Sink(io.RawIOBase):
@@ -173,3 +174,46 @@ class _Sink(io.RawIOBase):
 
     def readable(self) -> bool:
         return True
+
+
+def aac_is_installed() -> bool:
+    """Whether these formats can be made here."""
+    return importlib.util.find_spec("av") is not None
+
+
+class AacFile:
+    """Writes one sound.
+
+    sink: where to; form: one of AAC_FORMATS; rate: samples a second; streamed: `sink` is read while
+    it grows, and is never written before its end.
+    """
+
+    def __init__(self, sink: IO[bytes], form: str, rate: int, *, streamed: bool) -> None:
+        import av
+
+        options = _IN_FRAGMENTS if streamed and form == "m4a" else {}
+        self._container: Any = av.open(
+            sink, "w", format=_CONTAINERS[form], container_options=options
+        )
+        self._stream = self._container.add_stream("aac", rate=rate, layout="mono")
+        self._stream.bit_rate = _BITS_PER_SECOND
+        self._container.start_encoding()
+        self._rate = rate
+        self._samples = 0
+
+    def add(self, pcm: bytes) -> None:
+        """More 16-bit samples of one channel."""
+        import av
+
+        if not pcm:
+            return
+        frame = av.AudioFrame(format="s16", layout="mono", samples=len(pcm) // 2)
+        frame.planes[0].update(pcm.ljust(frame.planes[0].buffer_size, b"\0"))
+        frame.sample_rate, frame.pts = self._rate, self._samples
+        self._samples += frame.samples
+        self._container.mux(self._stream.encode(frame))
+
+    def close(self) -> None:
+        """What is left, and the end."""
+        self._container.mux(self._stream.encode(None))
+        self._container.close()

@@ -5,11 +5,14 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+from pydantic import BaseModel
+
 from api.errors import APIError, closing
 
 MOST_LISTENERS = 64
 _MOST_WAITING = 256
 _COMMENT_SECONDS = 15.0
+EventData = BaseModel | dict[str, Any]
 
 
 class Events:
@@ -19,10 +22,9 @@ class Events:
         self._listeners: set[asyncio.Queue[bytes | None]] = set()
         self._closed = False
 
-    def tell(self, name: str, data: dict[str, Any]) -> None:
+    def tell(self, name: str, data: EventData) -> None:
         """An event to every listener."""
-        text = f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
-        self._put(text)
+        self._put(_event(name, data))
 
     def close(self) -> None:
         """Ends every stream, and opens no more: a page that is open holds up no shutdown."""
@@ -40,7 +42,7 @@ class Events:
         """Whether anybody listens."""
         return bool(self._listeners)
 
-    async def listen(self, first: list[tuple[str, dict[str, Any]]]) -> AsyncIterator[bytes]:
+    async def listen(self, first: list[tuple[str, EventData]]) -> AsyncIterator[bytes]:
         """Everything from now on; a comment now and then keeps the connection known."""
         if self._closed:
             raise closing()
@@ -51,12 +53,12 @@ class Events:
         return self._from(queue, first)
 
     async def _from(
-        self, queue: "asyncio.Queue[bytes | None]", first: list[tuple[str, dict[str, Any]]]
+        self, queue: "asyncio.Queue[bytes | None]", first: list[tuple[str, EventData]]
     ) -> AsyncIterator[bytes]:
         try:
             yield b"retry: 2000\n\n"
             for name, data in first:
-                yield f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+                yield _event(name, data)
             while True:
                 try:
                     text = await asyncio.wait_for(queue.get(), _COMMENT_SECONDS)
@@ -67,3 +69,8 @@ class Events:
                 yield text
         finally:
             self._listeners.discard(queue)
+
+
+def _event(name: str, data: EventData) -> bytes:
+    told = data.model_dump(mode="json") if isinstance(data, BaseModel) else data
+    return f"event: {name}\ndata: {json.dumps(told)}\n\n".encode()

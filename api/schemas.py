@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from api import aac
+from api import encoding
 from xtts.arguments import SEED, SPEED, TEMPERATURE
 
 MOST_CHARACTERS = 4096
@@ -114,8 +114,8 @@ class SpeechRequest(BaseModel):
     @field_validator("response_format", mode="before")
     @classmethod
     def _known_formats(cls, value: Any) -> Any:
-        if value in aac.FORMATS and not aac.is_installed():
-            raise PydanticCustomError("unsupported", "{told}", {"told": aac.MISSING})
+        if value in encoding.AAC_FORMATS and not encoding.aac_is_installed():
+            raise PydanticCustomError("unsupported", "{told}", {"told": encoding.AAC_MISSING})
         return value
 
     @field_validator("speed", "temperature", mode="before")

@@ -1,14 +1,32 @@
-"""A folder that replicas share: one change after another, and 507 for what cannot be kept."""
+"""A folder that replicas share: one change after another, 507 for what cannot be kept, and the
+dataclasses that its JSON files hold."""
 
-from collections.abc import Iterator
+import contextlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from api.errors import APIError, without_paths
 from machine.storage import locks
 from machine.storage.atomic import WriteError, make_folder, refused
 
 LOCK = ".lock"
+ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,63}")
+
+
+class Identified(Protocol):
+    """What is kept under an id."""
+
+    @property
+    def id(self) -> str:
+        """The id."""
+
+
+Record = TypeVar("Record", bound=Identified)
 
 
 @contextmanager
@@ -34,3 +52,23 @@ def kept(folder: Path) -> Iterator[None]:
             yield
     except WriteError as error:
         raise APIError(507, "not_kept", without_paths(str(error))) from error
+
+
+def read(make: Callable[..., Record], path: Path, identity: str) -> Record | None:
+    """What `make` makes of the fields of a JSON file; None where there is no such file, it holds
+    other fields, or it is of another id."""
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        found = make(**json.loads(path.read_text(encoding="utf-8")))
+        return found if found.id == identity else None
+    return None
+
+
+def read_all(
+    folder: Path, get: Callable[[str], Record | None], ending: str = ""
+) -> Iterator[Record]:
+    """What `get` finds for each name in `folder` with that ending, which it gets without it."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            found = get(name.removesuffix(ending)) if name.endswith(ending) else None
+            if found is not None:
+                yield found

@@ -4,23 +4,28 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
+from typing import Annotated, Any
 
+from fastapi import Depends
 from starlette.requests import HTTPConnection, Request
 
+from api import encoding
 from api.datasets.clips import Clips
 from api.datasets.cutting import CutQueue
 from api.datasets.store import Datasets
-from api.dialects.caller_settings import CallerSettings
-from api.dialects.kept_sounds import KeptSounds
+from api.dialects.memory import CallerSettings, KeptSounds
 from api.engine.engine import Engine
-from api.errors import APIError
+from api.engine.options import ChildOptions, EngineLimits
+from api.engine.speech_stream import SpeechStream
+from api.errors import APIError, without_paths
 from api.events import Events
+from api.gate import UNIT_CHARACTERS, RateLimiter
 from api.http.connections import PEER, is_address, network_of
 from api.metrics import ServiceMetrics
-from api.middleware import UNIT_CHARACTERS, AccessGate, RateLimiter
+from api.response_schemas import Queue, Status
 from api.runs.following import VoiceFollower
 from api.settings import ApiSettings
 from api.voices.store import Voices
@@ -31,36 +36,83 @@ _MOST_UNUSED = 200
 log = logging.getLogger("api")
 
 
-@dataclass
 class AppState:
     """The service, in pieces."""
 
-    settings: ApiSettings
-    engine: Engine
-    follower: VoiceFollower
-    voices: Voices
-    metrics: ServiceMetrics
-    events: Events
-    rate: RateLimiter
-    datasets: Datasets
-    clips: Clips
-    cuts: CutQueue
-    started: float = field(default_factory=time.monotonic)
-    started_at: int = field(default_factory=lambda: int(time.time()))
-    loop: asyncio.AbstractEventLoop | None = None
-    decoding: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_DECODERS))
-    caller_settings: CallerSettings = field(default_factory=CallerSettings)
-    kept_sounds: KeptSounds = field(default_factory=KeptSounds)
-    _unused: set[str] = field(default_factory=set)
+    def __init__(self, settings: ApiSettings, how: ChildOptions, limits: EngineLimits) -> None:
+        self.settings = settings
+        self.started = time.monotonic()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.started_at = int(time.time())
+        self.metrics = ServiceMetrics()
+        self.events = Events()
+        self.rate = RateLimiter(settings.api_requests_per_minute)
+        self.engine = Engine(how, limits, self._on_event)
+        self.follower = VoiceFollower(settings, self.engine, self.events)
+        self.voices = Voices(settings.voices_dir)
+        self.decoding = asyncio.Semaphore(_DECODERS)
+        self.datasets = Datasets(settings.datasets_dir)
+        self.clips = Clips()
+        self.cuts = CutQueue(
+            self.datasets, self.clips, lambda dataset: self.events.tell("dataset", {"id": dataset}),
+            recogniser=settings.cut_recogniser,
+        )  # fmt: skip
+        self.caller_settings = CallerSettings()
+        self.kept_sounds = KeptSounds()
+        self._unused: set[str] = set()
+        self._last_languages: tuple[str, ...] = ()
 
     @property
     def started_text(self) -> str:
         """When this process began, as ISO 8601."""
         return datetime.fromtimestamp(self.started_at, UTC).isoformat(timespec="seconds")
 
-    def gate(self, request: Request) -> APIError | None:
-        """The key's refusal, for the one address that answers browsers without one."""
-        return AccessGate.refused(_key(self.settings), request.headers)
+    @property
+    def served_name(self) -> str:
+        """What the voice that speaks is called, or the one that is being opened."""
+        standing = self.engine.standing
+        return standing.voice.name if standing else self.engine.wanted.name
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Of the voice that speaks; empty while none does."""
+        return self.engine.standing.languages if self.engine.standing else ()
+
+    @property
+    def last_languages(self) -> tuple[str, ...]:
+        """Of the voice that speaks, or of the one that did, while another one is opened."""
+        self._last_languages = self.languages or self._last_languages
+        return self._last_languages
+
+    @property
+    def licence(self) -> str:
+        """Of the voice that speaks; "" while none does."""
+        return self.engine.standing.licence if self.engine.standing else ""
+
+    def status(self) -> Status:
+        """What runs where, and why, as /status and the events tell it."""
+        engine, condition = self.engine, self.engine.condition
+        return Status(
+            **condition.placement,
+            message=condition.message,
+            reason_code=condition.reason_code,
+            voice=self.served_name,
+            voice_reason=without_paths(self.follower.reason),
+            state=condition.state,
+            ready=engine.ready,
+            queue=Queue(
+                waiting=len(engine.waiting.queue),
+                slots=engine.waiting.slots,
+                speaking=len(engine.waiting.speaking),
+            ),
+            licence=self.licence,
+            version=metadata.version("sotaque"),
+            languages=list(self.languages),
+            formats=encoding.offered(),
+            precision=engine.standing.precision if engine.standing else "",
+            restarts=engine.happened.restarts,
+            uptime_seconds=round(time.monotonic() - self.started, 1),
+        )
 
     def check_rate(self, request: Request) -> str:
         """Counts a request; returns its caller. Raises APIError (429)."""
@@ -82,7 +134,7 @@ class AppState:
         said = request.client.host if request.client else ""
         return network_of(said) if is_address(said) else request.scope["state"].get(PEER, "")
 
-    def tell_of_unused(self, names: Iterable[str]) -> None:
+    def log_unused_fields(self, names: Iterable[str]) -> None:
         """Logs fields that change nothing, each name once."""
         new = [name for name in names if name not in self._unused]
         if new and len(self._unused) < _MOST_UNUSED:
@@ -100,11 +152,31 @@ class AppState:
         metrics.ready.set(engine.ready)
         metrics.device.clear()
         if engine.place is not None:
-            found = engine.placement
+            found = engine.condition.placement
             metrics.device.labels(found["device"], found["execution_provider"]).set(1)
 
+    def _on_event(self, kind: str, **facts: Any) -> None:
+        """What the engine tells."""
+        metrics = self.metrics
+        if kind == "waited":
+            metrics.queue_wait.observe(facts["seconds"])
+        elif kind == "spoken":
+            self._measure_spoken(facts["spoken"])
+        elif kind == "fell_back":
+            metrics.fallbacks.labels(facts["before"], facts["after"], facts["code"]).inc()
+        if kind in ("status", "queue", "spoken") and self.events.heard:
+            self.events.tell("status", self.status())
 
-def _key(settings: ApiSettings) -> str | None:
+    def _measure_spoken(self, spoken: SpeechStream) -> None:
+        seconds = spoken.bytes / 2 / encoding.RATE
+        if not spoken.job.micro:
+            self.metrics.audio_seconds.inc(seconds)
+            if seconds and spoken.seconds is not None:
+                self.metrics.rtf.set(spoken.seconds / seconds)
+
+
+def key_of(settings: ApiSettings) -> str | None:
+    """API_KEY, where one is set."""
     return settings.api_key.get_secret_value() if settings.api_key else None
 
 
@@ -113,3 +185,6 @@ async def app_state(request: HTTPConnection) -> AppState:
     probe behind everybody who uses it."""
     found: AppState = request.app.state.parts
     return found
+
+
+Shared = Annotated[AppState, Depends(app_state)]

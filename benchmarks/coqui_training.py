@@ -1,8 +1,8 @@
 """Coqui's own training, as its recipe puts it together: `GPTTrainer`, its dataset, its AdamW.
 
 Two things are not its own: recordings are read with soundfile, because `torchaudio.load` needs
-FFmpeg here (soundfile is the faster of both), and batches hold the clips that they are told to
-hold, because its dataset draws with replacement.
+FFmpeg here (soundfile is the faster of both), and batches hold the clips that are
+asked for, because its dataset draws with replacement.
 """
 
 from collections.abc import Sequence

@@ -11,7 +11,6 @@ import csv
 import json
 import os
 import random
-import re
 import resource
 import subprocess
 import sys
@@ -20,14 +19,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import soundfile
 
 from benchmarks import texts
 from benchmarks.cutting_recordings import UNSAID, KnownRecording, make
+from benchmarks.measuring import ChildFailed, memory_bytes
 from demo_voice.teachers.flite import RATE
-from machine.errors import SotaqueError
-from train.cutting.alignment.manuscript import said_words
+from train.cutting.manuscript import said_words
 
 # Nearer to a phone's edge than this is at its edge: what flite prints is rounded.
 _EDGE_SECONDS = 0.005
@@ -38,10 +38,6 @@ _WITHOUT_POCKETSPHINX = (
 )
 
 
-class CutFailed(SotaqueError):
-    """`python -m train cut` ended with an error, which it printed."""
-
-
 @dataclass(frozen=True)
 class CutQuality:
     """What came of one recording.
@@ -50,7 +46,7 @@ class CutQuality:
         kept: Share of the speaker's phones, by time, that are in a clip.
         cuts_in_words: Starts and ends of clips inside a phone of the speaker; cuts: all of them.
         character_errors: Of the transcripts against what is said in the clips, per character.
-        named: Sentences that nobody says, of those in the text; named_wrongly: others.
+        named: Sentences of the text that are not said; named_wrongly: others.
         cpu_seconds, peak_bytes: Of the process that cuts.
     """
 
@@ -67,9 +63,7 @@ class CutQuality:
     peak_bytes: int
 
 
-def main(argv: Sequence[str]) -> int:
-    """Prints a line a voice, or JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks cutting", description=__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--voices", default="awb,slt,kal16", help="of flite's")
     parser.add_argument("--other", default="rms", help="the other person")
     parser.add_argument("--set", default="reporting", choices=("choosing", "reporting"))
@@ -81,28 +75,26 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--times", type=int, default=1, help="sentences over and over, for memory")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--recording", type=Path, help="folder that keeps recordings and cuts")
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args(argv)
-    # The set goes from the shortest to the longest, which nobody's text does.
+
+
+def run(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row a voice."""
+    # The set goes from the shortest to the longest, which no real text does.
     lines = texts.sentences(arguments.set)
     said = random.Random(arguments.seed).sample(lines, len(lines))
     said = said[: arguments.sentences] * arguments.times
     with tempfile.TemporaryDirectory() as name:
         folder = arguments.recording or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
-        found = list[CutQuality]()
-        for voice in arguments.voices.split(","):
-            known = make(said, voice, arguments.other, arguments.seed)
-            found.append(measure(known, voice, folder, arguments.by))
-            if not arguments.json:
-                print(_told(found[-1]), flush=True)
-    if arguments.json:
-        print(json.dumps([asdict(one) for one in found]))
-    return 0
+        return [
+            asdict(measure(make(said, voice, arguments.other, arguments.seed), voice, folder,
+                           arguments.by))
+            for voice in arguments.voices.split(",")
+        ]  # fmt: skip
 
 
 def measure(known: KnownRecording, voice: str, folder: Path, by: str = "words") -> CutQuality:
-    """Writes the recording, cuts it and compares. Raises CutFailed.
+    """Writes the recording, cuts it and compares. Raises ChildFailed.
 
     by: what aligns, `words` (pocketsphinx) or `base` (BASE_MODEL's GPT).
     """
@@ -156,7 +148,7 @@ def character_errors(known: KnownRecording, clips: Sequence[tuple[float, float, 
 
 
 def _cut(recording: Path, text: Path, to: Path, by: str) -> tuple[resource.struct_rusage, int]:
-    """Cuts in a child on one thread; what it used, and its peak in bytes. Raises CutFailed."""
+    """Cuts in a child on one thread; what it used, and its peak in bytes. Raises ChildFailed."""
     program = ["-m", "train"] if by == "words" else ["-c", _WITHOUT_POCKETSPHINX]
     command = ["env", "OMP_NUM_THREADS=1", sys.executable, *program, "cut", str(recording)]
     child = subprocess.Popen([*command, "--text", str(text), "--to", str(to)], stdout=2)
@@ -164,29 +156,12 @@ def _cut(recording: Path, text: Path, to: Path, by: str) -> tuple[resource.struc
     # Its `ru_maxrss` would be at least our own peak, which a child inherits.
     peak, ended = 0, 0
     while not ended:
-        peak = max(peak, _peak_bytes(child.pid))
+        peak = max(peak, memory_bytes("VmHWM", child.pid))
         time.sleep(_POLL_SECONDS)
         ended, status, usage = os.wait4(child.pid, os.WNOHANG)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
-        raise CutFailed(
+        raise ChildFailed(
             f"Cutting {recording} ended with {child.returncode}; its message stands above."
         )
     return usage, peak
-
-
-def _peak_bytes(process: int) -> int:
-    """The most memory that a running process has held; 0 when it has just ended."""
-    status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    return int(found[1]) * 1024 if found else 0
-
-
-def _told(one: CutQuality) -> str:
-    return (
-        f"{one.voice}: {one.seconds:.0f} s, {one.clips} clips; {one.kept:.1%} of the speech kept, "
-        f"{one.cuts_in_words} of {one.cuts} cuts inside a word, "
-        f"{one.character_errors:.2%} character errors, {one.named} of {len(UNSAID)} unsaid "
-        f"sentences named and {one.named_wrongly} others; {one.cpu_seconds:.1f} s of CPU time "
-        f"({one.cpu_seconds / one.seconds:.3f} of the length), peak {one.peak_bytes / 1e6:.0f} MB"
-    )

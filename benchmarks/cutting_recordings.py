@@ -11,16 +11,16 @@ import numpy as np
 
 from demo_voice.teachers import phone_timing
 from demo_voice.teachers.flite import RATE, SpeakingStyle, flite
-from train.cutting.alignment.manuscript import said_words
+from train.cutting.manuscript import said_words
 from xtts.text.phonemes import to_phones
 
-# What another person says between; nobody wrote it down.
+# What another person says between; the text has none of it.
 OTHERS = (
     "It was a long way to the river and nobody had brought a map.",
     "Please remember to lock the garage before you leave tonight.",
     "The committee will publish its findings in the second week of March.",
 )
-# What is in the text, and nobody says.
+# What is in the text and not in the recording.
 UNSAID = (
     "The astronomers photographed a comet above the southern desert.",
     "Eleven violins were stolen from the concert hall in August.",
@@ -63,7 +63,7 @@ def make(sentences: Sequence[str], voice: str, other: str, seed: int) -> KnownRe
     for sentence in sentences:
         manner = SpeakingStyle(voice, voice, Fraction(1))
         spoken = flite(sentence, manner).astype(np.float32) / 32768
-        told = _phones(phone_timing.told_by_flite(sentence, manner), count / RATE)
+        told = _phones(phone_timing.flite_phone_times(sentence, manner), count / RATE)
         phones += told
         words += _words(sentence, told)
         added = [spoken, _between(draw, noise, other), _silence(draw.uniform(*PAUSE_SECONDS))]

@@ -4,16 +4,14 @@ no part in it.
 Fine-tunes the embedded voice on the demo dataset with default settings once for each seed, as
 `make train` does; whatever was judged there (base, epochs, blends) speaks the reporting set, which
 the evaluation never sees, and a recogniser (pocketsphinx) counts word errors. All of it is spoken
-as an evaluation speaks, without the guard: the weights are judged, not what repairs them. Told are
-how far the chosen one is behind the one with the fewest errors, and how the evaluation's `words`
-and its own recogniser's word errors rank checkpoints. Every result is kept as a line of JSON as
-soon as it is there: `--resume` goes on.
+as an evaluation speaks, without the guard: the weights are judged, not what repairs them. The
+figures are how far the chosen one is behind the one with the fewest errors, and how the
+evaluation's `words` and its own recogniser's word errors rank checkpoints. Every result is kept as
+a line of JSON as soon as it is there: `--resume` goes on.
 """
 
 import argparse
 import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,18 +21,20 @@ from unittest import mock
 
 import numpy as np
 
-from benchmarks import judges, texts
+from benchmarks import judges, measuring, texts
 from machine.errors import SotaqueError
 from train.evaluation.judges import WORD_ERRORS
 from train.evaluation.judges import WORDS as WORDS_JUDGE
 from train.evaluation.verdict import decide
 from xtts import audio
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.base_models import DEMO
 from xtts.voices.evaluation_file import Candidate, Evaluation
 from xtts.voices.run_folder import RunFolder
 from xtts.workers import file_evaluation
-from xtts.workers.file_evaluation import EvaluateRequest, SentenceTask, SpeakingRate
 from xtts.workers.file_synthesis import FileSpeaker
+from xtts.workers.requests import EvaluateRequest, SentenceTask, SpeakingRate
 
 DATASET = Path("train/data/demo")
 # Shorter texts are a lottery for the recogniser; longer ones would take most of the time.
@@ -48,7 +48,7 @@ _BY_RECOGNISER = ("word errors, epochs", "word errors, epochs and blends")
 
 
 class EvaluationBenchmarkError(SotaqueError):
-    """A run that did not come to its end, or results that are there already."""
+    """A run without a verdict, or results that are there already."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,17 @@ class HeardCandidate:
 Pair = tuple[int, Candidate, HeardCandidate]
 
 
-def main(argv: Sequence[str]) -> int:
-    """Prints the tables, or JSON."""
-    arguments = _parser().parse_args(argv)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seeds", type=_seeds, default=[*range(1, 11)], help="such as 1-10 or 3,5")
+    parser.add_argument("--set", choices=texts.FILES, default="reporting", help="which sentences")
+    parser.add_argument("--work", type=Path, default=Path("build/evaluation"), help="runs, results")
+    parser.add_argument("--resume", action="store_true", help="go on with what is in --work")
+    parser.add_argument("--threads", type=int, default=1, help="of listening, not of the runs")
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Listens to what was not listened to yet; the figures of all. Raises
+    EvaluationBenchmarkError."""
     work: Path = arguments.work
     results = work / "heard.jsonl"
     if results.exists() and not arguments.resume:
@@ -108,20 +116,7 @@ def main(argv: Sequence[str]) -> int:
             )  # fmt: skip
             with results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(told)) + "\n")
-    found = figures(runs, [one for one in known(results) if one.set == arguments.set])
-    print(json.dumps(found, indent=1) if arguments.json else report(found))
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks evaluation", description=__doc__)
-    parser.add_argument("--seeds", type=_seeds, default=[*range(1, 11)], help="such as 1-10 or 3,5")
-    parser.add_argument("--set", choices=texts.FILES, default="reporting", help="which sentences")
-    parser.add_argument("--work", type=Path, default=Path("build/evaluation"), help="runs, results")
-    parser.add_argument("--resume", action="store_true", help="go on with what is in --work")
-    parser.add_argument("--threads", type=int, default=1, help="of listening, not of the runs")
-    parser.add_argument("--json", action="store_true")
-    return parser
+    return figures(runs, [one for one in known(results) if one.set == arguments.set])
 
 
 def _seeds(text: str) -> list[int]:
@@ -139,21 +134,10 @@ def evaluated(work: Path, seed: int) -> Evaluation:
     Raises EvaluationBenchmarkError.
     """
     folder, log = work / f"seed_{seed}", work / f"seed_{seed}.log"
-    done = work / f"seed_{seed}.done"
-    if not done.exists():
-        asked = {
-            "--seed": seed, "--output-dir": folder, "--keep-checkpoints": "all",
-            "--cache-dir": work / "cache", "--runs-dir": work / "runs", "--tensorboard": "off",
-            "--dataset-dir": DATASET,
-        }  # fmt: skip
-        options = [str(word) for option in asked.items() for word in option]
-        with log.open("a", encoding="utf-8") as file:
-            ended = subprocess.run(
-                [sys.executable, "-m", "train", *options], stdout=file, stderr=file, check=False
-            )
-        if ended.returncode:
-            raise EvaluationBenchmarkError(f"The run ended with {ended.returncode}; see {log}.")
-        done.touch()
+    measuring.train_once(
+        work / f"seed_{seed}.done", log, work,
+        seed=seed, output_dir=folder, keep_checkpoints="all", dataset_dir=DATASET,
+    )  # fmt: skip
     found = RunFolder(folder).evaluation()
     if found is None or found.verdict is None:
         raise EvaluationBenchmarkError(f"{folder} has no verdict; see {log}.")
@@ -184,16 +168,18 @@ def listened(
     reference = next(DATASET.rglob(run.person["reference"]))
     rate = SpeakingRate(run.person["codes_per_token"], run.person["codes_per_sentence"])
     weights = None if one.kind == "base" else RunFolder(folder).checkpoint_path(one.epoch)
-    speaker = FileSpeaker(DEMO, "cpu", arguments.threads)
+    compute = ComputeConfig(threads=arguments.threads)
+    compute.apply()
+    speaker = FileSpeaker(DEMO, compute)
     with tempfile.TemporaryDirectory() as name:
         wavs = [Path(name) / f"{number}.wav" for number in range(len(lines))]
         tasks = tuple(
-            SentenceTask(text, "en", SEED + number, sounded=True, out=wav)
+            SentenceTask(SynthesisRequest(text, "en", SEED + number), out=wav)
             for number, (text, wav) in enumerate(zip(lines, wavs, strict=True))
         )
         # The evaluation's own judge of words is not asked again: half of the time would be its.
         with mock.patch.object(file_evaluation, "evidence", lambda *_: []):
-            said = speaker.evaluate(EvaluateRequest(tasks, reference, weights, one.share, rate))
+            said = speaker.ask(EvaluateRequest(tasks, reference, weights, one.share, rate))
         heard = [judges.words_heard(audio.read(wav, audio.SPEAKER_RATE)) for wav in wavs]
     counted = [judges.counted_errors(*pair) for pair in zip(lines, heard, strict=True)]
     return HeardCandidate(
@@ -265,7 +251,7 @@ def verdict_row(seed: int, run: Evaluation, heard: Sequence[HeardCandidate]) -> 
 
 
 def judges_words(one: Candidate) -> bool:
-    """Whether `words` were judged of it: not where nearly all sentences went astray."""
+    """Whether `words` were judged of it: not where nearly all sentences failed."""
     return WORDS_JUDGE in one.judges
 
 

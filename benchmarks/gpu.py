@@ -9,13 +9,12 @@ and which. --rehearse does everything small on the CPU.
 
 import argparse
 import json
-import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import measuring
 from machine.devices.current_gpu import make_current
 from machine.devices.selection import gpu_nodes
 from machine.errors import SotaqueError
@@ -24,10 +23,7 @@ PART_SECONDS = 540.0
 SCHEMA = 1
 
 
-def main(argv: Sequence[str]) -> int:
-    """Runs what is left to run and prints the table; 1 where a part failed. Raises SotaqueError
-    without a GPU, but for --rehearse."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks gpu", description=__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--minutes", type=float, default=60.0, help="no part begins after that")
     parser.add_argument("--resume", action="store_true", help="goes on in --out")
@@ -35,8 +31,10 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, default=Path("gpu.json"))
     parser.add_argument("--folder", default="", help="where a base model is kept")
     parser.add_argument("--only", default="", help="parts, separated by commas")
-    parser.add_argument("--part", help=argparse.SUPPRESS)
-    arguments = parser.parse_args(argv)
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Runs what is left to run. Raises SotaqueError without a GPU, but for --rehearse."""
     if arguments.rehearse:
         arguments.device = "cpu"
     elif not gpu_nodes():
@@ -44,12 +42,12 @@ def main(argv: Sequence[str]) -> int:
             "This benchmark measures an NVIDIA GPU, and there is none on this machine. --rehearse "
             "runs every part small on the CPU."
         )
-    if arguments.part:
-        print(json.dumps(one(arguments.part, arguments)))
-        return 0
-    found = measured(arguments)
-    print(table(found))
-    return 1 if any("failed" in figures for figures in found["parts"].values()) else 0
+    return measured(arguments)
+
+
+def exit_code(found: dict[str, Any]) -> int:
+    """1 where a part failed."""
+    return int(any("failed" in figures for figures in found["parts"].values()))
 
 
 def measured(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -67,42 +65,33 @@ def measured(arguments: argparse.Namespace) -> dict[str, Any]:
             found["parts"][name] = {"not_run": f"{arguments.minutes:g} minutes were over"}
             continue
         print(f"{name} …", file=sys.stderr, flush=True)
-        alone = arguments.rehearse
-        found["parts"][name] = one(name, arguments) if alone else apart(name, arguments)
+        where = (name, arguments.device, arguments.folder)
+        found["parts"][name] = one(*where, rehearse=True) if arguments.rehearse else apart(*where)
         out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return found
 
 
-def apart(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+def apart(name: str, device: str, folder: str) -> dict[str, Any]:
     """A part in a process of its own: what it printed last, or how it ended."""
-    command = [
-        sys.executable, "-m", "benchmarks", "gpu", "--part", name, "--device", arguments.device,
-        "--folder", arguments.folder,
-    ]  # fmt: skip
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=PART_SECONDS, check=False
+        found: dict[str, Any] = measuring.ask(
+            "benchmarks.gpu", name, device, folder, limit_seconds=PART_SECONDS
         )
-    except subprocess.TimeoutExpired:
-        return {"failed": f"it took more than {PART_SECONDS:g} s"}
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode == 0 and lines:
-        answer: dict[str, Any] = json.loads(lines[-1])
-        return answer
-    last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
-    return {"failed": f"exit {done.returncode}; it said last: {last[:300]}"}
+    except measuring.ChildFailed as error:
+        return {"failed": str(error)}
+    return found
 
 
-def one(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+def one(name: str, device: str, folder: str, *, rehearse: bool = False) -> dict[str, Any]:
     """A part in this process: its figures and seconds, or why there are none."""
     from benchmarks import gpu_parts
 
     began = time.monotonic()
     if name == "machine":
-        figures = machine(arguments.device)
+        figures = machine(device)
     else:
-        make_current(arguments.device)
-        at = gpu_parts.setup(arguments.device, arguments.folder, rehearse=arguments.rehearse)
+        make_current(device)
+        at = gpu_parts.setup(device, folder, rehearse=rehearse)
         try:
             figures = gpu_parts.PARTS[name](at)
         except ImportError as error:
@@ -129,7 +118,7 @@ def machine(device: str) -> dict[str, Any]:
     return told
 
 
-def table(found: dict[str, Any]) -> str:
+def report(found: dict[str, Any]) -> str:
     """For docs/benchmarks.md: a row for each figure."""
     told = found["parts"].get("machine", {}).get("figures", {})
     head = ", ".join(f"{name} {value}" for name, value in told.items())
@@ -161,3 +150,7 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) and found.get("schema") == SCHEMA else {}
+
+
+if __name__ == "__main__":
+    print(json.dumps(one(*sys.argv[1:])))

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import memory
+from benchmarks import measuring, synthetic
 from machine.devices import cuda_errors
 from machine.devices.health import GpuHealth
 from machine.devices.probe import runner as probe
@@ -117,13 +117,11 @@ def build_shim(folder: Path) -> Path:
 
 def run_of_one_epoch(folder: Path, environ: Mapping[str, str], device: str) -> dict[str, Any]:
     """`python -m train` on the embedded model with 8 clips; the sidecar of its sample."""
-    memory.dataset(folder / "data")
-    settings = {
-        "base-model": "demo", "dataset-dir": folder / "data", "output-dir": folder / "output",
-        "runs-dir": folder / "events", "cache-dir": folder / "cache", "num-epochs": 1,
-        "tensorboard": "off", "sample-text": "One two three.", "device": device,
-    }  # fmt: skip
-    command = (sys.executable, "-m", "train", *(f"--{k}={v}" for k, v in settings.items()))
+    synthetic.write_dataset(folder / "data")
+    command = measuring.training_command(
+        folder, base_model="demo", dataset_dir=folder / "data", num_epochs=1,
+        sample_text="One two three.", device=device,
+    )  # fmt: skip
     done = subprocess.run(
         command, env=dict(environ), stdout=sys.stderr, timeout=LIMIT_SECONDS, check=False
     )

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from benchmarks import measuring, synthetic
 from xtts.model.shapes import GPTShape
 
 if TYPE_CHECKING:
     from train.dataset.batches import Batch
     from train.learner import Learner
-    from xtts.model.gpt import GPT
 
 Figures = dict[str, Any]
 CODE_SECONDS = 1024 / 22_050
@@ -53,8 +53,7 @@ def setup(device: str, folder: str, *, rehearse: bool) -> Setup:
     if rehearse:
         shape = GPTShape(text_ids=200, text_start=198, layers=2, width=64, heads=4)
         return Setup(device, shape, 1, 6, (2,), (1, 2), folder)
-    shape = GPTShape(text_ids=6681, text_start=261)
-    return Setup(device, shape, 20, 150, (4, 16, 48), (1, 4, 16), folder)
+    return Setup(device, synthetic.FULL_SHAPE, 20, 150, (4, 16, 48), (1, 4, 16), folder)
 
 
 def attention(at: Setup) -> Figures:
@@ -178,7 +177,7 @@ def _plain(step: Any, caches: Any, codes: Tensor, places: Tensor) -> Any:
 
 
 @torch.inference_mode()
-def _enter_all(gpt: "GPT", slots: int, caches: Sequence[Any], at: Setup) -> None:
+def _enter_all(gpt: Any, slots: int, caches: Sequence[Any], at: Setup) -> None:
     """Thirty positions of noise in every row."""
     filled = gpt.gpt.new_cache(1, 64)
     gpt.prefill(torch.randn(1, 30, at.shape.width, device=at.device), filled)
@@ -232,28 +231,24 @@ def against_coqui(at: Setup) -> Figures:
 
     import TTS  # noqa: F401  # asked for before anything is written
 
-    from benchmarks import bases, coqui_training, memory
+    from benchmarks import coqui_training
 
     with tempfile.TemporaryDirectory() as name:
-        base = bases.write(Path(at.folder or name) / "base", full=at.shape.width == 1024)
-        memory.dataset(Path(name) / "data")
-        theirs = coqui_training.CoquiTrainingRecipe(base, Path(name) / "data", 5e-6)
+        base = synthetic.write_base(Path(at.folder or name) / "base", full=at.shape.width == 1024)
+        synthetic.write_dataset(Path(name) / "data")
+        theirs = coqui_training.CoquiTrainingRecipe(
+            base, Path(name) / "data", synthetic.LEARNING_RATE
+        )
         theirs.model.to(at.device)
         learner, batch = _learner(at), _batch(at, 4, 0)
-        seen: dict[str, list[float]] = {"coqui": [], "ours": []}
-        for turn in range(min(at.rounds, 5) + 1):
+
+        def coquis() -> float:
             loaded = theirs.load((0, 2, 4, 6))
             moved = {k: v.to(at.device) if hasattr(v, "to") else v for k, v in loaded.items()}
+            return timed(at, lambda: theirs.step(theirs.features(moved)))
 
-            def step(moved: dict[str, Any] = moved) -> None:
-                theirs.step(theirs.features(moved))
-
-            took = {
-                "coqui": timed(at, step),
-                "ours": timed(at, lambda: _step(learner, batch)),
-            }
-            for side, one in took.items():
-                seen[side] += [one] if turn else []
+        sides = {"coqui": coquis, "ours": lambda: timed(at, lambda: _step(learner, batch))}
+        seen = measuring.in_turns(sides, min(at.rounds, 5))
     middle = {side: statistics.median(times) for side, times in seen.items()}
     return {
         **{f"{side}_milliseconds": round(one, 3) for side, one in middle.items()},
@@ -263,7 +258,7 @@ def against_coqui(at: Setup) -> Figures:
 
 
 def speaking(at: Setup) -> Figures:
-    """Codes a second with everything round a step: crowds of several sizes, the first cold. No
+    """Codes a second with everything round a step: several numbers of rows, the first cold. No
     guard: there is no text that it could judge."""
     from xtts.inference.batched_decoding import DecodingSlots
     from xtts.inference.decoding import DecodingState
@@ -278,12 +273,14 @@ def speaking(at: Setup) -> Figures:
     latents = torch.zeros(1, NUM_LATENTS, at.shape.width, device=at.device)
     for slots in at.slots:
         began = time.perf_counter()
-        crowd, first = DecodingSlots(gpt, slots), 0.0
+        decoding_slots, first = DecodingSlots(gpt, slots), 0.0
         for slot in range(slots):
             draw = torch.Generator(at.device).manual_seed(slot)
-            crowd.enter(latents, text, DecodingState(gpt, SamplingParams(), draw, at.codes))
+            decoding_slots.enter(
+                latents, text, DecodingState(gpt, SamplingParams(), draw, at.codes)
+            )
         started = time.perf_counter()
-        while crowd.step():
+        while decoding_slots.step():
             first = first or time.perf_counter() - began
         seconds = time.perf_counter() - started
         codes = slots * (at.codes - 1)
@@ -367,11 +364,12 @@ def saving(at: Setup) -> Figures:
 
 def memory(at: Setup) -> Figures:
     """The allocator's peak of each way of training, in GB, on the longest clip."""
-    from benchmarks import cards
+    from benchmarks import memory as cards
 
     found = {}
+    shape = synthetic.FULL_SHAPE if at.on_gpu else cards.SMALL
     for mode in cards.MODES if at.on_gpu else cards.MODES[:1]:
-        one = cards.measure(cards.FULL if at.on_gpu else cards.SMALL, mode, at.precision)
+        one = cards.measure(shape, mode, at.precision)
         found[mode.settings] = {"peak_gb": round(one.peak_bytes / 1e9, 3)}
     return found
 
@@ -418,40 +416,17 @@ def timed(at: Setup, work: Callable[[], object]) -> float:
 
 
 def _learner(at: Setup) -> "Learner":
-    from train.learner import Learner, OptimizationConfig
-    from xtts.model.gpt import new_gpt
-
-    gpt = _with_dropout(new_gpt(at.shape, seed=0))
-    recipe = OptimizationConfig(
-        learning_rate=5e-6, warmup_steps=1, weight_decay=0.01, gradient_clip=1.0,
-        text_loss_weight=0.01, audio_loss_weight=1.0, precision=at.precision, seed=0,
-    )  # fmt: skip
-    return Learner(gpt, recipe, at.device)
-
-
-def _with_dropout(gpt: "GPT") -> "GPT":
-    for module in gpt.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.1
-    return gpt
+    return synthetic.new_learner(at.shape, at.precision, at.device)
 
 
 def _batch(at: Setup, clips: int, turn: int) -> "Batch":
     """So many clips of 2 to 9 s, of noise; turn: another one, other lengths."""
-    from train.dataset.batches import Batch
-    from xtts.model.packed_batch import pack
-
-    draw = torch.Generator().manual_seed(0)
     codes = [45 + (37 * clip + 11 * turn) % 140 for clip in range(clips)]
+    frames = [300 + 5 * (clip + turn) % 200 for clip in range(clips)]
     texts = [many // 3 for many in codes]
-    rows = pack(
-        [torch.randint(2, at.shape.text_start, (many,), generator=draw) for many in texts],
-        [torch.randint(0, at.shape.audio_start, (many,), generator=draw) for many in codes],
-        [torch.randn(80, 300 + 5 * (clip + turn) % 200, generator=draw) for clip in range(clips)],
-        at.shape, stop_input=False, padded=False,
-    )  # fmt: skip
-    found = Batch(rows, tuple(range(clips)), sum(codes) * CODE_SECONDS)
-    return replace(found, rows=rows.to(at.device))
+    sizes = list(zip(texts, codes, frames, strict=True))
+    found = synthetic.noise_batch(at.shape, sizes, sum(codes) * CODE_SECONDS)
+    return replace(found, rows=found.rows.to(at.device))
 
 
 def _step(learner: "Learner", batch: "Batch") -> None:

@@ -3,14 +3,13 @@
 Faults are made by patched logits: STOP suppressed, forced at 30, 60 and 90 % of the utterance, a
 loop over its last words, a jump back. A stop that took no sound away (it fell into the closing
 silence) is no fault, and is counted apart; that is judged by the loudness of the whole utterance
-behind the cut. An alarm on an utterance that nobody tampered with is false where the recogniser
+behind the cut. An alarm on an utterance without a fault of ours is false where the recogniser
 hears the last two words and the length is 0.7 to 1.4 of flite's. `--part times` speaks flite's
 recordings again, code by code, and compares with the phones' times that flite prints; `--part
 recognised` compares with where pocketsphinx finds the words of what the voice says by itself.
 """
 
 import argparse
-import json
 import random
 import statistics
 import time
@@ -34,35 +33,7 @@ PARTS = ("heads", "counts", "times", "recognised", "cost")
 RESAMPLES = 2000
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Prints the figures, or JSON."""
-    arguments = _parser().parse_args(argv)
-    torch.set_num_threads(arguments.threads)
-    voice = load_voice(VoiceSpec(arguments.bundle), ComputeConfig(precision="fp32"))
-    said = guard_texts.texts(arguments.set, arguments.texts)
-    lines = arguments.lines
-    measures = {
-        "heads": lambda: heads(voice),
-        "counts": lambda: guard_counts.counts(voice, said, arguments.faults, lines),
-        "times": lambda: guard_times.of_recordings(voice, said, arguments.speak_as),
-        "recognised": lambda: guard_times.of_speech(voice, said),
-        "cost": lambda: cost(
-            voice, texts.sentences(arguments.set)[::6][: arguments.texts], arguments.pairs
-        ),
-    }
-    report = {part: measures[part]() for part in arguments.part or PARTS}
-    if arguments.json:
-        print(json.dumps(report, indent=1))
-        return 0
-    for part, figures in report.items():
-        print(part)
-        for name, value in figures.items():
-            print(f"  {name:34} {value}")
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks guard", description=__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bundle", default="demo")
     parser.add_argument("--part", action="append", choices=PARTS, help="only these")
     parser.add_argument("--set", choices=guard_texts.SETS, default="reporting", help="which texts")
@@ -74,8 +45,22 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--speak-as", default="slt", help="whose recordings are timed")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--json", action="store_true")
-    return parser
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The figures of each part."""
+    torch.set_num_threads(arguments.threads)
+    voice = load_voice(VoiceSpec(arguments.bundle), ComputeConfig(precision="fp32"))
+    said = guard_texts.texts(arguments.set, arguments.texts)
+    short = texts.sentences(arguments.set)[::6][: arguments.texts]
+    measures = {
+        "heads": lambda: heads(voice),
+        "counts": lambda: guard_counts.counts(voice, said, arguments.faults, arguments.lines),
+        "times": lambda: guard_times.of_recordings(voice, said, arguments.speak_as),
+        "recognised": lambda: guard_times.of_speech(voice, said),
+        "cost": lambda: cost(voice, short, arguments.pairs),
+    }
+    return {part: measures[part]() for part in arguments.part or PARTS}
 
 
 def heads(voice: LoadedVoice) -> dict[str, Any]:

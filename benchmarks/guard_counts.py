@@ -1,5 +1,5 @@
 """What the guard finds among many utterances: faults made by patched logits, and false alarms on
-what nobody tampered with. Called by `benchmarks.guard`.
+utterances without one. Called by `benchmarks.guard`.
 
 Each text is one line of JSON, so that a count of an hour goes on where it was stopped.
 """

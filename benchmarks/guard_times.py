@@ -49,7 +49,7 @@ def of_recordings(voice: LoadedVoice, texts: Sequence[str], name: str) -> dict[s
         utterance = said(voice, pieces[0], forced(codes))
         if utterance.path is None:
             return {"no head follows the text": True}
-        told = phone_timing.told_by_flite(text, SpeakingStyle(name, name, Fraction(1)))
+        told = phone_timing.flite_phone_times(text, SpeakingStyle(name, name, Fraction(1)))
         pairs += _told_pairs(voice, pieces[0], utterance, told)
         recordings += 1
     return {"recordings": recordings, **_errors(pairs)}

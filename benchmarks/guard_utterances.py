@@ -176,7 +176,7 @@ def heard(sound: np.ndarray) -> list[str]:
 
 def heard_whole(words: Sequence[str], sound: np.ndarray) -> bool:
     """Whether the recogniser hears the last two of these words, and the sound is 0.7 to 1.4 times
-    as long as flite's: then an alarm is false. Of words that nobody knows it counts as false."""
+    as long as flite's: then an alarm is false. Without words it counts as false."""
     if not words:
         return True
     source = judges.teacher("slt", " ".join(words))

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from demo_voice.teachers import neighbours
 from machine.errors import SotaqueError
 from xtts.audio import SPEAKER_RATE as RATE
 from xtts.audio import read
@@ -59,33 +60,20 @@ def teacher(voice: str, text: str) -> Tensor:
 
 
 def words_heard(waveform: Tensor) -> str:
-    """What pocketsphinx understands of [samples] at 16 kHz."""
+    """What pocketsphinx understands of [samples] at 16 kHz. Raises TeacherError."""
     decoder = _recogniser()
-    # Every sentence is heard afresh: the recogniser would carry its noise estimate along.
-    decoder.reinit_feat()
-    loud = waveform / waveform.abs().max().clamp(min=1e-4) * 0.7
-    padded = torch.nn.functional.pad(loud, (RATE // 4, RATE // 4))
-    decoder.start_utt()
-    samples = (padded.clamp(-1, 1) * 32767).to(torch.int16).numpy()
-    decoder.process_raw(samples.tobytes(), full_utt=True)
-    decoder.end_utt()
+    neighbours.hear(decoder, _padded(waveform))
     found = decoder.hyp()
     return found.hypstr if found else ""
 
 
 def words_found(waveform: Tensor, words: Sequence[str]) -> list[tuple[float, float]]:
     """Where pocketsphinx finds these words in [samples] at 16 kHz: begin and end of each in
-    seconds; none where it lacks a word or does not find them all."""
+    seconds; none where it lacks a word or does not find them all. Raises TeacherError."""
     decoder = _aligner()
-    decoder.reinit_feat()
-    loud = waveform / waveform.abs().max().clamp(min=1e-4) * 0.7
-    padded = torch.nn.functional.pad(loud, (RATE // 4, RATE // 4))
-    sound = (padded.clamp(-1, 1) * 32767).to(torch.int16).numpy().tobytes()
     try:
         decoder.set_align_text(" ".join(words))
-        decoder.start_utt()
-        decoder.process_raw(sound, full_utt=True)
-        decoder.end_utt()
+        neighbours.hear(decoder, _padded(waveform))
         segments = list(decoder.seg() or ())
     except RuntimeError:
         return []
@@ -97,26 +85,23 @@ def words_found(waveform: Tensor, words: Sequence[str]) -> list[tuple[float, flo
     return found if len(found) == len(words) else []
 
 
-@cache
-def _aligner() -> Any:
-    """Apart from the recogniser: a text to align would stay its task."""
-    return _opened()
+def _padded(waveform: Tensor) -> bytes:
+    """PCM16, as loud as any other, with a quarter of a second of silence around it."""
+    loud = waveform / waveform.abs().max().clamp(min=1e-4) * 0.7
+    padded = torch.nn.functional.pad(loud, (RATE // 4, RATE // 4))
+    samples: bytes = (padded.clamp(-1, 1) * 32767).to(torch.int16).numpy().tobytes()
+    return samples
 
 
 @cache
 def _recogniser() -> Any:
-    return _opened()
+    return neighbours.open_recogniser()
 
 
-def _opened() -> Any:
-    try:
-        from pocketsphinx import Decoder
-    except ImportError as error:
-        raise JudgeError(
-            "pocketsphinx is missing; it has wheels for Python 3.11 and 3.13. Install it with: "
-            ".venv/bin/python -m pip install pocketsphinx"
-        ) from error
-    return Decoder(samprate=RATE, loglevel="FATAL")
+@cache
+def _aligner() -> Any:
+    """Apart from the recogniser: a text to align would stay its task."""
+    return neighbours.open_recogniser()
 
 
 def word_errors(said: Sequence[str], heard: Sequence[str]) -> float:

@@ -2,58 +2,40 @@
 that it takes at its peak: ours against Coqui's `Xtts`, each in a process of its own, in turns.
 
 The files are in the page cache after the first, unmeasured, round. `--full` is XTTS-v2's size.
+Ours speaks under the guard.
 """
 
 import argparse
-import json
 import os
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from benchmarks import bases
+from benchmarks import measuring, synthetic
 
 SIDES = ("torch alone", "coqui", "ours fp32", "ours auto")
 
 
-def main(argv: Sequence[str]) -> int:
-    """Prints the table, or JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks loading", description=__doc__)
-    parser.add_argument("--full", action="store_true", help="XTTS-v2's size")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    synthetic.add_base_arguments(parser)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--codes", type=int, default=40)
-    parser.add_argument("--folder", type=Path, help="where the base model is kept")
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args(argv)
-    with tempfile.TemporaryDirectory() as name:
-        folder = bases.write(arguments.folder or Path(name) / "base", full=arguments.full)
-        found = compared(folder, arguments.rounds, arguments.codes)
-    print(json.dumps(found, indent=1) if arguments.json else _told(found))
-    return 0
 
 
-def compared(folder: Path, rounds: int, codes: int) -> dict[str, dict[str, float]]:
-    """Medians of each side; the first round warms the page cache and is left out."""
-    seen: dict[str, list[dict[str, float]]] = {side: [] for side in SIDES}
-    for number in range(rounds + 1):
-        for side in SIDES:
-            found = started(side, folder, codes)
-            if number:
-                seen[side].append(found)
-    return {
-        side: {name: round(statistics.median(row[name] for row in rows), 3) for name in rows[0]}
-        for side, rows in seen.items()
-    }
+def run(arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """Medians of each side."""
+    with synthetic.base_model(arguments) as (base, _):
+        starts = {side: partial(started, side, base, arguments.codes) for side in SIDES}
+        seen = measuring.in_turns(starts, arguments.rounds)
+    return {side: measuring.medians(rows) for side, rows in seen.items()}
 
 
 def started(side: str, folder: Path, codes: int) -> dict[str, float]:
-    """One process: seconds from its start to each mark, CPU seconds, and its peak memory."""
-    command = [sys.executable, "-m", "benchmarks.loading_child", side, str(folder), str(codes)]
+    """One process: seconds from its start to each mark, CPU seconds, and its peak memory. Raises
+    ChildFailed."""
+    command = [sys.executable, "-m", "benchmarks.loading", side, str(folder), str(codes)]
     began = time.monotonic()
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert child.stdout is not None
@@ -61,7 +43,7 @@ def started(side: str, folder: Path, codes: int) -> dict[str, float]:
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with {child.returncode}")
+        raise measuring.ChildFailed(f"{' '.join(command)} ended with {child.returncode}.")
     return {
         "imported": marks["imported"],
         "loaded": marks.get("loaded", marks["imported"]),
@@ -71,13 +53,44 @@ def started(side: str, folder: Path, codes: int) -> dict[str, float]:
     }
 
 
-def _told(found: dict[str, dict[str, Any]]) -> str:
-    lines = [
-        f"{'':12} {'imported':>9} {'loaded':>8} {'first audio':>12} {'CPU':>8} {'peak memory':>12}"
-    ]
-    lines += [
-        f"{side:12} {row['imported']:7.2f} s {row['loaded']:6.2f} s {row['first_audio']:10.2f} s "
-        f"{row['cpu']:6.2f} s {row['peak_gb']:9.2f} GB"
-        for side, row in found.items()
-    ]
-    return "\n".join(lines)
+# ---- the child: prints each mark when it is reached ----
+
+
+def ours(folder: Path, codes: int, precision: str) -> None:
+    """Loads and speaks the first chunk, as a stream does."""
+    from xtts.inference import speech, torch_backend, voice  # noqa: F401 - they are what is measured
+    from xtts.inference.synthesis_request import SynthesisRequest
+    from xtts.model import loading  # noqa: F401
+
+    print("imported", flush=True)
+    loaded = synthetic.torch_voice(folder, precision)
+    print("loaded", flush=True)
+    loaded.begin(SynthesisRequest(synthetic.TEXT, "en", max_codes=codes))
+    print("first audio", flush=True)
+
+
+def coquis(folder: Path, codes: int) -> None:
+    """Loads and speaks; its first sound is the whole."""
+    from TTS.tts.models.xtts import Xtts  # noqa: F401 - the import is what is measured
+
+    print("imported", flush=True)
+    xtts = synthetic.load_coqui(folder, codes)
+    print("loaded", flush=True)
+    width = xtts.config.model_args.gpt_n_model_channels
+    xtts.inference(synthetic.TEXT, "en", *synthetic.voice_latents(width))
+    print("first audio", flush=True)
+
+
+def _start(side: str, folder: Path, codes: int) -> None:
+    if side == "coqui":
+        coquis(folder, codes)
+    elif side == "torch alone":
+        import torch  # noqa: F401 - the import is what is measured
+
+        print("imported", flush=True)
+    else:
+        ours(folder, codes, side.removeprefix("ours "))
+
+
+if __name__ == "__main__":
+    _start(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

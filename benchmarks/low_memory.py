@@ -1,89 +1,170 @@
-"""`python -m benchmarks low_memory`: what each lever of LOW_MEMORY saves and costs, alone and all
-together, with torch and with ONNX Runtime; beside Coqui's `Xtts` with `--coqui`.
+"""`python -m benchmarks low_memory`: what LOW_MEMORY saves and costs, with torch and with ONNX
+Runtime; beside Coqui's `Xtts` with `--coqui`.
 
 Each row is a process of its own that loads, speaks one sentence, and reports its highest resident
 memory (the kernel's VmHWM, mapped files included), what is resident after speaking, and times.
 `--full` is XTTS-v2's size and 151 codes, 7 s; without it a small model, some 50 s of two quiet
 cores. The base model and its export are kept with --folder.
+
+`--sentences 200` asks whether memory grows: the embedded voice says so many sentences of mixed
+length, and each row tells the most that was resident in each quarter.
 """
 
 import argparse
+import itertools
 import json
-import statistics
-import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import bases, onnx_voice
-from benchmarks.low_memory_child import LEVERS
+from benchmarks import measuring, synthetic
+from benchmarks.synthetic import TEXT
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.voices.base_models import DEMO
 
 
-def main(argv: Sequence[str]) -> int:
-    """Prints the table, or JSON."""
-    arguments = _parser().parse_args(argv)
-    names = [name for name in LEVERS if name != "coqui" or arguments.coqui]
-    if arguments.rows:
-        names = [name for name in names if any(word in name for word in arguments.rows.split(","))]
-    codes = arguments.codes or (151 if arguments.full else 12)
-    with tempfile.TemporaryDirectory() as name:
-        folder = bases.write(arguments.folder or Path(name) / "base", full=arguments.full)
-        onnx_voice.folder_of(folder)
-        found = measured(folder, names, codes, arguments.threads, arguments.rounds)
-    print(json.dumps(found, indent=1) if arguments.json else _told(found))
-    return 0
+@dataclass(frozen=True)
+class Row:
+    """low: as LOW_MEMORY=on loads and speaks."""
+
+    backend: str
+    precision: str = "fp32"
+    low: bool = False
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks low_memory", description=__doc__)
-    parser.add_argument("--full", action="store_true", help="XTTS-v2's size")
+ROWS = {
+    "coqui": Row("coqui"),
+    "torch fp32": Row("torch"),
+    "torch int8": Row("torch", "int8"),
+    "torch LOW_MEMORY": Row("torch", "int8", low=True),
+    "onnx fp32": Row("onnx"),
+    "onnx int8": Row("onnx", "int8"),
+    "onnx LOW_MEMORY": Row("onnx", "int8", low=True),
+}
+_WORDS = (
+    "the old man walked slowly along the river and thought about the long day while his dog ran in "
+    "front of him and found a silver coin behind the church early this morning."
+).split()
+# Speaks a request under the guard; returns how many samples.
+Says = Callable[[SynthesisRequest], int]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    synthetic.add_base_arguments(parser)
     parser.add_argument("--coqui", action="store_true", help="Coqui's Xtts too")
     parser.add_argument("--rows", help="words, by commas: only rows that hold one of them")
     parser.add_argument("--codes", type=int, help="how many each says")
+    parser.add_argument("--sentences", type=int, help="so many, by the embedded voice")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--folder", type=Path, help="where the base model is kept")
-    parser.add_argument("--json", action="store_true")
-    return parser
 
 
-def measured(
-    folder: Path, names: Sequence[str], codes: int, threads: int, rounds: int
-) -> dict[str, dict[str, float]]:
-    """Medians of each row, round by round."""
-    seen: dict[str, list[dict[str, float]]] = {name: [] for name in names}
-    for _ in range(rounds):
-        for name in names:
-            seen[name].append(started(name, folder, codes, threads))
+def run(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Medians of each row; or its growth."""
+    wanted = (arguments.rows or "torch,onnx" + ",coqui" * arguments.coqui).split(",")
+    names = [name for name in ROWS if any(word in name for word in wanted)]
+    if arguments.sentences:
+        return {name: growth(name, arguments.sentences, arguments.threads) for name in names}
+    codes = arguments.codes or (151 if arguments.full else 12)
+    with synthetic.base_model(arguments) as (base, _):
+        synthetic.export_onnx(base)
+        rows = {
+            name: partial(
+                measuring.ask, "benchmarks.low_memory", name, base, codes, arguments.threads
+            )
+            for name in names
+        }
+        seen = measuring.in_turns(rows, arguments.rounds, warm_up=0)
+    return {name: measuring.medians(found) for name, found in seen.items()}
+
+
+def growth(name: str, sentences: int, threads: int) -> dict[str, Any]:
+    """The most that was resident in each quarter, in MB; grown: the last against the second, when
+    every length has come once."""
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder) / "base"
+        base.symlink_to(DEMO)
+        if ROWS[name].backend == "onnx":
+            synthetic.export_onnx(base)
+        found = measuring.ask("benchmarks.low_memory", name, base, -sentences, threads)
+    seen = found.pop("resident_mb")
+    ends = [len(seen) * part // 4 for part in range(5)]
+    quarters = [max(seen[a:b]) for a, b in itertools.pairwise(ends)]
+    return {"quarters_mb": quarters, "grown_mb": round(quarters[3] - quarters[1], 1), **found}
+
+
+# ---- the child ----
+
+
+def _row(name: str, folder: Path, codes: int, threads: int) -> dict[str, Any]:
+    """Figures of one row, in seconds and 10^9 bytes. codes: below 0, so many sentences instead."""
+    row = ROWS[name]
+    began = time.perf_counter()
+    says = {"coqui": _coqui, "torch": _torch, "onnx": _onnx}[row.backend](row, folder, threads)
+    loaded = time.perf_counter()
+    if codes < 0:
+        return _sentences(says, -codes)
+    samples = says(SynthesisRequest(TEXT, "en", max_codes=codes))
+    spoken = time.perf_counter()
+    if name.startswith("onnx") and "torch" in sys.modules:
+        raise RuntimeError("torch was imported, so this is not what ONNX Runtime takes alone")
     return {
-        name: {fact: round(statistics.median(row[fact] for row in rows), 3) for fact in rows[0]}
-        for name, rows in seen.items()
-    }
+        "peak_gb": measuring.memory_bytes("VmHWM") / 1e9,
+        "rest_gb": measuring.memory_bytes("VmRSS") / 1e9,
+        "load": loaded - began, "speak": spoken - loaded, "cpu": time.process_time(),
+        "rtf": (spoken - loaded) / (samples / 24_000),
+    }  # fmt: skip
 
 
-def started(name: str, folder: Path, codes: int, threads: int) -> dict[str, float]:
-    """One process. Raises RuntimeError when it fails."""
-    command = [sys.executable, "-m", "benchmarks.low_memory_child", name, str(folder)]
-    done = subprocess.run(
-        [*command, str(codes), str(threads)], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or [""])[-1]
-        raise RuntimeError(f"{name}: {' '.join(command)} ended with {done.returncode}: {last}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+def _sentences(says: Says, count: int) -> dict[str, Any]:
+    started, samples, seen = time.perf_counter(), 0, []
+    for number in range(count):
+        samples += says(sentence(number))
+        seen.append(round(measuring.memory_bytes("VmRSS") / 1e6, 1))
+    return {
+        "resident_mb": seen, "audio_seconds": round(samples / 24_000, 1),
+        "seconds": round(time.perf_counter() - started, 1),
+    }  # fmt: skip
 
 
-def _told(found: dict[str, dict[str, Any]]) -> str:
-    width = max(map(len, found))
-    lines = [
-        f"{'':{width}} {'peak':>8} {'at rest':>8} {'loaded':>8} {'spoken':>8} {'CPU':>7} {'RTF':>6}"
-    ]
-    lines += [
-        f"{name:{width}} {row['peak_gb']:5.2f} GB {row['rest_gb']:5.2f} GB {row['load']:6.2f} s "
-        f"{row['speak']:6.2f} s {row['cpu']:5.1f} s {row['rtf']:6.2f}"
-        for name, row in found.items()
-    ]
-    return "\n".join(lines)
+def sentence(number: int) -> SynthesisRequest:
+    """A text of 1 to 90 words, so some in several pieces, of few codes each."""
+    length = 1 + 7 * number % 30 + (60 if number % 10 == 9 else 0)
+    words = [_WORDS[(number + place) % len(_WORDS)] for place in range(length)]
+    return SynthesisRequest(" ".join(words), "en", number, max_codes=6 + 11 * number % 60)
+
+
+def _coqui(_: Row, folder: Path, threads: int) -> Says:
+    import torch
+
+    torch.set_num_threads(threads)
+    # Its limit is set when it is loaded; ours comes with each request.
+    xtts = synthetic.load_coqui(folder, 0)
+    voice = synthetic.voice_latents(xtts.config.model_args.gpt_n_model_channels)
+
+    def says(request: SynthesisRequest) -> int:
+        xtts.gpt.max_gen_mel_tokens = request.max_codes
+        return len(xtts.inference(request.text, "en", *voice, repetition_penalty=5.0)["wav"])
+
+    return says
+
+
+def _torch(row: Row, folder: Path, threads: int) -> Says:
+    import torch
+
+    torch.set_num_threads(threads)
+    return synthetic.torch_voice(folder, row.precision, low=row.low).say
+
+
+def _onnx(row: Row, folder: Path, threads: int) -> Says:
+    return synthetic.onnx_voice(folder, row.precision, threads, low=row.low).say
+
+
+if __name__ == "__main__":
+    child, base, codes_, threads_ = sys.argv[1:]
+    print(json.dumps(_row(child, Path(base), int(codes_), int(threads_))))

@@ -1,4 +1,8 @@
-"""`python -m benchmarks memory`: the smallest card that each way of training needs (`cards`).
+"""`python -m benchmarks memory`: the smallest card that each way of training needs for a clip.
+
+Two steps on one clip of 11.6 s, the longest that Coqui's recipe takes. On a GPU the peak is torch's
+own counter; without one every tensor that a step makes is counted on the CPU, and half a gigabyte
+for a CUDA context is added to what a card must have.
 
 With --run, how much memory a whole run takes, workers included: trains a base model on a few clips
 for one epoch with its sample, and adds up the proportional set size (PSS: shared pages counted
@@ -6,56 +10,195 @@ once) of the trainer and every process under it, twice a second.
 """
 
 import argparse
-import json
+import gc
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-import soundfile
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from benchmarks import bases
+from benchmarks import measuring, synthetic
+from train.optim.lora import LoraShape
+from train.optim.optimizer import state_bytes
+from train.optim.trainable import TrainableParts
+from train.trainer import train_step
+from xtts.model.shapes import CODE_RATE, SAMPLES_PER_CODE, GPTShape
 
-CLIPS = 8
+CLIP_SECONDS = 11.6
+TEXT_IDS = 160
+CONDITIONING_FRAMES = 517
+# CUDA's context with torch's kernels, measured by others at 0.4 to 0.5 GB.
+CONTEXT_BYTES = 500_000_000
 LOOK_SECONDS = 0.5
-TEXTS = ("one two three", "four five six", "seven eight nine", "a short one", "the last of all")
+SMALL = GPTShape(text_ids=200, text_start=198, layers=4, width=128, heads=4)
+LORA = LoraShape(rank=16, alpha=32)
 
 
-def main(argv: Sequence[str]) -> int:
-    """A line a mode; or, of a run, the peak and how it ended: its exit code is the run's."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks memory", description=__doc__)
-    parser.add_argument("--full", action="store_true", help="XTTS-v2's size instead of the demo's")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--folder", type=Path, help="where the full-size base is kept")
+@dataclass(frozen=True)
+class Mode:
+    """A way of training, by its settings."""
+
+    settings: str
+    learning: TrainableParts
+    optimizer: str = "adamw"
+
+
+MODES = (
+    Mode("GRADIENT_CHECKPOINTING=off", TrainableParts()),
+    Mode("GRADIENT_CHECKPOINTING=on", TrainableParts(recompute=True)),
+    Mode("OPTIMIZER=adamw8bit", TrainableParts(recompute=True), "adamw8bit"),
+    Mode("LORA_RANK=16", TrainableParts(lora=LORA)),
+    Mode("LORA_RANK=16 with checkpointing", TrainableParts(lora=LORA, recompute=True)),
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Bytes of one mode, and how many weights learn."""
+
+    settings: str
+    learning: int
+    weights_bytes: int
+    states_bytes: int
+    peak_bytes: int
+    card_bytes: int
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    synthetic.add_base_arguments(parser)
     parser.add_argument("--run", action="store_true", help="a whole run instead of single steps")
     parser.add_argument("--only", type=int, help="one way of training, from 0")
-    arguments = parser.parse_args(argv)
-    if not arguments.run:
-        from benchmarks import cards
-
-        return cards.show(full=arguments.full, as_json=arguments.json, only=arguments.only)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        base = "demo"
-        if arguments.full:
-            base = str(bases.write(arguments.folder or folder / "base"))
-        found = measure(base, folder)
-    print(json.dumps(found) if arguments.json else _told(found))
-    return int(found["exit_code"])
 
 
-def measure(base: str, folder: Path) -> dict[str, float | int | str]:
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """A row a mode; or, of a run, the peak and how it ended."""
+    if arguments.run:
+        with tempfile.TemporaryDirectory() as name:
+            full = arguments.folder or Path(name) / "base"
+            base = str(synthetic.write_base(full)) if arguments.full else "demo"
+            return run_memory(base, Path(name))
+    how, precision = "counted on a CPU", "bf16"
+    if torch.cuda.is_available():
+        how = f"measured on {torch.cuda.get_device_name()}"
+    elif not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        precision = "fp32"
+    shape = synthetic.FULL_SHAPE if arguments.full else SMALL
+    modes = MODES if arguments.only is None else (MODES[arguments.only],)
+    found = [asdict(measure(shape, mode, precision)) for mode in modes]
+    return {"how": how, "precision": precision, "modes": found}
+
+
+def exit_code(found: dict[str, Any]) -> int:
+    """The run's, where there was one."""
+    return int(found.get("exit_code", 0))
+
+
+# ---- single steps ----
+
+
+class Allocations(TorchDispatchMode):
+    """`with` counts tensors where they are made: `live_bytes` now, `peak_bytes` so far.
+
+    Every operation's results are seen, each storage once, from its making to its last reference.
+    What a kernel takes and gives back inside is not seen, nor what an allocator loses between
+    blocks.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live_bytes = 0
+        self.peak_bytes = 0
+        self._seen: dict[int, weakref.ref[Any]] = {}
+
+    def hold(self, tensors: Iterable[Tensor]) -> None:
+        """Counts what was there before: the weights."""
+        for tensor in tensors:
+            self._see(tensor)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        found = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(found):
+            if isinstance(leaf, Tensor):
+                self._see(leaf)
+        return found
+
+    def _see(self, tensor: Tensor) -> None:
+        if type(tensor) not in (Tensor, torch.nn.Parameter):
+            return  # a wrapper: what is inside has been made by an operation of its own
+        storage = tensor.untyped_storage()
+        place = storage._cdata
+        if place in self._seen:
+            return
+        size = storage.nbytes()
+
+        def gone(_: Any) -> None:
+            self.live_bytes -= size
+            self._seen.pop(place, None)
+
+        self._seen[place] = weakref.ref(storage, gone)
+        self.live_bytes += size
+        self.peak_bytes = max(self.peak_bytes, self.live_bytes)
+
+
+def measure(shape: GPTShape, mode: Mode, precision: str) -> Measured:
+    """The second of two steps: the optimizer's states are there then."""
+    on_gpu = torch.cuda.is_available()
+    learner = synthetic.new_learner(
+        shape, precision, "cuda" if on_gpu else "cpu",
+        optimizer=mode.optimizer, learning=mode.learning,
+    )  # fmt: skip
+    codes = int(CLIP_SECONDS * CODE_RATE / SAMPLES_PER_CODE)
+    batch = synthetic.noise_batch(shape, [(TEXT_IDS, codes, CONDITIONING_FRAMES)], CLIP_SECONDS)
+    gc.collect()
+    if on_gpu:
+        peak = gpu_peak(lambda: [train_step(learner, batch) for _ in range(2)])
+    else:
+        with Allocations() as counted:
+            counted.hold(learner.gpt.state_dict().values())
+            for _ in range(2):
+                train_step(learner, batch)
+        peak = counted.peak_bytes
+    return Measured(
+        settings=mode.settings,
+        learning=sum(weight.numel() for weight in learner.weights.learning),
+        weights_bytes=sum(tensor.nbytes for tensor in learner.gpt.state_dict().values()),
+        states_bytes=state_bytes(learner.optimizer.state_dict()),
+        peak_bytes=peak,
+        card_bytes=peak + CONTEXT_BYTES,
+    )
+
+
+def gpu_peak(work: Callable[[], object]) -> int:
+    """The allocator's peak over some work and what is held already; what the mode before has left
+    is collected first, and not counted."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    work()
+    return int(torch.cuda.max_memory_allocated())
+
+
+# ---- a whole run ----
+
+
+def run_memory(base: str, folder: Path) -> dict[str, float | int | str]:
     """Runs `python -m train` on `base` with 8 clips of 3 to 9 s for one epoch."""
-    dataset(folder / "data")
-    settings = {
-        "base-model": base, "dataset-dir": folder / "data", "output-dir": folder / "output",
-        "runs-dir": folder / "runs", "cache-dir": folder / "cache", "num-epochs": 1,
-        "tensorboard": "off", "sample-text": "One two three.", "log-every": 1,
-    }  # fmt: skip
-    command = [sys.executable, "-m", "train", *(f"--{k}={v}" for k, v in settings.items())]
+    synthetic.write_dataset(folder / "data")
+    command = measuring.training_command(
+        folder, base_model=base, dataset_dir=folder / "data", num_epochs=1,
+        sample_text="One two three.", log_every=1,
+    )  # fmt: skip
     started = time.monotonic()
     process = subprocess.Popen(command, stdout=sys.stderr)
     peak, trainer = 0, 0
@@ -93,26 +236,3 @@ def pss_bytes(pid: int) -> int:
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         pass
     return 0
-
-
-def dataset(folder: Path) -> None:
-    """Eight clips of 3 to 9 s, a hum in noise, in LJSpeech's layout."""
-    (folder / "wavs").mkdir(parents=True)
-    generator = np.random.default_rng(0)
-    rows = []
-    for number in range(CLIPS):
-        seconds = 3 + 6 * number / (CLIPS - 1)
-        clock = np.arange(int(22_050 * seconds)) / 22_050
-        hum = sum(np.sin(2 * np.pi * 120 * k * clock) / k for k in range(1, 10))
-        sound = 0.1 * hum + 0.02 * generator.standard_normal(len(clock))
-        soundfile.write(folder / "wavs" / f"{number}.wav", sound, 22_050)
-        rows.append(f"{number}|{TEXTS[number % len(TEXTS)]} {'again ' * number}")
-    (folder / "metadata.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-
-
-def _told(found: dict[str, float | int | str]) -> str:
-    peak, trainer = (float(found[n]) / 1e9 for n in ("peak_pss_bytes", "trainer_pss_bytes"))
-    return (
-        f"base {found['base']}: peak {peak:.2f} GB for all processes, {trainer:.2f} GB for the "
-        f"trainer; {found['samples']} sample; {found['seconds']} s; exit {found['exit_code']}"
-    )

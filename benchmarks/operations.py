@@ -11,9 +11,8 @@ layers of small width and drawn on to 30, XTTS-v2's.
 """
 
 import argparse
-import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -24,8 +23,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks import synthetic
 from train.dataset.batches import Batch
-from train.learner import Learner, OptimizationConfig
 from train.trainer import train_step
 from xtts.inference import cuda_graphs, decoding
 from xtts.inference.batched_decoding import DecodingSlots
@@ -34,7 +33,6 @@ from xtts.inference.decoding import DecodingState
 from xtts.model import casting, varlen
 from xtts.model.config import SamplingParams
 from xtts.model.gpt import GPT, new_gpt
-from xtts.model.packed_batch import pack
 from xtts.model.shapes import NUM_LATENTS, GPTShape
 from xtts.model.transformer import Dropout
 
@@ -95,18 +93,9 @@ class WaitCounter(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def main(argv: Sequence[str]) -> int:
-    """Prints the counts, or JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks operations", description=__doc__)
-    parser.add_argument("--json", action="store_true")
-    found = measured()
-    if parser.parse_args(argv).json:
-        print(json.dumps({name: asdict(one) for name, one in found.items()}, indent=1))
-        return 0
-    for name, one in found.items():
-        most = ", ".join(f"{often:g} {operation}" for operation, often in one.most.items())
-        print(f"{name:32} {one.operations:6.0f} operations {one.waits:4g} waits  ({most})")
-    return 0
+def run(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """The counts."""
+    return {name: asdict(one) for name, one in measured().items()}
 
 
 def measured() -> dict[str, Counts]:
@@ -129,10 +118,14 @@ def at_full_depth(counted: Callable[[int], tuple[Counter[str], float]]) -> Count
     return Counts(sum(full.values()), waits + steps * (more_waits - waits), dict(often[:6]))
 
 
-def small(layers: int) -> GPT:
+def small_shape(layers: int) -> GPTShape:
     """XTTS-v2's layout, narrow."""
-    shape = GPTShape(text_ids=300, text_start=261, layers=layers, width=64, heads=4)
-    return new_gpt(shape, seed=0)
+    return GPTShape(text_ids=300, text_start=261, layers=layers, width=64, heads=4)
+
+
+def small(layers: int) -> GPT:
+    """A GPT of `small_shape`."""
+    return new_gpt(small_shape(layers), seed=0)
 
 
 @contextmanager
@@ -155,15 +148,8 @@ def _dropped(dropout: torch.nn.Dropout, x: Tensor) -> Tensor:
 
 def training_step(layers: int) -> tuple[Counter[str], float]:
     """The second step in bf16 on four clips, packed: the first makes the optimizer's states."""
-    gpt = small(layers)
-    for module in gpt.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.1
-    recipe = OptimizationConfig(
-        learning_rate=5e-6, warmup_steps=1, weight_decay=0.01, gradient_clip=1.0,
-        text_loss_weight=0.01, audio_loss_weight=1.0, precision="bf16", seed=0,
-    )  # fmt: skip
-    learner, batch = Learner(gpt, recipe), four_clips(gpt.shape)
+    shape = small_shape(layers)
+    learner, batch = synthetic.new_learner(shape, "bf16"), four_clips(shape)
     with as_on_a_gpu():
         train_step(learner, batch, deferred=True)
         return counts_of(lambda: train_step(learner, batch, deferred=True))
@@ -171,23 +157,15 @@ def training_step(layers: int) -> tuple[Counter[str], float]:
 
 def four_clips(shape: GPTShape) -> Batch:
     """Clips of 3 to 7 s, of noise."""
-    draw = torch.Generator().manual_seed(0)
     sizes = ((30, 65, 260), (45, 90, 300), (60, 120, 350), (70, 150, 400))
-    texts, codes, mels = zip(*sizes)
-    rows = pack(
-        [torch.randint(2, shape.text_start, (many,), generator=draw) for many in texts],
-        [torch.randint(0, shape.audio_start, (many,), generator=draw) for many in codes],
-        [torch.randn(80, many, generator=draw) for many in mels],
-        shape, stop_input=False, padded=False,
-    )  # fmt: skip
-    return Batch(rows, tuple(range(len(sizes))), 20.0)
+    return synthetic.noise_batch(shape, sizes, 20.0)
 
 
 @torch.inference_mode()
 def code_in_graph(layers: int, slots: int) -> tuple[Counter[str], float]:
     """What a captured step holds; one launch replays it."""
     gpt = small(layers).eval()
-    steps = cuda_graphs.CudaGraphStep(gpt, slots, _recorded)
+    steps = cuda_graphs.CudaGraphStep(gpt, slots, _replayed)
     codes, places = torch.zeros(slots, dtype=torch.long), torch.ones(slots, dtype=torch.long)
     plain = DecodeStep(gpt)
     return counts_of(lambda: plain(codes, places, steps.caches))
@@ -202,13 +180,13 @@ def code_beside(layers: int, slots: int) -> tuple[Counter[str], float]:
     rules = SamplingParams(temperature=0.75, top_k=50, top_p=0.85, repetition_penalty=5.0)
     steps = cuda_graphs.CudaGraphStep(gpt, slots, _replayed)
     with mock.patch.object(cuda_graphs, "graphed_step", lambda *_, **__: steps.borrow()):
-        crowd = DecodingSlots(gpt, slots)
+        decoding_slots = DecodingSlots(gpt, slots)
         for slot in range(slots):
             utterance = DecodingState(gpt, rules, torch.Generator().manual_seed(slot))
-            crowd.enter(torch.zeros(1, NUM_LATENTS, 64), torch.arange(2, 20), utterance)
-        crowd.step()
+            decoding_slots.enter(torch.zeros(1, NUM_LATENTS, 64), torch.arange(2, 20), utterance)
+        decoding_slots.step()
         with as_on_a_gpu():
-            names, waits = counts_of(lambda: [crowd.step() for _ in range(CODES)])
+            names, waits = counts_of(lambda: [decoding_slots.step() for _ in range(CODES)])
     return Counter({name: often / CODES for name, often in names.items()}), waits / CODES
 
 
@@ -219,18 +197,8 @@ def counts_of(work: Callable[[], object]) -> tuple[Counter[str], float]:
     return operations.names, float(sum(waits.names.values()))
 
 
-def _recorded(
-    compute: Callable[[], tuple[Tensor, ...]],
-) -> tuple[tuple[Tensor, ...], Callable[[], object]]:
-    return compute(), lambda: None
-
-
 def _replayed(
     compute: Callable[[], tuple[Tensor, ...]],
 ) -> tuple[tuple[Tensor, ...], Callable[[], object]]:
     """A replay that costs what a launch costs: nothing that is dispatched."""
     return compute(), lambda: None
-
-
-if __name__ == "__main__":
-    raise SystemExit(main([]))

@@ -3,15 +3,12 @@
 `--voice lyubov` (of flite or RHVoice) says the demo dataset's texts, is trained on, and is then
 compared with in the reporting set. `--dataset DIR --folds 4` is for a real person with few clips:
 each quarter of them is spoken by a run that learned from the other three, and compared with its
-recordings. Told are the base and what the run serves, both by the run's own reference, and the last
-epoch's own weights.
+recordings. The figures are of the base and of what the run serves, both by the run's own reference,
+and of the last epoch's own weights.
 """
 
 import argparse
-import json
 import statistics
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +17,7 @@ from typing import Any
 import soundfile
 from torch import Tensor
 
-from benchmarks import judges, texts, voice
+from benchmarks import judges, measuring, tables, texts, voice
 from machine.errors import SotaqueError
 from train.dataset.metadata import read_entries
 from xtts.audio import SPEAKER_RATE, read
@@ -32,7 +29,7 @@ WHO = ("base", "served", "last epoch")
 
 
 class PeopleBenchmarkError(SotaqueError):
-    """A run that did not come to its end, or a dataset with too few clips."""
+    """A run that serves nothing, or a dataset with too few clips."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +47,17 @@ class Spoken:
     length: float
 
 
-def main(argv: Sequence[str]) -> int:
-    """Prints the table, or JSON."""
-    arguments = _parser().parse_args(argv)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    whom = parser.add_mutually_exclusive_group(required=True)
+    whom.add_argument("--voice", help="of flite or RHVoice")
+    whom.add_argument("--dataset", type=Path, help="a person's recordings, as for a training")
+    parser.add_argument("--folds", type=int, default=4)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--work", type=Path, default=Path("build/people"))
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Figures of each of those that spoke, and every row."""
     if arguments.voice:
         parts = [spoken_part(arguments.voice, arguments.work)]
     else:
@@ -63,23 +68,12 @@ def main(argv: Sequence[str]) -> int:
         for row in compared(dataset, own, arguments.work / f"run_{number}", arguments.seeds)
     ]
     found = {who: figures([row for row in rows if row.who == who]) for who in ("own", *WHO)}
-    if arguments.json:
-        print(json.dumps({"figures": found, "rows": [asdict(row) for row in rows]}, indent=1))
-    else:
-        print("\n".join(told(found)))
-    return 0
+    return {"figures": found, "rows": [asdict(row) for row in rows]}
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks people", description=__doc__)
-    whom = parser.add_mutually_exclusive_group(required=True)
-    whom.add_argument("--voice", help="of flite or RHVoice")
-    whom.add_argument("--dataset", type=Path, help="a person's recordings, as for a training")
-    parser.add_argument("--folds", type=int, default=4)
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--work", type=Path, default=Path("build/people"))
-    parser.add_argument("--json", action="store_true")
-    return parser
+def report(found: Mapping[str, Any]) -> str:
+    """Without the rows."""
+    return tables.text(found["figures"])
 
 
 # ---- who is learned from, and what is compared with ----
@@ -125,11 +119,15 @@ def _write(folder: Path, clips: Sequence[tuple[str, str, Tensor]]) -> None:
 
 def compared(dataset: Path, own: Mapping[str, Tensor], run: Path, seeds: int) -> list[Spoken]:
     """Every text by the person, the base, what the run serves, and its last epoch."""
-    _train(dataset, run)
+    log = run.with_suffix(".log")
+    measuring.train_once(
+        run / "done", log, run,
+        dataset_dir=dataset, output_dir=run, keep_checkpoints="all",
+    )  # fmt: skip
     folder = RunFolder(run)
     best, last = folder.best_weights(), folder.epochs()[-1]
     if best is None:
-        raise PeopleBenchmarkError(f"{run} serves nothing; its log is {run}.log.")
+        raise PeopleBenchmarkError(f"{run} serves nothing; its log is {log}.")
     reference = run / "samples" / "best_reference.wav"
     bundles = ("demo", str(run), str(folder.checkpoint_path(last)))
     said = list(own)
@@ -151,28 +149,6 @@ def heard(whose: tuple[str, int], text: str, wave: Tensor, own: Tensor) -> Spoke
     )  # fmt: skip
 
 
-def _train(dataset: Path, run: Path) -> None:
-    """The default fine-tune; not again where it has come to its end."""
-    done = run / "done"
-    if done.exists():
-        return
-    run.mkdir(parents=True, exist_ok=True)
-    with run.with_suffix(".log").open("a", encoding="utf-8") as log:
-        ended = subprocess.run(
-            [
-                sys.executable, "-m", "train", "--dataset-dir", dataset, "--output-dir", run,
-                "--tensorboard", "off", "--cache-dir", run / "cache", "--runs-dir", run / "runs",
-                "--keep-checkpoints", "all",
-            ],
-            stdout=log, stderr=log, check=False,
-        )  # fmt: skip
-    if ended.returncode:
-        raise PeopleBenchmarkError(
-            f"The run ended with {ended.returncode}; see {run.with_suffix('.log')}."
-        )
-    done.touch()
-
-
 def figures(rows: Sequence[Spoken]) -> dict[str, Any]:
     """Over all texts and seeds: word errors, means of distance and distortion, and how many texts
     of some words are cut or babble."""
@@ -183,13 +159,3 @@ def figures(rows: Sequence[Spoken]) -> dict[str, Any]:
         "astray": voice.astray([one.text for one in rows], [one.length for one in rows]),
         "spoken": len(rows),
     }
-
-
-def told(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A line for each of those that spoke."""
-    return [
-        f"{who:11} word errors {one['word_errors']:.3f}, distance {one['distance']:.1f}, "
-        f"distortion {one['distortion_db']:.2f} dB, {one['astray']} of {one['spoken']} cut or "
-        "babbling"
-        for who, one in found.items()
-    ]

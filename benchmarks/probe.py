@@ -10,7 +10,6 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +22,23 @@ TIMES = 50
 HEADROOM = 4.0
 
 
-def main(argv: Sequence[str]) -> int:
-    """Prints the tables; 1 when an operation is out of its tolerance or a fault is not understood.
-
-    Raises SotaqueError on a machine without a GPU.
-    """
-    parser = argparse.ArgumentParser(prog="python -m benchmarks probe", description=__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--times", type=int, default=TIMES)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--json", action="store_true")
     parser.add_argument("--provoke", choices=("assertion", "low memory"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args(argv)
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Distances and faults. Raises SotaqueError on a machine without a GPU."""
     require_gpu(arguments.device)
     if arguments.provoke:
-        return gpu_faults.provoke(arguments.provoke, arguments.device)
-    found = measure(arguments.device, arguments.times, quick=arguments.quick)
-    print(json.dumps(found, default=str) if arguments.json else told(found))
+        gpu_faults.provoke(arguments.provoke, arguments.device)
+    return measure(arguments.device, arguments.times, quick=arguments.quick)
+
+
+def exit_code(found: dict[str, Any]) -> int:
+    """1 when an operation is out of its tolerance or a fault is not understood."""
     return 0 if good(found) else 1
 
 
@@ -127,7 +126,7 @@ def good(found: dict[str, Any]) -> bool:
     return fits and alive and known and moved
 
 
-def told(found: dict[str, Any]) -> str:
+def report(found: dict[str, Any]) -> str:
     """Tables for docs/benchmarks.md."""
     check = found["check"]
     lines = [

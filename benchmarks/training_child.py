@@ -1,5 +1,8 @@
-"""One side of `benchmarks training`, in a process of its own: loads, then takes a pass over the
-clips for every variant that it reads from its standard input, and answers with a line of JSON."""
+"""One side of `benchmarks training`, in a process of its own.
+
+It loads, then takes a pass over the clips for every variant that it is asked for by a line of JSON
+on its standard input, and answers with another.
+"""
 
 import json
 import os
@@ -13,9 +16,12 @@ from typing import Any
 import torch
 
 from benchmarks import coqui_training
+from benchmarks.measuring import memory_bytes
+from benchmarks.synthetic import LEARNING_RATE, recipe
+from machine.process import reserve_stdout, write_json_line
 from train.dataset import dataset, features
 from train.dataset.batches import Batches, ConditioningChoice
-from train.learner import Learner, OptimizationConfig
+from train.learner import Learner
 from train.metrics import flops
 from train.settings import TrainSettings
 from train.trainer import train_step
@@ -23,31 +29,28 @@ from xtts.model.config import ModelConfig
 from xtts.model.loading import load_gpt, read_tensors
 from xtts.text.tokenizer import Tokenizer
 
-# Coqui's recipe: recipes/ljspeech/xtts_v2/train_gpt_xtts.py.
-LEARNING_RATE = 5e-6
 CLIPS_IN_A_BATCH = 4
 Pass = Callable[[], dict[str, float]]
 
 
 def main(side: str, base: Path, data: Path, cache: Path, threads: int) -> None:
     """Answers until its standard input ends."""
+    answers = reserve_stdout()  # Coqui prints as well
     passes = (ours if side == "ours" else coqui)(base, data, cache)
     torch.set_num_threads(threads)  # behind Coqui's import, which sets it to one
-    print(json.dumps({"variants": list(passes)}), flush=True)
+    write_json_line(answers, {"variants": list(passes)})
     for line in sys.stdin:
-        print(json.dumps(measured(passes[line.strip()], threads)), flush=True)
+        write_json_line(answers, measured(passes[json.loads(line)["variant"]], threads))
 
 
 def measured(taken: Pass, threads: int) -> dict[str, float]:
     """One pass: seconds, the share of the cores that was busy, the peak of memory in GB."""
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts over
     began, used = time.perf_counter(), time.process_time()
     found = taken()
     found["seconds"] = time.perf_counter() - began
     found["busy_share"] = (time.process_time() - used) / found["seconds"] / threads
-    status = Path("/proc/self/status").read_text()
-    peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
-    return found | {"peak_gb": int(peak.split()[1]) * 1024 / 1e9, "load": os.getloadavg()[0]}
+    return found | {"peak_gb": memory_bytes("VmHWM") / 1e9, "load": os.getloadavg()[0]}
 
 
 def ours(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
@@ -63,11 +66,9 @@ def ours(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
         stop_input=False, conditions=ConditioningChoice("same_clip", everything),
     )  # fmt: skip
     bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    recipe = OptimizationConfig(
-        learning_rate=LEARNING_RATE, warmup_steps=1, weight_decay=0.01, gradient_clip=1.0,
-        text_loss_weight=0.01, audio_loss_weight=1.0, precision="bf16" if bf16 else "fp32", seed=0,
-    )  # fmt: skip
-    learner = Learner(load_gpt(read_tensors(base / "model.pth"), config, 0.1), recipe)
+    learner = Learner(
+        load_gpt(read_tensors(base / "model.pth"), config, 0.1), recipe("bf16" if bf16 else "fp32")
+    )
 
     def taken(size: int) -> dict[str, float]:
         waited, counted, losses = 0.0, 0.0, []

@@ -4,22 +4,28 @@
 (`benchmarks.texts`); `--joined 3` has texts of three sentences. Each text is spoken with several
 seeds, under the guard, as it is served; `--guard off` is what the model says by itself. Every
 figure comes as mean and spread over the seeds. The same recogniser reads the source's recordings,
-so that its own mistakes are told beside.
+so that its own mistakes stand beside.
 """
 
 import argparse
-import json
 import statistics
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
-from benchmarks import judges, onnx_voice, texts
+from benchmarks import judges, synthetic, texts
 from xtts.audio import CODE_RATE, SPEAKER_RATE, VOCODER_RATE, resample
+from xtts.inference.synthesis_request import SynthesisRequest
+
+if TYPE_CHECKING:
+    from xtts.inference.alignment.guarded_piece import Guard
+    from xtts.inference.voice import Voice
 
 # A text whose sound has another share than this of the source's length is cut, or babbles; of a
 # word or two the pauses at either end count for more than the words.
@@ -48,42 +54,12 @@ class Figures:
     lengths: tuple[float, float]
 
 
-@dataclass(frozen=True)
-class Spread:
-    """Mean and standard deviation over the seeds."""
-
-    mean: float
-    spread: float
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Prints the table, or JSON."""
-    arguments = _parser().parse_args(argv)
-    sentences = texts.sentences(arguments.set)
-    if arguments.joined:
-        sentences = texts.joined(sentences, arguments.joined)
-    sentences = sentences[: arguments.sentences]
-    report = {
-        voice: measured(arguments, voice, sentences) for voice in arguments.speak_as.split(",")
-    }
-    if arguments.json:
-        print(json.dumps(report, indent=1))
-        return 0
-    for voice, facts in report.items():
-        print(f"{voice}: the recogniser's own word errors on the source: {facts['source']:.3f}")
-        for name, value in facts["figures"].items():
-            print(f"  {name:16} {value['mean']:8.3f}  ± {value['spread']:.3f}")
-        print(f"  lengths          {facts['lengths'][0]:.2f} to {facts['lengths'][1]:.2f}")
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks voice", description=__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bundle", default="demo", help="demo, a bundle, a checkpoint, or source")
     parser.add_argument("--speak-as", default="slt,rms,awb", help="whose reference it is given")
     parser.add_argument(
         "--reference", type=Path,
-        help="a recording of the person to speak from, instead of one that nobody trained on",
+        help="a recording of the person to speak from, instead of one that was never trained on",
     )  # fmt: skip
     parser.add_argument("--set", choices=texts.FILES, default="twenty", help="which sentences")
     parser.add_argument("--joined", type=int, help="texts of so many sentences of the set each")
@@ -94,8 +70,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--low-memory", action="store_true", help="as LOW_MEMORY=on speaks")
     parser.add_argument("--guard", choices=("on", "off"), default="on")
-    parser.add_argument("--json", action="store_true")
-    return parser
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Figures of each voice; source: the recogniser's own word errors on its recordings."""
+    sentences = texts.sentences(arguments.set)
+    if arguments.joined:
+        sentences = texts.joined(sentences, arguments.joined)
+    sentences = sentences[: arguments.sentences]
+    voices = arguments.speak_as.split(",")
+    return {voice: measured(arguments, voice, sentences) for voice in voices}
 
 
 def measured(arguments: argparse.Namespace, voice: str, sentences: Sequence[str]) -> dict[str, Any]:
@@ -118,7 +102,7 @@ def measured(arguments: argparse.Namespace, voice: str, sentences: Sequence[str]
     names = [name for name in columns[0] if name != "lengths"]
     return {
         "source": own,
-        "figures": {name: asdict(spread([row[name] for row in columns])) for name in names},
+        "figures": {name: spread([row[name] for row in columns]) for name in names},
         "lengths": (
             min(row["lengths"][0] for row in columns),
             max(row["lengths"][1] for row in columns),
@@ -155,9 +139,9 @@ def astray(sentences: Sequence[str], lengths: Sequence[float]) -> int:
     return sum(counts and not SHORTEST <= length <= LONGEST for counts, length in pairs)
 
 
-def spread(values: Sequence[float]) -> Spread:
-    """Mean and standard deviation; the latter is 0 for a single value."""
-    return Spread(statistics.fmean(values), statistics.pstdev(values))
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Mean and standard deviation over the seeds; the latter is 0 for a single value."""
+    return {"mean": statistics.fmean(values), "spread": statistics.pstdev(values)}
 
 
 def spoken(
@@ -177,14 +161,13 @@ def spoken(
         return
     from xtts.inference import speech
     from xtts.inference.compute_config import ComputeConfig
-    from xtts.inference.synthesis_request import SynthesisRequest
     from xtts.inference.torch_backend import TorchBackend
     from xtts.inference.voice import read_reference, voice_from_reference
     from xtts.voices.base_models import DEMO
     from xtts.voices.loading import load_voice
     from xtts.voices.voice_files import VoiceSpec
 
-    with_onnx = precision.startswith(onnx_voice.PREFIX)
+    with_onnx = precision.startswith("onnx-")
     own = "fp32" if with_onnx else precision
     where = ComputeConfig(precision=own, low_memory=low and not with_onnx, guard=guarded)
     opened: Any = load_voice(VoiceSpec(bundle, tos_agreed=True), where)
@@ -198,10 +181,31 @@ def spoken(
         heard = replace(heard, speaker=opened.speaker.tensor())
     if with_onnx:
         folder = DEMO if bundle == "demo" else Path(bundle)
-        say = onnx_voice.sayer(folder, heard, precision, low=low)
+        say = onnx_sayer(folder, heard, precision.removeprefix("onnx-"), low=low)
     else:
         say = partial(speech.synthesize, TorchBackend(model), heard)
     for seed in range(seeds):
         asked = [SynthesisRequest(text, "en", seed) for text in sentences]
         said = [say(request, opened.guard(request)) for request in asked]
         yield [resample(wave, VOCODER_RATE, SPEAKER_RATE) for wave in said]
+
+
+def onnx_sayer(
+    base: Path, heard: "Voice", kind: str, *, low: bool = False
+) -> Callable[..., Tensor]:
+    """`say(request, guard)` by an export of `base`, with a voice that torch has heard; low: as
+    LOW_MEMORY=on."""
+    from xtts.inference import speech
+    from xtts.onnx.export import exporter
+    from xtts.onnx.speech.backend import OnnxBackend
+    from xtts.onnx.speech.loading import OnnxLatents, load_onnx_model
+
+    with tempfile.TemporaryDirectory() as name:
+        exporter.export(exporter.source_of_folder(base), Path(name) / "voice", [kind])
+        loaded = load_onnx_model(Path(name) / "voice", synthetic.onnx_config(kind, low=low))
+    voice = OnnxLatents(heard.latents.numpy(), heard.speaker.numpy())
+
+    def say(request: SynthesisRequest, guard: "Guard | None") -> Tensor:
+        return torch.from_numpy(speech.synthesize(OnnxBackend(loaded), voice, request, guard))
+
+    return say

@@ -37,8 +37,6 @@ REFERENCE_TEXT = (
     "the bus."
 )
 STAGES = ("clips", "codec", "listener", "targets", "vocoder", "pretraining", "tuning", "package")
-# What runs where only the GPT goes on.
-GPT_STAGES = ("clips", "targets", "pretraining", "package")
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class Making:
     speaker: flite.Speaker = flite.flite
     foreigner: flite.Speaker = accents.festival
     neighbour: flite.Speaker = neighbours.speak
-    aligner: phone_timing.Aligner = people.told
+    aligner: phone_timing.Aligner = people.phone_times
     begin: Path | None = None
 
     def run(self, stages: Sequence[str] = STAGES) -> None:
@@ -78,7 +76,7 @@ class Making:
         behind = flite.shards(len(planned))
         flite.speak_all(accents.plan(more), self.work / "clips", self.foreigner, first=behind)
         last = list(itertools.islice(endless, self.recipe.neighbouring))
-        near = flite.plan(last, self.recipe.seed, self._neighbours)
+        near = flite.plan(last, self.recipe.seed, neighbours.NEIGHBOURS)
         behind += flite.shards(len(more))
         flite.speak_all(near, self.work / "clips", self.neighbour, first=behind)
         self._long_clips(behind + flite.shards(len(near)))
@@ -170,17 +168,12 @@ class Making:
         return found or neighbours.NEIGHBOURS
 
     @property
-    def _neighbours(self) -> Sequence[flite.SpeakingStyle]:
-        """Whom codec and vocoder hear too, where they learn."""
-        return self._taught if self.recipe.still else neighbours.NEIGHBOURS
-
-    @property
     def _speech(self) -> TeacherSpeech:
         return TeacherSpeech(self.work / "clips")
 
     @property
     def _targets(self) -> Targets:
-        return Targets(self._speech, self.work / "targets")
+        return Targets.read(self._speech, self.work / "targets")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -189,29 +182,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, default=Path("train/output/base"))
     parser.add_argument("--to", type=Path, default=Path("train/output/demo"))
     parser.add_argument("--from", dest="begin", type=Path, help="go on from this packed voice")
-    parser.add_argument(
-        "--gpt-alone", action="store_true",
-        help="with --from: only the GPT learns, from further sentences, short and long",
-    )  # fmt: skip
     parser.add_argument("--only", choices=STAGES, action="append", help="may be given again")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, help="fewer than cores where others work too")
     parser.add_argument("--short", action="store_true", help="tiny sizes: does every stage run?")
     arguments = parser.parse_args(argv)
-    if arguments.gpt_alone and not arguments.begin:
-        parser.error("--gpt-alone goes on from a packed voice: name it with --from")
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     recipe = SHORT if arguments.short else FULL
     device = torch.device(arguments.device)
-    stages = arguments.only or STAGES
-    if arguments.gpt_alone:
-        recipe, stages = recipe.gpt_alone(), arguments.only or GPT_STAGES
-    elif arguments.begin:
+    if arguments.begin:
         recipe = recipe.continued()
     making = Making(recipe, arguments.work, arguments.to, device, begin=arguments.begin)
     try:
-        making.run(stages)
+        making.run(arguments.only or STAGES)
     except SotaqueError as error:
         print(error, file=sys.stderr)
         return error.exit_code

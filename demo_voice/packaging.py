@@ -5,7 +5,7 @@ config.json, vocab.json, model.pth (fp16), dvae.pth without its decoder, mel_sta
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ def write(
 
 def name_heads(folder: Path) -> None:
     """Writes into config.json which attention heads follow the text, as measured while the voice in
-    `folder` speaks as its recording: else every machine would measure them anew."""
+    `folder` speaks as its recording: else every machine would measure them again."""
     files = VoiceFiles(folder, folder / "model.pth", folder / "reference.wav", None)
     heads = load_torch_voice(files, ComputeConfig(precision="fp32")).heads
     content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -111,27 +111,29 @@ def config(recipe: BaseRecipe, weights: str) -> dict[str, Any]:
 
 def vocabulary(path: Path) -> None:
     """One token for each phone and stop; the special ones stand as in XTTS-v2's."""
-    special = [(token, CHARACTERS.index(token)) for token in CHARACTERS if len(token) > 1]
+    special = [token for token in CHARACTERS if len(token) > 1]
+    _write_json(path, tokenizer_json(CHARACTERS, special))
+
+
+def tokenizer_json(tokens: Sequence[str], special: Sequence[str]) -> dict[str, Any]:
+    """What the tokenizers library reads: tokens by their ids, and nothing that merges."""
     added = [
         {
-            "id": number, "special": True, "content": token, "single_word": False,
+            "id": tokens.index(token), "special": True, "content": token, "single_word": False,
             "lstrip": False, "rstrip": False, "normalized": False,
         }
-        for token, number in special
+        for token in special
     ]  # fmt: skip
     model: dict[str, Any] = {
         "type": "BPE", "dropout": None, "unk_token": "[UNK]", "continuing_subword_prefix": None,
         "end_of_word_suffix": None, "fuse_unk": False,
-        "vocab": {token: number for number, token in enumerate(CHARACTERS)}, "merges": [],
+        "vocab": {token: number for number, token in enumerate(tokens)}, "merges": [],
     }  # fmt: skip
-    _write_json(
-        path,
-        {
-            "version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
-            "normalizer": None, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None,
-            "decoder": None, "model": model,
-        },
-    )  # fmt: skip
+    return {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
+        "normalizer": None, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None,
+        "decoder": None, "model": model,
+    }  # fmt: skip
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -13,8 +13,8 @@ from xtts.text.phonemes import PAUSES, PHONES
 # The vocabulary in the order of its ids; the special tokens stand as in XTTS-v2's.
 CHARACTERS = ("[STOP]", "[UNK]", "[SPACE]", *PHONES.values(), *PAUSES, "[en]", "[START]")
 
-# For who fine-tunes the voice. A few clips of one person teach nobody to listen, and what the GPT
-# makes of a recording is what the vocoder knows: moved, it made another person of awb
+# For who fine-tunes the voice. No model learns to listen from a few clips of one person, and what
+# the GPT makes of a recording is what the vocoder knows: moved, it made another person of awb
 # (docs/benchmarks.md).
 ADVICE = TrainingAdvice(
     num_epochs=4,
@@ -23,8 +23,6 @@ ADVICE = TrainingAdvice(
     freeze="conditioning_*,text_*,mel_pos_embedding",
     ema_decay=0.98,
 )
-# Steps in which attention is guided where a packed voice meets places that it never had.
-LATER_GUIDED = 250
 
 
 @dataclass(frozen=True)
@@ -35,19 +33,6 @@ class StageSchedule:
     steps: int
     batch: int
     learning_rate: float
-
-
-@dataclass(frozen=True)
-class GPTAlone:
-    """What only the GPT goes on with: clips of a seed of their own and its training. Fewer than
-    `BaseRecipe` has, for two cores and an afternoon."""
-
-    sentences: int
-    neighbouring: int
-    lengthy: int
-    lengthy_neighbouring: int
-    lengthy_parts: int
-    pretraining: StageSchedule
 
 
 @dataclass(frozen=True)
@@ -80,7 +65,6 @@ class BaseRecipe:
     tuning: StageSchedule
     # For a voice that was packed before (`--from`): how much more codec, GPT and vocoder learn.
     again: tuple[StageSchedule, StageSchedule, StageSchedule]
-    alone: GPTAlone
     steps_with_one: int
     gpt: GPTShape
     dvae: DVAEShape
@@ -91,8 +75,6 @@ class BaseRecipe:
     advice: TrainingAdvice = ADVICE
     # Steps of the codec in which its decoder learns alone: it is not packed.
     decoder_alone: int = 0
-    # Weights of the pupil (`pretraining.Pupil`) that stay as they are, as `FREEZE` names them.
-    still: tuple[str, ...] = ()
 
     def continued(self) -> "BaseRecipe":
         """For a packed voice, whose attention is guided already: other timbres from the start."""
@@ -100,18 +82,6 @@ class BaseRecipe:
         return replace(
             self, codec=codec, pretraining=pretraining, tuning=tuning, timbred_from=0,
             guided_steps=1, decoder_alone=codec.steps // 8,
-        )  # fmt: skip
-
-    def gpt_alone(self) -> "BaseRecipe":
-        """For a packed voice whose other parts stay: the GPT learns from further sentences, and
-        its latents go on saying what that vocoder reads in them."""
-        alone = self.alone
-        return replace(
-            self.continued(), seed=self.seed + 1, sentences=alone.sentences, accented=0,
-            neighbouring=alone.neighbouring, lengthy=alone.lengthy,
-            lengthy_neighbouring=alone.lengthy_neighbouring, lengthy_parts=alone.lengthy_parts,
-            pretraining=alone.pretraining, guided_steps=LATER_GUIDED,
-            still=("gpt.conditioning_*", "mel_head", "voice_head"),
         )  # fmt: skip
 
 
@@ -123,6 +93,13 @@ def _gpt(layers: int, width: int, heads: int) -> GPTShape:
         max_audio_tokens=325,
     )  # fmt: skip
 
+
+# Whom the GPT learns to speak as: pseudo-speakers of flite, and those of `neighbours` that a
+# recogniser understands as well.
+PRETRAINED = tuple(
+    """slt rms kal16 slt-low slt-lower slt-deep slt-high rms-low rms-small rms-smaller rms-tiny
+    kal16-small kal16-tiny bdl bdl-small clb clb-low""".split()
+)
 
 FULL = BaseRecipe(
     seed=1,
@@ -141,25 +118,7 @@ FULL = BaseRecipe(
     joined=0.4,
     guided_steps=800,
     timbred_from=8_500,
-    pretrained=(
-        "slt",
-        "rms",
-        "kal16",
-        "slt-low",
-        "slt-lower",
-        "slt-deep",
-        "slt-high",
-        "rms-low",
-        "rms-small",
-        "rms-smaller",
-        "rms-tiny",
-        "kal16-small",
-        "kal16-tiny",
-        "bdl",
-        "bdl-small",
-        "clb",
-        "clb-low",
-    ),
+    pretrained=PRETRAINED,
     vocoder=StageSchedule(2_000, 4, 1e-3),
     tuning=StageSchedule(9_500, 4, 6e-4),
     again=(
@@ -167,7 +126,6 @@ FULL = BaseRecipe(
         StageSchedule(6_000, 16, 6e-4),
         StageSchedule(7_500, 4, 5e-4),
     ),
-    alone=GPTAlone(7_000, 2_000, 2_400, 800, 8, StageSchedule(2_400, 16, 6e-4)),
     steps_with_one=200,
     gpt=_gpt(layers=4, width=256, heads=4),
     dvae=DVAEShape(
@@ -201,7 +159,6 @@ SHORT = BaseRecipe(
     vocoder=StageSchedule(2, 2, 5e-4),
     tuning=StageSchedule(2, 2, 2e-4),
     again=(StageSchedule(2, 4, 5e-4), StageSchedule(2, 4, 1e-3), StageSchedule(2, 2, 2e-4)),
-    alone=GPTAlone(6, 3, 4, 2, 2, StageSchedule(2, 4, 1e-3)),
     steps_with_one=1,
     gpt=_gpt(layers=2, width=32, heads=2),
     dvae=DVAEShape(num_codes=1024, codebook_dim=8, hidden_dim=8, num_resnet_blocks=1, num_layers=2),

@@ -42,7 +42,7 @@ def learn(recipe: BaseRecipe, speech: TeacherSpeech, folder: Path, device: torch
     right: list[float] = []
     counter = stages.steps(
         folder / "listener.pt", stage, parts, [optimizer],
-        lambda _: f"{sum(right[-50:]) / max(1, len(right[-50:])):.1%} right",
+        lambda _: f"{stages.recent_mean(right):.1%} right",
     )  # fmt: skip
     numbers = _by_manner(speech)
     encoder.train()

@@ -1,7 +1,7 @@
 """What the training stages share: precision, learning rate schedule, snapshots, prefetching."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -78,6 +78,12 @@ def ahead(make: Callable[[int], T], counter: Iterator[int], num_steps: int) -> I
             yield coming.popleft().result()
     finally:
         beside.shutdown(cancel_futures=True)  # who is stopped waits for one, not for all
+
+
+def recent_mean(values: Sequence[float]) -> float:
+    """Of the last 50; 0 of none."""
+    recent = values[-50:]
+    return sum(recent) / max(1, len(recent))
 
 
 def resumed(path: Path, parts: dict[str, Stateful]) -> int:

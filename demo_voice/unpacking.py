@@ -5,7 +5,6 @@ decoder and the mel head are not packaged: the decoder is trained again before t
 goes on, the mel head is found by least squares. Called by `demo_voice.__main__` for `--from`.
 """
 
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,7 @@ from demo_voice.gpt.passages import alone
 from demo_voice.gpt.pretraining import Pupil, optimizers
 from demo_voice.recipe import BaseRecipe
 from demo_voice.vocoder import training
-from xtts.audio import conditioning_mel
-from xtts.model.gpt import GPT, from_coqui, new_gpt
+from xtts.model.gpt import from_coqui, new_gpt
 from xtts.model.vocoder import new_dvae
 
 # Nothing is left to do here: the vocoder goes on where the tuning does.
@@ -60,15 +58,12 @@ def stages(voice: Path, recipe: BaseRecipe, folder: Path) -> None:
 
 
 def gpt(voice: Path, recipe: BaseRecipe, lessons: Lessons, folder: Path) -> None:
-    """Writes `pretraining.pt` where it is missing. What reads recordings begins anew where it says
-    nothing of them (see `guidance.Calm`)."""
+    """Writes `pretraining.pt` where it is missing."""
     path = folder / "pretraining.pt"
     if path.is_file():
         return
     pupil = Pupil(new_gpt(recipe.gpt, recipe.seed))
     state = from_coqui(_packed(voice))
-    if _deaf(pupil.gpt, state, lessons):
-        state = {name: tensor for name, tensor in state.items() if "conditioning" not in name}
     pupil.gpt.load_state_dict({**pupil.gpt.state_dict(), **state})
     _read_mels(pupil.eval(), lessons, recipe)
     fresh = optimizers(pupil, recipe.pretraining.learning_rate)
@@ -92,18 +87,6 @@ def _read_mels(pupil: Pupil, lessons: Lessons, recipe: BaseRecipe) -> None:
     found = torch.linalg.lstsq(torch.cat((read, one), dim=1), torch.cat(wanted)).solution
     pupil.mel_head.weight.copy_(found[:-1].T)
     pupil.mel_head.bias.copy_(found[-1])
-
-
-@torch.no_grad()
-def _deaf(gpt: GPT, state: dict[str, Tensor], lessons: Lessons) -> bool:
-    """Whether two voices are the same to this GPT."""
-    gpt = copy.deepcopy(gpt)
-    gpt.load_state_dict(state)
-    first, second = (
-        gpt.conditioning_latents(conditioning_mel(heard[0][None].float(), lessons.mel_stats))
-        for heard in [own for own in lessons.references.values() if own][:2]
-    )
-    return not bool((first - second).norm() > 1e-3)
 
 
 def _under(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -39,7 +39,7 @@ READS_ENVIRONMENT = {
     "machine/devices/probe/child.py": "SOTAQUE_PROBE_FAULT: tests make the check fail",
     "machine/readings/collection.py": "libraries and GPUs it chooses: that is judged",
     "api/datasets/cutting.py": "what a cut inherits, and one thread",
-    "train/cutting/workers/over_ray.py": "RAY_ADDRESS, and what Ray reads when it is imported",
+    "train/cutting/steps.py": "RAY_ADDRESS, and what Ray reads when it is imported",
     "api/voices/recordings.py": "what the decoder of uploads inherits, and one thread",
     "xtts/workers/file_worker_main.py": "SOTAQUE_WORKER_FAULT: tests make the worker fail",
     "machine/threads.py": "sets how OpenMP waits, before torch starts it",

@@ -83,7 +83,7 @@ def _check(settings: TrainSettings, own: argparse.Namespace) -> int:
 def _cut(settings: TrainSettings, own: argparse.Namespace) -> int:
     from train.cutting import command as cutting
     from train.cutting.by_base import base_that_aligns
-    from train.cutting.workers.over_ray import steps_for
+    from train.cutting.steps import steps_for
 
     language = own.language or settings.language
     return cutting.run(

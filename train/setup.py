@@ -31,7 +31,8 @@ from train.defaults import AutoChoice
 from train.distributed import ALONE, World
 from train.early_stopping import EarlyStopping
 from train.evaluation.budget import JudgingBudget
-from train.evaluation.evaluator import Evaluator, plan_of, shares_of, warn_of_few_clips
+from train.evaluation.evaluator import Evaluator, shares_of
+from train.evaluation.plan import plan_of, warn_of_few_clips
 from train.inspection import suspects
 from train.inspection.outside_models import OutsideModelError
 from train.learner import Learner, OptimizationConfig
@@ -48,10 +49,7 @@ from train.resilience.heartbeat import Heartbeat
 from train.resilience.lost_gpu import lost_gpu
 from train.resilience.stopping import StopRequest, stop_on_signals
 from train.run_context import RunContext, StartPosition
-from train.sampling import placement
-from train.sampling import sampler as sampling
-from train.sampling.sample_files import reference_of
-from train.sampling.sampler import Sampler
+from train.sampling.sampler import Sampler, sampler_of
 from train.settings import TrainSettings
 from train.trainer import Trainer
 from xtts.download.xtts_v2 import ModelSource
@@ -474,23 +472,12 @@ def _sampler(
     logs: Logs,
     stop: StopRequest,
 ) -> Sampler:
-    wish = settings.sample_device if world.is_main else "off"
-    chosen = placement.plan(context.machine, wish, context.device.value)
-    log.info("Samples: %s (%s)", chosen.mode, chosen.reason)
-    return Sampler(
-        chosen,
-        run,
-        reference_of(settings, context.data),
-        sampling.workers(
-            context.base, context.machine, settings.speak_precision, guard=settings.guard
-        ),
-        seed=settings.seed,
-        in_process=sampling.in_process(
-            context.base, precision=settings.speak_precision, guard=settings.guard
-        ),
-        heard=logs.sample,
-        interrupted=lambda: stop.requested,
-    )
+    found = sampler_of(
+        settings, context, run, "" if world.is_main else "off",
+        heard=logs.sample, interrupted=lambda: stop.requested,
+    )  # fmt: skip
+    log.info("Samples: %s (%s)", found.plan.mode, found.plan.reason)
+    return found
 
 
 def _evaluator(
@@ -509,7 +496,7 @@ def _evaluator(
     epochs = logs.num_epochs
     plan = plan_of(settings, context.data, sampler.reference, dict(provenance["base"]))
     budget = JudgingBudget(
-        texts=[one.text for one in plan.sentences],
+        texts=[one.request.text for one in plan.sentences],
         clips=plan.clips,
         num_epochs=epochs,
         saved=[one for one in range(1, epochs + 1) if checkpoints.due(one, epochs)],

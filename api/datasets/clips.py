@@ -11,16 +11,22 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from api.dataset_schemas import (
+    AccountOfRecording,
+    ClipCounts,
+    ClipOrder,
+    ClipPage,
+    ClipRow,
+    UnplacedCorrection,
+)
 from api.datasets.store import UploadedDataset, changing, now
 from api.errors import APIError
 from machine.storage.atomic import replace_file, write_json
 
-Order = Literal["worst", "time"]
-MOST_TEXT = 1_000
 MOST_CLIPS = 100
 _MOST_UNPLACED = 200
 _MOST_INDICES = 4
@@ -86,8 +92,8 @@ class Clips:
         return known[1]
 
     def listing(
-        self, dataset: UploadedDataset, order: Order, offset: int, limit: int
-    ) -> dict[str, Any]:
+        self, dataset: UploadedDataset, order: ClipOrder, offset: int, limit: int
+    ) -> ClipPage:
         """A page of clips, as /v1/datasets tells it."""
         index = self.index(dataset)
         found = list(index.clips)
@@ -97,7 +103,7 @@ class Clips:
         corrections = read_corrections(dataset)
         page = found[offset : offset + limit]
         rows = [self._row(dataset, clip, corrections.get(clip.key)) for clip in page]
-        return {"clips": rows, "total": len(found), "offset": offset}
+        return ClipPage(clips=rows, total=len(found), offset=offset)
 
     def find(self, dataset: UploadedDataset, name: str) -> IndexedClip:
         """Raises APIError (404)."""
@@ -115,7 +121,7 @@ class Clips:
 
     def correct(
         self, dataset: UploadedDataset, name: str, changed: Mapping[str, Any], sha256: str | None
-    ) -> dict[str, Any]:
+    ) -> ClipRow:
         """Changes `text` or `dropped` of a clip, and what training reads.
 
         Args:
@@ -142,48 +148,43 @@ class Clips:
             corrections.pop(clip.key, None)
             if made.text is not None or made.dropped:
                 corrections[clip.key] = made
-            value = {key: one.__dict__ for key, one in corrections.items()}
+            value = {key: asdict(one) for key, one in corrections.items()}
             write_json(dataset.folder / "corrections.json", {"corrections": value})
-            self._write_metadata(dataset, corrections)
+            self.write_metadata(dataset)
             return self._row(dataset, clip, corrections.get(clip.key))
+
+    def summary(self, dataset: UploadedDataset) -> dict[str, Any]:
+        """Counts, the account of every recording, and corrections that found no clip: fields of
+        `DatasetDetails`."""
+        index, corrections = self.index(dataset), read_corrections(dataset)
+        total = len(index.clips)
+        counted = ClipCounts(
+            total=total, kept=0, dropped=0, without_text=0, corrected=0, kept_seconds=0.0
+        )
+        for clip in index.clips:
+            text, corrected, dropped = _corrected(clip, corrections.get(clip.key))
+            counted.corrected += corrected
+            counted.dropped += dropped
+            counted.without_text += not dropped and not text
+            if text and not dropped:
+                counted.kept += 1
+                counted.kept_seconds += clip.seconds
+        counted.kept_seconds = round(counted.kept_seconds, 3)
+        keys = {clip.key for clip in index.clips}
+        unplaced = [
+            UnplacedCorrection(**asdict(one)) for key, one in corrections.items() if key not in keys
+        ]
+        return {"clips": counted, "unplaced": unplaced[:_MOST_UNPLACED], **_account(dataset)}
 
     def write_metadata(self, dataset: UploadedDataset) -> None:
         """Brings what training reads up to the corrections, inside `changing`. Raises APIError,
         WriteError and OSError."""
-        self._write_metadata(dataset, read_corrections(dataset))
-
-    def summary(self, dataset: UploadedDataset) -> dict[str, Any]:
-        """Counts, the account of every recording, and corrections that found no clip."""
-        index, corrections = self.index(dataset), read_corrections(dataset)
-        counted = {"total": len(index.clips), "kept": 0, "dropped": 0, "without_text": 0,
-                   "corrected": 0, "kept_seconds": 0.0}  # fmt: skip
-        for clip in index.clips:
-            one = corrections.get(clip.key)
-            text = clip.text if one is None or one.text is None else one.text
-            counted["corrected"] += one is not None and one.text is not None
-            dropped = one is not None and one.dropped
-            counted["dropped"] += dropped
-            counted["without_text"] += not dropped and not text
-            if text and not dropped:
-                counted["kept"] += 1
-                counted["kept_seconds"] += clip.seconds
-        counted["kept_seconds"] = round(counted["kept_seconds"], 3)
-        keys = {clip.key for clip in index.clips}
-        unplaced = [
-            {"name": one.name, "was": one.was, "text": one.text, "dropped": one.dropped}
-            for key, one in corrections.items() if key not in keys
-        ]  # fmt: skip
-        return {"clips": counted, "unplaced": unplaced[:_MOST_UNPLACED], **_account(dataset)}
-
-    def _write_metadata(
-        self, dataset: UploadedDataset, corrections: Mapping[str, Correction]
-    ) -> None:
-        rows = []
+        corrections, rows = read_corrections(dataset), []
         for clip in self.index(dataset).clips:
-            one = corrections.get(clip.key)
-            text = _field(clip.text) if one is None or one.text is None else one.text
+            text, corrected, dropped = _corrected(clip, corrections.get(clip.key))
+            text = text if corrected else _field(text)
             # Training refuses a transcript with an empty text whole.
-            if text and not (one is not None and one.dropped):
+            if text and not dropped:
                 rows.append(f"{clip.name}|{text}\n")
         path, content = dataset.clips / "metadata.csv", "".join(rows).encode()
         if not path.parent.is_dir():
@@ -191,19 +192,24 @@ class Clips:
         if not path.is_file() or path.read_bytes() != content:
             replace_file(path, lambda file: file.write(content))
 
-    def _row(
-        self, dataset: UploadedDataset, clip: IndexedClip, made: Correction | None
-    ) -> dict[str, Any]:
+    def _row(self, dataset: UploadedDataset, clip: IndexedClip, made: Correction | None) -> ClipRow:
         told = _line(dataset.clips / "clips.jsonl", clip.offset)
-        text = clip.text if made is None or made.text is None else made.text
-        return {
-            "name": clip.name, "recording": told.get("recording", ""),
-            "start": told.get("start", 0.0), "seconds": clip.seconds, "text": text,
-            "cut_text": clip.text, "corrected": made is not None and made.text is not None,
-            "dropped": made is not None and made.dropped, "why": told.get("why", ""),
-            "levels": told.get("levels", []), "sha256": told.get("sha256", ""),
-            "sound": f"/v1/datasets/{dataset.id}/clips/{clip.name}.wav",
-        }  # fmt: skip
+        text, corrected, dropped = _corrected(clip, made)
+        return ClipRow(
+            name=clip.name, recording=told.get("recording", ""), start=told.get("start", 0.0),
+            seconds=clip.seconds, text=text, cut_text=clip.text, corrected=corrected,
+            dropped=dropped, why=told.get("why", ""), levels=told.get("levels", []),
+            sha256=told.get("sha256", ""),
+            sound=f"/v1/datasets/{dataset.id}/clips/{clip.name}.wav",
+        )  # fmt: skip
+
+
+def _corrected(clip: IndexedClip, made: Correction | None) -> tuple[str, bool, bool]:
+    """What a clip says, whether that was corrected, and whether it is dropped."""
+    if made is None:
+        return clip.text, False, False
+    text = clip.text if made.text is None else made.text
+    return text, made.text is not None, made.dropped
 
 
 def read_corrections(dataset: UploadedDataset) -> dict[str, Correction]:
@@ -250,20 +256,16 @@ def _line(path: Path, offset: int) -> dict[str, Any]:
 
 def _account(dataset: UploadedDataset) -> dict[str, Any]:
     """What `train cut` says of every recording: every second is in a clip, or has a reason."""
-    empty: dict[str, Any] = {"account": [], "unheard": [], "num_unheard": 0, "speech_by": ""}
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         told = json.loads((dataset.clips / "cut.json").read_text(encoding="utf-8"))
+        unheard = told["unheard_sentences"]
         return {
-            "account": [
-                {"name": str(one["name"]), "seconds": float(one["seconds"]),
-                 "clips": int(one["clips"]), "seconds_by_reason": dict(one["seconds_by_reason"])}
-                for one in told["recordings"]
-            ],
-            "unheard": [str(one) for one in told["unheard_sentences"][:_MOST_UNHEARD]],
-            "num_unheard": len(told["unheard_sentences"]),
+            "account": [AccountOfRecording.model_validate(one) for one in told["recordings"]],
+            "unheard": [str(one) for one in unheard[:_MOST_UNHEARD]],
+            "num_unheard": len(unheard),
             "speech_by": str(told["speech_by"]),
-        }  # fmt: skip
-    return empty
+        }
+    return {"account": [], "unheard": [], "num_unheard": 0, "speech_by": ""}
 
 
 def _field(text: str) -> str:

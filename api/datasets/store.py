@@ -13,8 +13,8 @@ Ids are made here and looked up in what is on disk: what a caller writes never b
 """
 
 import contextlib
+import functools
 import json
-import os
 import re
 import secrets
 import shutil
@@ -24,15 +24,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from api import shared_folder
+from api.dataset_schemas import JobState
 from api.errors import APIError
 from machine.storage.atomic import make_folder, write_json
 
 MOST_DATASETS = 200
-JobState = Literal["none", "queued", "running", "done", "failed", "stopped"]
-_ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,63}")
 _LONGEST_SLUG = 40
 _DELETED = ".deleted-"
 
@@ -79,16 +78,20 @@ class Datasets:
 
     def all(self) -> list[UploadedDataset]:
         """Every dataset, the newest first."""
-        found = []
-        with contextlib.suppress(OSError):
-            for name in os.listdir(self.folder):
-                if _ID.fullmatch(name) and (one := self._read(name)) is not None:
-                    found.append(one)
+        found = shared_folder.read_all(self.folder, self.get)
         return sorted(found, key=lambda one: (one.created, one.id), reverse=True)
+
+    def get(self, identity: str) -> UploadedDataset | None:
+        """The dataset of an id; None where there is none, and for what cannot be an id."""
+        if not shared_folder.ID.fullmatch(identity):
+            return None
+        folder = self.folder / identity
+        make = functools.partial(UploadedDataset, folder)
+        return shared_folder.read(make, folder / "dataset.json", identity)
 
     def find(self, identity: str) -> UploadedDataset:
         """Raises APIError (404), the same for an id that cannot be one."""
-        found = self._read(identity) if _ID.fullmatch(identity) else None
+        found = self.get(identity)
         if found is None:
             raise _no_dataset()
         return found
@@ -131,14 +134,6 @@ class Datasets:
             return identity
         text = f"There are too many datasets called {wanted}. Name it otherwise."
         raise APIError(409, "too_many_datasets", text, param="name")
-
-    def _read(self, identity: str) -> UploadedDataset | None:
-        folder = self.folder / identity
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            found = json.loads((folder / "dataset.json").read_text(encoding="utf-8"))
-            dataset = UploadedDataset(folder, **found)
-            return dataset if dataset.id == identity else None
-        return None
 
 
 def read_job(dataset: UploadedDataset) -> Job:

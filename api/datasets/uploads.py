@@ -13,8 +13,8 @@ import codecs
 import contextlib
 import errno
 import fcntl
+import functools
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -22,11 +22,11 @@ import threading
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
+from api.dataset_schemas import RecordingRow
 from api.datasets.store import Datasets, UploadedDataset, changing, now, slug
-from api.errors import APIError
-from api.validation_messages import shown
+from api.errors import APIError, shown
+from api.shared_folder import ID, read, read_all
 from machine.storage.atomic import replace_file, sync_folder, write_json
 
 ENDINGS = (
@@ -34,13 +34,11 @@ ENDINGS = (
 )  # fmt: skip
 TEXT_KINDS = ("txt", "srt", "vtt", "lab", "textgrid")
 MOST_RECORDINGS = 200
-MOST_NAME = 120
 # An upload never takes the last of a disk: the run and the voices are written there too.
 KEPT_FREE_BYTES = 1 << 30
 # What a body is written in: each write waits for a thread.
 _WRITE_BYTES = 1 << 20
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,63}")
 
 
 @dataclass(frozen=True)
@@ -75,21 +73,17 @@ class UploadedRecording:
     def is_whole(self) -> bool:
         return self.path.is_file()
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> RecordingRow:
         """As /v1/datasets tells it."""
-        return {"id": self.id, "name": self.name, "bytes": self.bytes, "received": self.received,
-                "whole": self.is_whole}  # fmt: skip
+        return RecordingRow(
+            id=self.id, name=self.name, bytes=self.bytes, received=self.received,
+            whole=self.is_whole,
+        )  # fmt: skip
 
 
 def recordings(dataset: UploadedDataset) -> list[UploadedRecording]:
     """Those of a dataset in the order of their names, numbers by their value: 2 before 10."""
-    found = []
-    with contextlib.suppress(OSError):
-        for name in os.listdir(dataset.folder / "recordings"):
-            if name.endswith(".json"):
-                one = _read(dataset, name.removesuffix(".json"))
-                if one is not None:
-                    found.append(one)
+    found = read_all(dataset.folder / "recordings", lambda name: _read(dataset, name), ".json")
     return sorted(found, key=lambda one: (_natural(Path(one.name).stem), one.name))
 
 
@@ -358,14 +352,12 @@ def _disk_full(received: int) -> APIError:
 
 
 def _read(dataset: UploadedDataset, identity: str) -> UploadedRecording | None:
-    if not _ID.fullmatch(identity):
-        return None
     folder = dataset.folder / "recordings"
-    with contextlib.suppress(OSError, ValueError, TypeError):
-        found = json.loads((folder / f"{identity}.json").read_text(encoding="utf-8"))
-        one = UploadedRecording(folder, **found)
-        return one if one.id == identity and ending_of(one.name) else None
-    return None
+    if not ID.fullmatch(identity):
+        return None
+    make = functools.partial(UploadedRecording, folder)
+    found = read(make, folder / f"{identity}.json", identity)
+    return found if found and ending_of(found.name) else None
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

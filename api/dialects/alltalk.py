@@ -8,10 +8,9 @@ as long as it takes to fetch it. The narrator, RVC and playing on the server do 
 import html
 import json
 import re
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Form, Query, Request
+from fastapi import APIRouter, Form, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
 from starlette.responses import PlainTextResponse, Response
@@ -20,14 +19,13 @@ from api.errors import APIError
 from api.response_schemas import PROBLEMS
 from api.schemas import LanguageText, Text, VoiceText
 from api.speech import speaking
-from api.speech.response import SoundForm
-from api.speech.speaking import SpeechOrder
-from api.state import AppState, app_state
-from api.voices.lookup import SERVED
+from api.speech.speaking import SoundForm
+from api.state import AppState, Shared
+from api.voices.store import SERVED
 from xtts.arguments import SPEED, TEMPERATURE
+from xtts.inference.synthesis_request import SynthesisRequest
 
 router = APIRouter(tags=["alltalk"], responses=PROBLEMS)
-Shared = Annotated[AppState, Depends(app_state)]
 _OFF = frozenset({"", "false", "disabled", "0"})
 _STREAM = SoundForm("wav", "stream")
 _UNSPEAKABLE = re.compile(r"[\W_]+")
@@ -85,22 +83,22 @@ async def ready(parts: Shared) -> str:
     return "Ready" if parts.engine.standing else "Unloaded"
 
 
-@router.get("/api/voices", response_model=dict[str, Any])
+@router.get("/api/voices")
 async def list_voices(parts: Shared) -> dict[str, Any]:
     """The voices by name."""
     return {"status": "success", "voices": list(await speaking.labels(parts))}
 
 
-@router.get("/api/rvcvoices", response_model=dict[str, Any])
+@router.get("/api/rvcvoices")
 async def list_rvc_voices() -> dict[str, Any]:
     """None: there is no RVC here."""
     return {"status": "success", "rvcvoices": ["Disabled"]}
 
 
-@router.get("/api/currentsettings", response_model=dict[str, Any])
+@router.get("/api/currentsettings")
 async def current_settings(parts: Shared) -> dict[str, Any]:
     """What can be chosen here, by the names of both versions."""
-    model = speaking.served_name(parts)
+    model = parts.served_name
     return {
         "engines_available": ["xtts"], "current_engine_loaded": "xtts",
         "models_available": [{"name": model, "model_name": model}], "current_model_loaded": model,
@@ -122,14 +120,15 @@ async def generate(
     itself."""
     caller = parts.check_rate(request)
     text = html.unescape(form.text_input) if form.text_filtering == "html" else form.text_input
-    order = SpeechOrder(
-        text, form.character_voice_gen, form.language, temperature=form.temperature,
-        speed=form.speed, voice_field="character_voice_gen",
+    ask = SynthesisRequest(
+        text, form.language, temperature=form.temperature, speed=form.speed
     )  # fmt: skip
-    if form.streaming:
-        return await speaking.respond(order, _STREAM, parts, caller)
-    kept = await _kept(form.character_voice_gen, request, parts, form.unused)
-    return await speaking.respond(order, kept, parts, caller)
+    voice, sent = form.character_voice_gen, _STREAM
+    if not form.streaming:
+        sent = await _kept(voice, request, parts, form.unused)
+    return await speaking.respond(
+        parts, caller, ask, sent, voice, voice_field="character_voice_gen"
+    )
 
 
 @router.post("/api/previewvoice/", tags=["speech"], response_class=Response, responses=_GENERATED)
@@ -139,9 +138,9 @@ async def preview_voice(
     """Has a voice say its name, and answers with the address of the sound."""
     caller = parts.check_rate(request)
     name = _UNSPEAKABLE.sub(" ", voice.removesuffix(".wav")).strip()
-    order = SpeechOrder(f"This is the voice {name}.", voice)
+    ask = SynthesisRequest(f"This is the voice {name}.", "")
     kept = await _kept(voice, request, parts, [])
-    return await speaking.respond(order, kept, parts, caller)
+    return await speaking.respond(parts, caller, ask, kept, voice)
 
 
 @router.get(
@@ -157,7 +156,8 @@ async def generate_stream(
 ) -> Response:
     """Speaks `text` as a WAV stream whose header leaves its length open."""
     caller = parts.check_rate(request)
-    return await speaking.respond(SpeechOrder(text, voice, language), _STREAM, parts, caller)
+    ask = SynthesisRequest(text, language)
+    return await speaking.respond(parts, caller, ask, _STREAM, voice)
 
 
 @router.get("/audio/{name}", response_class=Response, responses=speaking.sound("wav"))
@@ -176,11 +176,8 @@ async def _kept(voice: str, request: Request, parts: AppState, unused: list[str]
     version_1 = voice.endswith(".wav") and voice not in await speaking.labels(parts)
     root = str(request.base_url).rstrip("/") if version_1 else ""
     headers = {"X-Ignored-Fields": ", ".join(unused)} if unused else {}
-    parts.tell_of_unused(unused)
-    return SoundForm("wav", "whole", "application/json", headers, _keeping(parts, root))
+    parts.log_unused_fields(unused)
 
-
-def _keeping(parts: AppState, root: str) -> Callable[[bytes], bytes]:
     def keep(wav: bytes) -> bytes:
         name = parts.kept_sounds.keep(wav)
         told = {
@@ -190,4 +187,4 @@ def _keeping(parts: AppState, root: str) -> Callable[[bytes], bytes]:
         }  # fmt: skip
         return json.dumps(told).encode()
 
-    return keep
+    return SoundForm("wav", "whole", "application/json", headers, keep)

@@ -5,7 +5,7 @@ After github.com/idiap/coqui-ai-TTS, TTS/server/server.py.
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Form, Query, Request
+from fastapi import APIRouter, Form, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
@@ -13,13 +13,12 @@ from api.errors import APIError
 from api.response_schemas import PROBLEMS
 from api.schemas import MOST_CHARACTERS
 from api.speech import speaking
-from api.speech.response import WAV
-from api.speech.speaking import SpeechOrder
-from api.state import AppState, app_state
-from api.voices.lookup import SERVED
+from api.speech.speaking import WAV
+from api.state import AppState, Shared
+from api.voices.store import SERVED
+from xtts.inference.synthesis_request import SynthesisRequest
 
 router = APIRouter(tags=["speech"], responses=PROBLEMS)
-Shared = Annotated[AppState, Depends(app_state)]
 
 
 class TtsFields(BaseModel):
@@ -61,11 +60,11 @@ async def _respond(request: Request, parts: AppState, fields: TtsFields) -> Resp
     if len(told["text"]) > MOST_CHARACTERS:
         text = f"text has {len(told['text']):,} characters; at most {MOST_CHARACTERS:,} are taken."
         raise APIError(422, "invalid_request", text, param="text")
-    order = SpeechOrder(
-        told["text"], told["speaker_id"] or SERVED, told["language_id"],
+    ask = SynthesisRequest(told["text"], told["language_id"])
+    return await speaking.respond(
+        parts, caller, ask, WAV, told["speaker_id"] or SERVED,
         voice_field="speaker_id", language_field="language_id",
     )  # fmt: skip
-    return await speaking.respond(order, WAV, parts, caller)
 
 
 def _told(name: str, request: Request, fields: TtsFields) -> str:

@@ -8,61 +8,66 @@ import asyncio
 import re
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 
-from api.errors import APIError
-from api.response_schemas import PROBLEMS, AudioModelList, AudioVoiceList, ModelList, ModelRow
+from api.errors import APIError, shown
+from api.response_schemas import (
+    PROBLEMS,
+    AudioModelList,
+    AudioModelRow,
+    AudioVoiceList,
+    AudioVoiceRow,
+    ModelList,
+    ModelRow,
+)
 from api.schemas import OPENAI_MODELS, OWN_MODEL
 from api.speech import speaking
-from api.state import AppState, app_state
-from api.validation_messages import shown
-from api.voices import lookup
+from api.state import AppState, Shared
+from api.voices.store import SERVED
 
 router = APIRouter(prefix="/v1", tags=["models"], responses=PROBLEMS)
-Shared = Annotated[AppState, Depends(app_state)]
 Legacy = Annotated[bool, Query(description="names only, as Kokoro-FastAPI had them before 0.3")]
 # With the date of a snapshot too, such as tts-1-1106 and gpt-4o-mini-tts-2025-03-20.
 _OPENAI_NAME = re.compile(rf"(?:{'|'.join(OPENAI_MODELS)})(?:-[0-9]+)*")
 
 
-@router.get("/models", response_model=ModelList)
-async def list_models(parts: Shared) -> dict[str, Any]:
+@router.get("/models")
+async def list_models(parts: Shared) -> ModelList:
     """OpenAI's list. Every name is the served voice's model; what it may be used for says its
     licence."""
-    rows = [_row(name, parts) for name in (OWN_MODEL, *OPENAI_MODELS)]
-    return {"object": "list", "data": rows}
+    return ModelList(data=[ModelRow(**_row(name, parts)) for name in (OWN_MODEL, *OPENAI_MODELS)])
 
 
-@router.get("/models/{model}", response_model=ModelRow)
-async def read_model(model: str, parts: Shared) -> dict[str, Any]:
+@router.get("/models/{model}")
+async def read_model(model: str, parts: Shared) -> ModelRow:
     """One model; the dated names of OpenAI's too."""
     if model != OWN_MODEL and not _OPENAI_NAME.fullmatch(model):
         text = f"There is no model {shown(model)}; /v1/models lists them."
         raise APIError(404, "model_not_found", text, param="model")
-    return _row(model, parts)
+    return ModelRow(**_row(model, parts))
 
 
-@router.get("/audio/models", response_model=AudioModelList)
-async def list_audio_models(parts: Shared) -> dict[str, Any]:
+@router.get("/audio/models")
+async def list_audio_models(parts: Shared) -> AudioModelList:
     """The models that speak, which are all of them: under `models` for Open WebUI, under `data` for
     OpenAI's clients."""
-    rows = [{**_row(name, parts), "name": name} for name in (OWN_MODEL, *OPENAI_MODELS)]
-    return {"object": "list", "data": rows, "models": rows}
+    names = (OWN_MODEL, *OPENAI_MODELS)
+    rows = [AudioModelRow(**_row(name, parts), name=name) for name in names]
+    return AudioModelList(data=rows, models=rows)
 
 
-@router.get("/audio/voices", response_model=AudioVoiceList)
-async def list_audio_voices(parts: Shared, legacy: Legacy = False) -> dict[str, Any]:
+@router.get("/audio/voices")
+async def list_audio_voices(parts: Shared, legacy: Legacy = False) -> AudioVoiceList:
     """The voices by id and name, the served one first."""
     if legacy:
-        return {"voices": list(await speaking.labels(parts))}
-    uploaded = await asyncio.to_thread(parts.voices.all)
-    served = {"id": lookup.SERVED, "name": speaking.served_name(parts)}
-    return {"voices": [served, *({"id": voice.id, "name": voice.name} for voice in uploaded)]}
+        return AudioVoiceList(voices=list(await speaking.labels(parts)))
+    rows = [AudioVoiceRow(id=SERVED, name=parts.served_name)]
+    for voice in await asyncio.to_thread(parts.voices.all):
+        rows.append(AudioVoiceRow(id=voice.id, name=voice.name))
+    return AudioVoiceList(voices=rows)
 
 
 def _row(name: str, parts: AppState) -> dict[str, Any]:
-    standing = parts.engine.standing
     return {
-        "id": name, "object": "model", "created": parts.started_at, "owned_by": "sotaque",
-        "licence": standing.licence if standing else "",
+        "id": name, "created": parts.started_at, "owned_by": "sotaque", "licence": parts.licence,
     }  # fmt: skip

@@ -4,24 +4,23 @@ After github.com/daswer123/xtts-api-server, xtts_api_server/server.py. Its route
 of the server, or switch its model, do not exist here.
 """
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from api.dialects.caller_settings import TtsSettings
+from api.dialects.memory import TtsSettings
 from api.response_schemas import PROBLEMS
 from api.schemas import LanguageText, Text, VoiceText
 from api.speech import speaking
 from api.speech.languages import name_of
-from api.speech.response import WAV, SoundForm
-from api.speech.speaking import SpeechOrder
-from api.state import AppState, app_state
-from api.voices.lookup import SERVED
+from api.speech.speaking import WAV, SoundForm
+from api.state import AppState, Shared
+from api.voices.store import SERVED
+from xtts.inference.synthesis_request import SynthesisRequest
 
 router = APIRouter(tags=["xtts-api-server"], responses=PROBLEMS)
-Shared = Annotated[AppState, Depends(app_state)]
 _STREAM = SoundForm("wav", "stream", "audio/x-wav")
 
 
@@ -41,43 +40,42 @@ class SpeakerRow(BaseModel):
     preview_url: str
 
 
-@router.get("/speakers", response_model=list[SpeakerRow])
-async def list_speakers(parts: Shared) -> list[dict[str, Any]]:
+@router.get("/speakers")
+async def list_speakers(parts: Shared) -> list[SpeakerRow]:
     """The voices, the served one first."""
     labels = await speaking.labels(parts)
-    return [{"name": name, "voice_id": voice, "preview_url": ""} for name, voice in labels.items()]
+    return [SpeakerRow(name=name, voice_id=voice, preview_url="") for name, voice in labels.items()]
 
 
-@router.get("/speakers_list", response_model=list[str])
+@router.get("/speakers_list")
 async def list_speaker_names(parts: Shared) -> list[str]:
     """The voices by name."""
     return list(await speaking.labels(parts))
 
 
-@router.get("/languages", response_model=dict[str, dict[str, str]])
+@router.get("/languages")
 async def list_languages(parts: Shared) -> dict[str, dict[str, str]]:
     """The served voice's languages: English name -> code."""
-    return {"languages": {name_of(code): code for code in speaking.languages(parts)}}
+    return {"languages": {name_of(code): code for code in parts.languages}}
 
 
-@router.get("/get_models_list", response_model=list[str])
+@router.get("/get_models_list")
 async def list_model_names(parts: Shared) -> list[str]:
     """The served voice's model, which is the only one at a time."""
-    return [speaking.served_name(parts)]
+    return [parts.served_name]
 
 
-@router.get("/get_tts_settings", response_model=TtsSettings)
+@router.get("/get_tts_settings")
 async def read_settings(request: Request, parts: Shared) -> TtsSettings:
     """What this caller has set, else the defaults."""
     return parts.caller_settings.of(parts.caller(request)) or TtsSettings()
 
 
-@router.post("/set_tts_settings", response_model=dict[str, str])
+@router.post("/set_tts_settings")
 async def change_settings(settings: TtsSettings, request: Request, parts: Shared) -> dict[str, str]:
     """Sets temperature and speed of this caller's later requests to /tts_to_audio/ and /tts_stream;
     the other settings change nothing."""
-    parts.check_rate(request)
-    parts.caller_settings.set(parts.caller(request), settings)
+    parts.caller_settings.set(parts.check_rate(request), settings)
     return {"message": "Settings successfully applied"}
 
 
@@ -87,7 +85,7 @@ async def change_settings(settings: TtsSettings, request: Request, parts: Shared
 async def speak_whole(wanted: TtsToAudioRequest, request: Request, parts: Shared) -> Response:
     """Speaks `text` into a WAV file."""
     caller = parts.check_rate(request)
-    return await speaking.respond(_order(wanted, request, parts), WAV, parts, caller)
+    return await _respond(wanted, WAV, parts, caller)
 
 
 @router.get("/tts_stream/", include_in_schema=False, tags=["speech"], response_class=Response)
@@ -105,13 +103,16 @@ async def speak_stream(
     """Speaks `text` as a WAV stream whose header leaves its length open."""
     caller = parts.check_rate(request)
     wanted = TtsToAudioRequest(text=text, speaker_wav=speaker_wav, language=language)
-    return await speaking.respond(_order(wanted, request, parts), _STREAM, parts, caller)
+    return await _respond(wanted, _STREAM, parts, caller)
 
 
-def _order(wanted: TtsToAudioRequest, request: Request, parts: AppState) -> SpeechOrder:
-    chosen = parts.caller_settings.of(parts.caller(request))
-    return SpeechOrder(
-        wanted.text, wanted.speaker_wav or SERVED, wanted.language,
+async def _respond(
+    wanted: TtsToAudioRequest, form: SoundForm, parts: AppState, caller: str
+) -> Response:
+    chosen = parts.caller_settings.of(caller)
+    ask = SynthesisRequest(
+        wanted.text, wanted.language or "",
         temperature=chosen.temperature if chosen else None, speed=chosen.speed if chosen else 1.0,
-        voice_field="speaker_wav",
     )  # fmt: skip
+    voice = wanted.speaker_wav or SERVED
+    return await speaking.respond(parts, caller, ask, form, voice, voice_field="speaker_wav")

@@ -11,7 +11,7 @@ import json
 from pathlib import PurePath
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, File, Request, UploadFile
+from fastapi import APIRouter, File, Request, UploadFile
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
@@ -19,14 +19,13 @@ from api.errors import APIError
 from api.response_schemas import PROBLEMS
 from api.schemas import LanguageText, Text
 from api.speech import speaking
-from api.speech.response import SoundForm
-from api.speech.speaking import SpeechOrder
-from api.state import AppState, app_state
+from api.speech.speaking import SoundForm
+from api.state import AppState, Shared
 from api.voices import adding
-from api.voices.lookup import means_served
+from api.voices.store import means_served
+from xtts.inference.synthesis_request import SynthesisRequest
 
 router = APIRouter(tags=["xtts-streaming-server"], responses=PROBLEMS)
-Shared = Annotated[AppState, Depends(app_state)]
 _MARK = "sotaque:"
 # A byte / 256 is the same number in half precision, in which Coqui's demo keeps such arrays.
 _UNIT = 256.0
@@ -57,16 +56,14 @@ class TtsStreamRequest(TtsRequest):
     stream_chunk_size: str | int = "20"
 
 
-@router.get("/studio_speakers", response_model=dict[str, VoiceHandle])
+@router.get("/studio_speakers")
 async def list_studio_speakers(parts: Shared) -> dict[str, VoiceHandle]:
     """The voices by name, the served one first, also as `default`."""
     labels = await speaking.labels(parts)
     return {label: handle_of(voice) for label, voice in [*labels.items(), ("default", "default")]}
 
 
-@router.post(
-    "/clone_speaker", response_model=VoiceHandle, openapi_extra=adding.upload_of("wav_file")
-)
+@router.post("/clone_speaker", openapi_extra=adding.upload_of("wav_file"))
 async def clone_speaker(
     request: Request,
     parts: Shared,
@@ -91,7 +88,7 @@ async def speak_stream(wanted: TtsStreamRequest, request: Request, parts: Shared
     """Speaks `text` as a WAV stream, or as samples alone."""
     caller = parts.check_rate(request)
     form = SoundForm("wav" if wanted.add_wav_header else "pcm", "stream", "audio/wav")
-    return await speaking.respond(_order(wanted), form, parts, caller)
+    return await _respond(wanted, form, parts, caller)
 
 
 @router.post(
@@ -102,7 +99,7 @@ async def speak_whole(wanted: TtsRequest, request: Request, parts: Shared) -> Re
     """Speaks `text` into a WAV file, sent in base64 as a JSON string."""
     caller = parts.check_rate(request)
     form = SoundForm("wav", "whole", "application/json", wrap=_in_base64)
-    return await speaking.respond(_order(wanted), form, parts, caller)
+    return await _respond(wanted, form, parts, caller)
 
 
 def handle_of(voice_id: str) -> VoiceHandle:
@@ -127,9 +124,10 @@ def voice_of(handle: VoiceHandle) -> str:
     return text.removeprefix(_MARK)
 
 
-def _order(wanted: TtsRequest) -> SpeechOrder:
-    return SpeechOrder(
-        wanted.text, voice_of(wanted), wanted.language, voice_field="speaker_embedding"
+async def _respond(wanted: TtsRequest, form: SoundForm, parts: AppState, caller: str) -> Response:
+    ask = SynthesisRequest(wanted.text, wanted.language)
+    return await speaking.respond(
+        parts, caller, ask, form, voice_of(wanted), voice_field="speaker_embedding"
     )
 
 

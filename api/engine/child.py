@@ -1,33 +1,42 @@
-"""The speaking process as asyncio sees it: start, send and read frames, kill."""
+"""The speaking process as asyncio sees it: start, ask, read frames until its end, kill."""
 
 import asyncio
 import contextlib
+import itertools
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from api.errors import APIError
 from machine.devices.probe.runner import clean_environment
 from machine.devices.selection import oom_kills
 from machine.process import StderrFile, kill_group
 from xtts.workers import protocol as frames
-from xtts.workers.failures import WorkerFailed, death
+from xtts.workers.failures import WorkerFailed, death, worker_failed
 
 COMMAND = (sys.executable, "-m", "xtts.workers.server_main")
 _REAP_SECONDS = 5.0
 # An interpreter with a model takes a while to end on a busy machine.
 _EXIT_SECONDS = 3.0
 _READ_LIMIT = 1 << 22
+_TICK_SECONDS = 0.1
 
 
 class SpeakingProcess:
-    """One process; when it has ended, another object is made."""
+    """One process; when it has ended, another object is made. ready: it takes requests."""
 
     def __init__(self, process: asyncio.subprocess.Process, errors: StderrFile) -> None:
+        self.ready = False
         self._process = process
         self._errors = errors
         self._oom_kills = oom_kills()
+        self._heard = time.monotonic()
+        self._fault: WorkerFailed | None = None
+        self._asked: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._names = itertools.count(1)
 
     @staticmethod
     async def start(
@@ -58,7 +67,80 @@ class SpeakingProcess:
         if not self._process.stdin.is_closing():
             self._process.stdin.write(frames.packed(header))
 
-    async def frames(self) -> AsyncIterator[tuple[dict[str, Any], bytes]]:
+    async def ask(self, message: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+        """Sends a message that has one answer. Raises APIError when it does not come in time, or
+        the process ends before."""
+        name = f"a{next(self._names)}"
+        future = self._asked[name] = asyncio.get_running_loop().create_future()
+        self.send({**message, "id": name})
+        try:
+            return await asyncio.wait_for(future, seconds)
+        except TimeoutError:
+            raise APIError(503, "hang", "The speaking process did not answer in time.") from None
+        finally:
+            self._asked.pop(name, None)
+
+    def refuse_asked(self, refusal: APIError) -> None:
+        """Ends whatever `ask` waits for."""
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(refusal)
+
+    async def run(
+        self,
+        heard: Callable[[dict[str, Any], bytes], None],
+        tick: Callable[[], None],
+        *,
+        start_seconds: float,
+        hang_seconds: float,
+    ) -> WorkerFailed:
+        """Reads until it ends, says what is no frame, or is silent for too long; why, once it is
+        gone.
+
+        Args:
+            heard: Gets each frame that is no answer to `ask`.
+            tick: Called ten times a second.
+            start_seconds: How long it may be silent until it is ready.
+            hang_seconds: And how long from then on.
+        """
+        reading = asyncio.get_running_loop().create_task(self._read(heard))
+        try:
+            while not reading.done():
+                await asyncio.wait({reading}, timeout=_TICK_SECONDS)
+                silent = time.monotonic() - self._heard
+                if silent > (hang_seconds if self.ready else start_seconds):
+                    doing = "speaking" if self.ready else "getting ready"
+                    text = f"It was silent for {silent:.0f} s while {doing}, and was ended."
+                    self._fault = WorkerFailed("hang", text)
+                    break
+                tick()
+        finally:
+            reading.cancel()
+            if self._fault is not None and self._fault.reason_code in ("hang", "garbled"):
+                await self.kill()
+        ended = await self.end()
+        return self._fault or ended
+
+    async def _read(self, heard: Callable[[dict[str, Any], bytes], None]) -> None:
+        try:
+            async for header, body in self._frames():
+                self._heard = time.monotonic()
+                if header["say"] == "ready":
+                    self.ready = True
+                elif header["say"] == "fault":
+                    self._fault = worker_failed(header)
+                elif (future := self._asked.get(header.get("id", ""))) is not None:
+                    if not future.done():
+                        future.set_result(header)
+                elif header["say"] != "alive":
+                    heard(header, body)
+        except (frames.FrameError, KeyError, TypeError) as error:
+            self._fault = WorkerFailed(
+                "garbled", f"It wrote what is not the protocol ({type(error).__name__}).",
+                of_device=False,
+            )  # fmt: skip
+
+    async def _frames(self) -> AsyncIterator[tuple[dict[str, Any], bytes]]:
         """What it says, until its end. Raises FrameError for what is no frame."""
         stdout = self._process.stdout
         assert stdout is not None

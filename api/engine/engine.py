@@ -1,9 +1,11 @@
 """Sends requests to the speaking process, streams sound back, restarts it when it dies.
 
-Lives in the event loop; computes nothing.
+A process that has died, or said nothing for too long, is replaced by one that computes where the
+machine, looked at again, is good for it. Lives in the event loop; computes nothing.
 """
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import time
@@ -13,10 +15,9 @@ from typing import Any
 
 from api.engine import supervision
 from api.engine.child import SpeakingProcess
-from api.engine.crash_breaker import CrashBreaker
 from api.engine.options import DEMO, ChildOptions, EngineLimits, OpenedVoiceState, VoiceTarget
 from api.engine.preview import PreviewSlot
-from api.engine.queue import QueuedRequest, RequestQueue
+from api.engine.queue import DEADLY, QueuedRequest, RequestQueue
 from api.engine.speech_stream import (
     MICRO,
     SpeechStream,
@@ -24,8 +25,8 @@ from api.engine.speech_stream import (
     no_refusal,
     refusal_of,
 )
-from api.engine.supervision import ComputePlacement, RestartHistory
-from api.errors import APIError, closing
+from api.engine.supervision import ComputePlacement, EngineCondition, RestartHistory
+from api.errors import APIError, closing, without_paths
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.failures import WorkerFailed
 
@@ -33,7 +34,17 @@ log = logging.getLogger("api")
 
 
 class Engine:
-    """What routes ask of it; `api.engine.supervisor` gives it a child."""
+    """What routes ask of it. From `start` to `close` it keeps a speaking process alive.
+
+    Attributes:
+        wanted: The voice that is to speak; `standing` is the one that does.
+        place: Where it computes.
+        happened: What became of the processes before.
+        problem, problem_code: Why the wanted voice is not the one that speaks; "" where it is.
+        last_spoken: When the served voice last gave sound.
+        spoken: Every request that has not ended, by name.
+        on_event: Called with `status`, `queue`, `waited`, `spoken` or `fell_back`, and its facts.
+    """
 
     def __init__(
         self, how: ChildOptions, limits: EngineLimits, on_event: Callable[..., None]
@@ -45,7 +56,6 @@ class Engine:
         self.wanted: VoiceTarget = DEMO
         self.standing: OpenedVoiceState | None = None
         self.place: ComputePlacement | None = None
-        self.placed: Mapping[str, Any] = {}  # what ONNX Runtime says of itself
         self.happened = RestartHistory()
         self.problem = self.problem_code = ""
         self.started_once = False
@@ -53,9 +63,10 @@ class Engine:
         self.child: SpeakingProcess | None = None
         self.spoken: dict[str, SpeechStream] = {}
         self.closing = False
-        self.openings = CrashBreaker()
-        self.previews = PreviewSlot(limits, self.opened, self._close_voice, self._is_used)
-        self._asked: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self.previews = PreviewSlot(limits, self._opened, self._close_voice, self._is_used)
+        self._opening: list[str] = []
+        self._opening_deaths: dict[str, int] = {}
+        self._task: asyncio.Task[None] | None = None
         self._names = itertools.count(1)
 
     # ---- what routes ask ----
@@ -125,9 +136,10 @@ class Engine:
             raise APIError(503, "starting", "The speaking process is being started.", retry_after=2)
         self.previews.release()
         key = f"v{next(self._names)}"
-        answer = await self.opened(key, voice)
+        answer = await self._opened(key, voice)
         before, self.wanted = self.standing, voice
-        self.stand(key, voice, answer)
+        self.problem = self.problem_code = ""
+        self._stand(key, voice, answer)
         if before:
             self._close_voice(before.key)
         return self.standing
@@ -136,7 +148,7 @@ class Engine:
         """Has the child take a voice from a recording. Raises APIError."""
         if self.standing is None:
             raise APIError(503, "starting", "The speaking process is being started.", retry_after=2)
-        await self.ask({"do": "listen", "key": self.standing.key, "recording": recording})
+        await self._ask({"do": "listen", "key": self.standing.key, "recording": recording})
 
     def forget(self, recording: str) -> None:
         """Has the child drop what it keeps of a recording in memory."""
@@ -152,69 +164,50 @@ class Engine:
         return time.monotonic() - self.last_spoken <= self.limits.ready
 
     @property
-    def placement(self) -> dict[str, str]:
-        """What computes: device, execution_provider, requested_provider; with ONNX Runtime, where
-        that says it does."""
-        place, backend = self.place, self.how.compute.backend
-        if self.standing and self.placed:
-            names = ("device", "execution_provider", "requested_provider")
-            return {name: str(self.placed[name]) for name in names}
-        if place is None:
-            asked = f"{backend}:{self.how.compute.device}"
-            return {"device": "none", "execution_provider": "none", "requested_provider": asked}
-        return {
-            "device": place.device,
-            "execution_provider": supervision.provider(place, backend),
-            "requested_provider": supervision.requested(self.how.compute.device, backend, place),
-        }
-
-    @property
-    def state(self) -> supervision.State:
-        return supervision.state(
-            standing=self.standing is not None, started_once=self.started_once,
-            found=self.place, problem=self._trouble[0] or str(self.placed.get("reason_code", "")),
+    def condition(self) -> EngineCondition:
+        """What runs where, and why. What is wrong with the voice is of the one that was wanted,
+        else of the one that speaks."""
+        problem, code = self.problem, self.problem_code
+        if not problem and self.standing:
+            problem, code = self.standing.trouble
+        return EngineCondition(
+            self.how.compute, self.place, self.standing.placed if self.standing else None,
+            self.started_once, problem, code, self.happened,
         )  # fmt: skip
 
-    @property
-    def reason_code(self) -> str:
-        """Why it is not as asked for, as a word; "" when it is."""
-        placed, (_, code) = self.placed if self.standing else None, self._trouble
-        return supervision.reason_code(self.place, placed, code, self.happened)
+    # ---- voices ----
 
-    @property
-    def message(self) -> str:
-        standing, (trouble, _) = self.standing is not None, self._trouble
-        return supervision.message(self.place, self.placed, trouble, standing, self.happened)
+    def is_deadly(self, name: str) -> bool:
+        """Whether the process died twice while it opened this voice: as an input that killed twice,
+        it is not tried again. The voice in the package always is."""
+        return self._opening_deaths.get(name, 0) >= DEADLY and name != DEMO.name
 
-    @property
-    def _trouble(self) -> tuple[str, str]:
-        """What is wrong with the voice, and its code: of the one that was wanted, else of this."""
-        known = self.problem, self.problem_code
-        return known if self.problem or not self.standing else self.standing.trouble
-
-    # ---- what the supervisor does with it ----
-
-    async def ask(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Sends a message that has one answer. Raises APIError."""
-        assert self.child is not None
-        name = f"a{next(self._names)}"
-        future = self._asked[name] = asyncio.get_running_loop().create_future()
-        self.child.send({**message, "id": name})
+    async def _opened(self, key: str, voice: VoiceTarget) -> dict[str, Any]:
+        """Has the child open a voice. Raises APIError."""
+        if self.is_deadly(voice.name):
+            text = (
+                f"{voice.name} ended the speaking process {DEADLY} times while it was opened. It "
+                "is tried again when the service is started again."
+            )
+            raise APIError(409, "deadly_voice", text)
+        self._opening.append(voice.name)
+        cancelled = False
         try:
-            answer = await asyncio.wait_for(future, self.limits.start)
-        except TimeoutError:
-            raise APIError(503, "hang", "The speaking process did not answer in time.") from None
+            return await self._ask({"do": "open", "key": key, "voice": dict(voice.wanted)})
+        except asyncio.CancelledError:
+            cancelled = True  # the child is still at it: it may die of this voice
+            raise
         finally:
-            self._asked.pop(name, None)
+            if not cancelled and voice.name in self._opening:  # else `_lost` has cleared it
+                self._opening.remove(voice.name)
+
+    async def _ask(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """The child's answer. Raises APIError."""
+        assert self.child is not None
+        answer = await self.child.ask(message, self.limits.start)
         if answer["say"] == "failed":
             raise refusal_of(answer)
         return answer
-
-    async def opened(self, key: str, voice: VoiceTarget) -> dict[str, Any]:
-        """Has the child open a voice. Raises APIError."""
-        self.openings.check(voice)
-        with self.openings.begun(voice):
-            return await self.ask({"do": "open", "key": key, "voice": dict(voice.wanted)})
 
     def _close_voice(self, key: str) -> None:
         """Those who speak with it finish first: the child sees to that."""
@@ -224,15 +217,17 @@ class Engine:
     def _is_used(self, key: str) -> bool:
         return any(one.voice is not None and one.voice.key == key for one in self.spoken.values())
 
-    def stand(self, key: str, voice: VoiceTarget, answer: Mapping[str, Any]) -> None:
+    def _stand(self, key: str, voice: VoiceTarget, answer: Mapping[str, Any]) -> None:
         """A voice is ready. It may have fewer slots than were asked for: a GPU's memory decides."""
         self.waiting.slots = int(answer.get("slots", self.waiting.slots))
         self.standing = OpenedVoiceState.of(key, voice, answer)
-        self.started_once, self.placed = True, self.standing.placed
+        self.started_once = True
         self.on_event("status")
-        self.dispatch()
+        self._dispatch()
 
-    def dispatch(self) -> None:
+    # ---- requests ----
+
+    def _dispatch(self) -> None:
         """Sends to the child whoever may speak now."""
         while self.child and self.standing and (job := self.waiting.next(time.monotonic())):
             if job.paused:
@@ -251,13 +246,9 @@ class Engine:
                 self.on_event("waited", seconds=time.monotonic() - job.arrived)
         self.on_event("queue")
 
-    def heard(self, header: dict[str, Any], body: bytes) -> None:
+    def _heard(self, header: dict[str, Any], body: bytes) -> None:
         """One frame of the child."""
         say, name = header["say"], header.get("id", "")
-        if (future := self._asked.get(name)) is not None:
-            if not future.done():
-                future.set_result(header)
-            return
         spoken = self.spoken.get(name)
         if say == "sound" and spoken is not None:
             # Its own word is a check: passed when it is whole. Another voice's says nothing of the
@@ -270,31 +261,11 @@ class Engine:
         elif say == "paused":
             held = spoken is not None and spoken.is_behind
             self.waiting.pause(name, time.monotonic(), header["left"], held=held)
-            self.dispatch()
+            self._dispatch()
         elif say in ("done", "failed", "cancelled"):
             self._ended(header, spoken)
 
-    def lost(self, why: WorkerFailed) -> None:
-        """The child is gone: active requests are answered; waiting ones go on waiting."""
-        now, device = time.monotonic(), self.place.device if self.place else "cpu"
-        self.happened = self.happened.died(
-            device, str(why), why.reason_code, now, of_device=why.of_device
-        )
-        self.openings.died(device, why.reason_code, alone=not self.waiting.speaking)
-        self.child = self.standing = None
-        self.last_spoken = None
-        told = APIError(503, why.reason_code, f"The speaking process ended: {why}", retry_after=5)
-        for job in self.waiting.died():
-            self._refuse(job.name, told)
-        self.previews.lost()
-        for name in [name for name, one in self.spoken.items() if one.voice is not None]:
-            self._refuse(name, told)  # waited to speak with a voice that is gone
-        for future in self._asked.values():
-            if not future.done():
-                future.set_exception(told)
-        self.on_event("status")
-
-    def close(self) -> None:
+    def close_queue(self) -> None:
         """The service is being stopped: nobody is taken in, and who has not begun is told. Who is
         spoken to, or waits for the next piece, goes on until `cut_off`."""
         self.closing = True
@@ -305,16 +276,15 @@ class Engine:
         """Ends every active request, and every question to the child."""
         for name in list(self.spoken):
             self._refuse(name, closing())
-        for future in self._asked.values():
-            if not future.done():
-                future.set_exception(closing())
+        if self.child is not None:
+            self.child.refuse_asked(closing())
 
     def _refuse(self, name: str, refusal: APIError) -> None:
         self.waiting.leave(name)
         if (spoken := self.spoken.pop(name, None)) is not None:
             spoken.end(refusal)
 
-    def expire(self) -> None:
+    def _expire(self) -> None:
         """Drops those whose time is up before they began; closes a preview that nobody needs."""
         now = time.monotonic()
         self.previews.expire(now)
@@ -323,7 +293,7 @@ class Engine:
             again = self.waiting.retry_seconds(job.caller, now, self.limits.guess)
             self._refuse(job.name, APIError(503, "deadline", text, retry_after=again))
 
-    def try_out(self) -> None:
+    def _try_out(self) -> None:
         """Speaks a word by itself when there was no request for a while (the self-test)."""
         now = time.monotonic()
         silent = self.last_spoken is None or now - self.last_spoken > self.limits.micro
@@ -348,14 +318,14 @@ class Engine:
         spoken = SpeechStream(job, ask, recording, voice, on_read=self._read)
         self.spoken[job.name] = spoken
         self.waiting.enter(job)
-        self.dispatch()
+        self._dispatch()
         return spoken
 
     def _read(self, spoken: SpeechStream) -> None:
         """A caller has taken sound: one who was too far behind may go on."""
         if spoken.job.held and not spoken.is_behind:
             spoken.job.held = False
-            self.dispatch()
+            self._dispatch()
 
     def _ended(self, header: Mapping[str, Any], spoken: SpeechStream | None) -> None:
         self.spoken.pop(name := header["id"], None)
@@ -376,7 +346,7 @@ class Engine:
             if spoken is not None and header["say"] == "failed":
                 spoken.end(refusal_of(dict(header)))
                 self._doubt(header, spoken)
-        self.dispatch()
+        self._dispatch()
 
     def _doubt(self, header: Mapping[str, Any], spoken: SpeechStream) -> None:
         """Non-finite output, or an error that nobody expected: one input, or the process? The
@@ -387,3 +357,120 @@ class Engine:
             self.last_spoken = None
             if spoken.job.micro and self.child is not None:
                 asyncio.get_running_loop().create_task(self.child.kill())
+
+    # ---- its processes, one after another ----
+
+    def start(self) -> None:
+        """In the event loop."""
+        self._task = asyncio.get_running_loop().create_task(self._live())
+
+    async def close(self) -> None:
+        """Ends the child, and whoever still speaks: `api.http.server` has let them finish."""
+        self.close_queue()
+        self.cut_off()
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        if (child := self.child) is not None:
+            self._lost(WorkerFailed("closing", "The service is being stopped."))
+            await child.kill()
+            await child.end()
+
+    async def _live(self) -> None:
+        while True:
+            await asyncio.sleep(supervision.back_off(self.happened))
+            try:
+                self.child = await self._started()
+            except OSError as error:
+                self._lost(WorkerFailed("crashed", f"It cannot be started: {error}."))
+                continue
+            why = await self._run(self.child)
+            log.warning("The speaking process is gone (%s): %s", why.reason_code, why)
+            self._lost(why)
+
+    async def _started(self) -> SpeakingProcess:
+        how, before = self.how, self.place
+        machine = await asyncio.to_thread(how.look)
+        self.place = found = supervision.place(
+            machine, how.compute, self.happened, time.monotonic()
+        )
+        if before is not None and before.device != found.device:
+            self.on_event(
+                "fell_back", before=before.device, after=found.device, code=found.reason_code
+            )
+        slots = self.limits.slots or (4 if found.device == "cpu" else 16)
+        self.waiting.slots = slots
+        log.info("Starts to speak: %s", self.condition.message)
+        return await SpeakingProcess.start(
+            ("--slots", str(slots), *found.compute.command_line()),
+            command=how.command, clean_libraries=found.compute.clean_libraries,
+        )  # fmt: skip
+
+    async def _run(self, child: SpeakingProcess) -> WorkerFailed:
+        """The voice is opened once the child is ready; returns why it ended."""
+        opening: asyncio.Task[None] | None = None
+
+        def tick() -> None:
+            nonlocal opening
+            if child.ready and opening is None:
+                opening = asyncio.get_running_loop().create_task(self._open_wanted())
+            self._expire()
+            self._try_out()
+
+        try:
+            return await child.run(
+                self._heard, tick,
+                start_seconds=self.limits.start, hang_seconds=self.limits.hang,
+            )  # fmt: skip
+        finally:
+            if opening is not None:
+                opening.cancel()
+
+    async def _open_wanted(self) -> None:
+        """The wanted voice; where it cannot be opened, the one in the package, with the reason."""
+        wanted = self.wanted
+        try:
+            await self._open_first(wanted)
+            self.problem = self.problem_code = ""
+            return
+        except APIError as refusal:
+            if self.child is None:
+                return
+            log.error("%s cannot be opened: %s", wanted.name, refusal)
+            self.voice_refused(wanted, refusal)
+        if wanted != DEMO:
+            with contextlib.suppress(APIError):
+                await self._open_first(DEMO)
+
+    async def _open_first(self, voice: VoiceTarget) -> None:
+        key = f"first-{voice.name}"
+        self._stand(key, voice, await self._opened(key, voice))
+
+    def voice_refused(self, voice: VoiceTarget, refusal: APIError) -> None:
+        """The wanted voice cannot be opened, which is told until another one can."""
+        self.problem = without_paths(f"{voice.name} cannot be opened: {refusal.detail}")
+        self.problem_code = "voice_refused"
+
+    def _lost(self, why: WorkerFailed) -> None:
+        """The child is gone: active requests are answered; waiting ones go on waiting."""
+        now, device = time.monotonic(), self.place.device if self.place else "cpu"
+        self.happened = self.happened.died(
+            device, str(why), why.reason_code, now, of_device=why.of_device
+        )
+        # Of a request that was active as well it is not known which of the two was the reason; and
+        # what a GPU does is no voice's fault: there the device changes.
+        if not self.waiting.speaking and (device == "cpu" or why.reason_code == "crashed"):
+            for name in self._opening:
+                self._opening_deaths[name] = self._opening_deaths.get(name, 0) + 1
+        self._opening.clear()
+        child, self.child, self.standing, self.last_spoken = self.child, None, None, None
+        told = APIError(503, why.reason_code, f"The speaking process ended: {why}", retry_after=5)
+        for job in self.waiting.died():
+            self._refuse(job.name, told)
+        self.previews.lost()
+        for name in [name for name, one in self.spoken.items() if one.voice is not None]:
+            self._refuse(name, told)  # waited to speak with a voice that is gone
+        if child is not None:
+            child.refuse_asked(told)
+        self.on_event("status")

@@ -1,4 +1,4 @@
-"""Restart policy: which device the next process uses, back-off, health state, status message.
+"""Restart policy: which device the next process uses, back-off; and what is told of it.
 
 Pure: a machine that was looked at, what has happened so far, and the time come in; a decision with
 its reason goes out.
@@ -70,7 +70,7 @@ def place(
     machine: Environment, asked: ComputeConfig, happened: RestartHistory, now: float
 ) -> ComputePlacement:
     """Where the next child computes: the GPU while it is good and has not died there too often."""
-    wish, on_cpu = asked.device, replace(asked, device="cpu")
+    wish, on_cpu = asked.device, asked.on_cpu()
     recent = [at for at in happened.gpu_deaths if now - at < WINDOW_SECONDS]
     if len(recent) > MOST_ON_GPU and wish != "cpu":
         minutes = int(WINDOW_SECONDS // 60)
@@ -97,64 +97,77 @@ def _code(machine: Environment, wish: str) -> str:
     return "gpu_out_of_reach" if machine.gpu_hint else ""
 
 
-def requested(wish: str, backend: str, found: ComputePlacement) -> str:
-    """What was asked for, in the words of `provider`. auto asks for the GPU where there is one."""
-    device = "cpu" if wish == "cpu" else "cuda"
-    if wish == "auto" and found.device == "cpu" and not found.reason_code:
-        device = "cpu"
-    return f"{backend}:{device}"
+@dataclass(frozen=True)
+class EngineCondition:
+    """What runs where and why, in words for programs and for operators.
 
+    Attributes:
+        asked: How the child was to compute.
+        found: How it does; None before the first start.
+        placed: What ONNX Runtime says of itself, empty with torch; None while no voice is ready.
+        started_once: Whether a voice was ready before.
+        problem, problem_code: What is not as asked for, although it speaks; "" where all is.
+        happened: What became of the processes before.
+    """
 
-def provider(found: ComputePlacement, backend: str = "torch") -> str:
-    """What computes: the library, and on what."""
-    return f"{backend}:" + ("cpu" if found.device == "cpu" else "cuda")
+    asked: ComputeConfig
+    found: ComputePlacement | None
+    placed: Mapping[str, Any] | None
+    started_once: bool
+    problem: str
+    problem_code: str
+    happened: RestartHistory
 
+    @property
+    def placement(self) -> dict[str, str]:
+        """What computes: device, execution_provider, requested_provider; with ONNX Runtime, where
+        that says it does."""
+        if self.placed:
+            names = ("device", "execution_provider", "requested_provider")
+            return {name: str(self.placed[name]) for name in names}
+        wish, backend = self.asked.device, self.asked.backend
+        if self.found is None:
+            asked = f"{backend}:{wish}"
+            return {"device": "none", "execution_provider": "none", "requested_provider": asked}
+        on_cpu = self.found.device == "cpu"
+        # auto asks for the GPU where there is one.
+        wanted_cpu = wish == "cpu" or (wish == "auto" and on_cpu and not self.found.reason_code)
+        return {
+            "device": self.found.device,
+            "execution_provider": f"{backend}:{'cpu' if on_cpu else 'cuda'}",
+            "requested_provider": f"{backend}:{'cpu' if wanted_cpu else 'cuda'}",
+        }
 
-def state(
-    *, standing: bool, started_once: bool, found: ComputePlacement | None, problem: str
-) -> State:
-    """standing: a voice is ready; started_once: one did before; problem: what is not as asked
-    for, although it speaks."""
-    if not standing:
-        return "restarting" if started_once else "starting"
-    return "degraded" if problem or (found is not None and found.reason_code) else "ready"
+    @property
+    def state(self) -> State:
+        if self.placed is None:
+            return "restarting" if self.started_once else "starting"
+        return "degraded" if self.problem or self.reason_code else "ready"
 
+    @property
+    def reason_code(self) -> str:
+        """Why it is not as asked for, as a word; "" when it is."""
+        if self.placed is None:
+            return self.happened.last_code or "starting"
+        of_place = self.found.reason_code if self.found else ""
+        return self.problem_code or str(self.placed.get("reason_code", "")) or of_place
 
-def reason_code(
-    found: ComputePlacement | None,
-    placed: Mapping[str, Any] | None,
-    problem_code: str,
-    happened: RestartHistory,
-) -> str:
-    """Why it is not as asked for, as a word. placed: what ONNX Runtime says, None while no voice
-    stands."""
-    if placed is None:
-        return happened.last_code or "starting"
-    return (
-        problem_code or str(placed.get("reason_code", "")) or (found.reason_code if found else "")
-    )
-
-
-def message(
-    found: ComputePlacement | None,
-    placed: Mapping[str, Any],
-    problem: str,
-    standing: bool,
-    happened: RestartHistory,
-) -> str:
-    """What an operator reads: what runs where and why. placed: what ONNX Runtime says of that."""
-    parts = []
-    if not standing:
-        parts.append("The speaking process is being started.")
-        if happened.last:
-            parts.append(f"The one before ended: {happened.last.rstrip('.')}.")
-    if problem:
-        parts.append(f"{problem.rstrip('.')}.")
-    if standing and placed:
-        # The child only gets the device; why that is the CPU is known here.
-        why = str(placed["message"]) or (found.reason if found else "that is what was asked for")
-        parts.append(f"ONNX Runtime computes on {placed['device']}: {why.rstrip('.')}.")
-    elif found is not None:
-        where = "CPU" if found.device == "cpu" else f"GPU ({found.device})"
-        parts.append(f"Speaks on the {where}: {found.reason.rstrip('.')}.")
-    return " ".join(parts)
+    @property
+    def message(self) -> str:
+        """What an operator reads."""
+        found, parts = self.found, []
+        if self.placed is None:
+            parts.append("The speaking process is being started.")
+            if self.happened.last:
+                parts.append(f"The one before ended: {self.happened.last.rstrip('.')}.")
+        if self.problem:
+            parts.append(f"{self.problem.rstrip('.')}.")
+        if self.placed:
+            # The child only gets the device; why that is the CPU is known here.
+            why = str(self.placed["message"])
+            why = why or (found.reason if found else "that is what was asked for")
+            parts.append(f"ONNX Runtime computes on {self.placed['device']}: {why.rstrip('.')}.")
+        elif found is not None:
+            where = "CPU" if found.device == "cpu" else f"GPU ({found.device})"
+            parts.append(f"Speaks on the {where}: {found.reason.rstrip('.')}.")
+        return " ".join(parts)

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 from fastapi import FastAPI
 
-from api.http.acceptor import Acceptor
-from api.http.connections import ConnectionLimits, Connections
+from api.http.connections import Acceptor, ConnectionLimits, Connections
 from api.state import AppState
 from machine.errors import SotaqueError
 
@@ -70,7 +69,7 @@ class Server(uvicorn.Server):
         """Tells those who wait, lets those who are spoken to finish, ends the rest."""
         engine = self.parts.engine
         self.parts.events.close()
-        engine.close()
+        engine.close_queue()
         await self._acceptor.close()
         ending = asyncio.get_running_loop().call_later(FINISH_SECONDS, engine.cut_off)
         if self.wyoming is not None:

@@ -1,11 +1,13 @@
 // Comparing two candidates on the desk: which two, which sentence, blind or not, and the judgement.
 
-import { announce, find, make, say } from "./elements.js";
+import { announce, find, make, options, say, store, stored, twice } from "./elements.js";
 import { NAMES, short } from "./judges.js";
-import { Notes, tally } from "./notes.js";
+import { keep } from "./sound.js";
 import { candidateName, capital, counted, fileName } from "./wording.js";
 
 const SAMPLE = "sample";
+const KEPT = "sotaque-notes-";
+const MOST = 2000;
 const BLIND = { output: "A", reference: "B" };
 const KEYS = { 1: "prefer-a", 0: "prefer-none", 2: "prefer-b", r: "reveal", n: "next-sentence" };
 
@@ -31,8 +33,7 @@ export class Comparison {
     find("reveal").addEventListener("click", () => this.#reveal());
     find("next-sentence").addEventListener("click", () => this.#next());
     find("save-notes").addEventListener("click", () => this.#notes.save(this.#shownNotes(), fileName(this.#run.id, "notes.json")));
-    find("delete-notes").addEventListener("click", () => this.#delete());
-    find("delete-notes").addEventListener("blur", () => this.#calm());
+    twice(find("delete-notes"), "Delete notes", () => this.#delete(), { sure: "Really delete" });
     find("desk").addEventListener("keydown", (event) => this.#key(event));
   }
 
@@ -119,7 +120,7 @@ export class Comparison {
     this.changed();
   }
 
-  /** Which of the two is A is drawn anew for every sentence, or the ear would learn it. */
+  /** Which of the two is A is drawn again for every sentence, or the ear would learn it. */
   #shuffle() {
     this.#hidden = find("blind").checked;
     this.#swapped = this.#hidden && crypto.getRandomValues(new Uint8Array(1))[0] > 127;
@@ -187,21 +188,9 @@ export class Comparison {
   }
 
   #delete() {
-    const button = find("delete-notes");
-    if (!button.dataset.sure) {
-      button.dataset.sure = "yes";
-      say(button, "Really delete");
-      return;
-    }
     this.#notes.forget(this.#notes.of(this.#candidates));
-    this.#calm();
     this.#tellNotes();
     announce("The notes are deleted.");
-  }
-
-  #calm() {
-    delete find("delete-notes").dataset.sure;
-    say(find("delete-notes"), "Delete notes");
   }
 
   #candidate(id) {
@@ -222,13 +211,58 @@ function sentenceOf({ sentence, text, a, b, preferred, blind, note }) {
   return `${sentence + 1}. ${text} ${capital(what)}${blind ? ", blind" : ""}.${note ? ` ${note}` : ""}`;
 }
 
-/** Fills a select without losing its choice. list: [{value, text}]; wanted: chosen where nobody chose. */
-function options(select, list, wanted, picked = true) {
-  const told = JSON.stringify(list.map(({ value, text }) => [value, text]));
-  if (select.dataset.told === told) return;
-  select.dataset.told = told;
-  const before = select.value;
-  select.replaceChildren(...list.map(({ value, text }) => make("option", { value, text })));
-  const has = (one) => list.some(({ value }) => value === one);
-  select.value = [picked ? before : null, wanted, before, list[0]?.value].find(has) ?? "";
+// What a person thought of two candidates: kept in this browser, told as a tally. The server has
+// none of it.
+class Notes {
+  #key = null;
+  #all = [];
+
+  /** set: the evaluation's sentence_set: the same sentences after the same recording, wherever the
+      run lies now. */
+  open(set) {
+    if (this.#key === KEPT + set) return;
+    this.#key = KEPT + set;
+    // Without a storage notes last as long as the page.
+    this.#all = stored(this.#key).filter((one) => one?.a?.id && one?.b?.id);
+  }
+
+  /** Those about the very weights that the run holds: an epoch that was trained again is another. */
+  of(candidates) {
+    const sha256 = new Map(candidates.map((one) => [one.id, one.checkpoint_sha256]));
+    return this.#all.filter((note) => [note.a, note.b].every((one) => sha256.get(one.id) === one.sha256));
+  }
+
+  /** A judgement of the same sentence of the same two takes the place of the one before. */
+  add(note) {
+    const about = (one) => [one.sentence, one.blind, ...[one.a.id, one.b.id].sort(), one.a.sha256, one.b.sha256].join();
+    this.#all = [...this.#all.filter((one) => about(one) !== about(note)), note].slice(-MOST);
+    return store(this.#key, this.#all);
+  }
+
+  forget(notes) {
+    this.#all = this.#all.filter((one) => !notes.includes(one));
+    return store(this.#key, this.#all);
+  }
+
+  save(notes, name) {
+    keep(new Blob([JSON.stringify(notes, null, 2)], { type: "application/json" }), name);
+  }
+}
+
+/** "Epoch 3 against the base: better 4 times, worse once, no difference twice." for each two. Pure. */
+export function tally(notes) {
+  const pairs = new Map();
+  for (const { a, b, preferred } of notes) {
+    // A blind pair may stand either way round.
+    const [one, other] = [a, b].sort((x, y) => (x.id === "base") - (y.id === "base") || x.id.localeCompare(y.id));
+    const key = `${one.name} against ${other.name}`;
+    const found = pairs.get(key) ?? { better: 0, worse: 0, same: 0 };
+    const winner = { a, b }[preferred];
+    if (!winner) found.same += 1;
+    else if (winner.id === one.id) found.better += 1;
+    else found.worse += 1;
+    pairs.set(key, found);
+  }
+  return [...pairs].map(([key, { better, worse, same }]) =>
+    `${capital(key)}: better in ${counted(better, "sentence")}, worse in ${worse}, no difference in ${same}.`);
 }

@@ -102,7 +102,7 @@ export class Desk {
     return urls ? this.#load(urls, file, key) : undefined;
   }
 
-  /** The text anew only where it is another: a mark in it stays. */
+  /** The text is set only where it is another: a mark in it stays. */
   #write(text, words) {
     const told = JSON.stringify([text, words]);
     if (told === this.#textShown) return;

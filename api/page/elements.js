@@ -1,4 +1,5 @@
-// Making elements. Data becomes text and attributes only: nothing here parses markup.
+// What every part of the page does with elements: make, fill, ask, act, and say what came of it.
+// Data becomes text and attributes only: nothing here parses markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -38,6 +39,93 @@ export function announce(sentence) {
 export function complain(element, error) {
   say(element, error ? error.message : "");
   element.hidden = !error;
+}
+
+/**
+ * Does it, and says the sentence (or what it makes of the answer); a fault is told in the element with
+ * the id `fault`. Returns the answer, {} for none; null where it failed.
+ */
+export async function tried(fault, act, sentence = "") {
+  try {
+    const answer = (await act()) ?? {};
+    complain(find(fault), null);
+    if (sentence) announce(typeof sentence === "function" ? sentence(answer) : sentence);
+    return answer;
+  } catch (error) {
+    complain(find(fault), error);
+    return null;
+  }
+}
+
+/** A small button; beside: what a screen reader hears after its text. */
+export function smallButton(text, { beside = "", ...given } = {}) {
+  return make("button", { type: "button", class: "plain small", text, "aria-label": beside ? `${text} ${beside}` : null, ...given });
+}
+
+/** Another text of a button, which a screen reader hears with what it is of. */
+export function relabel(button, text, beside = "") {
+  say(button, text);
+  if (beside) button.setAttribute("aria-label", `${text} ${beside}`);
+}
+
+/** A button whose first press asks, so that nothing is lost by one slip. */
+export function twice(button, label, act, { of = "", sure = `Really ${label.toLowerCase()}` } = {}) {
+  const calm = () => {
+    delete button.dataset.sure;
+    relabel(button, label, of);
+  };
+  calm();
+  button.addEventListener("blur", calm);
+  button.addEventListener("click", () => {
+    if (button.dataset.sure) {
+      calm();
+      act();
+      return;
+    }
+    button.dataset.sure = "yes";
+    relabel(button, sure, of);
+  });
+  return button;
+}
+
+/**
+ * Fills a select, where its list is another, without losing its choice. list: [{value, text}]; wanted:
+ * chosen where nothing is; picked: whether the choice there is the person's.
+ */
+export function options(select, list, wanted, picked = true) {
+  const told = JSON.stringify(list.map(({ value, text }) => [value, text]));
+  if (select.dataset.told === told) return;
+  select.dataset.told = told;
+  const before = select.value;
+  select.replaceChildren(...list.map(({ value, text }) => make("option", { value, text })));
+  const has = (one) => list.some(({ value }) => value === one);
+  select.value = [picked ? before : null, wanted, before, list[0]?.value].find(has) ?? "";
+}
+
+/** Rows stay the same elements, also when they move: the focus inside them stays where it is. */
+export function fillRows(body, rows) {
+  rows.forEach((row, i) => body.rows[i] !== row && body.insertBefore(row, body.rows[i] ?? null));
+  while (body.rows.length > rows.length) body.lastElementChild.remove();
+}
+
+/** A list that this browser keeps; empty where it keeps nothing, or nothing of ours. */
+export function stored(key) {
+  try {
+    const found = JSON.parse(localStorage.getItem(key) ?? "[]");
+    return Array.isArray(found) ? found : [];
+  } catch {
+    return [];
+  }
+}
+
+/** Whether the list could be kept beyond this page. */
+export function store(key, list) {
+  try {
+    localStorage.setItem(key, JSON.stringify(list));
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** At most once in `milliseconds`, and once more after the last call. */

@@ -1,7 +1,7 @@
-// The table of epochs: choose one to hear it, or make it the one that is served.
+// The table of epochs: choose one to hear it, or make it the one that is served; the run and its progress.
 
-import { find, make, say } from "./elements.js";
-import { candidateName, figure, runName } from "./wording.js";
+import { fillRows, find, make, options, say, smallButton } from "./elements.js";
+import { candidateName, figure, runName, timeLeft } from "./wording.js";
 
 // What happens by itself, by what /v1/runs says is followed.
 const FOLLOWS = {
@@ -32,44 +32,27 @@ export class EpochsTable {
     this.#run = run?.id;
     const known = this.#rows.size > 0;
     const rows = epochs.map((epoch) => this.#row(epoch, { selected, busy }));
-    const body = this.table.tBodies[0];
-    // Rows stay the same elements: the focus inside them does not move when an epoch appears.
     rows.filter((row) => known && !row.isConnected).forEach((row) => row.classList.add("fresh"));
-    rows.forEach((row, i) => body.rows[i] !== row && body.insertBefore(row, body.rows[i] ?? null));
-    while (body.rows.length > rows.length) body.lastElementChild.remove();
+    fillRows(this.table.tBodies[0], rows);
   }
 
   #row(epoch, { selected, busy }) {
     const row = this.#rows.get(epoch.epoch) ?? this.#newRow(epoch.epoch);
-    const { listen, loss, best, similarity, serving, promote } = row.parts;
-    const isSelected = epoch.epoch === selected;
-    row.classList.toggle("selected", isSelected);
-    listen.setAttribute("aria-pressed", String(isSelected));
+    const { loss, best, similarity } = row.parts;
+    showChosen(row, epoch.epoch === selected);
     say(loss, figure(epoch.validation_loss));
     best.hidden = !epoch.is_best;
     say(similarity, figure(epoch.sample?.similarity, 2));
-    const reason = unservable(epoch);
-    say(serving, epoch.is_served ? "Serving" : reason);
-    serving.classList.toggle("now", Boolean(epoch.is_served));
-    promote.hidden = Boolean(epoch.is_served || reason);
-    promote.disabled = busy !== null;
+    showServing(row, epoch, { epoch, busy });
     return row;
   }
 
   #newRow(number) {
     const parts = {
-      listen: make("button", {
-        type: "button", class: "epoch", text: String(number), "aria-pressed": "false",
-        "aria-label": `Listen to epoch ${number}`, onclick: () => this.chosen(number),
-      }),
+      ...rowButtons(String(number), `epoch ${number}`, () => this.chosen(number), () => this.promoted(number)),
       loss: make("span"),
       best: make("span", { class: "best", text: "best", hidden: true }),
       similarity: make("span"),
-      serving: make("span", { class: "serving" }),
-      promote: make("button", {
-        type: "button", class: "plain small", text: "Serve", "aria-label": `Serve epoch ${number}`,
-        onclick: () => this.promoted(number),
-      }),
     };
     const row = make("tr", { "data-epoch": number },
       make("th", { scope: "row" }, parts.listen),
@@ -85,8 +68,27 @@ export class EpochsTable {
   }
 }
 
-function unservable(epoch) {
-  return epoch.checkpoint_state === "whole" ? "" : epoch.checkpoint_state;
+/** What every row of epochs or candidates has: a button to hear it, and what of it is served. */
+export function rowButtons(text, name, chosen, promoted) {
+  return {
+    listen: make("button", { type: "button", class: "epoch", text, "aria-pressed": "false", "aria-label": `Listen to ${name}`, onclick: chosen }),
+    serving: make("span", { class: "serving" }),
+    promote: smallButton("Serve", { beside: name, onclick: promoted }),
+  };
+}
+
+export function showChosen(row, isChosen) {
+  row.classList.toggle("selected", isChosen);
+  row.parts.listen.setAttribute("aria-pressed", String(isChosen));
+}
+
+/** one: what may be served; epoch: the run's epoch that it is, or null; busy: the one being promoted. */
+export function showServing({ parts: { serving, promote } }, one, { epoch, busy }) {
+  const reason = epoch && epoch.checkpoint_state !== "whole" ? epoch.checkpoint_state : "";
+  say(serving, one.is_served ? "Serving" : reason);
+  serving.classList.toggle("now", Boolean(one.is_served));
+  promote.hidden = Boolean(!epoch || one.is_served || reason);
+  promote.disabled = busy !== null;
 }
 
 /** Which epoch speaks, and whether it follows the newest. */
@@ -101,12 +103,19 @@ export function showServed({ served, promoted, runs, follows }) {
 
 /** The choice of a run, where there is more than one. */
 export function showRuns(runs, chosen) {
-  const select = find("run");
-  const ids = runs.map((run) => run.id).join("\n");
-  if (select.dataset.ids !== ids) {
-    select.replaceChildren(...runs.map((run) => make("option", { value: run.id, text: runName(run) })));
-    select.dataset.ids = ids;
-  }
-  select.value = chosen ?? "";
+  options(find("run"), runs.map((run) => ({ value: run.id, text: runName(run) })));
+  find("run").value = chosen ?? "";
   find("run-choice").hidden = runs.length < 2;
+}
+
+/** How far the running training is, and how long it will still take. run: one of /v1/runs or null; records: the rows of its metrics.jsonl. */
+export function showProgress(run, records) {
+  const last = run?.training ? records.findLast((row) => row.kind === "train" && row.progress) : null;
+  find("progress").hidden = !last;
+  if (!last) return;
+  const { epochs, epoch_step: step, epoch_steps: steps, seconds_left: left } = last.progress;
+  find("progress-bar").value = ((last.epoch - 1) * steps + step) / (epochs * steps);
+  const isLearned = last.epoch === epochs && step === steps;
+  const rest = isLearned ? "every step is learned; what is left is to save, to judge and to speak a sample" : `step ${step} of ${steps}; ${timeLeft(left)}`;
+  say(find("progress-told"), `Epoch ${last.epoch} of ${epochs}, ${rest}.`);
 }

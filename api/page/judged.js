@@ -1,6 +1,7 @@
 // The table of a run that was evaluated: the base first, then epochs and blends, by any judge.
 
-import { find, make, say } from "./elements.js";
+import { fillRows, find, make, say } from "./elements.js";
+import { rowButtons, showChosen, showServing } from "./epochs.js";
 import { absent, againstBase, ASTRAY, astray, facts, halfInterval, INTERVAL, LOSS, lowestFirst, meaning, NAMES, ordered, present, short } from "./judges.js";
 import { candidateName, capital, counted, figure } from "./wording.js";
 
@@ -43,8 +44,8 @@ export class JudgedTable {
     this.#head(evaluation);
     const all = candidatesOf(run);
     const others = ordered(all.filter((one) => one.kind !== "base"), evaluation, this.#sort);
-    fill(find("judged-base"), all.filter((one) => one.kind === "base").map((one) => this.#row(one, evaluation, selected, busy)));
-    fill(find("judged-others"), others.map((one) => this.#row(one, evaluation, selected, busy)));
+    fillRows(find("judged-base"), all.filter((one) => one.kind === "base").map((one) => this.#row(one, evaluation, selected, busy)));
+    fillRows(find("judged-others"), others.map((one) => this.#row(one, evaluation, selected, busy)));
     this.#tell(all.find((one) => one.id === selected), evaluation);
   }
 
@@ -85,21 +86,15 @@ export class JudgedTable {
 
   #row(one, evaluation, selected, busy) {
     const row = this.#rows.get(one.id) ?? this.#newRow(one, evaluation);
-    const { listen, marks, cells, loss, strays, serving, promote } = row.parts;
-    const isSelected = one.id === selected;
-    row.classList.toggle("selected", isSelected);
-    listen.setAttribute("aria-pressed", String(isSelected));
+    const { marks, cells, loss, strays } = row.parts;
+    showChosen(row, one.id === selected);
     const told = [one.is_best && "best", one.kind !== "base" && one.indistinguishable_from_base && "not distinguishable from the base", one.ruled_out && "ruled out", !one.judged && "not judged yet"];
     say(marks, told.filter(Boolean).join(", "));
     marks.classList.toggle("first", Boolean(one.is_best));
     say(strays, one.judged ? astray(one) : "–");
     for (const [name, cell] of Object.entries(cells)) show(cell, name, one.judges[name], evaluation.judges[name]);
     say(loss, figure(one.validation_loss));
-    const reason = one.of && one.of.checkpoint_state !== "whole" ? one.of.checkpoint_state : "";
-    say(serving, one.is_served ? "Serving" : reason);
-    serving.classList.toggle("now", Boolean(one.is_served));
-    promote.hidden = Boolean(one.kind !== "epoch" || one.is_served || !one.of || reason);
-    promote.disabled = busy !== null;
+    showServing(row, one, { epoch: one.of, busy });
     return row;
   }
 
@@ -107,13 +102,11 @@ export class JudgedTable {
     const name = capital(candidateName(one));
     const cell = (column, ...children) => make("td", { class: "number", role: "cell", "data-label": titleOf(column) }, ...children);
     const parts = {
-      listen: make("button", { type: "button", class: "epoch", text: one.kind === "base" ? "Base" : name, "aria-pressed": "false", "aria-label": `Listen to ${candidateName(one)}`, onclick: () => this.chosen(one.id) }),
+      ...rowButtons(one.kind === "base" ? "Base" : name, candidateName(one), () => this.chosen(one.id), () => this.promoted(one.epoch)),
       marks: make("span", { class: "marks" }),
       strays: make("span"),
       cells: Object.fromEntries(present(evaluation).map((judge) => [judge, make("span", { class: "figure" })])),
       loss: make("span"),
-      serving: make("span", { class: "serving" }),
-      promote: make("button", { type: "button", class: "plain small", text: "Serve", "aria-label": `Serve ${candidateName(one)}`, onclick: () => this.promoted(one.epoch) }),
     };
     const row = make("tr", { "data-candidate": one.id, role: "row" },
       make("th", { scope: "row", role: "rowheader" }, parts.listen, parts.marks),
@@ -147,12 +140,6 @@ function show(cell, name, found, judge) {
   cell.replaceChildren(
     ...(by ? [make("span", { class: `mark ${by.mark === "▼" ? "worse" : ""}`, "aria-hidden": "true", text: by.mark === "▼" ? "▼ worse" : by.mark }), make("span", { class: "hidden", text: `${by.words}: ` })] : []),
     make("span", { text: short(name, found?.mean) }), make("span", { class: "plus", text: halfInterval(name, found) }));
-}
-
-// Rows stay the same elements: the focus inside them stays where it is.
-function fill(body, rows) {
-  rows.forEach((row, i) => body.rows[i] !== row && body.insertBefore(row, body.rows[i] ?? null));
-  while (body.rows.length > rows.length) body.lastElementChild.remove();
 }
 
 function titleOf(column) {

@@ -1,7 +1,7 @@
 // A recording by the page's own microphone: made, cut to the speech, heard, and handed on as a wav.
 
 import { announce, complain, find, say } from "./elements.js";
-import { RATE, decoded, sounding, toPcm, wavOf } from "./sound.js";
+import { bufferOf, decoded, drawWave, plays, RATE, toPcm, wavOf } from "./sound.js";
 import { figure } from "./wording.js";
 
 // As the service reads at most, and at least.
@@ -57,10 +57,11 @@ export class Microphone {
   constructor(changed) {
     this.changed = changed;
     this.samples = null;
+    this.hearing = {};
     find("record").addEventListener("click", () => (this.recorder ? this.recorder.stop() : this.#start()));
     find("trim-start").addEventListener("input", () => this.#trimmed("start"));
     find("trim-end").addEventListener("input", () => this.#trimmed("end"));
-    find("trim-hear").addEventListener("click", () => this.#hear());
+    plays(find("trim-hear"), () => bufferOf(this.#kept()), { label: "Hear what is kept", fault: "microphone-fault", group: this.hearing });
     find("trim-discard").addEventListener("click", () => {
       this.discard();
       find("record").focus();
@@ -73,7 +74,7 @@ export class Microphone {
   }
 
   discard() {
-    this.source?.stop();
+    this.hearing.source?.stop();
     this.samples = null;
     find("trim").hidden = true;
     say(find("record"), "Record with the microphone");
@@ -172,36 +173,12 @@ export class Microphone {
   /** The wave, a column a pixel: the largest sample of each. */
   #draw() {
     const canvas = find("trim-wave");
-    canvas.width = canvas.clientWidth * devicePixelRatio;
-    canvas.height = canvas.clientHeight * devicePixelRatio;
-    const drawing = canvas.getContext("2d");
-    drawing.fillStyle = getComputedStyle(canvas).color;
-    const each = this.samples.length / canvas.width;
-    for (let column = 0; column < canvas.width; column += 1) {
+    const columns = Math.trunc(canvas.clientWidth * devicePixelRatio);
+    const each = this.samples.length / columns;
+    drawWave(canvas, Array.from({ length: columns }, (_, column) => {
       let most = 0;
       for (let i = Math.floor(column * each); i < (column + 1) * each; i += 1) most = Math.max(most, Math.abs(this.samples[i] ?? 0));
-      const height = Math.max(1, most * canvas.height);
-      drawing.fillRect(column, (canvas.height - height) / 2, 1, height);
-    }
-  }
-
-  /** What is kept, and at the second press no more of it. */
-  #hear() {
-    if (this.source) {
-      this.source.stop();
-      return;
-    }
-    const context = sounding();
-    const kept = this.#kept();
-    const buffer = new AudioBuffer({ length: kept.length, sampleRate: RATE });
-    buffer.copyToChannel(kept, 0);
-    this.source = new AudioBufferSourceNode(context, { buffer });
-    this.source.connect(context.destination);
-    this.source.onended = () => {
-      this.source = null;
-      say(find("trim-hear"), "Hear what is kept");
-    };
-    this.source.start();
-    say(find("trim-hear"), "Stop");
+      return most;
+    }));
   }
 }

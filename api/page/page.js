@@ -3,16 +3,14 @@
 import { Comparison } from "./compare.js";
 import { Curves } from "./curves.js";
 import { Desk } from "./desk.js";
-import { announce, calmly, complain, find, say } from "./elements.js";
-import { EpochsTable, showRuns, showServed } from "./epochs.js";
+import { announce, calmly, complain, find, say, tried } from "./elements.js";
+import { EpochsTable, showProgress, showRuns, showServed } from "./epochs.js";
 import { listen } from "./events.js";
 import { candidatesOf, JudgedTable, showVerdict } from "./judged.js";
-import { askForKey } from "./key.js";
 import { showMeanings } from "./meanings.js";
-import { showProgress } from "./progress.js";
 import { Recordings } from "./recordings.js";
 import { joined } from "./scales.js";
-import { epochPath, onKeyWanted, read, runPath, send } from "./server.js";
+import { epochPath, read, runPath, send } from "./server.js";
 import { SpeakBox } from "./speak.js";
 import { showConnection, showStatus } from "./status.js";
 import { Voices } from "./voices.js";
@@ -48,7 +46,6 @@ const judged = new JudgedTable({
 const comparison = new Comparison(desk, () => show());
 const speakBox = new SpeakBox();
 showMeanings();
-onKeyWanted(askForKey);
 
 const run = () => known.runs.find((one) => one.id === chosen.run) ?? known.runs[0] ?? null;
 
@@ -174,13 +171,7 @@ async function follow() {
 }
 
 async function changeServed(act, sentence) {
-  try {
-    await act();
-    complain(find("epochs-fault"), null);
-    announce(sentence);
-  } catch (error) {
-    complain(find("epochs-fault"), error);
-  }
+  await tried("epochs-fault", act, sentence);
   chosen.busy = null;
   show();
   await attempt(refreshRuns);

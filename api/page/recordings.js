@@ -1,13 +1,11 @@
 // Recordings: uploaded, cut into a dataset, and the line that trains on it. The clips: clips.js.
 
-import { account, unheard, unplaced } from "./account.js";
 import { ClipList } from "./clips.js";
-import { announce, calmly, complain, find, make, say } from "./elements.js";
-import { allLanguages } from "./languages.js";
-import { read, request, send } from "./server.js";
+import { announce, calmly, complain, find, make, options, relabel, say, smallButton, tried, twice } from "./elements.js";
+import { datasetPath, read, request, send } from "./server.js";
 import { keep } from "./sound.js";
-import { datasetPath, sendRecording } from "./uploads.js";
-import { counted, diskSize } from "./wording.js";
+import { sendRecording } from "./uploads.js";
+import { clock, counted, diskSize, languageOptions } from "./wording.js";
 
 const LOOK_MILLISECONDS = 2000;
 const STATES = { none: "Not cut yet.", queued: "Waits for its turn.", running: "Is being cut.", done: "Cut.", failed: "Could not be cut.", stopped: "Stopped." };
@@ -21,7 +19,7 @@ export class Recordings {
   constructor() {
     this.clips = new ClipList(() => this.refresh());
     this.soon = calmly(() => this.refresh(), 1000);
-    allLanguages(find("dataset-language"));
+    options(find("dataset-language"), languageOptions(), "en");
     find("dataset-form").addEventListener("submit", (event) => this.#make(event));
     find("dataset").addEventListener("change", (event) => this.#choose(event.target.value));
     find("recording-files").addEventListener("change", (event) => this.#send([...event.target.files]));
@@ -59,14 +57,7 @@ export class Recordings {
   /** Does it, shows what is then, and says so; what fails is told as its sentence. */
   async #act(what, sentence) {
     this.#acting = true;
-    let answer = null;
-    try {
-      answer = (await what()) ?? {};
-      complain(find("recordings-fault"), null);
-      announce(sentence);
-    } catch (error) {
-      complain(find("recordings-fault"), error);
-    }
+    const answer = await tried("recordings-fault", what, sentence);
     await this.refresh();
     this.#acting = false;
     return answer;
@@ -92,12 +83,10 @@ export class Recordings {
   }
 
   #list(datasets, space) {
-    const told = JSON.stringify([datasets.map(({ id, name }) => [id, name])]);
     if (!datasets.some((one) => one.id === this.#chosen)) this.#chosen = datasets[0]?.id ?? null;
     find("dataset-choice").hidden = !datasets.length;
     say(find("recordings-room"), datasets.length ? `${diskSize(space.used)} of ${diskSize(space.most)} are used.` : "");
-    if (told !== this.listed) find("dataset").replaceChildren(...datasets.map((one) => make("option", { value: one.id, text: one.name })));
-    this.listed = told;
+    options(find("dataset"), datasets.map((one) => ({ value: one.id, text: one.name })));
     find("dataset").value = this.#chosen ?? "";
   }
 
@@ -108,9 +97,7 @@ export class Recordings {
     if (!found) return;
     this.#showRecordings(found);
     this.#showCut(found);
-    account(find("account"), found);
-    unheard(find("unheard"), found);
-    unplaced(find("unplaced"), found);
+    showAccount(found);
     find("train-works").hidden = !found.train;
     say(find("train-line"), found.train?.command ?? "");
     say(find("train-told"), found.train ? `${counted(found.clips.kept, "clip")}, ${(found.clips.kept_seconds / 60).toFixed(1)} minutes to learn from. In a container: ${found.train.container}` : "");
@@ -133,13 +120,12 @@ export class Recordings {
     const sending = this.#sending.get(key);
     const part = row.whole ? diskSize(row.bytes) : `${diskSize(row.received)} of ${diskSize(row.bytes)}${sending ? "" : "; choose the file again, and it goes on from there"}`;
     const bar = row.whole ? null : make("progress", { max: row.bytes, value: row.received, "aria-label": `Upload of ${row.name}` });
-    const button = make("button", { type: "button", class: "plain small", disabled: busy && !sending });
+    const button = smallButton("", { disabled: busy && !sending });
     if (sending) {
-      say(button, "Pause");
-      button.setAttribute("aria-label", `Pause ${row.name}`);
+      relabel(button, "Pause", row.name);
       button.addEventListener("click", () => sending.abort());
     } else {
-      twice(button, "Delete", () => this.#act(() => send("DELETE", `${this.#path}/recordings/${encodeURIComponent(row.id)}`), `${row.name} is deleted.`), row.name);
+      twice(button, "Delete", () => this.#act(() => send("DELETE", `${this.#path}/recordings/${encodeURIComponent(row.id)}`), `${row.name} is deleted.`), { of: row.name });
     }
     return make("li", {}, make("p", {}, make("span", { class: "name", text: row.name }), make("span", { class: "quiet", text: part }), bar), button);
   }
@@ -202,25 +188,30 @@ export class Recordings {
   }
 }
 
-/** A button whose first press asks, so that nothing is lost by one slip. */
-function twice(button, label, act, of = "") {
-  const tell = (text) => {
-    say(button, text);
-    if (of) button.setAttribute("aria-label", `${text} ${of}`);
-  };
-  const calm = () => {
-    delete button.dataset.sure;
-    tell(label);
-  };
-  calm();
-  button.addEventListener("blur", calm);
-  button.addEventListener("click", () => {
-    if (button.dataset.sure) {
-      calm();
-      act();
-      return;
-    }
-    button.dataset.sure = "yes";
-    tell(`Really ${label.toLowerCase()}`);
-  });
+/** What became of every second of the recordings, and what of the text and the corrections has no clip. */
+function showAccount(found) {
+  find("account-works").hidden = !found.account.length;
+  const sums = new Map();
+  for (const one of found.account) {
+    for (const [reason, seconds] of Object.entries(one.seconds_by_reason)) sums.set(reason, (sums.get(reason) ?? 0) + seconds);
+  }
+  const all = found.account.reduce((sum, one) => sum + one.seconds, 0);
+  const rows = [...sums].sort((a, b) => b[1] - a[1]).map(([reason, seconds]) => make("tr", {},
+    make("th", { scope: "row", text: reason }), make("td", { class: "number", text: clock(seconds, 0) }),
+    make("td", { class: "number", text: `${((100 * seconds) / all).toFixed(1)} %` })));
+  find("account").replaceChildren(...rows);
+  const { clips } = found;
+  const parts = [counted(clips.total, "clip"), `${clips.dropped} dropped`, `${clips.without_text} without a text`, `${clips.corrected} corrected`];
+  say(find("account-told"), `${clock(all, 0)} recorded; ${parts.join(", ")}. Speech was found by ${found.speech_by || "nothing"}.`);
+  disclose("unheard", found.num_unheard, `${counted(found.num_unheard, "sentence")} of the text not heard`, found.unheard);
+  disclose("unplaced", found.unplaced.length, `${counted(found.unplaced.length, "correction")} without a clip in this cut`,
+    found.unplaced.map((one) => `${one.name}: ${one.dropped ? "dropped" : one.text} (was: ${one.was || "nothing"})`));
+}
+
+/** A list that is opened by its summary; hidden where there is nothing in it. */
+function disclose(id, count, summary, lines) {
+  const place = find(id);
+  place.hidden = !count;
+  say(place.querySelector("summary"), summary);
+  place.querySelector("ul").replaceChildren(...lines.map((text) => make("li", { text })));
 }

@@ -3,7 +3,11 @@
 // A fault becomes a Fault whose message is the API's own sentence. A 401 asks the person for the
 // key, once for all requests that wait, and goes on with it.
 
+import { complain, find } from "./elements.js";
+
 const KEPT = "sotaque-key";
+const WRONG = "The server does not take this key. Look for a missing or doubled character. Whoever runs the server finds it as API_KEY in its settings (.env).";
+const UNSENDABLE = "This key has characters that no API key has: only letters, digits and signs of ASCII can be sent.";
 
 export class Fault extends Error {
   constructor(sentence, { status = 0, code = "", retryAfter = null } = {}) {
@@ -14,13 +18,7 @@ export class Fault extends Error {
   }
 }
 
-let askForKey = () => Promise.reject(new Fault("The server asks for a key."));
 let asking = null;
-
-/** ask: (refused) => Promise of a key; called when the server answers 401. */
-export function onKeyWanted(ask) {
-  askForKey = ask;
-}
 
 /** fetch with the key; the answer is one that succeeded. Throws Fault, or AbortError. */
 export async function request(path, options = {}) {
@@ -42,6 +40,27 @@ export async function request(path, options = {}) {
 
 /** Whether the server asked for a key, and has it. */
 export const hasKey = () => sessionStorage.getItem(KEPT) !== null;
+
+/** Asks for the key in a dialog. refused: whether the last one was. Resolves with a key. */
+function askForKey(refused) {
+  const dialog = find("key-dialog");
+  const field = find("key");
+  complain(find("key-fault"), refused ? { message: WRONG } : null);
+  field.value = "";
+  if (!dialog.open) dialog.showModal();
+  field.focus();
+  return new Promise((resolve) => {
+    // Without a key nothing of the page works: Escape brings the question back.
+    const closed = () => {
+      const key = field.value.trim();
+      if (key && !/^[ -~]+$/.test(key)) complain(find("key-fault"), { message: UNSENDABLE });
+      if (!/^[ -~]+$/.test(key)) return void dialog.showModal();
+      dialog.removeEventListener("close", closed);
+      resolve(key);
+    };
+    dialog.addEventListener("close", closed);
+  });
+}
 
 function withKey(options, key) {
   const headers = new Headers(options.headers ?? {});
@@ -97,3 +116,4 @@ export async function bytes(path) {
 
 export const runPath = (run) => `/v1/runs/${encodeURIComponent(run)}`;
 export const epochPath = (run, epoch) => `${runPath(run)}/epochs/${encodeURIComponent(epoch)}`;
+export const datasetPath = (dataset) => `/v1/datasets/${encodeURIComponent(dataset)}`;

@@ -1,4 +1,6 @@
-// Sound in this browser: one audio context at the voices' own rate, decoding, loudness, wav.
+// Sound in this browser: one audio context at the voices' own rate, decoding, playing, loudness, wav.
+
+import { complain, find, relabel } from "./elements.js";
 
 // The vocoder's rate: a context at it plays streamed pieces without resampling each one alone,
 // which would click at every seam.
@@ -16,6 +18,55 @@ export function sounding() {
 /** A wav's bytes -> AudioBuffer at RATE; works before any click. */
 export async function decoded(wav) {
   return new OfflineAudioContext(1, 1, RATE).decodeAudioData(wav);
+}
+
+/** Samples at RATE -> AudioBuffer. */
+export function bufferOf(samples) {
+  const buffer = new AudioBuffer({ length: samples.length, sampleRate: RATE });
+  buffer.copyToChannel(samples, 0);
+  return buffer;
+}
+
+/**
+ * Makes a button play what `load` resolves with, an AudioBuffer, and stop it at the second press.
+ * of: what a screen reader hears after "Hear"; fault: the id of where a fault is told; group: buttons
+ * that share one stop each other; `group.source` is what sounds.
+ */
+export function plays(button, load, { label = "Hear", of = "", fault, group = {} }) {
+  let mine = null;
+  button.addEventListener("click", async () => {
+    const playing = group.source;
+    playing?.stop();
+    if (playing && playing === mine) return;
+    const context = sounding(); // Within the click, or the browser keeps the sound back.
+    try {
+      const source = new AudioBufferSourceNode(context, { buffer: await load() });
+      group.source = mine = source;
+      source.connect(context.destination);
+      source.onended = () => {
+        if (group.source === source) group.source = null;
+        relabel(button, label, of);
+      };
+      source.start();
+      relabel(button, "Stop", of);
+    } catch (error) {
+      complain(find(fault), error);
+    }
+  });
+  return button;
+}
+
+/** Draws a wave of vertical bars; heights: of each in [0, 1], equally wide, with `gap` between them. */
+export function drawWave(canvas, heights, gap = 0) {
+  canvas.width = canvas.clientWidth * devicePixelRatio;
+  canvas.height = canvas.clientHeight * devicePixelRatio;
+  const pen = canvas.getContext("2d");
+  pen.fillStyle = getComputedStyle(canvas).color;
+  const each = canvas.width / Math.max(heights.length, 1);
+  heights.forEach((share, place) => {
+    const height = Math.max(gap || 1, canvas.height * share);
+    pen.fillRect(place * each, (canvas.height - height) / 2, Math.max(each - gap, 1), height);
+  });
 }
 
 /** Root mean square of the parts that are not silence, so that pauses do not count. */

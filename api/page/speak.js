@@ -1,23 +1,24 @@
 // The speak box: a sentence, and the sound of it while it is still being spoken.
 
-import { heard, next } from "./answer.js";
-import { announce, calmly, complain, find, say } from "./elements.js";
+import { announce, calmly, complain, find, options, say } from "./elements.js";
+import { heard, next } from "./events.js";
 import { read, request } from "./server.js";
 import { History } from "./history.js";
-import { offerLanguages } from "./languages.js";
 import { offerCopies, showRequest } from "./request_text.js";
-import { Saving } from "./saving.js";
-import { pcmOf, RATE, sounding } from "./sound.js";
+import { keep, pcmOf, RATE, sounding, wavOf } from "./sound.js";
 import { clear, paint } from "./spectrogram.js";
 import { SpokenText } from "./spoken_text.js";
 import { Stream } from "./stream.js";
-import { fileName } from "./wording.js";
+import { fileName, languageOptions } from "./wording.js";
 
 const NUMBERS = ["speed", "temperature", "seed"];
 const BAD_REQUEST = 400;
 const SERVED = "/v1/audio/speech";
 // Sound as it is made, and the times of its words.
 const AS_EVENTS = { stream_format: "sse", timestamp_granularities: ["word"] };
+
+// Those that a player opens, in the order of the choice. Raw PCM is none of them.
+const NAMES = { wav: "WAV", mp3: "MP3", flac: "FLAC", opus: "Opus", aac: "AAC", m4a: "M4A" };
 
 export class SpeakBox {
   #stream = null;
@@ -47,7 +48,7 @@ export class SpeakBox {
 
   /** status: the body of GET /status: what the served voice speaks, and the formats to save. */
   offer({ languages, formats }) {
-    offerLanguages(languages);
+    options(find("language"), [{ value: "", text: "The voice's own" }, ...languageOptions(languages)]);
     this.#saving.offer(formats);
   }
 
@@ -238,5 +239,64 @@ export class SpeakBox {
       if (stream === this.#stream && !stream.done) this.waiting = requestAnimationFrame(move);
     };
     move();
+  }
+}
+
+/**
+ * Keeps what was spoken as a file. The page has the sound as samples, which are a WAV with a header. Any
+ * other format is made by the service: it says the same once more, since the same seed says the same.
+ */
+class Saving {
+  #spoken = null;
+
+  constructor() {
+    this.offer();
+    find("keep-spoken").addEventListener("click", () => this.#save());
+  }
+
+  /** formats: what the service says that it can make. */
+  offer(formats = ["wav"]) {
+    const offered = Object.keys(NAMES).filter((name) => name === "wav" || formats.includes(name));
+    options(find("format"), offered.map((value) => ({ value, text: NAMES[value] })));
+  }
+
+  get format() {
+    return find("format").value;
+  }
+
+  /** spoken: the samples (pieces), a file's name without its ending, and the request with its answer's voice. */
+  spoken(spoken) {
+    this.#spoken = spoken;
+  }
+
+  async #save() {
+    const { pieces, name } = this.#spoken;
+    const form = this.format;
+    if (form === "wav") return keep(wavOf(pieces), `${name}.wav`);
+    const button = find("keep-spoken");
+    button.disabled = true;
+    say(button, "Saving …");
+    try {
+      await this.#saveAs(form, this.#spoken);
+    } catch (error) {
+      complain(find("speak-fault"), error);
+    } finally {
+      button.disabled = false;
+      say(button, "Save");
+    }
+    return undefined;
+  }
+
+  async #saveAs(form, { path, body, spokenBy, name }) {
+    const answer = await request(path, {
+      method: "POST",
+      headers: { "Content-Type": "application/json", Accept: "audio/*, application/json" },
+      body: JSON.stringify({ ...body, response_format: form }),
+    });
+    const now = answer.headers.get("X-Model");
+    keep(await answer.blob(), `${name}.${form}`);
+    complain(find("speak-fault"), null);
+    if (now === spokenBy) announce(`Saved as ${NAMES[form]}.`);
+    else complain(find("speak-fault"), { message: `The voice has changed since: the file is spoken by ${now}. Speak again to hear it.` });
   }
 }

@@ -1,6 +1,6 @@
 // Speech played while it is still being spoken.
 
-import { fromPcm, RATE, sounding } from "./sound.js";
+import { bufferOf, fromPcm, RATE, sounding } from "./sound.js";
 
 // Heard from here on; after a gap the next start waits for more, so that it stutters once.
 const FIRST_SECONDS = 0.15;
@@ -99,8 +99,7 @@ export class Stream {
   }
 
   #schedule(samples) {
-    const buffer = new AudioBuffer({ length: samples.length, sampleRate: RATE });
-    buffer.copyToChannel(samples, 0);
+    const buffer = bufferOf(samples);
     const source = new AudioBufferSourceNode(this.context, { buffer });
     source.connect(this.context.destination);
     source.onended = () => {

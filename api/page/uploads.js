@@ -1,6 +1,6 @@
 // Sending a recording in pieces: it goes on after a break, also when the page was closed meanwhile.
 
-import { Fault, request, send } from "./server.js";
+import { datasetPath, Fault, request, send } from "./server.js";
 
 // The server takes up to 8 MiB in a minute; a quarter of that fits a slow line too.
 const PIECE_BYTES = 2 << 20;
@@ -10,8 +10,6 @@ const PASSING = new Set([0, 408, 502, 503, 504]);
 const MOST_FAILURES = 30;
 
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
-
-export const datasetPath = (dataset) => `/v1/datasets/${encodeURIComponent(dataset)}`;
 
 /**
  * Sends a File, from where an earlier attempt ended; resolves with the recording's row.

@@ -1,10 +1,10 @@
 // Voices: the recordings that a sentence can be spoken after.
 
-import { announce, complain, find, make, say } from "./elements.js";
+import { announce, find, make, smallButton, tried, twice } from "./elements.js";
 import { candidatesOf } from "./judged.js";
 import { Microphone } from "./microphone.js";
 import { bytes, read, runPath, send } from "./server.js";
-import { decoded, sounding } from "./sound.js";
+import { decoded, plays } from "./sound.js";
 import { candidateName, capital, figure, moment } from "./wording.js";
 
 const ORIGINS = { served: "of the served model", upload: "added" };
@@ -37,12 +37,7 @@ export class Voices {
   }
 
   async refresh() {
-    try {
-      this.#show((await read("/v1/voices")).voices ?? []);
-      complain(find("voices-fault"), null);
-    } catch (error) {
-      complain(find("voices-fault"), error);
-    }
+    await tried("voices-fault", async () => this.#show((await read("/v1/voices")).voices ?? []));
   }
 
   #show(voices) {
@@ -86,43 +81,18 @@ export class Voices {
     const quality = voice.quality && make("span", { class: "quiet quality", text: qualityOf(voice.quality) });
     if (quality) told.append(quality);
     if (voice.origin !== "upload") return make("li", {}, told);
-    return make("li", {}, told, make("div", { class: "row" },
-      voice.preview ? this.#player(voice, name) : null, this.#renamer(voice, name, told), this.#remover(voice, name)));
-  }
-
-  /** Plays the recording, and stops it at the second press. */
-  #player(voice, name) {
-    const button = make("button", { type: "button", class: "plain small", text: "Hear", "aria-label": `Hear the recording of ${name}` });
-    let source = null;
-    const over = () => {
-      source = null;
-      say(button, "Hear");
-      button.setAttribute("aria-label", `Hear the recording of ${name}`);
-    };
-    button.addEventListener("click", async () => {
-      if (source) {
-        source.stop();
-        return;
-      }
-      const context = sounding(); // Within the click, or the browser keeps the sound back.
-      try {
-        const buffer = await decoded(await bytes(voice.preview));
-        source = new AudioBufferSourceNode(context, { buffer });
-        source.connect(context.destination);
-        source.onended = over;
-        source.start();
-        say(button, "Stop");
-        button.setAttribute("aria-label", `Stop the recording of ${name}`);
-      } catch (error) {
-        complain(find("voices-fault"), error);
-      }
-    });
-    return button;
+    const of = `the recording of ${name}`;
+    const hear = voice.preview && plays(smallButton("Hear", { beside: of }), async () => decoded(await bytes(voice.preview)), { of, fault: "voices-fault" });
+    const remove = twice(smallButton("Remove"), "Remove", async () => {
+      await this.#change(() => send("DELETE", `/v1/voices/${encodeURIComponent(voice.id)}`), `${name} is removed.`);
+      find("voices").focus();
+    }, { of: name });
+    return make("li", {}, told, make("div", { class: "row" }, hear || null, this.#renamer(voice, name, told), remove));
   }
 
   /** The name becomes a field: Enter keeps it, Escape does not. */
   #renamer(voice, name, told) {
-    const button = make("button", { type: "button", class: "plain small", text: "Rename", "aria-label": `Rename ${name}` });
+    const button = smallButton("Rename", { beside: name });
     button.addEventListener("click", () => {
       const field = make("input", { type: "text", required: true, maxlength: 100, "aria-label": `New name of ${name}`, autocomplete: "off" });
       field.value = name;
@@ -146,28 +116,6 @@ export class Voices {
     return button;
   }
 
-  /** Two presses: the first asks, so that no recording is lost by one slip. */
-  #remover(voice, name) {
-    const button = make("button", { type: "button", class: "plain small", text: "Remove", "aria-label": `Remove ${name}` });
-    const calm = () => {
-      delete button.dataset.sure;
-      say(button, "Remove");
-      button.setAttribute("aria-label", `Remove ${name}`);
-    };
-    button.addEventListener("blur", calm);
-    button.addEventListener("click", async () => {
-      if (!button.dataset.sure) {
-        button.dataset.sure = "yes";
-        say(button, "Really remove");
-        button.setAttribute("aria-label", `Really remove ${name}`);
-        return;
-      }
-      await this.#change(() => send("DELETE", `/v1/voices/${encodeURIComponent(voice.id)}`), `${name} is removed.`);
-      find("voices").focus();
-    });
-    return button;
-  }
-
   async #add(form) {
     const body = new FormData(form);
     const recorded = this.microphone.recording();
@@ -184,14 +132,10 @@ export class Voices {
 
   /** Does it, shows the list as it is then, and says so; what fails is told as its sentence. */
   async #change(act, sentence) {
-    try {
-      const answer = await act();
-      await this.refresh();
-      announce(typeof sentence === "function" ? sentence(answer ?? {}) : sentence);
-      return answer ?? {};
-    } catch (error) {
-      complain(find("voices-fault"), error);
-      return null;
-    }
+    const answer = await tried("voices-fault", act);
+    if (!answer) return null;
+    await this.refresh();
+    announce(typeof sentence === "function" ? sentence(answer) : sentence);
+    return answer;
   }
 }

@@ -94,3 +94,13 @@ export function diskSize(bytes) {
 export function fileName(...parts) {
   return parts.join("_").replace(/[^\w.-]+/g, "-").slice(0, 80);
 }
+
+// Those of XTTS-v2; the server refuses what its model was not made for.
+const LANGUAGES = ["ar", "cs", "de", "en", "es", "fr", "hi", "hu", "it", "ja", "ko", "nl", "pl", "pt", "ru", "tr", "zh-cn"];
+
+/** [{value, text}] by name; codes: those that the served voice speaks; empty: all of XTTS-v2's. */
+export function languageOptions(codes) {
+  const names = new Intl.DisplayNames(["en"], { type: "language" });
+  return (codes?.length ? codes : LANGUAGES).map((code) => ({ value: code, text: names.of(code) }))
+    .sort((a, b) => a.text.localeCompare(b.text));
+}

@@ -1,34 +1,42 @@
-"""Routes /v1/datasets: make a dataset, send recordings and their text, cut, delete."""
+"""Routes /v1/datasets: make a dataset, send recordings and their text, cut, correct, delete."""
 
 import asyncio
 import shlex
 import shutil
-from typing import Annotated, Any, Literal
+from dataclasses import asdict
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi import APIRouter, Header, Query, Request
 from starlette.requests import ClientDisconnect
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 
 from api.dataset_schemas import (
+    ClipOrder,
+    ClipPage,
+    ClipRequest,
+    ClipRow,
     CutRow,
     DatasetDetails,
     DatasetList,
     DatasetRequest,
+    DatasetRow,
     DatasetText,
+    DiskSpace,
     RecordingRequest,
     RecordingRow,
+    TrainingLine,
 )
 from api.datasets import uploads
+from api.datasets.clips import MOST_CLIPS
 from api.datasets.store import UploadedDataset, read_job
 from api.errors import APIError
 from api.response_schemas import PROBLEMS
+from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
 from api.routes.voices import visible_name
 from api.speech.languages import recorded_language
-from api.speech.speaking import languages
-from api.state import AppState, app_state
+from api.state import AppState, Shared
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], responses=PROBLEMS)
-Shared = Annotated[AppState, Depends(app_state)]
 _GB = 1_000_000_000
 TextKind = Literal["txt", "srt", "vtt", "lab", "textgrid"]
 _BYTES = {
@@ -39,26 +47,29 @@ _BYTES = {
 }
 # An empty piece adds nothing, and is answered with how far the recording is.
 _PIECE = {"requestBody": {**_BYTES["requestBody"], "required": False}}
+# A clip of that name may be another one after the next cut.
+_FRESH = {"Cache-Control": "no-store"}
+_CSV_RESPONSES = ranged_responses("text/csv")
 
 
-@router.get("", response_model=DatasetList)
-async def list_datasets(parts: Shared) -> dict[str, Any]:
+@router.get("")
+async def list_datasets(parts: Shared) -> DatasetList:
     """The newest first, and how much room there is."""
     return await asyncio.to_thread(_listing, parts)
 
 
-@router.post("", response_model=DatasetDetails, status_code=201)
-async def make_dataset(wanted: DatasetRequest, request: Request, parts: Shared) -> dict[str, Any]:
+@router.post("", status_code=201)
+async def make_dataset(wanted: DatasetRequest, request: Request, parts: Shared) -> DatasetDetails:
     """An empty dataset. Record a person only with their consent."""
     parts.check_rate(request)
-    language = recorded_language(wanted.language, languages(parts))
+    language = recorded_language(wanted.language, parts.languages)
     name = visible_name(wanted.name)
     made = await asyncio.to_thread(parts.datasets.create, name, language)
     return await asyncio.to_thread(_details, parts, made)
 
 
-@router.get("/{dataset}", response_model=DatasetDetails)
-async def read_dataset(dataset: str, parts: Shared) -> dict[str, Any]:
+@router.get("/{dataset}")
+async def read_dataset(dataset: str, parts: Shared) -> DatasetDetails:
     """Its recordings, the state of the cut, the account of every second, and how to train on it."""
     return await asyncio.to_thread(lambda: _details(parts, parts.datasets.find(dataset)))
 
@@ -74,12 +85,12 @@ async def remove_dataset(dataset: str, parts: Shared) -> Response:
 
 
 @router.post(
-    "/{dataset}/recordings", response_model=RecordingRow, status_code=201,
+    "/{dataset}/recordings", status_code=201,
     responses={200: {"model": RecordingRow}},
 )  # fmt: skip
 async def announce_recording(
     dataset: str, wanted: RecordingRequest, parts: Shared, response: Response
-) -> dict[str, Any]:
+) -> RecordingRow:
     """Announces a recording, whose bytes come in pieces. 200 with `received` where it has begun to
     arrive before: send on from there."""
     found = parts.datasets.find(dataset)
@@ -88,14 +99,12 @@ async def announce_recording(
         uploads.announce, parts.datasets, found, name, wanted.bytes, most
     )
     row = recording.row()
-    if row["received"]:
+    if row.received:
         response.status_code = 200
     return row
 
 
-@router.patch(
-    "/{dataset}/recordings/{recording}", response_model=RecordingRow, openapi_extra=_PIECE
-)
+@router.patch("/{dataset}/recordings/{recording}", openapi_extra=_PIECE)
 async def send_piece(
     dataset: str,
     recording: str,
@@ -104,7 +113,7 @@ async def send_piece(
     upload_offset: Annotated[
         int, Header(ge=0, le=2**53, description="How many bytes were sent before this piece.")
     ],
-) -> dict[str, Any]:
+) -> RecordingRow:
     """Takes the next piece of a recording, at most 8 MiB. What arrives of it stays, whatever breaks
     off; `received` says where to go on."""
     kept = parts.datasets.find(dataset)
@@ -124,13 +133,13 @@ async def remove_recording(dataset: str, recording: str, parts: Shared) -> Respo
     return Response(status_code=204)
 
 
-@router.put("/{dataset}/text", response_model=DatasetText, openapi_extra=_BYTES)
+@router.put("/{dataset}/text", openapi_extra=_BYTES)
 async def put_text(
     dataset: str,
     request: Request,
     parts: Shared,
     kind: Annotated[TextKind, Query(description="The ending of its file.")] = "txt",
-) -> dict[str, Any]:
+) -> DatasetText:
     """What the recordings say, in the order of their names: a text, or one with times (4 MiB)."""
     found = parts.datasets.find(dataset)
     content = await request.body()
@@ -138,7 +147,7 @@ async def put_text(
         raise APIError(422, "no_text", "The text is empty. Delete it to cut without one.")
     uploads.check_text(content)
     await asyncio.to_thread(uploads.put_text, found, kind, content)
-    return {"kind": kind, "bytes": len(content)}
+    return DatasetText(kind=kind, bytes=len(content))
 
 
 @router.delete("/{dataset}/text", status_code=204, response_class=Response)
@@ -149,8 +158,8 @@ async def remove_text(dataset: str, parts: Shared) -> Response:
     return Response(status_code=204)
 
 
-@router.post("/{dataset}/cut", response_model=CutRow, status_code=202)
-async def cut(dataset: str, request: Request, parts: Shared) -> dict[str, Any]:
+@router.post("/{dataset}/cut", status_code=202)
+async def cut(dataset: str, request: Request, parts: Shared) -> CutRow:
     """Queues the cut of its recordings. One dataset is cut at a time, behind whoever speaks."""
     parts.check_rate(request)
     found = parts.datasets.find(dataset)
@@ -160,63 +169,98 @@ async def cut(dataset: str, request: Request, parts: Shared) -> dict[str, Any]:
     return await asyncio.to_thread(_cut_row, parts, found)
 
 
-@router.delete("/{dataset}/cut", response_model=CutRow)
-async def stop_cut(dataset: str, parts: Shared) -> dict[str, Any]:
+@router.delete("/{dataset}/cut")
+async def stop_cut(dataset: str, parts: Shared) -> CutRow:
     """Stops it, or takes it from the queue. What was heard is kept for the next time."""
     found = parts.datasets.find(dataset)
     await parts.cuts.stop(found)
     return await asyncio.to_thread(_cut_row, parts, found)
 
 
-def _listing(parts: AppState) -> dict[str, Any]:
-    found = parts.datasets.all()
+@router.get("/{dataset}/clips")
+async def list_clips(
+    dataset: str,
+    parts: Shared,
+    order: Annotated[ClipOrder, Query(description="worst: what is odd comes first.")] = "worst",
+    offset: Annotated[int, Query(ge=0, le=2**53)] = 0,
+    limit: Annotated[int, Query(ge=1, le=MOST_CLIPS)] = 20,
+) -> ClipPage:
+    """Clips with their waveforms and texts; none where nothing is cut."""
+    found = parts.datasets.find(dataset)
+    return await asyncio.to_thread(parts.clips.listing, found, order, offset, limit)
+
+
+@router.patch("/{dataset}/clips/{clip}")
+async def correct_clip(dataset: str, clip: str, wanted: ClipRequest, parts: Shared) -> ClipRow:
+    """Corrects what a clip says, drops it, or takes it in again. Training reads it from then on,
+    and a later cut gets it wherever the same sound is cut the same."""
+    found = parts.datasets.find(dataset)
+    changed = wanted.model_dump(include=wanted.model_fields_set & {"text", "dropped"})
+    return await asyncio.to_thread(parts.clips.correct, found, clip, changed, wanted.sha256)
+
+
+@router.get("/{dataset}/clips/{clip}.wav", response_class=FileResponse, responses=WAV_RESPONSES)
+async def hear_clip(dataset: str, clip: str, parts: Shared) -> FileResponse:
+    """The sound of a clip; ranges are served."""
+    found = parts.datasets.find(dataset)
+    path = await asyncio.to_thread(parts.clips.sound, found, clip)
+    return RangedFile(path, media_type="audio/wav", headers=_FRESH)
+
+
+@router.get("/{dataset}/account.csv", response_class=FileResponse, responses=_CSV_RESPONSES)
+async def read_account(dataset: str, parts: Shared) -> FileResponse:
+    """Every second of every recording: from when to when, in a clip or why not."""
+    path = parts.datasets.find(dataset).clips / "account.csv"
+    if not path.is_file():
+        raise APIError(404, "not_cut", "That dataset is not cut yet.")
+    return RangedFile(path, media_type="text/csv; charset=utf-8", headers=_FRESH)
+
+
+def _listing(parts: AppState) -> DatasetList:
     used, announced = uploads.space(parts.datasets)
-    above = next(
-        one for one in (parts.datasets.folder.absolute(), *parts.datasets.folder.absolute().parents)
-        if one.exists()
-    )  # fmt: skip
-    return {
-        "datasets": [
-            {"id": one.id, "name": one.name, "language": one.language, "created": one.created,
-             "recordings": len(uploads.recordings(one)), "state": read_job(one).state}
-            for one in found
-        ],
-        "space": {"used": used + announced, "most": parts.settings.datasets_max_gb * _GB,
-                  "free": shutil.disk_usage(above).free},
-    }  # fmt: skip
+    folder = parts.datasets.folder.absolute()
+    above = next(one for one in (folder, *folder.parents) if one.exists())
+    rows = [
+        DatasetRow(
+            id=one.id, name=one.name, language=one.language, created=one.created,
+            recordings=len(uploads.recordings(one)), state=read_job(one).state,
+        )
+        for one in parts.datasets.all()
+    ]  # fmt: skip
+    most, free = parts.settings.datasets_max_gb * _GB, shutil.disk_usage(above).free
+    return DatasetList(datasets=rows, space=DiskSpace(used=used + announced, most=most, free=free))
 
 
-def _details(parts: AppState, dataset: UploadedDataset) -> dict[str, Any]:
+def _details(parts: AppState, dataset: UploadedDataset) -> DatasetDetails:
     text = uploads.text_of(dataset)
     summary = parts.clips.summary(dataset)
-    return {
-        "id": dataset.id, "name": dataset.name, "language": dataset.language,
-        "created": dataset.created,
-        "recordings": [one.row() for one in uploads.recordings(dataset)],
-        "text": text and {"kind": text.suffix[1:], "bytes": text.stat().st_size},
-        "cut": _cut_row(parts, dataset),
-        "train": _training(parts, dataset) if summary["clips"]["kept"] else None,
+    return DatasetDetails(
+        id=dataset.id, name=dataset.name, language=dataset.language, created=dataset.created,
+        recordings=[one.row() for one in uploads.recordings(dataset)],
+        text=DatasetText(kind=text.suffix[1:], bytes=text.stat().st_size) if text else None,
+        cut=_cut_row(parts, dataset),
+        train=_training(parts, dataset) if summary["clips"].kept else None,
         **summary,
-    }  # fmt: skip
+    )  # fmt: skip
 
 
-def _cut_row(parts: AppState, dataset: UploadedDataset) -> dict[str, Any]:
+def _cut_row(parts: AppState, dataset: UploadedDataset) -> CutRow:
     job = read_job(dataset)
-    changed = job.inputs != uploads.signature(dataset)
-    return {
-        "state": job.state, "message": job.message, "asked": job.asked, "started": job.started,
-        "ended": job.ended, "ahead": parts.cuts.place(dataset) if job.state == "queued" else 0,
-        "told": parts.cuts.told(dataset), "outdated": bool(job.inputs) and changed,
-    }  # fmt: skip
+    return CutRow(
+        **asdict(job),
+        ahead=parts.cuts.place(dataset) if job.state == "queued" else 0,
+        told=parts.cuts.told(dataset),
+        outdated=bool(job.inputs) and job.inputs != uploads.signature(dataset),
+    )
 
 
-def _training(parts: AppState, dataset: UploadedDataset) -> dict[str, Any]:
+def _training(parts: AppState, dataset: UploadedDataset) -> TrainingLine:
     settings = parts.settings
     top = settings.datasets_host_path or str(settings.datasets_dir)
     folder = f"{top.rstrip('/')}/{dataset.id}/clips"
     given = f"DATASET_DIR={shlex.quote(folder)} LANGUAGE={shlex.quote(dataset.language)}"
-    return {
-        "dataset_dir": folder,
-        "command": f"{given} make train",
-        "container": f"{given} docker compose -f docker-compose-training.yml up",
-    }
+    return TrainingLine(
+        dataset_dir=folder,
+        command=f"{given} make train",
+        container=f"{given} docker compose -f docker-compose-training.yml up",
+    )

@@ -2,9 +2,9 @@
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi import Path as PathParameter
 from starlette.responses import Response
 
@@ -16,26 +16,25 @@ from api.runs import evaluations, listing
 from api.runs.listing import EpochSummary, RunSummary
 from api.runs.targets import find_target, no_checkpoint
 from api.schemas import SpeechRequest
-from api.state import AppState, app_state
+from api.state import AppState, Shared
 
 router = APIRouter(prefix="/v1", tags=["runs"], responses=PROBLEMS)
-Shared = Annotated[AppState, Depends(app_state)]
 Number = Annotated[int, PathParameter(ge=0, le=100_000, description="counted from 0")]
 Since = Annotated[int, Query(ge=0, le=2**53, description="`next` of the answer before")]
 
 
-@router.get("/runs", response_model=RunList)
-async def list_runs(parts: Shared) -> dict[str, Any]:
+@router.get("/runs")
+async def list_runs(parts: Shared) -> RunList:
     """The current run and the archive."""
     return parts.follower.listing()
 
 
-@router.get("/runs/{run_id}/metrics", response_model=Metrics)
-async def read_metrics(run_id: str, parts: Shared, since: Since = 0) -> dict[str, Any]:
+@router.get("/runs/{run_id}/metrics")
+async def read_metrics(run_id: str, parts: Shared, since: Since = 0) -> Metrics:
     """Rows of metrics.jsonl, from where the last answer ended."""
     run = _run(parts, run_id)
     records, end = await asyncio.to_thread(listing.records, run.folder.metrics, since)
-    return {"records": records, "next": end}
+    return Metrics(records=records, next=end)
 
 
 @router.get(
@@ -54,14 +53,14 @@ async def read_sample(
     return await wav_file(path)
 
 
-@router.get("/runs/{run_id}/evaluation", response_model=EvaluationDetails)
-async def read_evaluation(run_id: str, parts: Shared) -> dict[str, Any]:
+@router.get("/runs/{run_id}/evaluation")
+async def read_evaluation(run_id: str, parts: Shared) -> EvaluationDetails:
     """What each judged candidate said, and where it can be heard."""
     run = _run(parts, run_id)
     if run.evaluation is None:
         raise APIError(404, "no_evaluation", "Nothing was evaluated in that run yet.")
     told = await asyncio.to_thread(evaluations.sentences, run)
-    return {"made_at": run.evaluation.made_at, "candidates": told}
+    return EvaluationDetails(made_at=run.evaluation.made_at, candidates=told)
 
 
 @router.get(
@@ -94,26 +93,25 @@ async def preview(
     this caller alone: what is served stays. As /v1/audio/speech otherwise."""
     caller = parts.check_rate(request)
     target = find_target(parts.settings, _run(parts, run_id), candidate)
-    if parts.follower.is_served(target):
-        return await speech.respond(wanted, parts, caller)
-    return await speech.respond_with(target.voice, wanted, parts, caller)
+    other = None if parts.follower.is_served(target) else target.voice
+    return await speech.respond(parts, caller, wanted, other)
 
 
-@router.post("/runs/{run_id}/epochs/{epoch}/promote", response_model=Promoted)
-async def promote(run_id: str, epoch: int, parts: Shared) -> dict[str, Any]:
+@router.post("/runs/{run_id}/epochs/{epoch}/promote")
+async def promote(run_id: str, epoch: int, parts: Shared) -> Promoted:
     """Speaks with this epoch from now on. Requests in flight finish with the voice before."""
     found = _epoch(_run(parts, run_id), epoch)
     if found.checkpoint is None:
         raise no_checkpoint(found)
     await parts.follower.promote(run_id, found)
-    return {"served": parts.follower.served_epoch()}
+    return Promoted(served=parts.follower.served_epoch())
 
 
-@router.delete("/promotion", response_model=Promoted)
-async def end_promotion(parts: Shared) -> dict[str, Any]:
+@router.delete("/promotion")
+async def end_promotion(parts: Shared) -> Promoted:
     """Follows VOICE again: the latest epoch, where nothing else is set."""
     await parts.follower.demote()
-    return {"served": parts.follower.served_epoch()}
+    return Promoted(served=parts.follower.served_epoch())
 
 
 def _run(parts: AppState, run_id: str) -> RunSummary:

@@ -1,25 +1,23 @@
 """Route POST /v1/audio/speech: OpenAI's schema, and what other servers add to it."""
 
-import logging
 import re
-from typing import Annotated, Any, Literal
+from typing import Any
+from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from api.encoding import MEDIA_TYPES, SENT_WHOLE
 from api.engine.options import VoiceTarget
-from api.errors import APIError
+from api.errors import APIError, shown
 from api.response_schemas import PROBLEMS, CaptionedSpeech
 from api.schemas import OPENAI_MODELS, OWN_MODEL, CaptionedSpeechRequest, SpeechRequest
 from api.speech import speaking
-from api.speech.response import SoundForm
-from api.state import AppState, app_state
-from api.validation_messages import shown
+from api.speech.speaking import Sending, SoundForm
+from api.state import AppState, Shared
+from xtts.inference.synthesis_request import SynthesisRequest
 
 router = APIRouter(tags=["speech"], responses=PROBLEMS)
-Shared = Annotated[AppState, Depends(app_state)]
-log = logging.getLogger("api")
 SOUND_RESPONSES = speaking.sound(*MEDIA_TYPES)
 SOUND_RESPONSES[200]["content"]["text/event-stream"] = {}
 SOUND_RESPONSES[200]["content"]["application/json"] = {
@@ -39,7 +37,7 @@ _MOST_NAMED = 20
 @router.post("/v1/audio/speech", response_class=Response, responses=SOUND_RESPONSES)
 async def speak(wanted: SpeechRequest, request: Request, parts: Shared) -> Response:
     """Speaks `input`."""
-    return await respond(wanted, parts, parts.check_rate(request))
+    return await respond(parts, parts.check_rate(request), wanted)
 
 
 @router.post("/dev/captioned_speech", response_class=Response, responses=CAPTIONED_RESPONSES)
@@ -48,44 +46,44 @@ async def speak_captioned(
 ) -> Response:
     """Speaks `input` and says when each word is spoken, as Kokoro-FastAPI does: lines of JSON as
     sound is made, or one object with `stream: false`."""
-    return await respond(wanted, parts, parts.check_rate(request))
+    return await respond(parts, parts.check_rate(request), wanted)
 
 
-async def respond(wanted: SpeechRequest, parts: AppState, caller: str) -> Response:
-    """Speaks with the served voice, or an uploaded one. Raises APIError."""
-    check_strictly(wanted, parts)
-    form = form_of(wanted, speaking.served_name(parts), parts)
-    return await speaking.respond(speaking.order_of(wanted), form, parts, caller)
-
-
-async def respond_with(
-    voice: VoiceTarget, wanted: SpeechRequest, parts: AppState, caller: str
+async def respond(
+    parts: AppState, caller: str, wanted: SpeechRequest, target: VoiceTarget | None = None
 ) -> Response:
-    """Speaks with a voice that is not served, for this caller alone. Raises APIError."""
+    """Speaks with the served voice or an uploaded one, or with `target` for this caller alone.
+    Raises APIError."""
     check_strictly(wanted, parts)
-    form = form_of(wanted, voice.name, parts)
-    return await speaking.respond_with(voice, speaking.order_of(wanted), form, parts, caller)
+    form = form_of(wanted, target.name if target else parts.served_name, parts)
+    ask = SynthesisRequest(
+        wanted.input, wanted.language or wanted.lang_code or "", wanted.seed, wanted.temperature,
+        wanted.speed,
+    )  # fmt: skip
+    return await speaking.respond(
+        parts, caller, ask, form, wanted.voice_id, target=target,
+        language_field="language" if wanted.language else "lang_code",
+    )  # fmt: skip
 
 
 def form_of(wanted: SpeechRequest, model: str, parts: AppState) -> SoundForm:
     """How the sound is sent. `stream_format` is OpenAI's and counts before `stream`; without
     either, what has its length in its header is sent whole."""
-    headers = {"X-Model": speaking.in_header(model)}
+    headers = {"X-Model": _in_header(model)}
     if unused := _named(wanted.unused):
         headers["X-Ignored-Fields"] = ", ".join(unused)
-        parts.tell_of_unused(unused)
+        parts.log_unused_fields(unused)
     words = bool(wanted.timestamp_granularities or wanted.return_timestamps)
+    whole = wanted.response_format in SENT_WHOLE if wanted.stream is None else not wanted.stream
     if wanted.stream_format == "sse":
-        return SoundForm(wanted.response_format, "events", headers=headers, words=words)
-    if isinstance(wanted, CaptionedSpeechRequest):
-        sending: Literal["lines", "object"] = "object" if wanted.stream is False else "lines"
-        return SoundForm(wanted.response_format, sending, headers=headers, words=words)
-    if words:
-        return SoundForm(wanted.response_format, "object", headers=headers, words=words)
-    streamed = wanted.response_format not in SENT_WHOLE if wanted.stream is None else wanted.stream
-    if wanted.stream_format == "audio" or streamed:
-        return SoundForm(wanted.response_format, "stream", headers=headers)
-    return SoundForm(wanted.response_format, "whole", headers=headers)
+        sending: Sending = "events"
+    elif isinstance(wanted, CaptionedSpeechRequest):
+        sending = "object" if wanted.stream is False else "lines"
+    elif words:
+        sending = "object"
+    else:
+        sending = "whole" if whole and wanted.stream_format != "audio" else "stream"
+    return SoundForm(wanted.response_format, sending, headers=headers, words=words)
 
 
 def check_strictly(wanted: SpeechRequest, parts: AppState) -> None:
@@ -107,3 +105,8 @@ def _named(fields: list[str]) -> list[str]:
     """The fields by name; one that cannot stand in a header as `?`."""
     names = [name if _FIELD_NAME.fullmatch(name) else "?" for name in fields]
     return list(dict.fromkeys(names))[:_MOST_NAMED]
+
+
+def _in_header(text: str) -> str:
+    """A name as a header may carry it: anything but ASCII percent-encoded."""
+    return quote(text, safe=" !#$&'()*+,-./:;=?@[]_~")

@@ -1,21 +1,15 @@
 """Routes /, /status, /livez, /readyz, /metrics and /events."""
 
 import time
-from importlib import metadata
-from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
-from fastapi.responses import FileResponse, JSONResponse
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from fastapi import APIRouter, Request
+from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
 
-from api import encoding
-from api.errors import without_paths
+from api.gate import refuse_key
 from api.response_schemas import PROBLEMS, Alive, Ready, Status
-from api.speech.speaking import served_name
-from api.state import PAGE, AppState, app_state
+from api.state import PAGE, Shared, key_of
 
 router = APIRouter(tags=["status"], responses=PROBLEMS)
-Shared = Annotated[AppState, Depends(app_state)]
 # Nothing from elsewhere: the page works without a network.
 POLICY = (
     "default-src 'self'; media-src 'self' blob:; img-src 'self' data:; "
@@ -23,69 +17,41 @@ POLICY = (
 )
 
 
-def status_of(parts: AppState) -> dict[str, Any]:
-    """The status, as /status and the events tell it."""
-    engine = parts.engine
-    standing = engine.standing
-    return {
-        **engine.placement,
-        "message": engine.message,
-        "reason_code": engine.reason_code,
-        "voice": served_name(parts),
-        "voice_reason": without_paths(parts.follower.reason),
-        "state": engine.state,
-        "ready": engine.ready,
-        "queue": {
-            "waiting": len(engine.waiting.queue),
-            "slots": engine.waiting.slots,
-            "speaking": len(engine.waiting.speaking),
-        },
-        "licence": standing.licence if standing else "",
-        "version": metadata.version("sotaque"),
-        "languages": list(standing.languages) if standing else [],
-        "formats": encoding.offered(),
-        "precision": standing.precision if standing else "",
-        "restarts": engine.happened.restarts,
-        "uptime_seconds": round(time.monotonic() - parts.started, 1),
-    }
-
-
 @router.get("/", response_model=Status, responses={200: {"content": {"text/html": {}}}})
-async def root(request: Request, parts: Shared) -> Response:
+async def root(request: Request, response: Response, parts: Shared) -> Response | Status:
     """The page for a browser, the status for anything else."""
     headers = {"Vary": "Accept", "Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
     index = PAGE / "index.html"
     if "text/html" in request.headers.get("accept", "") and index.is_file():
         return FileResponse(index, media_type="text/html", headers=headers)
-    if refusal := parts.gate(request):
+    if refusal := refuse_key(key_of(parts.settings), request.headers):
         raise refusal
-    return JSONResponse(status_of(parts), headers={"Vary": "Accept"})
+    response.headers["Vary"] = "Accept"
+    return parts.status()
 
 
-@router.get("/status", response_model=Status)
-async def status(parts: Shared) -> dict[str, Any]:
+@router.get("/status")
+async def status(parts: Shared) -> Status:
     """What runs where, and why."""
-    return status_of(parts)
+    return parts.status()
 
 
-@router.get("/livez", response_model=Alive)
-async def alive() -> dict[str, Any]:
+@router.get("/livez")
+async def alive() -> Alive:
     """The event loop turns."""
-    return {"alive": True}
+    return Alive(alive=True)
 
 
-@router.get("/readyz", response_model=Ready, responses={503: {"model": Ready}})
-async def ready(parts: Shared) -> JSONResponse:
+@router.get("/readyz", responses={503: {"model": Ready}})
+async def ready(response: Response, parts: Shared) -> Ready:
     """503 until it has really spoken, and when it has not for a minute."""
-    engine = parts.engine
-    spoken = engine.last_spoken
-    seconds = None if spoken is None else round(time.monotonic() - spoken, 1)
-    body = {
-        "ready": engine.ready,
-        "message": "It speaks." if engine.ready else engine.message,
-        "last_spoken_seconds": seconds,
-    }
-    return JSONResponse(body, 200 if engine.ready else 503)
+    engine, spoken = parts.engine, parts.engine.last_spoken
+    response.status_code = 200 if engine.ready else 503
+    return Ready(
+        ready=engine.ready,
+        message="It speaks." if engine.ready else engine.condition.message,
+        last_spoken_seconds=None if spoken is None else round(time.monotonic() - spoken, 1),
+    )
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
@@ -99,7 +65,8 @@ async def metrics(parts: Shared) -> Response:
             responses={200: {"content": {"text/event-stream": {}}}})  # fmt: skip
 async def events(parts: Shared) -> StreamingResponse:
     """`status`, `epoch` and `metrics`, as they happen."""
-    first = [("status", status_of(parts)), ("epoch", parts.follower.listing())]
-    stream = await parts.events.listen(first)
+    stream = await parts.events.listen(
+        [("status", parts.status()), ("epoch", parts.follower.listing())]
+    )
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(stream, media_type="text/event-stream", headers=headers)

@@ -2,45 +2,43 @@
 
 import asyncio
 import unicodedata
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, File, Form, Request, UploadFile
+from fastapi import APIRouter, File, Form, Request, UploadFile
 from starlette.responses import Response
 
 from api.errors import APIError
 from api.response_schemas import PROBLEMS, VoiceList, VoiceRow
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, wav_file
 from api.schemas import MOST_NAME, RenameRequest
-from api.speech.speaking import served_name
-from api.state import AppState, app_state
+from api.state import AppState, Shared
 from api.voices import adding
-from api.voices.lookup import SERVED, check_new_name
+from api.voices.store import SERVED, check_new_name
 
 router = APIRouter(prefix="/v1/voices", tags=["voices"], responses=PROBLEMS)
-Shared = Annotated[AppState, Depends(app_state)]
 
 
-def _served(parts: AppState) -> dict[str, Any]:
-    return {
-        "id": SERVED, "name": served_name(parts), "created": parts.started_text,
-        "duration_seconds": None, "origin": "served", "quality": None, "preview": None,
-    }  # fmt: skip
+def _served(parts: AppState) -> VoiceRow:
+    return VoiceRow(
+        id=SERVED, name=parts.served_name, created=parts.started_text, duration_seconds=None,
+        origin="served", quality=None, preview=None,
+    )  # fmt: skip
 
 
-@router.get("", response_model=VoiceList)
-async def list_voices(parts: Shared) -> dict[str, Any]:
+@router.get("")
+async def list_voices(parts: Shared) -> VoiceList:
     """The served voice first."""
     uploaded = await asyncio.to_thread(parts.voices.all)
-    return {"voices": [_served(parts), *(voice.row() for voice in uploaded)]}
+    return VoiceList(voices=[_served(parts), *(voice.row() for voice in uploaded)])
 
 
-@router.post("", response_model=VoiceRow, status_code=201, openapi_extra=adding.upload_of("file"))
+@router.post("", status_code=201, openapi_extra=adding.upload_of("file"))
 async def add_voice(
     parts: Shared,
     request: Request,
     file: Annotated[UploadFile, File(description=adding.UPLOAD)],
     name: Annotated[str, Form(min_length=1, max_length=MOST_NAME)],
-) -> dict[str, Any]:
+) -> VoiceRow:
     """A voice from a recording. Clone a voice only with its owner's consent."""
     parts.check_rate(request)
     await adding.check_one_file(request, "file")
@@ -48,16 +46,16 @@ async def add_voice(
     return voice.row()
 
 
-@router.get("/{voice_id}", response_model=VoiceRow)
-async def read_voice(voice_id: str, parts: Shared) -> dict[str, Any]:
+@router.get("/{voice_id}")
+async def read_voice(voice_id: str, parts: Shared) -> VoiceRow:
     """One voice."""
     if voice_id == SERVED:
         return _served(parts)
     return parts.voices.find(voice_id).row()
 
 
-@router.patch("/{voice_id}", response_model=VoiceRow)
-async def rename_voice(voice_id: str, wanted: RenameRequest, parts: Shared) -> dict[str, Any]:
+@router.patch("/{voice_id}")
+async def rename_voice(voice_id: str, wanted: RenameRequest, parts: Shared) -> VoiceRow:
     """Gives a voice another name; its id stays."""
     if voice_id == SERVED:
         raise APIError(409, "served_voice", "The served voice is chosen by VOICE, or by promotion.")

@@ -10,6 +10,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from api.response_schemas import (
+    CandidateRow,
+    CandidateSentences,
+    EvaluationRow,
+    Figure,
+    Judge,
+    SaidSentence,
+    VerdictRow,
+)
 from api.runs.listing import EpochSummary, RunSummary
 from xtts.voices.evaluation_file import Candidate, CandidateKind, Evaluation, Verdict
 from xtts.voices.run_folder import RunFolder
@@ -73,101 +82,77 @@ def is_current(run: RunSummary, candidate: Candidate) -> bool:
 
 def listed(
     run: RunSummary, *, served: str | None, can_speak: Callable[[str], bool]
-) -> dict[str, Any] | None:
+) -> EvaluationRow | None:
     """The evaluation as a run of /v1/runs carries it, without sentences; None where nothing was
     judged. served: the id of the candidate that speaks, where it is of this run."""
     found = run.evaluation
     if found is None:
         return None
-    return {
-        "made_at": found.made_at,
-        "language": found.language,
-        "sentence_set": found.sentence_set,
-        "sentences": max((len(one.sentences) for one in found.candidates), default=0),
-        "judges": {name: asdict(judge) for name, judge in found.judges.items()},
-        "smallest_difference": _finite(found.smallest_difference),
-        "candidates": [
-            _row(one, run, found, served, can_speak) for one in found.candidates
+    return EvaluationRow(
+        made_at=found.made_at,
+        language=found.language,
+        sentence_set=found.sentence_set,
+        sentences=max((len(one.sentences) for one in found.candidates), default=0),
+        judges={name: Judge(**asdict(judge)) for name, judge in found.judges.items()},
+        smallest_difference=_finite(found.smallest_difference),
+        candidates=[
+            _row(one, found.verdict, served, can_speak) for one in found.candidates
             if is_current(run, one)
         ],
-        "verdict": _verdict(found.verdict),
-    }  # fmt: skip
+        verdict=_verdict(found.verdict),
+    )  # fmt: skip
 
 
 def _row(
-    one: Candidate,
-    run: RunSummary,
-    evaluation: Evaluation,
-    served: str | None,
-    can_speak: Callable[[str], bool],
-) -> dict[str, Any]:
+    one: Candidate, verdict: Verdict | None, served: str | None, can_speak: Callable[[str], bool]
+) -> CandidateRow:
     name = candidate_id(one.kind, one.epoch, one.share)
-    verdict = evaluation.verdict
     best = verdict and candidate_id(verdict.kind, verdict.epoch, verdict.share)
-    return {
-        "id": name,
-        "name": one.name,
-        "kind": one.kind,
-        "epoch": one.epoch,
-        "share": one.share,
-        "checkpoint_sha256": one.checkpoint_sha256,
-        "unfinished": one.unfinished,
-        "cut": one.cut,
-        "babbling": one.babbling,
-        "judges": {judge: _finite(asdict(figure)) for judge, figure in one.judges.items()},
-        "validation_loss": _finite(one.validation_audio_loss),
-        "indistinguishable_from_base": one.indistinguishable_from_base,
-        "ruled_out": one.ruled_out,
-        "remarks": one.remarks,
-        "is_best": best == name,
-        "is_served": served == name,
-        "can_speak": can_speak(name),
-    }
+    return CandidateRow(
+        id=name,
+        name=one.name,
+        kind=one.kind,
+        epoch=one.epoch,
+        share=one.share,
+        checkpoint_sha256=one.checkpoint_sha256,
+        unfinished=one.unfinished,
+        cut=one.cut,
+        babbling=one.babbling,
+        judges={judge: Figure(**_finite(asdict(figure))) for judge, figure in one.judges.items()},
+        validation_loss=_finite(one.validation_audio_loss),
+        indistinguishable_from_base=one.indistinguishable_from_base,
+        ruled_out=one.ruled_out,
+        remarks=one.remarks,
+        is_best=best == name,
+        is_served=served == name,
+        can_speak=can_speak(name),
+    )
 
 
-def _verdict(found: Verdict | None) -> dict[str, Any] | None:
+def _verdict(found: Verdict | None) -> VerdictRow | None:
     if found is None:
         return None
-    return {
-        "candidate": candidate_id(found.kind, found.epoch, found.share),
-        "kind": found.kind,
-        "epoch": found.epoch,
-        "share": found.share,
-        "reason": found.reason,
-        "advice": found.advice,
-        "indistinguishable_from_base": found.indistinguishable_from_base,
-    }
+    candidate = candidate_id(found.kind, found.epoch, found.share)
+    return VerdictRow(candidate=candidate, **asdict(found))
 
 
-def sentences(run: RunSummary) -> list[dict[str, Any]]:
+def sentences(run: RunSummary) -> list[CandidateSentences]:
     """Each candidate with what it said: addresses of the sound, and the judges' figures."""
-    if run.evaluation is None:
-        return []
-    return [
-        {
-            "id": (name := candidate_id(one.kind, one.epoch, one.share)),
-            "name": one.name,
-            "sentences": [
-                {
-                    "text": said.text,
-                    "source": said.source,
-                    "seed": said.seed,
-                    "seconds": _finite(said.seconds),
-                    "expected_seconds": _finite(said.expected_seconds),
-                    "outcome": said.outcome,
-                    "judges": _finite(said.judges),
-                    "sound": _address(run, name, number) if sound_of(run, one, number) else None,
-                }
-                for number, said in enumerate(one.sentences)
-            ],
-        }
-        for one in run.evaluation.candidates
-        if is_current(run, one)
+    found = run.evaluation.candidates if run.evaluation else []
+    return [_said(run, one) for one in found if is_current(run, one)]
+
+
+def _said(run: RunSummary, one: Candidate) -> CandidateSentences:
+    name = candidate_id(one.kind, one.epoch, one.share)
+    where = f"/v1/runs/{run.id}/candidates/{name}/sentences"
+    rows = [
+        SaidSentence(
+            **_finite(asdict(said)),
+            sound=f"{where}/{number}.wav" if sound_of(run, one, number) else None,
+        )
+        for number, said in enumerate(one.sentences)
     ]
-
-
-def _address(run: RunSummary, candidate: str, number: int) -> str:
-    return f"/v1/runs/{run.id}/candidates/{candidate}/sentences/{number}.wav"
+    return CandidateSentences(id=name, name=one.name, sentences=rows)
 
 
 def sound_of(run: RunSummary, candidate: Candidate, number: int) -> Path | None:

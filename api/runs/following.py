@@ -5,11 +5,12 @@ import contextlib
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Literal
 
 from api.engine.engine import Engine
-from api.errors import APIError, without_paths
+from api.errors import APIError
 from api.events import Events
+from api.response_schemas import RunList, RunRow, Served
 from api.runs import evaluations, promotion, targets
 from api.runs import listing as runs
 from api.runs.evaluations import EvaluationReader
@@ -42,50 +43,52 @@ class VoiceFollower:
 
     # ---- what routes ask ----
 
-    def listing(self) -> dict[str, Any]:
+    def listing(self) -> RunList:
         """/v1/runs."""
         served = self.served_epoch()
-        return {
-            "runs": [self._listed(run, served) for run in self.runs.values()],
-            "served": served,
-            "promoted": self.promotion is not None,
-            "follows": self.follows,
-        }
+        return RunList(
+            runs=[self._listed(run, served) for run in self.runs.values()],
+            served=served,
+            promoted=self.promotion is not None,
+            follows=self.follows,
+        )
 
-    def _listed(self, run: RunSummary, served: dict[str, Any] | None) -> dict[str, Any]:
-        speaks = served["candidate"] if served and served["run"] == run.id else None
-        is_epoch = served and speaks == evaluations.candidate_id("epoch", served["epoch"])
-        row = runs.listed(
+    def _listed(self, run: RunSummary, served: Served | None) -> RunRow:
+        speaks = served.candidate if served and served.run == run.id else None
+        is_epoch = served and speaks == evaluations.candidate_id("epoch", served.epoch)
+        return runs.listed(
             run,
-            served=served["epoch"] if served and is_epoch else None,
+            served=served.epoch if served and is_epoch else None,
             verified=self._is_verified,
             train_losses=self.curves.losses(run.folder.metrics),
-        )
-        judged = evaluations.listed(
-            run, served=speaks, can_speak=lambda name: targets.can_speak(self.settings, run, name)
-        )
-        return {**row, "evaluation": judged}
+            evaluation=evaluations.listed(
+                run, served=speaks,
+                can_speak=lambda name: targets.can_speak(self.settings, run, name),
+            ),
+        )  # fmt: skip
 
     @property
-    def follows(self) -> str:
+    def follows(self) -> Literal["best", "latest", "fixed"]:
         """What is served until an epoch is promoted: `best`, `latest`, or `fixed` (VOICE names a
         voice)."""
         if self.settings.voice is None:
             current = self.runs.get(CURRENT)
             return "best" if current and current.evaluation else "latest"
-        return self.settings.voice if self.settings.voice in ("best", "latest") else "fixed"
+        if self.settings.voice == "best":
+            return "best"
+        return "latest" if self.settings.voice == "latest" else "fixed"
 
-    def served_epoch(self) -> dict[str, Any] | None:
+    def served_epoch(self) -> Served | None:
         """The epoch that speaks, or the base (epoch 0) or blend of a run; None where it is none."""
         for found in self._known_targets():
             if self.is_served(found):
-                return {"run": found.run, "epoch": found.epoch, "candidate": found.candidate}
+                return Served(run=found.run, epoch=found.epoch, candidate=found.candidate)
         sha256 = self.engine.standing.sha256 if self.engine.standing else ""
         for name, run in self.runs.items():
             for epoch in run.epochs.values():
                 if sha256 and sha256 == epoch.sampled:  # pruned since
                     candidate = evaluations.candidate_id("epoch", epoch.number)
-                    return {"run": name, "epoch": epoch.number, "candidate": candidate}
+                    return Served(run=name, epoch=epoch.number, candidate=candidate)
         return None
 
     def _known_targets(self) -> Iterator[FollowTarget]:
@@ -154,7 +157,7 @@ class VoiceFollower:
                 await self._task
 
     async def _follow(self) -> None:
-        seen: dict[str, Any] = {}
+        seen: list[RunRow] = []
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
@@ -163,7 +166,7 @@ class VoiceFollower:
                     await self.look()
                     await self._turn_if_needed()
                 await self._verify_one()
-                now = {row["id"]: row for row in self.listing()["runs"]}
+                now = self.listing().runs
                 if now != seen:
                     self.tell()
                 seen = now
@@ -247,7 +250,7 @@ class VoiceFollower:
 
     def _opens(self, target: FollowTarget) -> bool:
         name = target.voice.name
-        return name not in self._refused and not self.engine.openings.deadly(name)
+        return name not in self._refused and not self.engine.is_deadly(name)
 
     def _promoted(self, wanted: Promotion) -> FollowTarget | None:
         """By its hash: the run may have moved to the archive since, or the trainer pruned it."""
@@ -273,16 +276,12 @@ class VoiceFollower:
             return
         try:
             await self._turn_to(target)
-            self.engine.problem = self.engine.problem_code = ""
         except APIError as refusal:
             if refusal.status == 503:
                 return  # the child died or is not there yet: asked again
             self._refused.add(target.voice.name)
             log.warning("%s is not spoken with: %s", target.voice.name, refusal)
-            self.engine.problem = without_paths(
-                f"{target.voice.name} cannot be opened: {refusal.detail}"
-            )
-            self.engine.problem_code = "voice_refused"
+            self.engine.voice_refused(target.voice, refusal)
 
     def is_served(self, target: FollowTarget) -> bool:
         """Whether it speaks already: the same weights with the same learned embedding, or, for a

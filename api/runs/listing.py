@@ -13,6 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import ValidationError
+
+from api.response_schemas import EpochRow, EvaluationRow, RunRow, Sample, WordTimestamp
 from machine.storage.checksums import Manifest, ManifestError, read_manifest
 from xtts.voices import learned_speaker
 from xtts.voices.evaluation_file import Evaluation
@@ -181,63 +184,53 @@ def listed(
     served: int | None,
     verified: Callable[[EpochSummary], bool | None],
     train_losses: Mapping[int, float],
-) -> dict[str, Any]:
+    evaluation: EvaluationRow | None,
+) -> RunRow:
     """One run as /v1/runs tells it. served: the epoch that speaks, where it is of this run."""
-    created = datetime.fromtimestamp(run.created, UTC).isoformat(timespec="seconds")
     best = run.best
-    return {
-        "id": run.id,
-        "path_name": run.folder.folder.name,
-        "created": created,
-        "training": run.training,
-        "epochs": [
-            {
-                "epoch": epoch.number,
-                "step": epoch.manifest.step if epoch.manifest else None,
-                "checkpoint": epoch.checkpoint is not None,
-                "checkpoint_state": _told_state(epoch, verified(epoch)),
-                "verified": verified(epoch),
-                "sample": _sample(run, epoch),
-                "validation_loss": losses_of(epoch).get("validation_audio_loss"),
-                "train_loss": train_losses.get(epoch.number),
-                "is_best": epoch.number == best,
-                "is_served": epoch.number == served,
-            }
+    return RunRow(
+        id=run.id,
+        path_name=run.folder.folder.name,
+        created=datetime.fromtimestamp(run.created, UTC).isoformat(timespec="seconds"),
+        training=run.training,
+        epochs=[
+            EpochRow(
+                epoch=epoch.number,
+                step=epoch.manifest.step if epoch.manifest else None,
+                checkpoint=epoch.checkpoint is not None,
+                checkpoint_state="damaged" if verified(epoch) is False else epoch.state,
+                verified=verified(epoch),
+                sample=_sample(run, epoch),
+                validation_loss=losses_of(epoch).get("validation_audio_loss"),
+                train_loss=train_losses.get(epoch.number),
+                is_best=epoch.number == best,
+                is_served=epoch.number == served,
+            )
             for epoch in run.epochs.values()
         ],
-    }
+        evaluation=evaluation,
+    )
 
 
-def _told_state(epoch: EpochSummary, verified: bool | None) -> CheckpointState:
-    return "damaged" if verified is False else epoch.state
-
-
-def _sample(run: RunSummary, epoch: EpochSummary) -> dict[str, Any] | None:
+def _sample(run: RunSummary, epoch: EpochSummary) -> Sample | None:
     if epoch.sample is None:
         return None
-    where = f"/v1/runs/{run.id}/epochs/{epoch.number}"
-    kept = ("text", "mode", "reason", "device", "seconds", "audio_seconds", "similarity")
-    return {
-        "output": f"{where}/output.wav" if epoch.output else None,
-        "reference": f"{where}/reference.wav" if epoch.reference else None,
-        **{name: epoch.sample.get(name) for name in kept},
-        "ending": epoch.sample.get("ending"),
-        "words": _words(epoch.sample.get("words")),
-    }
+    where, found = f"/v1/runs/{run.id}/epochs/{epoch.number}", epoch.sample
+    kept = Sample.model_fields.keys() - {"output", "reference", "words"}
+    return Sample(
+        output=f"{where}/output.wav" if epoch.output else None,
+        reference=f"{where}/reference.wav" if epoch.reference else None,
+        words=_words(found.get("words")),
+        **{name: found.get(name) for name in kept},
+    )
 
 
-def _words(found: Any) -> list[dict[str, Any]] | None:
+def _words(found: Any) -> list[WordTimestamp] | None:
     """When the words of a sample are spoken; None where its sidecar does not know, or is of an
     earlier version."""
-    times = ("start_time", "end_time")
-    if not isinstance(found, list):
-        return None
-    for one in found:
-        if not isinstance(one, dict) or not isinstance(one.get("word"), str):
-            return None
-        if not all(isinstance(one.get(time), (int, float)) for time in times):
-            return None
-    return [{name: one[name] for name in ("word", *times)} for one in found]
+    with contextlib.suppress(ValidationError, TypeError):
+        return [WordTimestamp.model_validate(one, strict=True) for one in found]
+    return None
 
 
 def records(path: Path, since: int) -> tuple[list[dict[str, Any]], int]:

@@ -3,8 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from api.errors import APIError
-from api.validation_messages import shown
+from api.errors import APIError, shown
 from xtts.text.languages import CODE_BY_NAME, NAMES
 
 # Kokoro's `lang_code`; hexgrad/kokoro, kokoro/pipeline.py.

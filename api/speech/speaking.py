@@ -1,24 +1,272 @@
-"""Speaks for every dialect: finds voice and language, asks the engine, sends its sound."""
+"""Speaks for every dialect: finds voice and language, asks the engine, sends its sound.
+
+Sound in JSON with the times of its words is shaped after github.com/remsky/Kokoro-FastAPI,
+api/src/structures/schemas.py (`CaptionedSpeechResponse`, `WordTimestamp`); `pieces` and
+`cut_pieces` are ours.
+"""
 
 import asyncio
-from dataclasses import dataclass
-from typing import Any
-from urllib.parse import quote
+import base64
+import contextlib
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
-from api.encoding import MEDIA_TYPES
-from api.engine.options import OpenedVoiceState, VoiceTarget
+from api.encoding import MEDIA_TYPES, RATE, Encoder, whole
+from api.engine.options import VoiceTarget
 from api.engine.speech_stream import SpeechStream
-from api.schemas import SpeechRequest
+from api.errors import APIError, response
 from api.speech.languages import language_of
-from api.speech.response import SoundForm, SpeechResponse
 from api.state import AppState
-from api.voices import lookup
-from api.voices.store import UploadedVoice
+from api.voices import store
 from xtts.inference.synthesis_request import SynthesisRequest
 
-_STREAM = SoundForm("pcm", "stream")
+log = logging.getLogger("api")
+_SEND_SECONDS = 30.0
+
+Sending = Literal["whole", "stream", "events", "lines", "object"]
+_CONTENT_TYPES = {
+    "events": "text/event-stream", "lines": "application/x-ndjson", "object": "application/json",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SoundForm:
+    """How sound is sent.
+
+    format: one of `api.encoding.MEDIA_TYPES`; sending: as one file with its length, as bytes while
+    they are made, as OpenAI's events, or in JSON: in lines as it is made, or in one object; words:
+    with the times of the words, in these three; wrap: of a whole one, what is sent instead of the
+    file; media_type: where it is not the format's own.
+    """
+
+    format: str
+    sending: Sending
+    media_type: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    wrap: Callable[[bytes], bytes] | None = None
+    words: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of it is there before anything is sent."""
+        return self.sending in ("whole", "object")
+
+    @property
+    def content_type(self) -> str:
+        """Of the response."""
+        return _CONTENT_TYPES.get(self.sending) or self.media_type or MEDIA_TYPES[self.format]
+
+
+WAV = SoundForm("wav", "whole")
+
+
+class SpeechResponse(Response):
+    """Waits for the first sound before it says 200, so that a refusal is one; ends the speech when
+    the client goes away, at whatever point."""
+
+    def __init__(self, spoken: SpeechStream, form: SoundForm, parts: AppState) -> None:
+        super().__init__()
+        self.spoken = spoken
+        self.form = form
+        self.parts = parts
+        self.started = time.monotonic()
+        self.sent = False
+        self._sent_words = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(self._send(scope, receive, send))
+        leaving = asyncio.ensure_future(_gone(receive))
+        try:
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+            self.parts.engine.cancel(self.spoken)
+            count_pieces(self.spoken, self.parts, scope.get("state", {}).get("request_id", ""))
+            self.parts.metrics.duration.observe(time.monotonic() - self.started)
+
+    async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
+        name = scope.get("state", {}).get("request_id", "")
+        try:
+            if self.form.whole:
+                body = await self._whole()
+                await self._begin(send, len(body))
+                await _sent(send, body, more=False)
+                return
+            async for chunk in self._chunks():
+                if not self.sent:
+                    await self._begin(send, None)
+                await _sent(send, chunk, more=True)
+            await _sent(send, b"", more=False)
+        except APIError as refusal:
+            if self.sent:
+                # The status has been said. Without its end, the body is whole to no client.
+                log.warning("Request %s: its stream was cut off: %s", name, refusal.detail)
+                self.parts.metrics.streams_cut.labels(refusal.code).inc()
+                return
+            await response(refusal, scope)(scope, receive, send)
+        except TimeoutError:
+            text = "Request %s: its client took nothing for %g s and was let go."
+            log.warning(text, name, _SEND_SECONDS)
+            self.parts.metrics.streams_cut.labels("not_read").inc()
+
+    async def _begin(self, send: Send, length: int | None) -> None:
+        headers = {
+            "content-type": self.form.content_type, "cache-control": "no-store",
+            **self.form.headers,
+        }  # fmt: skip
+        if self.form.format == "pcm":
+            headers["x-sample-rate"] = str(RATE)
+        if length is not None:  # else the status goes out before the last piece is spoken
+            headers["content-length"] = str(length)
+            headers["x-cut-pieces"] = str(self.spoken.cut_pieces)
+            headers["x-faulty-pieces"] = ", ".join(self.spoken.faults) or "0"
+            headers["x-respoken-pieces"] = str(self.spoken.respoken)
+        self.sent = True
+        raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": 200, "headers": raw})
+
+    async def _whole(self) -> bytes:
+        pcm = b"".join([chunk async for chunk in self.spoken])
+        file = await asyncio.to_thread(whole, self.form.format, pcm)
+        if self.form.sending == "object":
+            words = self.spoken.words if self.form.words and self.spoken.timed else None
+            return _captioned(file, MEDIA_TYPES[self.form.format], words, self._told)
+        return self.form.wrap(file) if self.form.wrap else file
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        """What is sent while it is spoken."""
+        form, encoder = self.form, Encoder(self.form.format)
+        if form.sending == "lines":
+            async for line in self._lines(encoder):
+                yield line + b"\n"
+            return
+        async for piece in self._encoded(encoder):
+            if form.sending == "stream":
+                yield piece
+                continue
+            for event in self._word_events():
+                yield event
+            audio = base64.b64encode(piece).decode()
+            yield _event({"type": "speech.audio.delta", "audio": audio})
+        if form.sending == "events":
+            for event in self._word_events():
+                yield event
+            said, heard = len(self.spoken.ask.text), self.spoken.bytes // (2 * RATE // 50)
+            usage = {
+                "input_tokens": said, "output_tokens": heard, "total_tokens": said + heard
+            }  # fmt: skip
+            more = {"timed": self.spoken.timed} if form.words else {}
+            yield _event({"type": "speech.audio.done", "usage": usage, **self._told, **more})
+
+    def _word_events(self) -> list[bytes]:
+        words = self._new_words()
+        told = {"type": "speech.audio.words", "words": _timestamps(words)}
+        return [_event(told)] if words else []
+
+    async def _lines(self, encoder: Encoder) -> AsyncIterator[bytes]:
+        """Sound, each with the words that became known by then; the last line tells of the pieces.
+        Its sound is what closes the format: none for wav and pcm."""
+        media_type = MEDIA_TYPES[self.form.format]
+        async for chunk in self.spoken:
+            if piece := await _off(encoder, encoder.add, chunk):
+                yield _captioned(piece, media_type, self._new_words() if self.form.words else None)
+        last = await _off(encoder, encoder.end)
+        words = self._new_words() if self.form.words and self.spoken.timed else None
+        yield _captioned(last, media_type, words, self._told)
+
+    def _new_words(self) -> list[Any]:
+        """The words that became known since this was last asked."""
+        if not self.form.words:
+            return []
+        found, self._sent_words = self.spoken.words[self._sent_words :], len(self.spoken.words)
+        return found
+
+    @property
+    def _told(self) -> dict[str, Any]:
+        return {"cut_pieces": self.spoken.cut_pieces, "pieces": self.spoken.pieces}
+
+    async def _encoded(self, encoder: Encoder) -> AsyncIterator[bytes]:
+        async for chunk in self.spoken:
+            if piece := await _off(encoder, encoder.add, chunk):
+                yield piece
+        if piece := await _off(encoder, encoder.end):
+            yield piece
+
+
+def count_pieces(spoken: SpeechStream, parts: AppState, name: str) -> None:
+    """Counts, and tells the log, which pieces did not end as they should. name: of the request."""
+    for ending in spoken.faults:
+        parts.metrics.faulty_pieces.labels(ending).inc()
+    parts.metrics.respoken_pieces.inc(spoken.respoken)
+    if spoken.faults:
+        reasons = [piece["reason"] for piece in spoken.pieces if piece["reason"]]
+        log.warning(
+            "Request %s: %d of its %d pieces did not end as they should (%s): %s.", name,
+            len(spoken.faults), len(spoken.pieces), ", ".join(spoken.faults), "; ".join(reasons),
+        )  # fmt: skip
+    if count := spoken.cut_pieces:
+        parts.metrics.cut_pieces.inc(count)
+        log.warning(
+            "Request %s: %d of its pieces ran to the model's code limit without an end. The end of "
+            "such a piece may be missing, or sound that nobody asked for.", name, count,
+        )  # fmt: skip
+
+
+async def _off(encoder: Encoder, function: Any, *given: Any) -> bytes:
+    """Encoders that compute do so beside the event loop."""
+    if encoder.form in ("pcm", "wav"):
+        found: bytes = function(*given)
+        return found
+    return await asyncio.to_thread(function, *given)
+
+
+async def _sent(send: Send, body: bytes, *, more: bool) -> None:
+    """One that does not read for half a minute is let go."""
+    async with asyncio.timeout(_SEND_SECONDS):
+        await send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _event(data: dict[str, Any]) -> bytes:
+    return f"data: {json.dumps(data)}\n\n".encode()
+
+
+def _timestamps(words: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    """Words as (word, start, end), under Kokoro's names."""
+    return [{"word": word, "start_time": start, "end_time": end} for word, start, end in words]
+
+
+def _captioned(
+    audio: bytes,
+    media_type: str,
+    words: Sequence[Sequence[Any]] | None,
+    more: Mapping[str, Any] = {},
+) -> bytes:
+    """A JSON object of sound and words.
+
+    words: those whose times became known with it; None where there are none to be had.
+    more: what became of the pieces.
+    """
+    told = None if words is None else _timestamps(words)
+    sound = base64.b64encode(audio).decode()
+    found = {"audio": sound, "audio_format": media_type, "timestamps": told, **more}
+    return json.dumps(found, ensure_ascii=False).encode()
 
 
 def sound(*formats: str) -> dict[int | str, dict[str, Any]]:
@@ -27,108 +275,64 @@ def sound(*formats: str) -> dict[int | str, dict[str, Any]]:
     return {200: {"content": {MEDIA_TYPES[one]: binary for one in formats}}}
 
 
-@dataclass(frozen=True)
-class SpeechOrder:
-    """What is to be said, as clients name voice and language. voice_field, language_field: what
-    the two are called in the request, for its refusals."""
-
-    text: str
-    voice: str = lookup.SERVED
-    language: str | None = None
-    seed: int = 0
-    temperature: float | None = None
-    speed: float = 1.0
-    voice_field: str = "voice"
-    language_field: str = "language"
-
-
-def order_of(wanted: SpeechRequest) -> SpeechOrder:
-    """What OpenAI's request asks for."""
-    return SpeechOrder(
-        wanted.input, wanted.voice_id, wanted.language or wanted.lang_code, wanted.seed,
-        wanted.temperature, wanted.speed,
-        language_field="language" if wanted.language else "lang_code",
-    )  # fmt: skip
-
-
-async def respond(order: SpeechOrder, form: SoundForm, parts: AppState, caller: str) -> Response:
-    """Speaks with the served voice, or with an uploaded one. Raises APIError.
-
-    caller: as `AppState.check_rate` returns it; so in the others.
-    """
-    return SpeechResponse(await _taken_in(order, form, parts, caller), form, parts)
-
-
-async def _taken_in(
-    order: SpeechOrder, form: SoundForm, parts: AppState, caller: str
-) -> SpeechStream:
-    request = _request(order, form, parts.engine.standing)
-    recording = await recording_of(order.voice, parts, order.voice_field)
-    spoken = parts.engine.speak(request, recording, caller)
-    parts.rate.count_length(caller, len(order.text))
-    return spoken
-
-
-async def respond_with(
-    voice: VoiceTarget, order: SpeechOrder, form: SoundForm, parts: AppState, caller: str
+async def respond(
+    parts: AppState,
+    caller: str,
+    ask: SynthesisRequest,
+    form: SoundForm,
+    voice: str = store.SERVED,
+    **more: Any,
 ) -> Response:
-    """Speaks with a voice that is not served, for this caller alone. Raises APIError."""
-    request = _request(order, form, parts.engine.previews.current_of(voice))
-    recording = await recording_of(order.voice, parts, order.voice_field)
-    spoken = await parts.engine.preview(voice, request, recording, caller)
-    parts.rate.count_length(caller, len(order.text))
+    """The response that speaks. Arguments and errors as `stream`."""
+    spoken = await stream(parts, caller, replace(ask, whole=form.whole), voice, **more)
     return SpeechResponse(spoken, form, parts)
 
 
-async def stream_of(order: SpeechOrder, parts: AppState, caller: str) -> SpeechStream:
-    """The sound as `respond` speaks it, for a protocol that is not HTTP. Raises APIError."""
-    return await _taken_in(order, _STREAM, parts, caller)
+async def stream(
+    parts: AppState,
+    caller: str,
+    ask: SynthesisRequest,
+    voice: str = store.SERVED,
+    *,
+    target: VoiceTarget | None = None,
+    voice_field: str = "voice",
+    language_field: str = "language",
+) -> SpeechStream:
+    """The sound of a request. Raises APIError.
 
-
-def _request(
-    order: SpeechOrder, form: SoundForm, opened: OpenedVoiceState | None
-) -> SynthesisRequest:
-    """opened: None where it is not known yet which languages the voice speaks."""
-    languages = opened.languages if opened else ()
-    language = language_of(order.language, languages, order.language_field)
-    return SynthesisRequest(
-        order.text, language, order.seed, order.temperature, order.speed,
-        whole=form.whole,
-    )  # fmt: skip
+    Args:
+        caller: As `AppState.check_rate` returns it.
+        ask: Its language is as the client wrote it; "" leaves it to the voice.
+        voice: As the client names it: the served one, or an uploaded one.
+        target: What speaks instead of the served voice, for this caller alone.
+        voice_field, language_field: What the two are called in the request, for its refusals.
+    """
+    # Not known of a voice that is not open yet: the text is refused then where it is read.
+    engine = parts.engine
+    opened = engine.previews.current_of(target) if target else engine.standing
+    language = language_of(ask.language, opened.languages if opened else (), language_field)
+    ask = replace(ask, language=language)
+    recording = await recording_of(voice, parts, voice_field)
+    if target is None:
+        spoken = engine.speak(ask, recording, caller)
+    else:
+        spoken = await engine.preview(target, ask, recording, caller)
+    parts.rate.count_length(caller, len(ask.text))
+    return spoken
 
 
 async def recording_of(asked: str, parts: AppState, param: str = "voice") -> str | None:
-    """The recording of the voice that is asked for; None for the served voice. Raises APIError."""
-    voice = await voice_of(asked, parts, param)
-    return str(parts.voices.recording(voice)) if voice else None
-
-
-async def voice_of(asked: str, parts: AppState, param: str = "voice") -> UploadedVoice | None:
-    """The voice that is asked for by id or by name; None for the served one. Raises APIError."""
-    if lookup.is_served(asked):
+    """The recording of the voice that is asked for by id or by name; None for the served voice.
+    Raises APIError."""
+    if store.is_served(asked):
         return None
-    if (voice := parts.voices.get(asked)) is not None:
-        return voice
-    uploaded = await asyncio.to_thread(parts.voices.all)
-    return lookup.find_by_name(asked, served_name(parts), uploaded, param)
+    voice = parts.voices.get(asked)
+    if voice is None:
+        uploaded = await asyncio.to_thread(parts.voices.all)
+        voice = store.find_by_name(asked, parts.served_name, uploaded, param)
+    return str(parts.voices.recording(voice)) if voice else None
 
 
 async def labels(parts: AppState) -> dict[str, str]:
     """Every voice for a list of names only: label -> id, the served voice first."""
-    return lookup.labels(served_name(parts), await asyncio.to_thread(parts.voices.all))
-
-
-def served_name(parts: AppState) -> str:
-    """What the voice that speaks is called, or the one that is being opened."""
-    standing = parts.engine.standing
-    return standing.voice.name if standing else parts.engine.wanted.name
-
-
-def languages(parts: AppState) -> tuple[str, ...]:
-    """Of the voice that speaks; empty while none does."""
-    return parts.engine.standing.languages if parts.engine.standing else ()
-
-
-def in_header(text: str) -> str:
-    """A name as a header may carry it: anything but ASCII percent-encoded."""
-    return quote(text, safe=" !#$&'()*+,-./:;=?@[]_~")
+    return store.labels(parts.served_name, await asyncio.to_thread(parts.voices.all))

@@ -10,9 +10,8 @@ from fastapi import Request, UploadFile
 from api.errors import APIError
 from api.state import AppState
 from api.voices import recordings
-from api.voices.lookup import check_new_name
 from api.voices.recordings import MOST_BYTES, DecodedRecording
-from api.voices.store import UploadedVoice
+from api.voices.store import UploadedVoice, check_new_name
 
 UPLOAD = "WAV, FLAC, OGG, MP3, M4A, AAC or WebM, 1 to 60 s"
 MEDIA_TYPES = (

@@ -14,11 +14,10 @@ import sys
 import wave
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from api import aac
+from api import encoding
 from api.errors import APIError
-from api.voices.recordings_av import container_of
 from api.voices.recordings_child import MEMORY_BYTES, NO_MEMORY, NOT_STARTED, REFUSED
 from machine.process import kill_group
 
@@ -44,7 +43,7 @@ MISSING = (
 
 @dataclass(frozen=True)
 class DecodedRecording:
-    """wav: 16-bit PCM, mono, whole; quality: as `api.voices.quality.RecordingQuality`."""
+    """wav: 16-bit PCM, mono, whole; quality: as `api.voices.decoding.RecordingQuality`."""
 
     wav: bytes
     seconds: float
@@ -57,7 +56,7 @@ async def decoded(data: bytes) -> DecodedRecording:
     if by_av is None and not data.startswith(_KINDS) and not _is_mp3(data):
         text = "This is no WAV, FLAC, OGG, MP3, M4A, AAC or WebM file. Convert it to one of them."
         raise APIError(422, "not_a_recording", text, param="file")
-    if by_av and not aac.is_installed():
+    if by_av and not encoding.aac_is_installed():
         raise APIError(422, "unsupported", MISSING, param="file")
     code, out, errors = await _decode(data, *([by_av] if by_av else []))
     said = errors.decode(errors="replace").strip()
@@ -71,6 +70,19 @@ async def decoded(data: bytes) -> DecodedRecording:
 def _last_line(said: str) -> str:
     """What the child itself said; the libraries that it decodes with write to stderr before."""
     return said.rpartition("\n")[2]
+
+
+def container_of(data: bytes) -> Literal["mov", "matroska", "aac"] | None:
+    """By its first bytes; None for what is none of these.
+
+    Sources: ISO 14496-12, 4.3 (ftyp); RFC 8794, 11.2.1 (EBML); ISO 13818-7, 6.2 (ADTS).
+    """
+    if data[4:8] == b"ftyp":
+        return "mov"
+    if data.startswith(b"\x1a\x45\xdf\xa3"):
+        return "matroska"
+    is_adts = len(data) > 2 and data[0] == 0xFF and data[1] & 0xF6 == 0xF0
+    return "aac" if is_adts else None
 
 
 def _is_mp3(data: bytes) -> bool:

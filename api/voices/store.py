@@ -1,4 +1,4 @@
-"""Uploaded voices on disk, shared between replicas: add, find, delete.
+"""Uploaded voices on disk, shared between replicas: add, find, delete; which one a client means.
 
     VOICES_DIR/<id>.wav       16-bit PCM, mono, as `api.voices.recordings` made it
     VOICES_DIR/<id>.json      name, when, how long, SHA-256, quality; written last: without it
@@ -9,20 +9,19 @@
 Ids are made here and looked up in what is on disk: what a caller writes never becomes a path.
 """
 
-import contextlib
-import json
-import os
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from api.errors import APIError
-from api.shared_folder import changing
+from api.errors import APIError, shown
+from api.response_schemas import VoiceRow
+from api.shared_folder import changing, read, read_all
 from api.voices.recordings import DecodedRecording
 from machine.storage.atomic import remove_stale, replace_file, write_json
 from xtts.inference import latents_folder
@@ -30,12 +29,18 @@ from xtts.inference import latents_folder
 MOST_VOICES = 1_000
 _ID = re.compile(r"[a-z0-9]{12}")
 _HALF_SECONDS = 3600.0
+SERVED = "default"
+# Names of OpenAI's voices: programs send one without asking. All of them are the served voice.
+OPENAI_VOICES = (
+    "alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage",
+    "shimmer", "verse",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class UploadedVoice:
     """duration_seconds: of the recording; sha256: of its file; quality: of the recording
-    (`api.voices.quality`), None where an earlier version kept it."""
+    (`api.voices.recordings_child`), None where an earlier version kept it."""
 
     id: str
     name: str
@@ -44,11 +49,11 @@ class UploadedVoice:
     sha256: str
     quality: Mapping[str, Any] | None = None
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> VoiceRow:
         """As /v1/voices tells it."""
-        found = asdict(self)
-        del found["sha256"]
-        return {**found, "origin": "upload", "preview": f"/v1/voices/{self.id}/preview.wav"}
+        return VoiceRow(
+            **asdict(self), origin="upload", preview=f"/v1/voices/{self.id}/preview.wav"
+        )
 
 
 class Voices:
@@ -64,19 +69,14 @@ class Voices:
 
     def all(self) -> list[UploadedVoice]:
         """Every voice, the oldest first."""
-        found = []
-        with contextlib.suppress(OSError):
-            for name in os.listdir(self.folder):
-                identity = name.removesuffix(".json")
-                if name.endswith(".json") and _ID.fullmatch(identity):
-                    voice = self._read(identity)
-                    if voice is not None:
-                        found.append(voice)
+        found = read_all(self.folder, self.get, ".json")
         return sorted(found, key=lambda voice: (voice.created, voice.id))
 
     def get(self, identity: str) -> UploadedVoice | None:
         """The voice of an id; None where there is none, and for what cannot be an id."""
-        return self._read(identity) if _ID.fullmatch(identity) else None
+        if not _ID.fullmatch(identity) or not (self.folder / f"{identity}.wav").is_file():
+            return None
+        return read(UploadedVoice, self.folder / f"{identity}.json", identity)
 
     def find(self, identity: str) -> UploadedVoice:
         """Raises APIError (404), the same for an id that cannot be one."""
@@ -138,10 +138,65 @@ class Voices:
                 if old and not path.with_suffix(other).exists():
                     path.unlink()
 
-    def _read(self, identity: str) -> UploadedVoice | None:
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            found = json.loads((self.folder / f"{identity}.json").read_text(encoding="utf-8"))
-            voice = UploadedVoice(**found)
-            if voice.id == identity and (self.folder / f"{identity}.wav").is_file():
-                return voice
-        return None
+
+def is_served(asked: str) -> bool:
+    """Whether this means the served voice whatever else there is: `default`, or OpenAI's names."""
+    return asked == SERVED or asked in OPENAI_VOICES
+
+
+def means_served(name: str) -> bool:
+    """Whether this means the served voice, however it is written."""
+    return is_served(_plain(name))
+
+
+def check_new_name(name: str) -> None:
+    """Raises APIError (422) for a name that always means the served voice: programs send OpenAI's
+    without asking, so a voice of that name could never be asked for by it."""
+    if means_served(name):
+        text = (
+            f"{shown(name)} always means the served voice, as {', '.join((SERVED, *OPENAI_VOICES))}"
+            " do. Choose another name."
+        )
+        raise APIError(422, "reserved_name", text, param="name")
+
+
+def find_by_name(
+    asked: str, served_name: str, uploaded: Sequence[UploadedVoice], param: str = "voice"
+) -> UploadedVoice | None:
+    """The voice of that name, in any case; None: the served one. A name may end in `.wav`, as
+    clients write it that know voices as files. Raises APIError, which names `param`: 404 where
+    there is none, 409 where there are several, 400 for a mixture of several."""
+    for name in dict.fromkeys((_plain(asked), _plain(asked.removesuffix(".wav")))):
+        found = [voice for voice in uploaded if _plain(voice.name) == name]
+        if len(found) > 1:
+            ids = ", ".join(voice.id for voice in found)
+            text = f"{len(found)} voices are called {shown(asked)}; ask for one by its id: {ids}."
+            raise APIError(409, "ambiguous_voice", text, param=param)
+        if found:
+            return found[0]
+        if is_served(name) or name == _plain(served_name):
+            return None
+    if "+" in asked or "(" in asked:
+        text = (
+            f"{param} is {shown(asked)}, a mixture of voices. XTTS speaks with one voice: ask for "
+            "one of /v1/voices."
+        )
+        raise APIError(400, "unsupported", text, param=param)
+    text = "There is no voice of that id or name; /v1/voices lists them."
+    raise APIError(404, "no_voice", text, param=param)
+
+
+def labels(served_name: str, uploaded: Sequence[UploadedVoice]) -> dict[str, str]:
+    """For lists of names only: label -> id, the served voice first. A label is a voice's name where
+    that finds it again, else its id."""
+    known = Counter(_plain(voice.name) for voice in uploaded)
+    found = {SERVED if _plain(served_name) in known else served_name: SERVED}
+    for voice in uploaded:
+        name = _plain(voice.name)
+        plain = known[name] == 1 and not is_served(name) and not name.endswith(".wav")
+        found[voice.name if plain else voice.id] = voice.id
+    return found
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.casefold().split())

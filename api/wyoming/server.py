@@ -1,25 +1,34 @@
-"""Accepts Wyoming's connections, within the limits of HTTP's, and ends them with the service."""
+"""Accepts Wyoming's connections, within the limits of HTTP's, and ends them with the service.
+
+Announces the port in the local network by mDNS, as Home Assistant looks for it.
+"""
 
 import asyncio
+import ipaddress
 import logging
 import socket
 from collections.abc import Sequence
 
+from zeroconf import NonUniqueNameException
+from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf
+
 from api.http.connections import Connections
 from api.state import AppState
-from api.wyoming.announcement import Announcement
 from api.wyoming.session import WyomingSession
 
 log = logging.getLogger("api")
+log = logging.getLogger("api")
+_KIND = "_wyoming._tcp.local."
+# mDNS's own address (RFC 6762): the way to it is the way into the local network.
+_MULTICAST = "224.0.0.251"
 
 
 class WyomingServer:
-    """Made before the service starts, used in its event loop. languages: see `WyomingSession`."""
+    """Made before the service starts, used in its event loop."""
 
     def __init__(
         self, parts: AppState, connections: Connections, sockets: Sequence[socket.socket]
     ) -> None:
-        self.languages: tuple[str, ...] = ()
         self._parts = parts
         self._connections = connections
         self._sockets = sockets
@@ -57,9 +66,52 @@ class WyomingServer:
         # A peer that has gone without a word, its machine switched off, is noticed some day.
         found = writer.get_extra_info("socket")
         found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        session = WyomingSession(reader, writer, self._parts, self._connections, self)
+        session = WyomingSession(reader, writer, self._parts, self._connections)
         self._sessions[session] = task
         try:
             await session.run()
         finally:
             del self._sessions[session]
+
+
+class Announcement:
+    """From `start` to `close`. host: API_HOST; 0.0.0.0 is announced as this machine's address."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host = host
+        self._port = port
+        self._zeroconf: AsyncZeroconf | None = None
+
+    async def start(self) -> None:
+        """A network without mDNS is told in the log, and nothing else changes."""
+        try:
+            address = await asyncio.to_thread(announced_address, self._host)
+            self._zeroconf = AsyncZeroconf()
+            name = f"sotaque-{socket.gethostname().partition('.')[0]}"
+            info = AsyncServiceInfo(
+                _KIND, f"{name}.{_KIND}", port=self._port, server=f"{name}.local.",
+                parsed_addresses=[address],
+            )  # fmt: skip
+            await self._zeroconf.async_register_service(info, allow_name_change=True)
+        except (OSError, NonUniqueNameException) as error:
+            log.warning("WYOMING_ANNOUNCE: this network takes no announcement (%s).", error)
+            await self.close()
+            return
+        log.info("Announced as %s at %s:%d", name, address, self._port)
+
+    async def close(self) -> None:
+        """Takes it back."""
+        if self._zeroconf is not None:
+            await self._zeroconf.async_unregister_all_services()
+            await self._zeroconf.async_close()
+            self._zeroconf = None
+
+
+def announced_address(host: str) -> str:
+    """The address under which others reach `host`. Raises OSError where there is none."""
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0]
+    if not ipaddress.ip_address(str(found).partition("%")[0]).is_unspecified:
+        return str(found)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+        way.connect((_MULTICAST, 1))  # sends nothing
+        return str(way.getsockname()[0])

@@ -1,20 +1,26 @@
-"""One connection of the Wyoming protocol: its events, and the speech that it asks for.
+"""One connection of the Wyoming protocol: its events, the voices it lists, the speech it wants.
 
 Reading goes on while it speaks, so that a client's going away ends its speech at once. Its texts
-are spoken one after another, in the queue and within the limits of HTTP's requests.
+are spoken one after another, in the queue and within the limits of HTTP's requests. The protocol's
+own reader waits for as many bytes as an event says it has, for as long as they take; `EventReader`
+reads within bounds of size and time.
+
+Home Assistant sends the name of a voice and not the language that its user chose. So a model of
+several languages has each of its voices once for each of them: `Anna (pt)`.
 """
 
 import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Iterator
-from typing import Protocol
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
 
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.error import Error
-from wyoming.event import Event, Eventable, async_write_event
-from wyoming.info import Describe
+from wyoming.event import Event, Eventable, async_read_event, async_write_event
+from wyoming.info import Attribution, Describe, Info, TtsProgram, TtsVoice
 from wyoming.ping import Ping, Pong
 from wyoming.tts import (
     Synthesize,
@@ -30,12 +36,11 @@ from api.errors import APIError, without_paths
 from api.http.connections import Connections, network_of
 from api.schemas import MOST_CHARACTERS
 from api.speech import speaking
-from api.speech.response import count_pieces
-from api.speech.speaking import SpeechOrder
+from api.speech.speaking import count_pieces
 from api.state import AppState
-from api.wyoming.description import info_of, wanted_of
-from api.wyoming.events import EventReader, MalformedEvent
+from api.voices.store import SERVED
 from api.wyoming.text_stream import TextStream
+from xtts.inference.synthesis_request import SynthesisRequest
 
 log = logging.getLogger("api")
 _SEND_SECONDS = 30.0
@@ -44,19 +49,14 @@ _MOST_WAITING = 32
 # Until the first voice is open, in which time Home Assistant asks again.
 _OPEN_SECONDS = 60.0
 _SOUND = {"rate": RATE, "width": 2, "channels": 1}
-
-
-class VoiceMemory(Protocol):
-    """What outlives a connection."""
-
-    languages: tuple[str, ...]
+# The data of an event and its payload; a text of 4,096 characters takes 50 kB at most.
+MOST_BYTES = 64 << 10
+VERSION = "1"
+_ATTRIBUTION = Attribution("Sotaque", "")
 
 
 class WyomingSession:
-    """Serves one client until it goes, or until it is refused something.
-
-    memory: the languages of the voice that spoke last; they are told while another is opened.
-    """
+    """Serves one client until it goes, or until it is refused something."""
 
     def __init__(
         self,
@@ -64,7 +64,6 @@ class WyomingSession:
         writer: asyncio.StreamWriter,
         parts: AppState,
         connections: Connections,
-        memory: VoiceMemory,
     ) -> None:
         peer = writer.get_extra_info("peername")
         self.address = network_of(peer[0] if peer else "")
@@ -73,7 +72,6 @@ class WyomingSession:
         self._writer = writer
         self._parts = parts
         self._connections = connections
-        self._memory = memory
         self._streamed: TextStream | None = None
         self._wanted: asyncio.Queue[tuple[SynthesizeVoice | None, TextStream, bool]]
         self._wanted = asyncio.Queue(_MOST_WAITING)
@@ -153,18 +151,12 @@ class WyomingSession:
 
     async def _describe(self) -> None:
         end = time.monotonic() + _OPEN_SECONDS
-        while not self._languages():
+        while not self._parts.last_languages:
             if time.monotonic() > end:
                 raise APIError(503, "starting", "The speaking process is being started.")
             await asyncio.sleep(0.05)
-        standing = self._parts.engine.standing
         labels = await speaking.labels(self._parts)
-        licence = standing.licence if standing else ""
-        await self._send(info_of(labels, self._languages(), licence))
-
-    def _languages(self) -> tuple[str, ...]:
-        self._memory.languages = speaking.languages(self._parts) or self._memory.languages
-        return self._memory.languages
+        await self._send(info_of(labels, self._parts.last_languages, self._parts.licence))
 
     async def _speak_all(self) -> None:
         while True:
@@ -225,9 +217,9 @@ class WyomingSession:
         parts = self._parts
         caller = parts.check_rate_of(self.address)
         labels = await speaking.labels(parts)
-        name, language = wanted_of(voice, labels, self._languages())
-        order = SpeechOrder(part, name, language)
-        spoken = await speaking.stream_of(order, parts, caller)
+        name, language = wanted_of(voice, labels, self._parts.last_languages)
+        ask = SynthesisRequest(part, language or "")
+        spoken = await speaking.stream(parts, caller, ask, name)
         try:
             async for chunk in spoken:
                 yield chunk
@@ -277,3 +269,108 @@ def _voice_of(event: Event) -> SynthesizeVoice | None:
         raise MalformedEvent("voice must be an object of texts.")
     name, language = found.get("name"), found.get("language")
     return SynthesizeVoice(name, language)
+
+
+class MalformedEvent(Exception):
+    """What came is no event, or one that is too large."""
+
+
+class EventReader:
+    """The events of one connection.
+
+    event_seconds: from the first byte of an event to its last.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, event_seconds: float) -> None:
+        self._reader = reader
+        self._event_seconds = event_seconds
+        self._ended = False
+        self._deadline = 0.0
+
+    async def next(self) -> Event | None:
+        """The next event; None where the client has gone. Raises MalformedEvent, and TimeoutError
+        for one that came too slowly."""
+        try:
+            # It asks its reader for a line, and for as many bytes as that says.
+            event = await async_read_event(cast(asyncio.StreamReader, self))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        except (AttributeError, KeyError, TypeError, RecursionError) as error:
+            raise MalformedEvent("This is no event of the Wyoming protocol.") from error
+        if event is None and not self._ended:
+            raise MalformedEvent("This is no event of the Wyoming protocol.")
+        if event is not None and not _is_well_formed(event):
+            raise MalformedEvent("An event needs a text as its type, and an object as its data.")
+        return event
+
+    async def readline(self) -> bytes:
+        """asyncio's method of that name. Between events there is no time limit."""
+        first = await self._reader.read(1)
+        if not first:
+            self._ended = True
+            return b""
+        self._deadline = asyncio.get_running_loop().time() + self._event_seconds
+        async with asyncio.timeout_at(self._deadline):
+            return first + await self._reader.readline()
+
+    async def readexactly(self, size: int) -> bytes:
+        """asyncio's method of that name."""
+        if type(size) is not int or size > MOST_BYTES:
+            raise MalformedEvent(f"An event may have {MOST_BYTES:,} bytes.")
+        async with asyncio.timeout_at(self._deadline):
+            return await self._reader.readexactly(size)
+
+
+def _is_well_formed(event: Event) -> bool:
+    return isinstance(event.type, str) and isinstance(event.data, dict)
+
+
+@dataclass(frozen=True)
+class VoiceListing:
+    """A voice in a language, as it is listed. voice: its id; language: None where it has one."""
+
+    voice: str
+    language: str | None
+    label: str
+
+
+def listings_of(labels: Mapping[str, str], languages: Sequence[str]) -> dict[str, VoiceListing]:
+    """What is listed, by name. labels: label -> id of every voice (`api.voices.store.labels`)."""
+    if len(languages) < 2:
+        return {label: VoiceListing(voice, None, label) for label, voice in labels.items()}
+    return {
+        f"{label} ({language})": VoiceListing(voice, language, label)
+        for label, voice in labels.items()
+        for language in languages
+    }
+
+
+def info_of(labels: Mapping[str, str], languages: Sequence[str], licence: str) -> Info:
+    """The answer to `describe`."""
+    voices = [
+        TtsVoice(
+            name=name, attribution=_ATTRIBUTION, installed=True, description=one.label,
+            version=VERSION, languages=[one.language] if one.language else list(languages),
+        )
+        for name, one in listings_of(labels, languages).items()
+    ]  # fmt: skip
+    about = "Sotaque: a fine-tuned XTTS-v2"
+    program = TtsProgram(
+        name="sotaque", attribution=_ATTRIBUTION, installed=True, version=VERSION,
+        description=f"{about} ({licence})" if licence else about, voices=voices,
+        supports_synthesize_streaming=True,
+    )  # fmt: skip
+    return Info(tts=[program])
+
+
+def wanted_of(
+    asked: SynthesizeVoice | None, labels: Mapping[str, str], languages: Sequence[str]
+) -> tuple[str, str | None]:
+    """Voice, by id or by name, and language of a request; None leaves the language to the model."""
+    if asked is None:
+        return SERVED, None
+    if asked.name is None:
+        return SERVED, asked.language
+    if (found := listings_of(labels, languages).get(asked.name)) is not None:
+        return found.voice, found.language
+    return asked.name, asked.language

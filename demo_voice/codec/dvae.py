@@ -97,8 +97,9 @@ def _autoencode(
     parts: dict[str, stages.Stateful] = {"dvae": dvae, "optimizer": optimizer}
     losses: list[float] = []
     counter = stages.steps(
-        folder / "autoencoder.pt", stage, parts, [optimizer], lambda _: _told(losses)
-    )
+        folder / "autoencoder.pt", stage, parts, [optimizer],
+        lambda _: f"L1 {stages.recent_mean(losses):.4f}",
+    )  # fmt: skip
     for step in counter:
         heard, wanted = excerpts.segments(mels, people, step, stage.batch, device)
         with stages.low_precision(device):
@@ -110,15 +111,6 @@ def _autoencode(
         loss.backward()
         optimizer.step()
         losses.append(float(loss.detach()))
-
-
-def _told(losses: list[float]) -> str:
-    return f"L1 {_mean(losses):.4f}"
-
-
-def _mean(losses: list[float]) -> float:
-    recent = losses[-50:]
-    return sum(recent) / max(1, len(recent))
 
 
 @torch.no_grad()
@@ -170,7 +162,8 @@ def _quantise(
     misread: list[float] = []
     counter = stages.steps(
         folder / "codec.pt", stage, parts, [optimizer],
-        lambda _: f"{_told(losses)}, phones {_mean(misread):.3f}, {_in_use(dvae)} codes in use",
+        lambda _: f"L1 {stages.recent_mean(losses):.4f}, phones {stages.recent_mean(misread):.3f}, "
+        f"{_in_use(dvae)} codes in use",
     )  # fmt: skip
     for step in counter:
         heard, wanted = excerpts.segments(mels, people, step, stage.batch, device)

@@ -24,7 +24,6 @@ from demo_voice.gpt.passages import alone
 from demo_voice.gpt.targets import MEL_PER_CODE, Targets
 from demo_voice.recipe import BaseRecipe
 from demo_voice.teachers.flite import TeacherSpeech
-from train.optim import freezing
 from xtts.audio import MEL_BANDS
 from xtts.model.gpt import GPT, new_gpt
 from xtts.model.packed_batch import PackedBatch
@@ -32,7 +31,7 @@ from xtts.model.packed_batch import PackedBatch
 GUIDE_WEIGHT, MEL_WEIGHT, TEXT_WEIGHT, CALM_WEIGHT = 0.3, 0.5, 0.02, 0.05
 VOICE_WEIGHT = 1.0
 
-TOLD = ("audio", "text", "mel", "guide", "calm", "voice")
+LOGGED = ("audio", "text", "mel", "guide", "calm", "voice")
 
 
 class Pupil(nn.Module):
@@ -112,20 +111,18 @@ def learn(
     stage = recipe.pretraining
     gpt = new_gpt(recipe.gpt, recipe.seed)
     pupil = Pupil(gpt).to(device)
-    if recipe.still:
-        freezing.freeze(pupil, recipe.still)
     extras = Guide(gpt), Calm(gpt)
     named = optimizers(pupil, stage.learning_rate)
     parts: dict[str, stages.Stateful] = {"pupil": pupil, **named}
     lessons = Lessons(targets, references(speech, recipe.pretrained), mel_stats, recipe)
-    told: list[tuple[float, ...]] = []
+    logged: list[tuple[float, ...]] = []
     path = folder / "pretraining.pt"
     both = list(named.values())
-    counter = stages.steps(path, stage, parts, both, lambda _: _told(told, pupil, lessons))
+    counter = stages.steps(path, stage, parts, both, lambda _: _report(logged, pupil, lessons))
     waiting: Iterator[Lesson] | None = None
     for step in counter:
         waiting = waiting or lessons.training(step)
-        told.append(_step(pupil, extras, both, next(waiting), step, recipe, device))
+        logged.append(_step(pupil, extras, both, next(waiting), step, recipe, device))
 
 
 def optimizers(pupil: Pupil, rate: float) -> dict[str, torch.optim.Optimizer]:
@@ -177,13 +174,13 @@ def _step(
     nn.utils.clip_grad_norm_(pupil.parameters(), 1.0)
     for optimizer in both:
         optimizer.step()
-    return tuple(float(losses[name].detach()) for name in TOLD)
+    return tuple(float(losses[name].detach()) for name in LOGGED)
 
 
-def _told(told: list[tuple[float, ...]], pupil: Pupil, lessons: Lessons) -> str:
-    recent = told[-50:]
+def _report(logged: list[tuple[float, ...]], pupil: Pupil, lessons: Lessons) -> str:
+    recent = logged[-50:]
     means = [sum(column) / len(recent) for column in zip(*recent, strict=True)]
-    seen = ", ".join(f"{name} {mean:.3f}" for name, mean in zip(TOLD, means, strict=True))
+    seen = ", ".join(f"{name} {mean:.3f}" for name, mean in zip(LOGGED, means, strict=True))
     return f"{seen}; validation {validate(pupil, lessons):.3f}"
 
 

@@ -87,28 +87,47 @@ def encode(
 
 
 class Targets:
-    """The targets of all clips, in the order of `TeacherSpeech.clips`."""
+    """The targets of clips, in their order.
+
+    Args:
+        clips, tokens: Each clip, and its ids.
+        encoded: Codes [n] and mel frames [n, 320], of one clip or of several joined.
+        counts: How many codes each clip has.
+        silence: What a pause between two clips is made of: a code and its mel frames [320].
+    """
 
     space = CHARACTERS.index("[SPACE]")
 
-    def __init__(self, speech: TeacherSpeech, folder: Path) -> None:
-        codes, mels, counts = [], [], []
+    def __init__(
+        self,
+        clips: list[TeacherClip],
+        tokens: list[Tensor],
+        encoded: Sequence[tuple[np.ndarray, np.ndarray]],
+        counts: np.ndarray,
+        silence: tuple[Tensor, Tensor],
+    ) -> None:
+        self.clips, self.tokens, self.counts, self.silence = clips, tokens, counts, silence
+        self._codes = np.concatenate([codes for codes, _ in encoded])
+        self._mels = np.concatenate([mels for _, mels in encoded])
+        self._starts = np.concatenate([[0], np.cumsum(counts)])
+
+    @staticmethod
+    def read(speech: TeacherSpeech, folder: Path) -> "Targets":
+        """Of all clips, as `compute` wrote them."""
+        encoded, counts = [], []
         for path in sorted(folder.glob("codes_*.npz")):
             with np.load(path) as found:
-                codes.append(found["codes"])
-                mels.append(found["mels"])
+                encoded.append((found["codes"], found["mels"]))
                 counts.append(found["counts"])
-        self.counts = np.concatenate(counts)
-        self._codes, self._mels = np.concatenate(codes), np.concatenate(mels)
-        self._starts = np.concatenate([[0], np.cumsum(self.counts)])
-        self.clips: list[TeacherClip] = speech.clips[: len(self.counts)]
-        self.tokens = [torch.tensor(_ids(clip.text)) for clip in self.clips]
+        all_counts = np.concatenate(counts)
+        clips = speech.clips[: len(all_counts)]
         with np.load(folder / SILENCE) as found:
-            # What a pause between two clips is made of: a code and its mel frames [320].
-            self.silence = (
+            silence = (
                 torch.tensor(int(found["code"])),
                 torch.from_numpy(found["mel"].astype(np.float32)),
             )
+        tokens = [torch.tensor(_ids(clip.text)) for clip in clips]
+        return Targets(clips, tokens, encoded, all_counts, silence)
 
     def codes(self, index: int) -> Tensor:
         """The codes [n] of a clip."""
@@ -117,10 +136,6 @@ class Targets:
     def mels(self, index: int) -> Tensor:
         """The mel frames [n, 320] of its codes."""
         return torch.from_numpy(self._mels[self._span(index)].astype(np.float32))
-
-    def row_length(self, index: int) -> int:
-        """Phones and codes of a clip."""
-        return len(self.tokens[index]) + int(self.counts[index])
 
     def _span(self, index: int) -> slice:
         return slice(int(self._starts[index]), int(self._starts[index + 1]))

@@ -87,8 +87,8 @@ def festival(text: str, manner: SpeakingStyle) -> np.ndarray:
     return (np.clip(found, -1, 1) * 32767).astype(np.int16)
 
 
-def told(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
-    """The phones of a clip with their ends in seconds, as `articulation` names them; none where
+def phone_times(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
+    """The phones of a clip with their ends in seconds, as `phone_timing` names them; none where
     Festival had to leave words out. Raises TeacherError."""
     pairs = _process(manner.voice).phones(spelled(text, manner))
     return [(_english(phone), end) for phone, end in pairs]

@@ -173,14 +173,13 @@ class TeacherSpeech:
         """All samples [n] of clip `index` at another rate."""
         return _resampler(rate)(self.samples(index))
 
-    def samples(self, index: int, start: int = 0, length: int | None = None) -> Tensor:
-        """Samples [n] of clip `index` at 16 kHz, float32, or `length` of them from `start`."""
+    def samples(self, index: int) -> Tensor:
+        """Samples [n] of clip `index` at 16 kHz, float32."""
         clip = self.clips[index]
         if clip.shard not in self._shards:
             path = _samples_path(self.folder, clip.shard)
             self._shards[clip.shard] = np.load(path, mmap_mode="r")
-        end = clip.length if length is None else min(clip.length, start + length)
-        part = self._shards[clip.shard][clip.start + start : clip.start + end]
+        part = self._shards[clip.shard][clip.start : clip.start + clip.length]
         return torch.from_numpy(part.astype(np.float32) / 32768)
 
 

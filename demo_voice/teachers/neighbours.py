@@ -54,32 +54,33 @@ def speak(text: str, manner: SpeakingStyle) -> np.ndarray:
 
 
 def _command(text: str, manner: SpeakingStyle, path: Path) -> tuple[list[str], str]:
-    """What is run, and what it is told; a voice that is played faster speaks slower before."""
+    """What is run, and its input; a voice that is played faster speaks slower before."""
     if manner.voice.startswith("en-"):
         return ["pico2wave", "-l", manner.voice, "-w", str(path), text], ""
     rate = str(round(100 / manner.shift))
     return ["RHVoice-test", "-p", manner.voice, "-r", rate, "-o", str(path)], text
 
 
-def told(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
-    """The phones of a clip with their ends in seconds, as `articulation` names them; none where the
+def phone_times(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
+    """The phones of a clip with their ends in seconds, as `phone_timing` names them; none where the
     recogniser lacks a word or loses its way. Raises TeacherError."""
     words = re.findall(r"[a-z']+", text.lower())
     decoder = _recogniser()
     sound = speak(text, manner).tobytes()
     try:
         decoder.set_align_text(" ".join(words))
-        _hear(decoder, sound)
+        hear(decoder, sound)
         decoder.set_alignment()
-        _hear(decoder, sound)
+        hear(decoder, sound)
         found = decoder.get_alignment()
     except RuntimeError:
         return []
     return [] if found is None else [pair for word in found for pair in _phones(word)]
 
 
-def _hear(decoder: Any, sound: bytes) -> None:
-    # Every clip is heard afresh: the recogniser would carry its noise estimate along.
+def hear(decoder: Any, sound: bytes) -> None:
+    """Has the recogniser listen to PCM16 at 16 kHz as if it had heard nothing before: it would
+    carry its noise estimate along."""
     decoder.reinit_feat()
     decoder.start_utt()
     decoder.process_raw(sound, full_utt=True)
@@ -103,12 +104,17 @@ def _phones(word: Any) -> list[tuple[str, float]]:
 
 @cache
 def _recogniser() -> Any:
+    return open_recogniser()
+
+
+def open_recogniser() -> Any:
+    """A pocketsphinx of one's own, with its English model. Raises TeacherError."""
     try:
         from pocketsphinx import Decoder
     except ImportError as error:
         raise TeacherError(
-            "pocketsphinx is missing, which finds the phones of voices that do not tell them; it "
-            "has wheels for Python 3.11 and 3.13. Install it with: "
+            "pocketsphinx is missing, which hears words and finds the phones of voices that do not "
+            "tell them; it has wheels for Python 3.11 and 3.13. Install it with: "
             ".venv/bin/python -m pip install pocketsphinx"
         ) from error
     return Decoder(samprate=RATE, loglevel="FATAL")

@@ -14,8 +14,8 @@ PEOPLE = {manner.name: manner for group in GROUPS for manner in group}
 GROUP_OF = {manner.name: number for number, group in enumerate(GROUPS) for manner in group}
 
 
-def told(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
-    """The phones of anybody's clip with their ends in seconds, as `articulation` names them; none
-    where they cannot be told. Raises TeacherError."""
-    tellers = (phone_timing.told_by_flite, accents.told, neighbours.told)
+def phone_times(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
+    """The phones of anybody's clip with their ends in seconds, as `phone_timing` names them; none
+    where they are not known. Raises TeacherError."""
+    tellers = (phone_timing.flite_phone_times, accents.phone_times, neighbours.phone_times)
     return tellers[GROUP_OF[manner.name]](text, manner)

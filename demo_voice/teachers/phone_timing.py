@@ -24,7 +24,7 @@ NAMES = (SILENCE, *(name.lower() for name in PHONES))
 UNKNOWN = -1
 
 
-def told_by_flite(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
+def flite_phone_times(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
     """The phones of a clip with their ends in seconds. Raises TeacherError."""
     command = ["flite", "-voice", manner.voice, *flags(manner), "-psdur", "-t", text, "-o", "none"]
     try:
@@ -51,7 +51,7 @@ def of_clips(
     aligner: Aligner,
     people: Mapping[str, SpeakingStyle],
 ) -> dict[int, Tensor]:
-    """The labels of those clips whose phones are told; written to `path` and read from there."""
+    """The labels of those clips whose phones are known; written to `path` and read from there."""
     if not path.is_file():
         found = {}
         for index in indices:

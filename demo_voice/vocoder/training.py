@@ -4,8 +4,10 @@ Mels need no GPT, so both can be trained at the same time; only the first layer 
 between. Called by `demo_voice.__main__`.
 """
 
+import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -23,9 +25,9 @@ from demo_voice.gpt.targets import MEL_PER_CODE, Targets
 from demo_voice.recipe import BaseRecipe, StageSchedule
 from demo_voice.speaker_encoder import load as load_listener
 from demo_voice.teachers.flite import TeacherSpeech
+from demo_voice.teachers.people import GROUP_OF
 from demo_voice.teachers.timbre import Timbre
 from demo_voice.vocoder import unseen_voices
-from demo_voice.vocoder.clip_sampling import Draws
 from demo_voice.vocoder.unseen_voices import Stranger
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, SPEAKER_RATE, VOCODER_RATE
 from xtts.evaluation.spectral_distance import spectral_distance
@@ -38,6 +40,10 @@ MARGIN = round(UNJUDGED_CODES * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
 SEGMENTS_PER_ROW = 2
 # Share of the rows in which the clip stands behind others: late places' latents sound, too.
 BEHIND_OTHERS = 0.4
+# How often each of `people.GROUPS` is drawn beside the others; who is not there leaves it to them.
+SHARES = (0.55, 0.2, 0.25)
+# Longer clips are left out: a step costs as much as its longest rows.
+MOST_CODES = 90
 
 
 class MelVocoder(nn.Module):
@@ -61,6 +67,26 @@ class VocoderSegments:
     inputs: Tensor
     speaker: Tensor
     wanted: Tensor
+
+
+class Draws:
+    """Clips of `manners` with more than `fewest` codes; who has few counts as much as who has
+    many."""
+
+    def __init__(self, targets: Targets, manners: Collection[str], fewest: int) -> None:
+        self._clips = [
+            index
+            for index, clip in enumerate(targets.clips)
+            if fewest < targets.counts[index] < MOST_CODES and clip.manner in manners
+        ]
+        groups = [GROUP_OF[targets.clips[index].manner] for index in self._clips]
+        sizes = Counter(groups)
+        weights = (SHARES[group] / sizes[group] for group in groups)
+        self._weights = list(itertools.accumulate(weights))
+
+    def some(self, draw: random.Random, count: int) -> list[int]:
+        """So many clips, some perhaps more than once."""
+        return draw.choices(self._clips, cum_weights=self._weights, k=count)
 
 
 class Ear:
@@ -223,7 +249,7 @@ def _learn(
     losses: list[float] = []
     counter: Iterator[int] = stages.steps(
         path, stage, parts, [mover],
-        lambda _: f"STFT {sum(losses[-50:]) / max(1, len(losses[-50:])):.4f}",
+        lambda _: f"STFT {stages.recent_mean(losses):.4f}",
     )  # fmt: skip
     for part in stages.ahead(segments, counter, stage.steps):
         with stages.low_precision(device):

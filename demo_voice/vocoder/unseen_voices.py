@@ -54,31 +54,26 @@ class StrangeSpeech(TeacherSpeech):
         played = torch.fft.irfft(spectrum, length) * (length / len(wave))
         return self.timbre.heard(played, rate)
 
-    def samples(self, index: int, start: int = 0, length: int | None = None) -> Tensor:
-        """Samples [n] at 16 kHz, or `length` of them from `start`."""
-        wave = self.at(index, RATE)
-        return wave[start:] if length is None else wave[start : start + length]
+    def samples(self, index: int) -> Tensor:
+        """Samples [n] at 16 kHz."""
+        return self.at(index, RATE)
 
 
-class StrangeTargets(Targets):
+def strange_targets(
+    speech: TeacherSpeech, dvae: nn.Module, mel_stats: Tensor, known: Targets
+) -> Targets:
     """Their codes and mels, made on the spot."""
-
-    def __init__(self, speech: TeacherSpeech, dvae: nn.Module, mel_stats: Tensor, known: Targets):
-        found = [
-            pair
-            for start in range(0, len(speech.clips), 20)
-            for pair in encode(
-                speech, range(start, min(start + 20, len(speech.clips))), dvae, mel_stats
-            )
-        ]
-        self.counts = np.array([len(codes) for codes, _ in found])
-        self._codes = np.concatenate([codes for codes, _ in found])
-        self._mels = np.concatenate([mels for _, mels in found])
-        self._starts = np.concatenate([[0], np.cumsum(self.counts)])
-        self.clips = speech.clips
-        tokens = {clip.text: number for number, clip in enumerate(known.clips)}
-        self.silence = known.silence
-        self.tokens = [known.tokens[tokens[clip.text]] for clip in speech.clips]
+    encoded = [
+        pair
+        for start in range(0, len(speech.clips), 20)
+        for pair in encode(
+            speech, range(start, min(start + 20, len(speech.clips))), dvae, mel_stats
+        )
+    ]
+    counts = np.array([len(codes) for codes, _ in encoded])
+    numbers = {clip.text: number for number, clip in enumerate(known.clips)}
+    tokens = [known.tokens[numbers[clip.text]] for clip in speech.clips]
+    return Targets(speech.clips, tokens, encoded, counts, known.silence)
 
 
 @dataclass(frozen=True)
@@ -104,7 +99,7 @@ def meet(
     clips = known.short(manner)
     chosen = draw.sample(clips, min(CLIPS, len(clips)))
     strange = StrangeSpeech(speech, chosen, draw.uniform(SLOWEST, FASTEST), Timbre.drawn(draw))
-    targets = StrangeTargets(strange, dvae, known.mel_stats, known.targets)
+    targets = strange_targets(strange, dvae, known.mel_stats, known.targets)
     alone = replace(recipe, pretrained=(manner,))
     lessons = Lessons(targets, references(strange, (manner,)), known.mel_stats, alone)
     return Stranger(_fine_tuned(pupil, lessons, number, recipe), lessons, strange)

@@ -8,7 +8,7 @@ import av
 import numpy as np
 import pytest
 
-from api import aac
+from api import encoding
 from api.encoding import RATE, Encoder, whole
 from tests.api.conftest import Running
 
@@ -38,7 +38,7 @@ def streamed(form: str, pcm: bytes, size: int) -> bytes:
     return b"".join([*parts, encoder.end()])
 
 
-@pytest.mark.parametrize("form", aac.FORMATS)
+@pytest.mark.parametrize("form", encoding.AAC_FORMATS)
 @pytest.mark.parametrize("size", [9602, 960_000, None])
 def test_it_is_whole_and_the_same_sound(form: str, size: int | None) -> None:
     wave = tones()
@@ -80,7 +80,7 @@ def test_without_the_encoder_it_says_what_to_type(
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *more: None if name == "av" else find(name, *more)
     )
-    for form in aac.FORMATS:
+    for form in encoding.AAC_FORMATS:
         answer = service.say("hello", response_format=form)
         told = answer.json()
         assert (answer.status_code, told["code"], told["param"]) == (

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from api.settings import ApiSettings, load
-from machine.settings.loading import SettingsError
 from tests.api.conftest import Running, running, settings_in
 
 CHAT = "http://localhost:3000"
@@ -100,28 +98,3 @@ def test_a_listed_host_needs_no_key(tmp_path_factory: pytest.TempPathFactory) ->
         for host, status in (("nas.lan:8005", 200), ("other.lan", 403)):
             asked = service.client.get("/status", headers={"Host": host})
             assert asked.status_code == status
-
-
-def test_the_settings_are_lists(tmp_path_factory: pytest.TempPathFactory) -> None:
-    given = {
-        "API_ALLOWED_ORIGINS": " HTTP://Localhost:3000/ ,chrome-extension://abc, ",
-        "API_ALLOWED_HOSTS": "NAS.lan.,pi-4",
-    }
-    settings, report = load([], given, None)
-    assert settings.api_allowed_origins == ("http://localhost:3000", "chrome-extension://abc")
-    assert settings.api_allowed_hosts == ("nas.lan", "pi-4")
-    shown = {row.name: row.value for row in report.rows}
-    assert shown["API_ALLOWED_HOSTS"] == "nas.lan,pi-4"
-    assert load([], {"API_ALLOWED_ORIGINS": ""}, None)[0] == ApiSettings()
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("ORIGINS", "*"), ("ORIGINS", "null"), ("ORIGINS", "localhost:3000"),
-     ("ORIGINS", "http://*.example"), ("ORIGINS", "http://a.example/page"),
-     ("ORIGINS", "http://user@a.example"), ("HOSTS", "*"), ("HOSTS", "http://nas.lan"),
-     ("HOSTS", "nas.lan:8005"), ("HOSTS", "a..b")],
-)  # fmt: skip
-def test_what_is_no_origin_or_host_name_is_refused_at_the_start(name: str, value: str) -> None:
-    with pytest.raises(SettingsError, match=f"API_ALLOWED_{name} is .*; allowed: "):
-        load([], {f"API_ALLOWED_{name}": value}, None)

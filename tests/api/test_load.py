@@ -12,7 +12,6 @@ import re
 import resource
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -147,41 +146,3 @@ def test_ten_thousand_odd_inputs_cost_no_memory(tmp_path: Path) -> None:
 def _resident() -> int:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize()
-
-
-def test_http_adds_little_to_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """First sound and all of it, through HTTP and from the engine in its own event loop."""
-    from api.engine.speech_stream import SynthesisRequest
-
-    monkeypatch.setenv("FAKE_STEP", "0.01")
-    text = "t" * 50
-    with running(settings_in(tmp_path)) as service:
-        service.wait_ready()
-        loop = service.parts.loop
-
-        async def direct() -> tuple[float, float]:
-            started, first = time.monotonic(), 0.0
-            async for _ in service.parts.engine.speak(SynthesisRequest(text, "en")):
-                first = first or time.monotonic() - started
-            return first, time.monotonic() - started
-
-        def through() -> tuple[float, float]:
-            started = time.monotonic()
-            body = {"input": text, "response_format": "pcm"}
-            with service.client.stream("POST", "/v1/audio/speech", json=body) as answer:
-                pieces = answer.iter_raw()
-                next(pieces)
-                first = time.monotonic() - started
-                for _ in pieces:
-                    pass
-            return first, time.monotonic() - started
-
-        pairs = []
-        for _ in range(15):
-            future = asyncio.run_coroutine_threadsafe(direct(), loop)
-            pairs.append((future.result(), through()))
-    assert threading.active_count() < 50
-    middle = len(pairs) // 2
-    added_first = sorted(http[0] - own[0] for own, http in pairs)[middle]
-    added_share = sorted(http[1] / own[1] - 1 for own, http in pairs)[middle]
-    assert added_first < 0.010 and added_share < 0.05, (added_first, added_share)

@@ -3,7 +3,6 @@
 import base64
 import io
 import json
-import random
 
 import numpy as np
 import pytest
@@ -36,10 +35,6 @@ def test_a_pause_is_as_long_as_it_says(real: Running, tag: str, stream: bool) ->
     assert abs(longest_silence_seconds(heard) - 0.7) <= 0.010
 
 
-def test_a_pause_is_as_long_with_another_speed(real: Running) -> None:
-    assert abs(longest_silence_seconds(pcm(real, TEXT, speed=1.5)) - 0.7) <= 0.010
-
-
 @pytest.mark.parametrize(("text", "named"), [
     ("Go <prosody rate='slow'>on</prosody>.", "<prosody>"),
     ("Go <b>on</b>.", "<b>"),
@@ -53,38 +48,6 @@ def test_unknown_markup_is_refused_by_its_name(real: Running, text: str, named: 
         answer = real.client.post(path, json={"input": text})
         assert (answer.status_code, answer.json()["code"]) == (422, "refused")
         assert named in answer.json()["detail"]
-
-
-@pytest.mark.parametrize("text", [
-    "<speak>Turn left.</speak>", "<p>Turn left.</p>", "<s>Turn left.</s>",
-    "Turn <sub alias='left'>L</sub>.",
-    '<speak xml:lang="en"><!-- a comment --><p><s>Turn left.</s></p></speak>',
-])  # fmt: skip
-def test_tags_change_nothing_that_is_heard(real: Running, text: str) -> None:
-    assert np.array_equal(pcm(real, text, seed=3), pcm(real, "Turn left.", seed=3))
-
-
-def words_of(service: Running, text: str, **more: object) -> list[str]:
-    body = {"input": text, "stream": False, "response_format": "wav", **more}
-    answer = service.client.post("/dev/captioned_speech", json=body)
-    if answer.status_code == 422:
-        assert answer.json()["code"] == "refused"
-        return []
-    assert answer.status_code == 200, answer.text
-    return [one["word"] for one in answer.json()["timestamps"]]
-
-
-def test_fuzzed_markup_is_refused_or_never_among_the_words(real: Running) -> None:
-    draw = random.Random(2)
-    parts = ["<p>", "</p>", "<break/>", '<break time="10ms"/>', "<sub alias='go'>", "</sub>",
-             "[pause:5ms]", "[pause", "<b>", "</speak>", "<speak>", "<", ">", "go", "on", "left",
-             "&lt;p&gt;"]  # fmt: skip
-    spoken = 0
-    for _ in range(40):
-        words = words_of(real, " ".join(draw.choices(parts, k=4)) + " go")
-        spoken += bool(words)
-        assert {word.casefold() for word in words} <= {"go", "on", "left", "&lt;p&gt", "lt;p&gt"}
-    assert spoken >= 5
 
 
 @pytest.mark.slow

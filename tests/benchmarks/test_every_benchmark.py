@@ -11,14 +11,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks import bases, onnx_voice
-from benchmarks.__main__ import names
-from benchmarks.low_memory_child import LEVERS
-from benchmarks.steady_child import ROWS
-from demo_voice.text import lexicon
+from benchmarks import synthetic, tables
+from benchmarks.__main__ import main, names
+from benchmarks.low_memory import ROWS
 from machine.devices.selection import gpu_nodes
 from machine.errors import SotaqueError
-from xtts.model.quantization import KINDS
 
 # The arguments of each benchmark's smallest modes; {base}: a small base model, {tmp}: a folder of
 # the test's own, {clips}: a dataset of four clips.
@@ -30,27 +27,24 @@ SMALLEST = {
     "data": [
         "--rounds 1 --threads 1 --folder {base} --json",
         "--starts --folder {base} --json",
-        "--scale --clips 100 --json",
     ],
     "evaluation": ["--seeds 1 --set twenty --work {tmp} --json"],
     "gpu": ["--rehearse --out {tmp}/gpu.json"],
     "guard": ["--texts 2 --faults 6 --pairs 1 --json"],
-    "judging": ["--sentences 1 --folder {base}"],
     "loading": ["--rounds 1 --codes 12 --folder {base} --json"],
-    "low_memory": ["--coqui --codes 12 --threads 1 --folder {base} --json"],
+    "low_memory": [
+        "--coqui --codes 12 --threads 1 --folder {base} --json",
+        "--coqui --sentences 4 --threads 1 --json",
+    ],
     "memory": ["--json", "--run --json"],
     "operations": ["--json"],
     "people": ["--dataset {clips} --folds 2 --seeds 1 --work {tmp} --json"],
-    "phones": ["--voices slt --sentences 12 --json"],
     "probe": ["--quick --times 1 --json"],
-    "rounding": [f"--sentences 2 --kinds {','.join(KINDS)} --json"],
     "sample": ["--rounds 1 --codes 12 --threads 1 --folder {base} --json"],
     "speaking": [
         "--rounds 1 --codes 12 --folder {base} --json"
         " --precisions fp32,int8,int4,auto,onnx-fp32,onnx-int8",
-        "--hour --minutes 0.1 --threads 1 --json",
     ],
-    "steady": ["--sentences 4 --threads 1 --json"],
     "text": ["--json"],
     "training": ["--rounds 1 --threads 1 --folder {base} --json"],
     "voice": [
@@ -66,13 +60,7 @@ SHORT_RUN = {
 EVALUATED = "Good morning, dear.\nWe went home early.\nThe old man walked along the river.\n"
 # Ways of attention that the rehearsal of `gpu` finds no CPU for.
 ONLY_ON_A_GPU = ("cudnn", "efficient", "varlen")
-# What the machine must have for some: the package that has it.
-NEEDED = {
-    Path("/usr/bin/flite"): ("flite", ("cutting", "guard", "phones", "rounding", "voice")),
-    lexicon.WORDNET: ("wordnet-base", ("phones",)),
-}
-
-
+NEED_FLITE = ("cutting", "guard", "voice")
 # Of everything that is listed; without a smallest mode it runs as it is, and the next test says so.
 MODES = [
     pytest.param(name, arguments, id=f"{name} {arguments}".strip())
@@ -85,10 +73,26 @@ def test_every_benchmark_has_a_smallest_mode() -> None:
     assert set(SMALLEST) == set(names())
 
 
+def test_an_unknown_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["speed"]) == 2
+    assert "voice" in capsys.readouterr().err
+
+
+def test_figures_are_a_table_and_lines() -> None:
+    found = tables.text({
+        "rounds": 3,
+        "rows": {"ours": {"seconds": 1.23456, "mfu": 0.5}, "coqui": {"seconds": 2000.0}},
+    })  # fmt: skip
+    assert found.splitlines() == [
+        "rounds: 3", "", "rows:", "       seconds  mfu", "ours   1.235    0.5", "coqui  2000     -",
+    ]  # fmt: skip
+    assert tables.text([{"a": 1, "b": [1.0, 2.0]}]) == "a  b\n1  1, 2"
+
+
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = bases.write(tmp_path_factory.mktemp("base") / "base", full=False)
-    onnx_voice.folder_of(folder)
+    folder = synthetic.write_base(tmp_path_factory.mktemp("base") / "base", full=False)
+    synthetic.export_onnx(folder)
     return folder
 
 
@@ -110,9 +114,8 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_ends_and_every_row_has_figures(
     name: str, arguments: str, base: Path, clips: Path, tmp_path: Path
 ) -> None:
-    for path, (package, needing) in NEEDED.items():
-        if name in needing and not path.exists():
-            pytest.skip(f"apt-get install {package}")
+    if name in NEED_FLITE and shutil.which("flite") is None:
+        pytest.skip("apt-get install flite")
     evaluated = tmp_path / "evaluated.txt"
     evaluated.write_text(EVALUATED, encoding="utf-8")
     words = arguments.format(base=base, clips=clips, tmp=tmp_path).split()
@@ -135,8 +138,8 @@ def test_it_ends_and_every_row_has_figures(
         first = next(number for number, line in enumerate(lines) if line.startswith(("[", "{")))
         found = json.loads("\n".join(lines[first:]))  # Coqui prints before
     check_rows(found, name)
-    if name in ("low_memory", "steady"):
-        assert list(found) == list(LEVERS if name == "low_memory" else ROWS)
+    if name == "low_memory":
+        assert list(found) == list(ROWS)
 
 
 def check_rows(found: Any, place: str) -> bool:

@@ -91,8 +91,8 @@ def findings(**changes: Any) -> dict[str, Any]:
 
 def test_what_is_good_and_what_is_not() -> None:
     assert benchmark.good(findings())
-    assert "| fft | x | 1.0e-06 |" in benchmark.told(findings())
-    assert "| assertion | CUDA error | sticky | 70 | True |" in benchmark.told(findings())
+    assert "| fft | x | 1.0e-06 |" in benchmark.report(findings())
+    assert "| assertion | CUDA error | sticky | 70 | True |" in benchmark.report(findings())
     bad = findings()["distances"][0] | {"largest": 1.0}
     assert not benchmark.good(findings(distances=[bad]))
     assert not benchmark.good(findings(sound_run={"mode": "cpu_subprocess"}))

@@ -1,11 +1,8 @@
 """The pure parts of `benchmarks training`; the whole of it at the small size is slow."""
 
-import json
 from pathlib import Path
 
-import pytest
-
-from benchmarks import coqui_training, memory, training
+from benchmarks import coqui_training, synthetic, training
 from benchmarks.training_child import grouped
 
 
@@ -29,15 +26,7 @@ def test_a_summary_is_the_median_and_tells_its_spread():
 
 
 def test_coquis_samples_are_the_rows_of_the_transcript(tmp_path: Path):
-    memory.dataset(tmp_path)
+    synthetic.write_dataset(tmp_path)
     found = coqui_training.samples(tmp_path)
-    assert len(found) == memory.CLIPS
+    assert len(found) == synthetic.CLIPS
     assert all(Path(sample["audio_file"]).is_file() for sample in found)
-
-
-@pytest.mark.slow
-def test_the_whole_of_it(capsys: pytest.CaptureFixture[str]):
-    assert training.main(["--rounds", "1", "--threads", "1", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["variants"]
-    assert len(found) == 4
-    assert all(row["audio_seconds_per_second"] > 0 for row in found.values())

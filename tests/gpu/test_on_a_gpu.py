@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import cards, gpu_faults, gpu_parts
+from benchmarks import gpu_faults, gpu_parts, memory, synthetic
 from machine.devices.cuda_errors import GpuLost, poisoned
 from machine.devices.probe.runner import probe
 from tests.models import tiny_base
@@ -19,8 +19,10 @@ from train.distributed import World
 from train.learner import Learner
 from train.trainer import train_step
 from xtts.inference.batched_decoding import DecodingSlots
+from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.cuda_graphs import graphed_step
 from xtts.inference.decoding import DecodingState, decode
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.config import SamplingParams
 from xtts.model.gpt import new_gpt
 from xtts.model.quantization import BF16_CAPABILITY
@@ -208,16 +210,15 @@ def test_a_sample_beside_training_changes_no_bit_and_gives_its_memory_back(
 ) -> None:
     import soundfile
 
-    from train.sampling.placement import SamplingPlan
-    from train.sampling.sampler import in_process
-    from xtts.workers.file_synthesis import SpeakRequest
+    from train.sampling.sampler import InProcessSpeaker
+    from xtts.workers.requests import SpeakRequest
 
     base = tiny_base(tmp_path / "base")
     noise = 0.1 * torch.randn(44_100, generator=torch.Generator().manual_seed(0))
     soundfile.write(tmp_path / "who.wav", noise.numpy(), 22_050)
-    speak = in_process(base)
-    request = SpeakRequest("one two", "en", tmp_path / "who.wav", tmp_path / "out.wav")
-    plan = SamplingPlan("in_process", device, "a test", mel_device=device)
+    here = InProcessSpeaker(base, ComputeConfig(device, device))
+    text = SynthesisRequest("one two", "en")
+    request = SpeakRequest(text, tmp_path / "who.wav", tmp_path / "out.wav")
     first = a_learner(dropout=0.1)
     pair = [Learner(copy.deepcopy(first.gpt), first.config, device=device) for _ in range(2)]
     held = []
@@ -225,7 +226,7 @@ def test_a_sample_beside_training_changes_no_bit_and_gives_its_memory_back(
         for number, learner in enumerate(pair):
             train_step(learner, a_batch(seed))
             if number == 0:
-                speak(request, plan)
+                here.ask(request, 60.0, lambda: False)
                 held.append(torch.cuda.memory_allocated())
     for one, other in zip(pair[0].gpt.parameters(), pair[1].gpt.parameters(), strict=True):
         assert torch.equal(one, other)
@@ -285,7 +286,7 @@ def test_every_distance_is_four_times_under_its_limit(device: str) -> None:
 )
 def test_a_small_card_is_enough(gigabytes: float, mode: int, limit: float) -> None:
     with card_of(gigabytes):
-        found = cards.measure(cards.FULL, cards.MODES[mode], "bf16")
+        found = memory.measure(synthetic.FULL_SHAPE, memory.MODES[mode], "bf16")
     assert found.card_bytes <= limit * 1e9
 
 

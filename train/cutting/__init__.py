@@ -1,1 +1,1 @@
-"""`python -m train cut`: long recordings become clips with transcripts; every second is told."""
+"""`python -m train cut`: long recordings become clips with transcripts."""

@@ -1,27 +1,27 @@
 """Cuts with a text in any language that the base model speaks: its GPT says which breaths of the
 recording a piece of the text is."""
 
-import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from machine.devices.selection import choose_device, look_at_machine
 from train.cutting import causes
-from train.cutting.alignment.base_scorer import BaseScorer, ScoringBase
-from train.cutting.alignment.manuscript import Manuscript
-from train.cutting.alignment.placing import LONGEST_GAP_SECONDS, PlacedUnit
-from train.cutting.alignment.spans import Breath, SpanMatch, SpanScore, best_matches
-from train.cutting.cutter import CutRecording, CutResult, cut_one, measured_all
-from train.cutting.errors import CuttingError
+from train.cutting.base_scorer import BaseScorer, ScoringBase
+from train.cutting.cutter import CutJob, CutRecording, CutResult, cut_one, measured_all
 from train.cutting.journal import HeardJournal
-from train.cutting.pauses import SoundProfile, sounding_spans
-from train.cutting.sound import SourceRecording, check_unchanged
-from train.cutting.speech import VAD_SECONDS, SpeechDetector, speech_spans
-from train.cutting.workers.steps import Steps
+from train.cutting.manuscript import Manuscript
+from train.cutting.profile import (
+    VAD_SECONDS,
+    SoundProfile,
+    sounding_spans,
+    speech_spans,
+)
+from train.cutting.recordings import CuttingError, SourceRecording, check_unchanged
+from train.cutting.spans import Breath, SpanMatch, SpanScore, best_matches
+from train.cutting.word_alignment import LONGEST_GAP_SECONDS, PlacedUnit
 from train.progress import Progress
 from train.settings import TrainSettings
 from xtts.download.xtts_v2 import ModelSource
@@ -72,39 +72,55 @@ def base_that_aligns(settings: TrainSettings, language: str) -> ScoringBase:
     return ScoringBase.load(folder, device.value)
 
 
-def cut_by_base(
-    recordings: Sequence[SourceRecording], text: Manuscript, detectors: Sequence[SpeechDetector],
-    base: ScoringBase, language: str, work: Path, fingerprint: str, steps: Steps,
-) -> CutResult:  # fmt: skip
+def cut_by_base(job: CutJob, text: Manuscript, base: ScoringBase, language: str) -> CutResult:
     """Aligns a text without times. Raises CuttingError, also for the text of another recording."""
-    with contextlib.closing(HeardJournal(work / "heard.jsonl", fingerprint)) as journal:
-        profiles = list(measured_all(recordings, detectors, steps))
-        pace = _pace(text, profiles)
-        pieces = pieces_of(text, round(_LONG_SECONDS / pace))
-        done, said, first = list[CutRecording](), set[int](), 0
-        num_breaths = sum(len(breaths_of(one)) for one in profiles)
-        with Progress("Aligning", num_breaths, "breaths") as aligning:
-            for recording, profile in zip(recordings, profiles):
-                breaths = breaths_of(profile)
-                found = list[SpanMatch]()
-                if breaths and first < len(pieces):
+    profiles = list(measured_all(job))
+    pace = _pace(text, profiles)
+    pieces = pieces_of(text, round(_LONG_SECONDS / pace))
+    done, said, first = list[CutRecording](), set[int](), 0
+    breaths_of_each = [breaths_of(one) for one in profiles]
+    with Progress("Aligning", sum(map(len, breaths_of_each)), "breaths") as progress:
+        for recording, profile, breaths in zip(job.recordings, profiles, breaths_of_each):
+            found = list[SpanMatch]()
+            if breaths and first < len(pieces):
+                latents = base.voice(recording, speech_spans(profile.speech))
+                codes = base.codes(recording)
+                check_unchanged(recording)
+                if latents is not None:
                     rest = [piece.text for piece in pieces[first:]]
-                    latents = base.voice(recording, speech_spans(profile.speech))
-                    codes = base.codes(recording)
-                    check_unchanged(recording)
-                    if latents is not None:
-                        scorer = BaseScorer(base, latents, codes, breaths, rest, language, pace)
-                        told = _JournaledScorer(scorer, journal, recording.name, aligning)
-                        matches = best_matches(breaths, len(rest), told)
-                        found = sure_matches(matches, pieces[first:])
-                        told.finish(len(breaths))
-                units = list(_units(found, pieces[first:], breaths, recording.seconds))
-                done.append(cut_one(recording, profile, units))
-                for one in found:
-                    said |= set(range(first + one.first_piece, first + one.last_piece))
-                first += found[-1].last_piece if found else 0
-    _refuse_other_text(said, pieces, recordings, causes.clipping(profiles))
+                    scorer = BaseScorer(base, latents, codes, breaths, rest, language, pace)
+                    begun = progress.done
+                    score = _journaled(scorer, job.journal, recording.name, progress)
+                    matches = best_matches(breaths, len(rest), score, scorer.may_join)
+                    found = sure_matches(matches, pieces[first:])
+                    progress.add(begun + len(breaths) - progress.done)
+            units = list(_units(found, pieces[first:], breaths, recording.seconds))
+            done.append(cut_one(recording, profile, units))
+            for one in found:
+                said |= set(range(first + one.first_piece, first + one.last_piece))
+            first += found[-1].last_piece if found else 0
+    _refuse_other_text(said, pieces, job.recordings, causes.clipping(profiles))
     return CutResult(done, _unheard(said, pieces, text))
+
+
+def _journaled(
+    scorer: BaseScorer, journal: HeardJournal, name: str, progress: Progress
+) -> Callable[[int, Sequence[range]], list[list[SpanScore]]]:
+    """Asks the model what the journal does not know; breaths are asked of in their order."""
+    began_with = progress.done
+
+    def score(first: int, groups: Sequence[range]) -> list[list[SpanScore]]:
+        if began_with + first > progress.done:
+            progress.add(began_with + first - progress.done)
+        asked = ",".join(f"{group.start}-{group.stop}" for group in groups)
+        key = f"{name}|{first}|{asked}"
+        known = journal.get(key)
+        if known is None:
+            known = scorer.score(first, groups)
+            journal.put(key, known)
+        return [[SpanScore(*one) for one in row] for row in known]
+
+    return score
 
 
 def sure_matches(matches: Sequence[SpanMatch], pieces: Sequence[TextPiece]) -> list[SpanMatch]:
@@ -160,39 +176,6 @@ def breaths_of(profile: SoundProfile) -> list[Breath]:
         if len(frames) and float((frames > 0.5).mean()) >= _LEAST_SPEECH:
             found.append(Breath(start, end))
     return found
-
-
-class _JournaledScorer:
-    """Asks the model what the journal does not know."""
-
-    def __init__(
-        self, scorer: BaseScorer, journal: HeardJournal, name: str, progress: Progress
-    ) -> None:
-        self._scorer = scorer
-        self._journal = journal
-        self._name = name
-        self._progress = progress
-        self._done = 0
-
-    def may_join(self, pieces: range) -> bool:
-        return self._scorer.may_join(pieces)
-
-    def finish(self, breaths: int) -> None:
-        """The first so many breaths are done."""
-        if breaths > self._done:
-            self._progress.add(breaths - self._done)
-            self._done = breaths
-
-    def score(self, first: int, groups: Sequence[range]) -> list[list[SpanScore]]:
-        self.finish(first)
-        asked = ",".join(f"{group.start}-{group.stop}" for group in groups)
-        key = f"{self._name}|{first}|{asked}"
-        known = self._journal.values(key)
-        if known is None:
-            found = self._scorer.score(first, groups)
-            known = [[[one.last, one.nats, one.codes, one.weakest] for one in row] for row in found]
-            self._journal.keep(key, known)
-        return [[SpanScore(*one) for one in row] for row in known]
 
 
 def _pace(text: Manuscript, profiles: Sequence[SoundProfile]) -> float:

@@ -5,12 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from train.cutting.accounting import IN_A_CLIP, NOISE, SILENCE
-from train.cutting.alignment.manuscript import Manuscript
-from train.cutting.alignment.recogniser import HeardWord
-from train.cutting.pauses import SoundProfile
-from train.cutting.planning import CLIPPED, TOO_LONG, TOO_SHORT, UNSURE
-from train.cutting.speech import LEVEL_SECONDS, speech_spans
+from train.cutting.manuscript import Manuscript
+from train.cutting.planning import CLIPPED, IN_A_CLIP, NOISE, SILENCE, TOO_LONG, TOO_SHORT, UNSURE
+from train.cutting.profile import LEVEL_SECONDS, SoundProfile, speech_spans
+from train.cutting.recogniser import HeardWord
 
 # Of 10 ms frames of speech: a loud take has under 1 %.
 _CLIPPED_SHARE = 0.05

@@ -1,26 +1,23 @@
 """`python -m train cut RECORDING… --to DIR [--text FILE | --recogniser DIR] [--language L]`."""
 
-import contextlib
 import importlib.util
 import logging
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import closing
 from pathlib import Path
 
-from train.cutting import causes, cutter, dataset_folder
-from train.cutting.alignment.base_scorer import ScoringBase
-from train.cutting.alignment.manuscript import Manuscript, manuscript_of
-from train.cutting.alignment.text_files import read_cues
+from train.cutting import causes, cutter, writing
+from train.cutting.base_scorer import ScoringBase
 from train.cutting.by_base import cut_by_base
-from train.cutting.cutter import CutResult
-from train.cutting.errors import CuttingError
+from train.cutting.by_words import cut_by_words
+from train.cutting.cutter import CutJob, CutResult
 from train.cutting.journal import HeardJournal
-from train.cutting.report import write_report
-from train.cutting.sound import SourceRecording, open_recording
-from train.cutting.speech import SpeechDetector, find_detector
+from train.cutting.manuscript import Manuscript, manuscript_of, read_cues
+from train.cutting.profile import find_detector
+from train.cutting.recordings import CuttingError, open_recording
+from train.cutting.steps import Steps
 from train.cutting.transcribing import open_recogniser, transcribed
-from train.cutting.workers.steps import OwnSteps, Steps
 
 log = logging.getLogger("train")
 
@@ -28,20 +25,14 @@ _MOST_SENTENCES = 20
 _MOST_RECORDINGS = 5
 _LONGEST_NAME = 60
 
-
-@dataclass(frozen=True)
-class _Method:
-    """How recordings are cut. name: what the clips depend on besides recordings and text; cut: of
-    recordings, detectors, the work folder, the fingerprint and where steps are computed."""
-
-    name: str
-    cut: Callable[[list[SourceRecording], list[SpeechDetector], Path, str, Steps], CutResult]
+# How recordings are cut: what the clips depend on besides recordings and text, and what cuts them.
+_Method = tuple[str, Callable[[CutJob], CutResult]]
 
 
 def run(
     recordings: Sequence[Path], to: Path | None, text: Path | None, language: str,
     recogniser: Path | None = None, open_base: Callable[[str], ScoringBase] | None = None,
-    open_steps: Callable[[], Steps] = OwnSteps,
+    open_steps: Callable[[], Steps] = Steps,
 ) -> int:  # fmt: skip
     """Cuts, writes and tells; 0. Raises CuttingError, DiskFull (exit 74) and WriteError.
 
@@ -58,26 +49,28 @@ def run(
             f"--text {text} says what is spoken, so that --recogniser {recogniser} has nothing to "
             "write. Leave one of them out."
         )
-    short = language.lower().split("-")[0]
-    manuscript = None if text is None else manuscript_of(read_cues(text), short)
-    if manuscript is None:
-        method = _without_text(recogniser, language)
+    manuscript = None
+    if text is None:
+        method, cut = _without_text(recogniser, language)
     else:
-        method = _with_text(manuscript, text, recordings, language, open_base)
-    existed = to.exists()
-    work = to / dataset_folder.WORK
+        manuscript = manuscript_of(read_cues(text), language.lower().split("-")[0])
+        method, cut = _with_text(manuscript, text, len(recordings), language, open_base)
+    existed, work = to.exists(), to / writing.WORK
     opened = [
         open_recording(path, name, work) for path, name in zip(recordings, _names(recordings))
     ]
-    detectors = [find_detector() for _ in opened]
-    log.info("Speech is found by %s.", detectors[0].told)
-    fingerprint = cutter.fingerprint_of(opened, manuscript, method.name, detectors[0])
-    if not dataset_folder.claim(to, fingerprint):
+    speech_by = find_detector().told
+    log.info("Speech is found by %s.", speech_by)
+    fingerprint = cutter.fingerprint_of(opened, manuscript, method, speech_by)
+    if not writing.claim(to, fingerprint):
         log.info("%s holds this cut already; nothing was done.", to)
         return 0
     try:
-        with contextlib.closing(open_steps()) as steps:
-            result = method.cut(opened, detectors, work, fingerprint, steps)
+        with (
+            closing(open_steps()) as steps,
+            closing(HeardJournal(work / "heard.jsonl", fingerprint)) as journal,
+        ):
+            result = cut(CutJob(opened, speech_by, journal, steps))
         if not any(one.clips for one in result.recordings):
             doubt = causes.clipping([one.profile for one in result.recordings])
             if text is not None and not doubt:
@@ -88,9 +81,9 @@ def run(
             )
     except CuttingError:
         if not existed or (work.is_dir() and not (to / "wavs").exists()):
-            dataset_folder.abandon(to)
+            writing.abandon(to)
         raise
-    _write(to, result, manuscript, fingerprint, detectors[0].told)
+    writing.write(to, result, manuscript, fingerprint, speech_by)
     _tell(to, result, manuscript, recogniser)
     return 0
 
@@ -99,70 +92,35 @@ def _without_text(recogniser: Path | None, language: str) -> _Method:
     short = language.lower().split("-")[0]
     if recogniser is None:
         # As it was named when English was the only language with a way of its own.
-        name = "en by words" if short == "en" else short
-        return _Method(name, _cut_by_speech)
+        return "en by words" if short == "en" else short, cutter.cut_by_speech
     ear, sha256 = open_recogniser(recogniser, language)
-
-    def cut(
-        opened: list[SourceRecording], detectors: list[SpeechDetector], work: Path,
-        fingerprint: str, steps: Steps,
-    ) -> CutResult:  # fmt: skip
-        found = cutter.cut_by_speech(opened, detectors, steps)
-        with contextlib.closing(HeardJournal(work / "heard.jsonl", fingerprint)) as journal:
-            return transcribed(found, ear, journal)
-
-    return _Method(f"{short} heard by {sha256}", cut)
-
-
-def _cut_by_speech(
-    opened: list[SourceRecording], detectors: list[SpeechDetector], _work: Path, _print: str,
-    steps: Steps,
-) -> CutResult:  # fmt: skip
-    return cutter.cut_by_speech(opened, detectors, steps)
+    return (
+        f"{short} heard by {sha256}",
+        lambda job: transcribed(cutter.cut_by_speech(job), ear, job.journal),
+    )
 
 
 def _with_text(
-    text: Manuscript, path: Path | None, recordings: Sequence[Path], language: str,
+    text: Manuscript, path: Path, num_recordings: int, language: str,
     open_base: Callable[[str], ScoringBase] | None,
 ) -> _Method:  # fmt: skip
     """English by words where pocketsphinx is there; else by the text's times, or by the base."""
     short = language.lower().split("-")[0]
     if short == "en" and importlib.util.find_spec("pocketsphinx") is not None:
-        return _Method(
-            "en by words",
-            lambda opened, detectors, *more: cutter.cut_by_words(opened, text, detectors, *more),
-        )
+        return "en by words", lambda job: cut_by_words(job, text)
     if short == "en":
         told = "placed by its times alone" if text.is_timed else "aligned by the base model"
         log.info("pocketsphinx is not installed: the text is %s.", told)
     if text.is_timed:
-        if len(recordings) > 1:
+        if num_recordings > 1:
             raise CuttingError(
-                f"{path} has the times of one recording; {len(recordings)} are named."
+                f"{path} has the times of one recording; {num_recordings} are named."
             )
-        return _Method(
-            short, lambda opened, detectors, *_: cutter.cut_by_cues(opened, text, detectors)
-        )
+        return short, lambda job: cutter.cut_by_cues(job, text)
     if open_base is None:
         raise CuttingError(f"{path} has no times, and no base model is there to align it.")
     base = open_base(language)
-    return _Method(
-        f"{short} by the base {base.sha256}",
-        lambda opened, detectors, *more: cut_by_base(
-            opened, text, detectors, base, language, *more
-        ),
-    )
-
-
-def _write(
-    to: Path, result: CutResult, text: Manuscript | None, fingerprint: str, detector: str
-) -> None:
-    clips = dataset_folder.write_clips(to, result)
-    dataset_folder.write_account(to, result)
-    unheard = [text.sentences[number] for number in result.unheard] if text else []
-    write_report(to, clips, result, unheard, fingerprint)
-    dataset_folder.write_metadata(to, clips)
-    dataset_folder.write_finished(to, result, text, fingerprint, detector)
+    return f"{short} by the base {base.sha256}", lambda job: cut_by_base(job, text, base, language)
 
 
 def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path | None) -> None:
@@ -189,7 +147,7 @@ def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path
     else:
         if recogniser is not None:
             log.info("Their transcripts are what %s heard: read them first.", recogniser.name)
-        if little := causes.little_kept([dataset_folder.totals(one) for one in result.recordings]):
+        if little := causes.little_kept([one.seconds_by_reason() for one in result.recordings]):
             log.warning("%s", little)
         else:
             log.info("Train on it: DATASET_DIR=%s make train", to)
@@ -197,7 +155,7 @@ def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path
 
 def _told(result: CutResult) -> str:
     """A line for each recording; of many, for the first ones and for all together."""
-    found = [(one.recording.name, dataset_folder.totals(one)) for one in result.recordings]
+    found = [(one.recording.name, one.seconds_by_reason()) for one in result.recordings]
     rows = found[:_MOST_RECORDINGS]
     if len(found) > len(rows):
         rows.append((f"All {len(found):,} together", causes.summed([row for _, row in found])))

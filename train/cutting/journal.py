@@ -6,15 +6,15 @@ line that a kill cut short is not read.
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from machine.storage.atomic import make_folder, refused
-from train.cutting.alignment.recogniser import HeardWord
 
 
 class HeardJournal:
-    """Heard words by chunk. Raises DiskFull or WriteError from `put`."""
+    """What was heard, by chunk. Raises DiskFull or WriteError from `put`."""
 
     def __init__(self, path: Path, fingerprint: str) -> None:
         self._path = path
@@ -27,20 +27,11 @@ class HeardJournal:
         if not whole:
             self._write(json.dumps({"fingerprint": fingerprint}))
 
-    def get(self, chunk: str) -> list[HeardWord] | None:
-        """What was heard in a chunk, or None."""
-        found = self.values(chunk)
-        return None if found is None else [HeardWord(*one) for one in found]
-
-    def put(self, chunk: str, words: list[HeardWord]) -> None:
-        """Remembers it."""
-        self.keep(chunk, [[one.text, one.start, one.end, one.certainty] for one in words])
-
-    def values(self, chunk: str) -> list[Any] | None:
-        """What `keep` was given for it, or None."""
+    def get(self, chunk: str) -> list[Any] | None:
+        """What `put` was given for a chunk, tuples as lists; None where it is not known."""
         return self._known.get(chunk)
 
-    def keep(self, chunk: str, values: list[Any]) -> None:
+    def put(self, chunk: str, values: Sequence[Any]) -> None:
         """Remembers what JSON can hold."""
         self._write(json.dumps({"chunk": chunk, "words": values}))
 

@@ -1,20 +1,28 @@
-"""Where to cut: at pauses only, into 1 to 11 seconds, rather at the ends of sentences.
+"""Where to cut, and what becomes of every moment of a recording. Pure.
 
-The best cuts of a breath are found by dynamic programming over its pauses. Pure.
+Cuts are at pauses only, into 1 to 11 seconds, rather at the ends of sentences: the best cuts of a
+breath are found by dynamic programming over its pauses. What is in no clip has a reason.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from train.cutting.alignment.placing import PlacedUnit
-from train.cutting.pauses import (
+import numpy as np
+
+from train.cutting.profile import (
+    LEVEL_SECONDS,
     SHORTEST_EDGE_SECONDS,
     SHORTEST_PAUSE_SECONDS,
+    SILENT_DB,
     WIDE_MARGINS_SECONDS,
     Pause,
     SoundProfile,
     pause_between,
+    runs_of,
+    speech_spans,
 )
+from train.cutting.word_alignment import PlacedUnit
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 11.0
 _GOOD_SECONDS = (3.0, 9.0)
@@ -27,37 +35,31 @@ _LOSS_COST = 20.0
 _CLIPPED_SHARE = 0.01
 # Quiet before the first word and behind the last: where nothing is said, this far at most.
 _EDGE_SECONDS = 0.6
-
 UNSURE = "unsure words"
 TOO_LONG = "too long without a pause"
 TOO_SHORT = "shorter than a second"
 CLIPPED = "clipped"
+IN_A_CLIP, SILENCE, NOISE = "in a clip", "silence", "music or noise"
+_ABOVE_BACKGROUND_DB = 12.0
+_LOUDEST_SILENCE_DB = -45.0
+# Shorter changes between silence, noise and speech are told as what is around them.
+_SHORTEST_FRAMES = 30
 
 
 @dataclass(frozen=True)
-class PlannedClip:
-    """A clip to write: frames of 10 ms, and its text."""
+class Stretch:
+    """Speech from `first` to before `last`, in frames of 10 ms: a clip to write, or left out for a
+    reason. text: what is said there, as far as it is known."""
 
     first: int
     last: int
     text: str
+    reason: str = IN_A_CLIP
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """Speech that is in no clip: frames of 10 ms, the reason, and its text where that is known."""
-
-    first: int
-    last: int
-    reason: str
-    text: str
-
-
-def plan(
-    units: Sequence[PlacedUnit], profile: SoundProfile
-) -> tuple[list[PlannedClip], list[LeftOut]]:
+def plan(units: Sequence[PlacedUnit], profile: SoundProfile) -> tuple[list[Stretch], list[Stretch]]:
     """The clips of a recording, and what of its sure speech is in none."""
-    clips, left = list[PlannedClip](), list[LeftOut]()
+    clips, left = list[Stretch](), list[Stretch]()
     first = 0
     for place, unit in enumerate(units):
         if not unit.with_next or place == len(units) - 1:
@@ -70,9 +72,9 @@ def plan(
 
 def _plan_breath(
     units: Sequence[PlacedUnit], profile: SoundProfile
-) -> tuple[list[PlannedClip], list[LeftOut]]:
+) -> tuple[list[Stretch], list[Stretch]]:
     pauses = _pauses(units, profile)
-    clips, left = list[PlannedClip](), list[LeftOut]()
+    clips, left = list[Stretch](), list[Stretch]()
     for first, last, kept in _cheapest(units, pauses):
         before, after = pauses[first], pauses[last]
         text = " ".join(unit.text for unit in units[first:last])
@@ -80,12 +82,12 @@ def _plan_breath(
             start, stop = _edges(before, after)
             begin, end = round(start * 100), round(stop * 100)
             if profile.clipped[begin:end].mean() > _CLIPPED_SHARE:
-                left.append(LeftOut(begin, end, CLIPPED, text))
+                left.append(Stretch(begin, end, text, CLIPPED))
             else:
-                clips.append(PlannedClip(begin, end, text))
+                clips.append(Stretch(begin, end, text))
             continue
         begin, end = round(units[first].start * 100), round(units[last - 1].end * 100)
-        left.append(LeftOut(begin, end, _reason(units, pauses, first, last), text))
+        left.append(Stretch(begin, end, text, _reason(units, pauses, first, last)))
     return clips, left
 
 
@@ -166,3 +168,63 @@ def _clip_cost(
     short, long = max(_GOOD_SECONDS[0] - seconds, 0.0), max(seconds - _GOOD_SECONDS[1], 0.0)
     joins = sum(_JOIN_COST[unit.ends] for unit in units[first : last - 1])
     return short + long + _CUT_COST[units[last - 1].ends] + joins
+
+
+@dataclass(frozen=True)
+class AccountRow:
+    """frames from `first` to before `last`, at the recording's own rate; text: what is said there,
+    as far as it is known."""
+
+    first: int
+    last: int
+    reason: str
+    text: str = ""
+
+
+def account(
+    clips: Sequence[Stretch], left: Sequence[Stretch], profile: SoundProfile, rate: int,
+    frames: int,
+) -> list[AccountRow]:  # fmt: skip
+    """Rows that follow each other from frame 0 to `frames`."""
+    kinds = [SILENCE, NOISE, UNSURE]
+    labels = _background(profile)
+    for start, end in speech_spans(profile.speech):
+        labels[int(start / LEVEL_SECONDS) : int(end / LEVEL_SECONDS)] = 2
+    texts = dict[int, str]()
+    for one in (*left, *clips):
+        # Each its own number, so that two neighbours stay two rows.
+        labels[one.first : one.last] = len(kinds)
+        texts[len(kinds)] = one.text
+        kinds.append(one.reason)
+    for begin, end in runs_of(labels == 2):
+        # The margins of detected speech around a clip.
+        if end - begin < _SHORTEST_FRAMES:
+            labels[begin:end] = 0
+    edges = [0, *(np.flatnonzero(np.diff(labels)) + 1), len(labels)]
+    rows = list[AccountRow]()
+    for begin, end in itertools.pairwise(edges):
+        first, last = clip_frame(int(begin), rate), clip_frame(int(end), rate)
+        last = frames if end == len(labels) else min(last, frames)
+        if last > first:
+            label = int(labels[begin])
+            rows.append(AccountRow(first, last, kinds[label], texts.get(label, "")))
+    return rows
+
+
+def clip_frame(place: int, rate: int) -> int:
+    """The frame of a recording at `place` times 10 ms."""
+    return round(place * rate * LEVEL_SECONDS)
+
+
+def _background(profile: SoundProfile) -> np.ndarray:
+    """0 silence, 1 something that is heard, for each 10 ms."""
+    levels = profile.level_db
+    audible = levels[levels > SILENT_DB + 1]
+    quiet = float(np.quantile(audible, 0.05)) if len(audible) else SILENT_DB
+    limit = max(quiet + _ABOVE_BACKGROUND_DB, _LOUDEST_SILENCE_DB - 10)
+    loud = (levels > limit).astype(np.int32)
+    # A majority of 0.3 s: a click is no music.
+    window = np.ones(_SHORTEST_FRAMES) / _SHORTEST_FRAMES
+    smooth = np.convolve(loud, window, mode="same")[: len(loud)]
+    found: np.ndarray = (smooth > 0.5).astype(np.int32)
+    return found

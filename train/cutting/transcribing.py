@@ -7,19 +7,15 @@ again and again or a note such as `[Music]`, is no transcript: that clip is left
 import hashlib
 import re
 import zlib
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from train.cutting.accounting import account, clip_frame
-from train.cutting.alignment.recogniser import HeardWord
 from train.cutting.cutter import CutRecording, CutResult
-from train.cutting.errors import CuttingError
 from train.cutting.journal import HeardJournal
-from train.cutting.planning import UNSURE, LeftOut, PlannedClip
-from train.cutting.sound import LISTENING_RATE, SourceRecording, stretches
+from train.cutting.planning import UNSURE, Stretch, account
+from train.cutting.recordings import LISTENING_RATE, CuttingError, stretches
 from train.progress import Progress
 from xtts.audio import resample
 from xtts.evaluation.recogniser import Recogniser, RecogniserError, opened
@@ -68,37 +64,23 @@ def transcript(heard: str, seconds: float) -> str | None:
 def _transcribed_one(
     one: CutRecording, recogniser: Recogniser, journal: HeardJournal, progress: Progress
 ) -> CutRecording:
-    heard = _heard_clips(one.recording, one.clips, recogniser, journal, progress)
-    kept, left = list[PlannedClip](), list(one.left)
-    for clip, words in zip(one.clips, heard):
-        text = transcript(words, (clip.last - clip.first) / 100)
-        if text is None:
-            left.append(LeftOut(clip.first, clip.last, UNSURE, words))
-        else:
-            kept.append(replace(clip, text=text))
     recording = one.recording
-    rows = account(kept, left, one.profile, recording.rate, recording.frames)
-    return replace(one, clips=kept, left=left, rows=rows)
-
-
-def _heard_clips(
-    recording: SourceRecording, clips: Sequence[PlannedClip], recogniser: Recogniser,
-    journal: HeardJournal, progress: Progress,
-) -> list[str]:  # fmt: skip
-    rate = recording.rate
-    spans = [
-        (clip_frame(clip.first, rate), min(clip_frame(clip.last, rate), recording.frames))
-        for clip in clips
-    ]
-    found = [""] * len(clips)
-    for place, samples in stretches(recording, spans):
-        key = f"{recording.name}|clip {clips[place].first} to {clips[place].last}"
+    kept, left = list[Stretch](), list(one.left)
+    for place, samples in stretches(recording, one.spans()):
+        clip = one.clips[place]
+        key = f"{recording.name}|clip {clip.first} to {clip.last}"
         known = journal.get(key)
         if known is None:
-            wave = resample(torch.from_numpy(samples), rate, LISTENING_RATE).numpy()
-            said = recogniser.hear([wave])[0]
-            known = [HeardWord(said, clips[place].first / 100, clips[place].last / 100)]
+            wave = resample(torch.from_numpy(samples), recording.rate, LISTENING_RATE).numpy()
+            # As words are kept: text, start, end, certainty.
+            known = [(recogniser.hear([wave])[0], clip.first / 100, clip.last / 100, None)]
             journal.put(key, known)
-        found[place] = known[0].text
+        heard = known[0][0]
+        text = transcript(heard, (clip.last - clip.first) / 100)
+        if text is None:
+            left.append(replace(clip, text=heard, reason=UNSURE))
+        else:
+            kept.append(replace(clip, text=text))
         progress.add()
-    return found
+    rows = account(kept, left, one.profile, recording.rate, recording.frames)
+    return replace(one, clips=kept, left=left, rows=rows)

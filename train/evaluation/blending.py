@@ -13,7 +13,7 @@ from machine.devices.cuda_errors import GpuLost
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import report
 from train.evaluation.evaluator import Evaluator, shares_of
-from train.evaluation.person_speaker import learn_best_speaker
+from train.evaluation.person_speaker import keep_best_speaker
 from train.progress import Progress
 from xtts.model.loading import blend, read_tensors
 from xtts.voices.evaluation_file import Verdict
@@ -44,10 +44,8 @@ def conclude(
     if known is None or known.verdict is None:
         return
     try:
-        if learn_speaker:
-            _learn_speaker(evaluator, known.verdict)
-        else:
-            evaluator.run.best_speaker.unlink(missing_ok=True)
+        # Before best.json names the weights: who serves them takes both at once.
+        keep_best_speaker(evaluator, known.verdict, wanted=learn_speaker)
         keep_best_blend(evaluator.checkpoints, known.verdict, base)
         if best := evaluator.run.best_weights():
             evaluator.sampler.sample_best(best)
@@ -57,16 +55,6 @@ def conclude(
     except Exception as error:
         log.warning("What is best could not be kept: %s", error)
     log.info("Evaluation of the run (docs/evaluation.md):\n%s", report.table(known))
-
-
-def _learn_speaker(evaluator: Evaluator, verdict: Verdict) -> None:
-    """Before best.json names the weights: who serves them takes both at once."""
-    try:
-        learn_best_speaker(evaluator, verdict)
-    except GpuLost:
-        raise
-    except Exception as error:
-        log.warning("No speaker embedding was learned: %s", error)
 
 
 def keep_best_blend(checkpoints: Checkpoints, verdict: Verdict, base: Path) -> None:

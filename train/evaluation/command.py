@@ -11,12 +11,10 @@ from dataclasses import asdict
 
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation.blending import conclude
-from train.evaluation.evaluator import Evaluator, plan_of, warn_of_few_clips
+from train.evaluation.evaluator import Evaluator
+from train.evaluation.plan import plan_of, warn_of_few_clips
 from train.evaluation.report import line
-from train.sampling import placement
-from train.sampling import sampler as sampling
-from train.sampling.sample_files import reference_of
-from train.sampling.sampler import Sampler
+from train.sampling.sampler import speaking_sampler
 from train.settings import TrainSettings
 from train.setup import context_of_run
 from xtts.voices.run_folder import RunError, RunFolder
@@ -33,19 +31,11 @@ def run(settings: TrainSettings, *, as_json: bool) -> int:
         raise RunError(f"{folder.folder} holds no epoch yet; `make train` makes one.")
     with folder.lock():
         context = context_of_run(settings, folder)
-        plan = placement.plan(context.machine, settings.sample_device, context.device.value)
-        if plan.mode == "skipped":
-            raise RunError(f"Nothing is spoken with {plan.reason}. Set SAMPLE_DEVICE=auto.")
-        reference = reference_of(settings, context.data)
+        sampler = speaking_sampler(settings, context, folder)
         warn_of_few_clips(context.data)
-        with Sampler(
-            plan, folder, reference,
-            sampling.workers(context.base, context.machine, settings.speak_precision),
-            seed=settings.seed,
-            in_process=sampling.in_process(context.base, precision=settings.speak_precision),
-        ) as sampler:  # fmt: skip
+        with sampler:
             evaluator = Evaluator(
-                plan_of(settings, context.data, reference, dict(newest.manifest.base)),
+                plan_of(settings, context.data, sampler.reference, dict(newest.manifest.base)),
                 sampler,
                 Checkpoints(folder, settings.keep_checkpoints, settings.save_every),
                 lambda evaluation, candidate: log.info(line(evaluation, candidate)),

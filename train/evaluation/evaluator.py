@@ -7,41 +7,40 @@ no bit of it: what cannot be measured is left for the next epoch or the next sta
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from machine.devices.cuda_errors import GpuLost
 from machine.storage.atomic import crash_point
-from machine.storage.hashes import sha256_of
 from train.checkpointing.checkpoints import Checkpoints
-from train.dataset.clips import Clip
-from train.dataset.dataset import Dataset
 from train.evaluation import judges, sentences
 from train.evaluation.budget import TIME_SHARE, JudgingBudget
-from train.evaluation.judges import JudgedSentence
-from train.evaluation.person import Person, describe, recordings_of
-from train.evaluation.recognition import Recognition, recognition_of
-from train.evaluation.sentences import KEPT_SOUNDS, EvaluationSentence
-from train.evaluation.statistics import mean_interval, paired_difference
-from train.evaluation.verdict import against, decide
+from train.evaluation.candidates import (
+    candidate,
+    compared,
+    folder_of,
+    smallest_differences,
+    wav_of,
+)
+from train.evaluation.person import Person, describe
+from train.evaluation.plan import EvaluationPlan
+from train.evaluation.statistics import paired_difference
+from train.evaluation.verdict import decide
 from train.progress import Progress
-from train.sampling.sample_files import SampleReference
 from train.sampling.sampler import MeasuringFailed, Sampler
-from train.settings import TrainSettings
 from xtts.voices.evaluation_file import (
     Candidate,
     CandidateKind,
     Evaluation,
-    JudgeFigure,
     MeanInterval,
-    SpokenSentence,
     Verdict,
     write_evaluation,
 )
 from xtts.voices.run_folder import RunFolder, Verified
-from xtts.workers.file_evaluation import (
+from xtts.workers.requests import (
     SLOTS,
     EvaluateRequest,
     ListenRequest,
@@ -54,72 +53,12 @@ log = logging.getLogger("train")
 
 # Of a short epoch the base speaks what fits into so many seconds (or its share), or the fewest.
 SHORT_SECONDS = 6.0
-# Without a recogniser one sentence in so many is also heard: at full size the vocoder costs more
-# than all else together.
-SOUNDED_EVERY = 3
 # So many, where the budget allows: of eight, three would be heard, too few for a mean of voices.
 FEWEST_SENTENCES = 2 * SLOTS
 # Where all are heard and the epoch is a long one, whose share of time is to be kept.
 FEWEST_HEARD = SLOTS
 OTHER_VOICES = sentences.FOLDER / "voices"
 MOST_FAILURES = 3
-FEWEST_VALIDATION_CLIPS = 5
-
-
-@dataclass(frozen=True)
-class EvaluationPlan:
-    """What is spoken by everybody, and by whom it is compared.
-
-    Attributes:
-        sentences: In their order.
-        clips: All of the person's clips, for the rate.
-        recordings: Those that are listened to.
-        base: {name, sha256} as in a manifest.
-        recognition: What listens to the sentences.
-    """
-
-    sentences: Sequence[EvaluationSentence]
-    reference: SampleReference
-    clips: Sequence[Clip]
-    recordings: Sequence[Clip]
-    base: dict[str, str]
-    recognition: Recognition
-
-    @property
-    def sentence_set(self) -> str:
-        """What makes two evaluations comparable."""
-        return sentences.set_sha256(
-            self.sentences, sha256_of(self.reference.path), self.recognition.name
-        )
-
-    @property
-    def sounded_every(self) -> int:
-        """One sentence in so many goes through the vocoder; all where a recogniser listens."""
-        return 1 if self.recognition.name else SOUNDED_EVERY
-
-
-def plan_of(
-    settings: TrainSettings, data: Dataset, reference: SampleReference, base: dict[str, str]
-) -> EvaluationPlan:
-    """What this run is evaluated by. Raises EvaluationError for EVALUATE_TEXTS and
-    EVALUATE_RECOGNISER."""
-    spoken_from = next(clip for clip in data.clips if clip.path == reference.path)
-    clips = [clip for clip in data.clips if clip.speaker == spoken_from.speaker]
-    recordings = recordings_of(data, spoken_from.speaker, spoken_from)
-    own = Path(settings.evaluate_texts) if settings.evaluate_texts else None
-    texts = sentences.planned(own, reference.language, recordings, settings.seed)
-    recognition = recognition_of(settings.evaluate_recogniser, reference.language)
-    return EvaluationPlan(texts, reference, clips, recordings, base, recognition)
-
-
-def warn_of_few_clips(data: Dataset) -> None:
-    """A loss of one or two clips is a lottery; what helps is told."""
-    if len(data.validation) < FEWEST_VALIDATION_CLIPS:
-        log.warning(
-            "Validation has %d clips, fewer than %d: its loss says little about an epoch. Add "
-            "clips (a twentieth of them validate, of 100 clips five), or name validation clips in "
-            "a metadata_val.csv (docs/datasets.md).", len(data.validation), FEWEST_VALIDATION_CLIPS,
-        )  # fmt: skip
 
 
 class Evaluator:
@@ -158,7 +97,7 @@ class Evaluator:
         """Finds out how fast this machine speaks, and says what judging the run from an epoch on
         will cost."""
         if self.working and self.budget:
-            self.sampler.submit(lambda: self._forgiving(lambda: self._foresee(first_epoch)))
+            self._submit(partial(self._foresee, first_epoch))
 
     def judge(self, epoch: Verified, epoch_seconds: float = 0.0) -> None:
         """Judges a saved epoch, and the base first where it was not judged yet.
@@ -166,9 +105,7 @@ class Evaluator:
         epoch_seconds: how long it was learned, which decides how much time there is.
         """
         if self.working:
-            self.sampler.submit(
-                lambda: self._forgiving(lambda: self._judge_if_due(epoch, epoch_seconds))
-            )
+            self._submit(partial(self._judge_if_due, epoch, epoch_seconds))
 
     def judge_missing(self) -> None:
         """Judges what a kill or a fault left out, the newest epochs where not all fit."""
@@ -179,12 +116,12 @@ class Evaluator:
             if budget.plan:
                 missing = missing[len(missing) - budget.plan.epochs :]
         for epoch in missing:
-            self.sampler.submit(partial(self._forgiving, partial(self._judge, epoch, 0.0)))
+            self._submit(partial(self._judge, epoch, 0.0))
 
     def blends(self, shares: Sequence[float]) -> None:
         """Judges blends of the base and the epoch that comes nearest to the person."""
         if self.working:
-            self.sampler.submit(lambda: self._forgiving(lambda: self._blends(shares)))
+            self._submit(partial(self._blends, shares))
 
     def missing(self) -> list[Verified]:
         """Whole epochs that were not judged, or are other weights than those that were."""
@@ -206,8 +143,10 @@ class Evaluator:
         if own is None or found is None or not self.plan.recognition.name:
             return None
         before = [one.judges.get(judges.WORD_ERRORS) for one in own.sentences]
-        facts, _ = self._speak(None, *found, len(before), None, tuple(speaker))
-        return paired_difference([one.word_errors for one in facts], before)
+        asked = self._request(*found, len(before))
+        tasks = tuple(replace(one, out=None) for one in asked.sentences)
+        said = self.sampler.ask(replace(asked, sentences=tasks, speaker=tuple(speaker)))
+        return paired_difference([one.word_errors for one in said.sentences], before)
 
     def weights_of(self, verdict: Verdict) -> tuple[Path, float] | None:
         """The checkpoint that a verdict's weights are read from, and which share of it: of the
@@ -223,25 +162,23 @@ class Evaluator:
 
     # One candidate
 
+    def _submit(self, work: Callable[[], None]) -> None:
+        self.sampler.submit(partial(self._forgiving, work))
+
     def _forgiving(self, work: Callable[[], None]) -> None:
         try:
             work()
             self.failures = 0
         except GpuLost:
             raise
-        except MeasuringFailed as error:
-            if error.stopped:
+        except Exception as error:  # whatever it is, it costs an evaluation and not the run
+            if isinstance(error, MeasuringFailed) and error.stopped:
                 log.info("The evaluation is left for the next start.")
                 return
-            self._failed(error)
-        except Exception as error:  # whatever it is, it costs an evaluation and not the run
-            self._failed(error)
-
-    def _failed(self, error: Exception) -> None:
-        self.failures += 1
-        log.warning("No evaluation: %s", error)
-        if self.failures >= MOST_FAILURES:
-            log.warning("Evaluating ends for this run. Training goes on.")
+            self.failures += 1
+            log.warning("No evaluation: %s", error)
+            if self.failures >= MOST_FAILURES:
+                log.warning("Evaluating ends for this run. Training goes on.")
 
     def _judge(self, epoch: Verified, epoch_seconds: float) -> None:
         known = self._known() or self._judge_base(epoch, epoch_seconds)
@@ -265,11 +202,10 @@ class Evaluator:
         known = self._known()
         self.budget.know(known)
         if known is None and self.plan.sentences:
-            one, reference = self.plan.sentences[0], self.plan.reference.path
-            ear = self.plan.recognition.name
+            first, reference = self.plan.sentences[0], self.plan.reference.path
             # The worker starts meanwhile, which its first sample would wait for as well.
-            self.budget.speed = self.sampler.trial(
-                TrialRequest(one.text, one.language, reference, ear)
+            self.budget.speed = self.sampler.ask(
+                TrialRequest(first.request, reference, self.plan.recognition.name)
             )
         self._plan_rest(self.budget, self.budget.coming(first_epoch), 0.0)
 
@@ -307,10 +243,6 @@ class Evaluator:
         new = [one for one in shares if not (known and chosen) or _is_new(known, chosen, one)]
         return len(missing) + len(new) + (known is None)
 
-    def _count_one(self) -> None:
-        if self.progress is not None:
-            self.progress.add()
-
     def _left_blend(self, known: Evaluation | None) -> None:
         """Judges best.pt where it was not judged yet and no epoch is left beside it."""
         left = self.run.whole_blend()
@@ -340,11 +272,10 @@ class Evaluator:
         count, plan = judged or len(self.plan.sentences), self.budget.plan if self.budget else None
         if judged is None and plan and self.budget and "sentences" in self.budget.limits:
             count = plan.sentences  # exactly what the rest of the plan was made with
-        facts, seconds = self._speak("base", epoch.checkpoint, 0.0, count, budget)
-        self._count_one()
-        person, usual = self._known_person(), judges.base_evidence(facts)
-        base = self._candidate("base", 0, 0.0, "", facts, usual, None, seconds)
-        log.info("Evaluation: %d sentences in %.0f s.", len(facts), seconds)
+        said, seconds = self._spoken(self._request(epoch.checkpoint, 0.0, count, budget))
+        person, usual = self._known_person(), judges.base_evidence(said)
+        base = self._candidate("base", 0, 0.0, said, usual, seconds=seconds)
+        log.info("Evaluation: %d sentences in %.0f s.", len(said), seconds)
         found = Evaluation(
             made_at=_now(),
             language=self.plan.reference.language,
@@ -370,14 +301,20 @@ class Evaluator:
         self, known: Evaluation, kind: CandidateKind, epoch: Verified, share: float,
         loss: float | None,
     ) -> Evaluation:  # fmt: skip
-        name = f"epoch_{epoch.epoch}" + (f"_share_{share:g}" if kind == "blend" else "")
         count = len(known.candidates[0].sentences)
         blended = epoch.manifest.blend  # of best.pt; an epoch's own file is never blended
         sha256 = str(blended["checkpoint_sha256"]) if blended else epoch.sha256
-        facts, seconds = self._speak(name, epoch.checkpoint, 1.0 if blended else share, count, None)
-        self._count_one()
+        asked = self._request(
+            epoch.checkpoint,
+            1.0 if blended else share,
+            count,
+            sounds=folder_of(kind, epoch.epoch, share),
+        )
+        facts, seconds = self._spoken(asked)
         usual = float(known.person["base_nats_per_token"])
-        own = self._candidate(kind, epoch.epoch, share, sha256, facts, usual, loss, seconds)
+        own = self._candidate(
+            kind, epoch.epoch, share, facts, usual, sha256=sha256, loss=loss, seconds=seconds
+        )
         others = [
             one
             for one in known.candidates
@@ -402,19 +339,18 @@ class Evaluator:
 
     def decided(self, known: Evaluation) -> Evaluation:
         """With intervals against the base, and the verdict."""
-        base = known.candidates[0]
-        compared = [base, *(_compared(one, base) for one in known.candidates[1:])]
+        candidates = compared(known.candidates)
         there, blend = set(self.run.epochs()), self.run.whole_blend()
         kept = blend.manifest.blend if blend else {}
         gone = {
-            one.name for one in compared
+            one.name for one in candidates
             if one.kind != "base" and one.epoch not in there
             and (one.kind, one.epoch, one.share) != ("blend", kept.get("epoch"), kept.get("share"))
         }  # fmt: skip
-        told, verdict = decide(compared, gone, sum(clip.seconds for clip in self.plan.clips))
+        told, verdict = decide(candidates, gone, sum(clip.seconds for clip in self.plan.clips))
         return replace(
             known, made_at=_now(), candidates=told, verdict=verdict,
-            smallest_difference=_smallest_differences(told),
+            smallest_difference=smallest_differences(told),
         )  # fmt: skip
 
     def _known(self) -> Evaluation | None:
@@ -441,36 +377,41 @@ class Evaluator:
 
     # Speaking and measuring
 
-    def _speak(
-        self, name: str | None, weights: Path, share: float, count: int, budget: float | None,
-        speaker: tuple[float, ...] | None = None,
-    ) -> tuple[list[SpokenFacts], float]:  # fmt: skip
-        """name: of the folder that keeps some of the sounds; None keeps none."""
-        person = self._known_person()
-        folder = self.run.samples / "evaluation" / (name or "")
+    def _request(
+        self, weights: Path, share: float, count: int, budget: float | None = None,
+        sounds: str = "base",
+    ) -> EvaluateRequest:  # fmt: skip
+        """The first so many sentences by a share of some weights. sounds: the folder that keeps
+        some of them."""
         tasks = tuple(
             SentenceTask(
-                one.text, one.language, one.seed,
+                one.request,
                 sounded=number % self.plan.sounded_every == 0,
-                out=folder / _name(number) if name and _is_kept(number) else None,
+                out=self.run.folder / wav if (wav := wav_of(sounds, number)) else None,
             )
             for number, one in enumerate(self.plan.sentences[:count])
-        )  # fmt: skip
-        started = time.perf_counter()
-        found = self.sampler.evaluate(
-            EvaluateRequest(
-                tasks,
-                self.plan.reference.path,
-                weights,
-                share,
-                person.rate,
-                budget,
-                at_least=min(count, self._at_least(budget)),
-                recogniser=self.plan.recognition.name,
-                speaker=speaker,
-            )
         )
-        return found.sentences, time.perf_counter() - started
+        return EvaluateRequest(
+            tasks, self.plan.reference.path, weights, share, self._known_person().rate, budget,
+            at_least=min(count, self._at_least(budget)), recogniser=self.plan.recognition.name,
+        )  # fmt: skip
+
+    def _spoken(self, request: EvaluateRequest) -> tuple[list[SpokenFacts], float]:
+        """What a candidate said, and how many seconds that took."""
+        started = time.perf_counter()
+        found = self.sampler.ask(request).sentences
+        if self.progress is not None:
+            self.progress.add()
+        return found, time.perf_counter() - started
+
+    def _candidate(
+        self, kind: CandidateKind, epoch: int, share: float, facts: Sequence[SpokenFacts],
+        usual: float, **more: Any,
+    ) -> Candidate:  # fmt: skip
+        return candidate(
+            kind, epoch, share, self.plan.sentences, facts, self._known_person(), usual,
+            device=self.sampler.plan.device, **more,
+        )  # fmt: skip
 
     def _base_budget(self, epoch_seconds: float) -> float | None:
         """How long the base may go on beyond the fewest sentences; None without a limit."""
@@ -491,7 +432,7 @@ class Evaluator:
         if self._person is None:
             own = [clip.path for clip in self.plan.recordings]
             others = sorted(OTHER_VOICES.glob("*.flac"))
-            heard = self.sampler.listen(ListenRequest((*own, *others)))
+            heard = self.sampler.ask(ListenRequest((*own, *others)))
             count = len(own)
             self._person = describe(
                 self.plan.clips,
@@ -499,42 +440,6 @@ class Evaluator:
                 replace(heard, recordings=heard.recordings[count:]),
             )
         return self._person
-
-    def _candidate(
-        self, kind: CandidateKind, epoch: int, share: float, sha256: str,
-        facts: Sequence[SpokenFacts], usual: float, loss: float | None, seconds: float,
-    ) -> Candidate:  # fmt: skip
-        found = judges.judged(facts, self._known_person(), usual)
-        outcomes = [one.outcome for one in found]
-        folder = f"epoch_{epoch}" + (f"_share_{share:g}" if kind == "blend" else "")
-        folder = "base" if kind == "base" else folder
-        return Candidate(
-            kind=kind,
-            epoch=epoch,
-            share=share,
-            checkpoint_sha256=sha256,
-            unfinished=outcomes.count("unfinished"),
-            cut=outcomes.count("cut"),
-            babbling=outcomes.count("babbling"),
-            judges=_figures(found),
-            validation_audio_loss=loss,
-            indistinguishable_from_base=False,
-            ruled_out=None,
-            remarks=[],
-            seconds=round(seconds, 2),
-            device=self.sampler.plan.device,
-            sentences=[
-                SpokenSentence(
-                    asked.text, asked.source, asked.seed, one.seconds, judged.expected_seconds,
-                    one.codes, one.text_tokens, judged.outcome, judged.figures,
-                    f"samples/evaluation/{folder}/{_name(number)}" if _is_kept(number) else None,
-                    one.heard,
-                )
-                for number, (asked, one, judged) in enumerate(
-                    zip(self.plan.sentences, facts, found, strict=False)
-                )
-            ],
-        )  # fmt: skip
 
 
 def _is_new(known: Evaluation, chosen: Verified, share: float) -> bool:
@@ -548,47 +453,6 @@ def shares_of(blend: float | str) -> tuple[float, ...]:
     if blend == "off":
         return ()
     return (0.7, 0.5, 0.3) if blend == "auto" else (float(blend),)
-
-
-def _is_kept(number: int) -> bool:
-    return number % SOUNDED_EVERY == 0 and number // SOUNDED_EVERY < KEPT_SOUNDS
-
-
-def _name(number: int) -> str:
-    return f"{number + 1:02}.wav"
-
-
-def _figures(found: Sequence[JudgedSentence]) -> dict[str, JudgeFigure]:
-    names = dict.fromkeys(name for one in found for name in one.figures)
-    intervals = {
-        name: mean_interval(
-            [value for one in found if (value := one.figures.get(name)) is not None]
-        )
-        for name in names
-    }
-    return {
-        name: JudgeFigure(known.mean, known.low, known.high, known.count)
-        for name, known in intervals.items()
-        if known is not None
-    }
-
-
-def _compared(one: Candidate, base: Candidate) -> Candidate:
-    figures = {
-        name: replace(figure, against_base=against(one, base, name))
-        for name, figure in one.judges.items()
-    }
-    return replace(one, judges=figures)
-
-
-def _smallest_differences(candidates: Sequence[Candidate]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for one in candidates:
-        for name, figure in one.judges.items():
-            if figure.against_base is not None:
-                half = (figure.against_base.high - figure.against_base.low) / 2
-                found[name] = round(max(found.get(name, 0.0), half), 5)
-    return found
 
 
 def _mean(one: Candidate, judge: str) -> float:

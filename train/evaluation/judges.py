@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from train.evaluation.person import Person
-from train.evaluation.recognition import Recognition
+from train.evaluation.plan import Recognition
 from xtts.voices.evaluation_file import JudgeDescription, Outcome
-from xtts.workers.file_evaluation import SpokenFacts
+from xtts.workers.requests import SpokenFacts
 
 # Of a sentence's expected length, at the candidate's own rate; as in `benchmarks.voice`.
 SHORTEST, LONGEST = 0.7, 1.4

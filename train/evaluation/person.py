@@ -12,7 +12,7 @@ import numpy as np
 
 from train.dataset.dataset import Clip, Dataset
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
-from xtts.workers.file_evaluation import HeardRecordings, RecordingFacts, SpeakingRate
+from xtts.workers.requests import HeardRecordings, RecordingFacts, SpeakingRate
 
 # Clips that are listened to: enough for a mean, and half a second of work each.
 MOST_RECORDINGS = 8

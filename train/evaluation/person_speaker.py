@@ -1,14 +1,17 @@
-"""Has a speaker embedding learned for the best weights of a run, and keeps it where it helps.
+"""What is learned of the person for the best weights of a run, beside the weights: a speaker
+embedding.
 
-The last step of an evaluation (`train.evaluation.blending`). Spoken with is one with which clips
-that it did not learn from are nearer to what the person said, and the evaluation's sentences not
-measurably harder to understand; every other outcome leaves the recording's own embedding, and is
-kept as well, so that no later start looks again.
+The last step of an evaluation (`train.evaluation.blending`); whether it is learned, judged and kept
+is decided here alone. Spoken with is one with which clips that it did not learn from are nearer to
+what the person said, and the evaluation's sentences not measurably harder to understand; every
+other outcome leaves the recording's own embedding, and is kept as well, so that no later start
+looks again.
 """
 
 import logging
 import time
 
+from machine.devices.cuda_errors import GpuLost
 from machine.storage.atomic import crash_point
 from train.evaluation.budget import MOST_LEARNING_SECONDS
 from train.evaluation.evaluator import Evaluator
@@ -16,7 +19,7 @@ from train.sampling.sampler import MeasuringFailed
 from xtts.voices import learned_speaker
 from xtts.voices.evaluation_file import Verdict
 from xtts.voices.learned_speaker import LearnedSpeaker
-from xtts.workers.speaker_learning import LearnSpeakerRequest, TranscribedClip
+from xtts.workers.requests import LearnSpeakerRequest, TranscribedClip
 
 log = logging.getLogger("train")
 
@@ -24,25 +27,34 @@ log = logging.getLogger("train")
 MOST_CLIPS = 64
 
 
-def learn_best_speaker(evaluator: Evaluator, verdict: Verdict) -> None:
-    """Writes best_speaker.json for the verdict's weights where it is not there yet, or removes one
-    of other weights.
-
-    Raises MeasuringFailed, GpuLost, DiskFull, WriteError.
-    """
+def keep_best_speaker(evaluator: Evaluator, verdict: Verdict, *, wanted: bool) -> None:
+    """Writes best_speaker.json for the verdict's weights where it is not there yet, and removes one
+    of other weights or where none is `wanted` (LEARN_SPEAKER). Raises GpuLost alone: a fault costs
+    the embedding."""
     path = evaluator.run.best_speaker
     known = learned_speaker.read(path)
-    if known is not None and known.weights == verdict.weights:
+    if wanted and known is not None and known.weights == verdict.weights:
         return
-    path.unlink(missing_ok=True)
-    seconds = MOST_LEARNING_SECONDS
-    if evaluator.budget:
-        seconds = min(seconds, evaluator.budget.learning_room())
+    try:
+        path.unlink(missing_ok=True)
+        if wanted:
+            _learn(evaluator, verdict)
+    except GpuLost:
+        raise
+    except Exception as error:
+        log.warning("No speaker embedding was learned: %s", error)
+
+
+def _learn(evaluator: Evaluator, verdict: Verdict) -> None:
+    """Raises MeasuringFailed, GpuLost, DiskFull, WriteError."""
+    seconds, budget = MOST_LEARNING_SECONDS, evaluator.budget
+    if budget:
+        seconds = min(seconds, budget.learning_room())
         if seconds <= 0:
             log.info("No speaker embedding is learned: there is no time left for judging.")
             return
     started = time.perf_counter()
-    found = evaluator.sampler.learn_speaker(_request(evaluator, verdict, seconds))
+    found = evaluator.sampler.ask(_request(evaluator, verdict, seconds))
     lost = evaluator.word_errors_with(verdict, found.embedding)
     learned = LearnedSpeaker(
         **verdict.weights,
@@ -53,10 +65,10 @@ def learn_best_speaker(evaluator: Evaluator, verdict: Verdict) -> None:
         more_word_errors=None if lost is None else round(lost.mean, 4),
         harder=lost is not None and lost.low > 0,
     )
-    if evaluator.budget:
-        evaluator.budget.spend(time.perf_counter() - started)
+    if budget:
+        budget.spend(time.perf_counter() - started)
     crash_point("before speaker")
-    learned_speaker.write(path, learned)
+    learned_speaker.write(evaluator.run.best_speaker, learned)
     log.info("%s", _told(learned, found.seconds))
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from machine.errors import SotaqueError
 from train.dataset.clips import Clip
+from xtts.inference.synthesis_request import SynthesisRequest
 
 FOLDER = Path(__file__).parents[1] / "data" / "evaluation"
 # Every fourth sentence is one that the person has said: there the epochs are at home.
@@ -29,10 +30,8 @@ class EvaluationError(SotaqueError):
 class EvaluationSentence:
     """source: built_in, own or clip."""
 
-    text: str
-    language: str
+    request: SynthesisRequest
     source: str
-    seed: int
 
 
 def built_in(language: str) -> list[str]:
@@ -59,7 +58,7 @@ def planned(
     if not texts:
         found = [(text, "clip") for text in said]
     return [
-        EvaluationSentence(text, language, source, seed * 10_000 + 100 * number)
+        EvaluationSentence(SynthesisRequest(text, language, seed * 10_000 + 100 * number), source)
         for number, (text, source) in enumerate(found)
     ]
 
@@ -69,7 +68,7 @@ def set_sha256(
 ) -> str:
     """What makes two evaluations comparable: the same sentences, seeds, recording and recogniser
     ("" is none)."""
-    told = [[one.text, one.language, one.seed] for one in sentences]
+    told = [[one.text, one.language, one.seed] for one in (each.request for each in sentences)]
     heard = [recogniser] if recogniser else []
     return hashlib.sha256(json.dumps([reference_sha256, told, *heard]).encode()).hexdigest()
 

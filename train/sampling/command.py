@@ -6,10 +6,8 @@ sidecar: what the run has spoken stays. The hash is of everything that was asked
 
 import logging
 
-from train.sampling import placement
-from train.sampling import sampler as sampling
-from train.sampling.sample_files import SampleSidecar, on_demand, reference_of
-from train.sampling.sampler import Sampler
+from train.sampling.sample_files import SampleSidecar, on_demand
+from train.sampling.sampler import speaking_sampler
 from train.settings import TrainSettings
 from train.setup import context_of_run
 from xtts.voices.run_folder import RunError, RunFolder, Verified
@@ -23,29 +21,18 @@ def run(settings: TrainSettings, *, epoch: int | None) -> int:
     folder = RunFolder(settings.output_dir)
     found = _chosen(folder, epoch)
     context = context_of_run(settings, folder)
-    plan = placement.plan(context.machine, settings.sample_device, context.device.value)
-    if plan.mode == "skipped":
-        raise RunError(f"Nothing is spoken with {plan.reason}. Set SAMPLE_DEVICE=auto.")
-    reference = reference_of(settings, context.data)
+    told: list[SampleSidecar] = []
+    sampler = speaking_sampler(
+        settings, context, folder, heard=lambda _epoch, sidecar: told.append(sidecar)
+    )
+    plan, reference = sampler.plan, sampler.reference
     files = on_demand(
         folder, found.epoch,
         (found.sha256, reference.text, reference.language, str(reference.path), settings.seed,
          plan.mode, plan.device, settings.speak_precision, settings.guard),
     )  # fmt: skip
-    told: list[SampleSidecar] = []
-    with Sampler(
-        plan, folder, reference,
-        sampling.workers(
-            context.base, context.machine, settings.speak_precision, guard=settings.guard
-        ),
-        seed=settings.seed,
-        in_process=sampling.in_process(
-            context.base, precision=settings.speak_precision, guard=settings.guard
-        ),
-        heard=lambda _epoch, sidecar: told.append(sidecar),
-        files=lambda _run, _epoch: files,
-    ) as sampler:  # fmt: skip
-        sampler.sample(found.epoch, found.checkpoint, found.sha256)
+    with sampler:
+        sampler.sample(found.epoch, found.checkpoint, found.sha256, files)
         sampler.finish()
     if not told or told[0].mode == "skipped":
         raise RunError(f"Epoch {found.epoch} could not be spoken; the reason is above.")

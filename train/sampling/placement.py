@@ -14,27 +14,29 @@ from machine.devices.cuda_errors import DeviceFault, NotFinite
 from machine.devices.health import GpuHealth, Outcome
 from machine.devices.selection import Environment, distrusted, gpu_at, passed
 from machine.errors import SotaqueError
+from xtts.inference.compute_config import ComputeConfig
 from xtts.workers.failures import WorkerFailed
 
 
 @dataclass(frozen=True)
 class SamplingPlan:
-    """Where samples are spoken, and why there.
+    """Where and how samples are spoken, and why there.
 
-    overlap: the next epoch does not wait; mel_device: where the speaker's mel is taken; cudnn,
-    clean_libraries: how a worker computes; beside_gpu: training runs on a GPU; alone: that GPU lets
-    no second process in.
+    overlap: the next epoch does not wait; beside_gpu: training runs on a GPU; is_single_process:
+    that GPU lets no second process in.
     """
 
     mode: str
-    device: str
+    compute: ComputeConfig
     reason: str
     overlap: bool = False
-    mel_device: str = "cpu"
-    cudnn: bool = True
-    clean_libraries: bool = False
     beside_gpu: bool = False
     is_single_process: bool = False
+
+    @property
+    def device(self) -> str:
+        """Where it is spoken, as a sidecar says."""
+        return "none" if self.mode == "skipped" else self.compute.device
 
     @property
     def subprocess(self) -> bool:
@@ -65,20 +67,23 @@ class SamplingFailure:
         return (self.sentence.splitlines() or [self.code])[0].rstrip(".")
 
 
-def plan(machine: Environment, wish: str, training_device: str) -> SamplingPlan:
-    """Where to speak on this machine. wish: SAMPLE_DEVICE; training_device: cpu or cuda:N."""
+def plan(
+    machine: Environment, wish: str, training_device: str, asked: ComputeConfig
+) -> SamplingPlan:
+    """Where to speak on this machine. wish: SAMPLE_DEVICE; training_device: cpu or cuda:N; asked:
+    what is asked for on whatever device."""
     own = gpu_at(machine, training_device)
     beside_gpu = training_device.startswith("cuda")
     if wish == "off":
-        return SamplingPlan("skipped", "none", "SAMPLE_DEVICE=off")
+        return SamplingPlan("skipped", asked, "SAMPLE_DEVICE=off")
     if wish == "cpu":
-        return _on_cpu("SAMPLE_DEVICE=cpu", beside_gpu)
+        return _on_cpu(asked, "SAMPLE_DEVICE=cpu", beside_gpu)
     if own and own.speaks() and not own.surprise:
-        return _on(own, "in_process", passed(own), own)
+        return _on(own, asked, "in_process", passed(own), own)
     if gpu := _for_worker(machine, own):
-        return _on(gpu, "gpu_subprocess", _why_worker(gpu, own), own)
-    asked = "SAMPLE_DEVICE=gpu, but " if wish == "gpu" else ""
-    return _on_cpu(asked + _why_cpu(machine, own), beside_gpu)
+        return _on(gpu, asked, "gpu_subprocess", _why_worker(gpu, own), own)
+    but = "SAMPLE_DEVICE=gpu, but " if wish == "gpu" else ""
+    return _on_cpu(asked, but + _why_cpu(machine, own), beside_gpu)
 
 
 def after_fault(plan: SamplingPlan, failure: SamplingFailure) -> SamplingPlan | None:
@@ -89,17 +94,18 @@ def after_fault(plan: SamplingPlan, failure: SamplingFailure) -> SamplingPlan | 
     if plan.device == "cpu" or not failure.elsewhere:
         return None
     why = f"speaking on {plan.device} ({plan.mode}) failed: {failure.first_line}"
-    fault = failure.fault
+    compute, fault = plan.compute, failure.fault
     library = fault.part if fault and fault.outcome is Outcome.BUILD else ""
-    if library == "fft" and plan.mel_device != "cpu":
-        return replace(plan, mel_device="cpu", reason=f"{why}; the speaker's mel is on the CPU")
+    if library == "fft" and compute.mel_device != "cpu":
+        on_cpu = replace(compute, mel_device="cpu")
+        return replace(plan, compute=on_cpu, reason=f"{why}; the speaker's mel is on the CPU")
+    without = replace(compute, cudnn=compute.cudnn and library != "convolution")
     # Not in process: training's own convolutions would be others from here on.
-    if library == "convolution" and plan.cudnn and plan.mode == "gpu_subprocess":
-        return replace(plan, cudnn=False, reason=f"{why}; without cuDNN")
+    if without != compute and plan.mode == "gpu_subprocess":
+        return replace(plan, compute=without, reason=f"{why}; without cuDNN")
     if plan.mode == "in_process" and not plan.is_single_process and not failure.transient:
-        cudnn = plan.cudnn and library != "convolution"
-        return replace(plan, mode="gpu_subprocess", cudnn=cudnn, reason=why)
-    return _on_cpu(why, plan.beside_gpu)
+        return replace(plan, mode="gpu_subprocess", compute=without, reason=why)
+    return _on_cpu(compute, why, plan.beside_gpu)
 
 
 def failure_of(error: Exception, poison: str = "") -> SamplingFailure:
@@ -141,19 +147,24 @@ def _for_worker(machine: Environment, own: GpuHealth | None) -> GpuHealth | None
     return order[0] if order else None
 
 
-def _on(gpu: GpuHealth, mode: str, reason: str, own: GpuHealth | None) -> SamplingPlan:
+def _on(
+    gpu: GpuHealth, asked: ComputeConfig, mode: str, reason: str, own: GpuHealth | None
+) -> SamplingPlan:
     return SamplingPlan(
         mode,
-        reason=reason,
+        asked.on(gpu),
+        reason,
         overlap=own is not None and gpu is not own,
-        **gpu.speaking_setup()._asdict(),
         beside_gpu=own is not None,
         is_single_process=gpu is own and gpu.exclusive,
     )
 
 
-def _on_cpu(reason: str, beside_gpu: bool) -> SamplingPlan:
-    return SamplingPlan("cpu_subprocess", "cpu", reason, overlap=beside_gpu, beside_gpu=beside_gpu)
+def _on_cpu(asked: ComputeConfig, reason: str, beside_gpu: bool) -> SamplingPlan:
+    compute = asked.on_cpu()
+    return SamplingPlan(
+        "cpu_subprocess", compute, reason, overlap=beside_gpu, beside_gpu=beside_gpu
+    )
 
 
 def _why_worker(gpu: GpuHealth, own: GpuHealth | None) -> str:

@@ -10,9 +10,10 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 from machine.devices import cuda_errors
 from machine.devices.probe.runner import report_surprise
@@ -20,6 +21,8 @@ from machine.devices.selection import Environment
 from machine.errors import SotaqueError
 from machine.storage.atomic import crash_point, write_json
 from train.resilience import lost_gpu
+from train.run_context import RunContext
+from train.sampling import placement
 from train.sampling.placement import (
     SamplingFailure,
     SamplingPlan,
@@ -34,22 +37,19 @@ from train.sampling.sample_files import (
     named_words,
     of_best,
     of_epoch,
+    reference_of,
     sample_of,
 )
+from train.settings import TrainSettings
 from xtts import audio
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.voices import learned_speaker
 from xtts.voices.learned_speaker import base_speaker, speaker_beside
-from xtts.voices.run_folder import BestWeights, RunFolder
-from xtts.workers.file_evaluation import (
-    EvaluateRequest,
-    HeardRecordings,
-    ListenRequest,
-    SpeakingSpeed,
-    SpokenSet,
-    TrialRequest,
-)
-from xtts.workers.file_synthesis import FileSpeaker, SpeakRequest, SpokenFile
+from xtts.voices.run_folder import BestWeights, RunError, RunFolder
+from xtts.workers.file_synthesis import FileSpeaker
 from xtts.workers.file_worker import START_SECONDS, Worker
-from xtts.workers.speaker_learning import LearnSpeakerRequest, SpeakerLearned
+from xtts.workers.requests import Answer, Request, SpeakRequest, SpokenFile
 
 log = logging.getLogger("train")
 
@@ -60,15 +60,6 @@ NICE_BESIDE_TRAINING = 5
 # A worker gets ready and speaks; after a fault once more, and then on the CPU.
 LONGEST_SAMPLE_SECONDS = 3 * (START_SECONDS + SPEAK_SECONDS)
 
-MeasureRequest = EvaluateRequest | ListenRequest | LearnSpeakerRequest | TrialRequest
-Request = SpeakRequest | MeasureRequest
-Answer = SpokenFile | SpokenSet | HeardRecordings | SpeakerLearned | SpeakingSpeed
-_VERBS: dict[type[Request], str] = {
-    SpeakRequest: "speak", EvaluateRequest: "evaluate", ListenRequest: "listen",
-    LearnSpeakerRequest: "learn_speaker", TrialRequest: "trial",
-}  # fmt: skip
-SpeaksHere = Callable[[SpeakRequest, SamplingPlan], SpokenFile]
-
 
 class MeasuringFailed(SotaqueError):
     """Sentences or recordings that could not be measured. stopped: because the run is to stop."""
@@ -78,12 +69,22 @@ class MeasuringFailed(SotaqueError):
         self.stopped = stopped
 
 
+class Speaks(Protocol):
+    """What answers a sampler: a `Worker`, or an `InProcessSpeaker`."""
+
+    def start(self) -> None: ...
+    def ask(
+        self, request: Request[Answer], timeout_seconds: float, interrupted: Callable[[], bool]
+    ) -> Answer: ...
+    def close(self) -> None: ...
+
+
 class Sampler:
     """Speaks samples by the plan; `with` starts its worker and ends it.
 
-    in_process: speaks in this process, where the plan says so. heard: called with every sidecar.
-    interrupted: whether the run is to stop; a sample is then given up at once. report: is told of
-    a GPU's fault that its check had not foretold. files: where the sample of an epoch goes.
+    new_speaker: what speaks by a plan. heard: called with every sidecar. interrupted: whether the
+    run is to stop; a sample is then given up at once. report: is told of a GPU's fault that its
+    check had not foretold.
     """
 
     def __init__(
@@ -91,27 +92,23 @@ class Sampler:
         chosen: SamplingPlan,
         run: RunFolder,
         reference: SampleReference,
-        new_worker: Callable[[SamplingPlan], Worker],
+        new_speaker: Callable[[SamplingPlan], Speaks],
         *,
         seed: int = 0,
-        in_process: SpeaksHere | None = None,
         heard: Callable[[int, SampleSidecar], None] | None = None,
         interrupted: Callable[[], bool] = lambda: False,
         report: Callable[[str, str], None] = report_surprise,
-        files: Callable[[RunFolder, int], SampleFiles] = of_epoch,
     ) -> None:
         self.plan = chosen
         self.run = run
         self.reference = reference
-        self.worker = new_worker(chosen)
+        self.worker = new_speaker(chosen)
         self.seed = seed
         self.failures_in_a_row = 0
-        self._new_worker = new_worker
-        self._in_process = in_process
+        self._new_speaker = new_speaker
         self._heard = heard
         self._interrupted = interrupted
         self._report = report
-        self._files = files
         self._closing = False
         # One thread for the whole run: a worker dies with the thread that started it.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="sampling")
@@ -128,15 +125,20 @@ class Sampler:
         self._pool.shutdown(wait=True)
         self.worker.close()
 
-    def sample(self, epoch: int, checkpoint: Path, sha256: str) -> None:
-        """Speaks the epoch's checkpoint; beside a training GPU, without waiting for it."""
+    def sample(
+        self, epoch: int, checkpoint: Path, sha256: str, files: SampleFiles | None = None
+    ) -> None:
+        """Speaks the epoch's checkpoint; beside a training GPU, without waiting for it. files:
+        others than the epoch's own."""
         self.finish()
-        files = self._files(self.run, epoch)
-        self.submit(lambda: self._sample(epoch, checkpoint, sha256, files, self._heard))
+        to = files or of_epoch(self.run, epoch)
+        self.submit(lambda: self._sample(epoch, checkpoint, sha256, to, self._heard))
 
     def sample_best(self, best: BestWeights) -> None:
         """Speaks the best weights into files of their own, where those do not say so already."""
-        speaker = speaker_beside(best.weights) if best.weights else base_speaker(self.run)
+        path = speaker_beside(best.weights) if best.weights else base_speaker(self.run)
+        learned = learned_speaker.read(path) if path else None
+        speaker = tuple(learned.speaker_embedding) if learned else None
         told = {"kind": best.kind, "share": best.share, "learned_speaker": speaker is not None}
         files = of_best(self.run)
         if self.plan.mode == "skipped" or sample_of(files) == (best.epoch, best.sha256, told):
@@ -155,32 +157,19 @@ class Sampler:
         else:
             work()
 
-    def evaluate(self, request: EvaluateRequest) -> SpokenSet:
-        """Speaks and measures sentences where samples are spoken, inside `submit`.
+    def ask(self, request: Request[Answer]) -> Answer:
+        """Has something measured or learned where samples are spoken, inside `submit`.
 
         Raises MeasuringFailed, and GpuLost as a sample.
         """
-        found = self._measured(request)
-        assert isinstance(found, SpokenSet)
-        return found
-
-    def listen(self, request: ListenRequest) -> HeardRecordings:
-        """Measures recordings there. Raises as `evaluate`."""
-        found = self._measured(request)
-        assert isinstance(found, HeardRecordings)
-        return found
-
-    def learn_speaker(self, request: LearnSpeakerRequest) -> SpeakerLearned:
-        """Learns a speaker embedding there. Raises as `evaluate`."""
-        found = self._measured(request)
-        assert isinstance(found, SpeakerLearned)
-        return found
-
-    def trial(self, request: TrialRequest) -> SpeakingSpeed:
-        """Measures how fast is spoken there. Raises as `evaluate`."""
-        found = self._measured(request)
-        assert isinstance(found, SpeakingSpeed)
-        return found
+        found = self._asked(request)
+        if not isinstance(found, SamplingFailure):
+            return found
+        if self._stopping():
+            raise MeasuringFailed("The run is to stop.", stopped=True)
+        if self._lost(found):
+            raise lost_gpu.gone(self.plan.device, found.first_line)
+        raise MeasuringFailed(found.sentence)
 
     def finish(self) -> None:
         """Waits for what is still being spoken."""
@@ -196,18 +185,19 @@ class Sampler:
         heard: Callable[[int, SampleSidecar], None] | None,
         more: Mapping[str, Any] = MappingProxyType({}),
         *,
-        speaker: Path | None = None,
+        speaker: tuple[float, ...] | None = None,
     ) -> None:
         out = files.output
-        request = SpeakRequest(
-            self.reference.text, self.reference.language, self.reference.path, out, checkpoint,
-            self.seed, speaker,
-        )  # fmt: skip
+        text = SynthesisRequest(self.reference.text, self.reference.language, self.seed)
+        request = SpeakRequest(text, self.reference.path, out, checkpoint, speaker)
         told, failure = self._nothing(epoch, sha256), None
+        # Also of a run that speaks no samples: whoever speaks with an epoch needs its person.
+        unread = self._write_reference(files.reference)
         if self.plan.mode != "skipped":
-            told, failure = self._spoken(request, told, files.reference)
-        else:
-            self._keep_reference(files.reference)
+            told, failure = self._spoken(request, told, unread)
+        elif unread:
+            path = self.reference.path
+            log.warning("The recording %s cannot be kept: %s", path, unread.sentence)
         if self._stopping():
             log.info("The sample of epoch %d is left for the next start.", epoch)
             return
@@ -225,26 +215,14 @@ class Sampler:
             raise lost_gpu.gone(self.plan.device, failure.first_line)
 
     def _spoken(
-        self, request: SpeakRequest, nothing: SampleSidecar, reference: Path
+        self, request: SpeakRequest, nothing: SampleSidecar, unread: SamplingFailure | None
     ) -> tuple[SampleSidecar, SamplingFailure | None]:
-        """Speaks, by one plan after another; the failure is the one that ended it."""
-        tried_again = False
-        while not isinstance(found := self._attempt(request, reference), SpokenFile):
+        """Speaks, unless the reference is `unread`; the failure is the one that ended it."""
+        found: SpokenFile | SamplingFailure = self._asked(request) if unread is None else unread
+        if isinstance(found, SamplingFailure):
             if self._stopping():
                 return nothing, None
-            if found.transient and not tried_again:
-                tried_again = True
-                log.warning("Sample %d once more, after: %s", nothing.epoch, found.sentence)
-                cuda_errors.free_after_fault(self.plan.device)
-                continue
-            if surprising(self.plan, found):
-                self._report(self.plan.device, found.first_line)
-            other = None if self._lost(found) else after_fault(self.plan, found)
-            if other is None:
-                return self._failed(nothing, found), found
-            log.warning("Samples move to %s (%s): %s.", other.device, other.mode, other.reason)
-            self._change(other)
-            tried_again = False
+            return self._failed(nothing, found), found
         self.failures_in_a_row = 0
         log.info(
             "Sample: %s, %.1f s of audio in %.1f s on %s (%s).", request.out, found.audio_seconds,
@@ -263,43 +241,30 @@ class Sampler:
             words=named_words(found.words),
         ), None  # fmt: skip
 
-    def _measured(self, request: MeasureRequest) -> Answer:
+    def _asked(self, request: Request[Answer]) -> Answer | SamplingFailure:
+        """Asks by one plan after another; a failure is the one that ended it."""
         tried_again = False
-        while isinstance(found := self._try(request), SamplingFailure):
-            if self._stopping():
-                raise MeasuringFailed("The run is to stop.", stopped=True)
+        while isinstance(found := self._try(request), SamplingFailure) and not self._stopping():
             if found.transient and not tried_again:
                 tried_again = True
+                if isinstance(request, SpeakRequest):
+                    log.warning("%s once more, after: %s", request.out.name, found.sentence)
                 cuda_errors.free_after_fault(self.plan.device)
                 continue
-            if self._lost(found):
-                raise lost_gpu.gone(self.plan.device, found.first_line)
-            other = after_fault(self.plan, found)
+            if isinstance(request, SpeakRequest) and surprising(self.plan, found):
+                self._report(self.plan.device, found.first_line)
+            other = None if self._lost(found) else after_fault(self.plan, found)
             if other is None:
-                raise MeasuringFailed(found.sentence)
+                break
             log.warning("Samples move to %s (%s): %s.", other.device, other.mode, other.reason)
             self._change(other)
             tried_again = False
         return found
 
-    def _attempt(self, request: SpeakRequest, reference: Path) -> SpokenFile | SamplingFailure:
-        """One try, with the reference beside it."""
-        try:
-            self._write_reference(reference)
-        except Exception as error:
-            return failure_of(error)
-        found = self._try(request)
-        assert isinstance(found, SpokenFile | SamplingFailure)
-        return found
-
-    def _try(self, request: Request) -> Answer | SamplingFailure:
+    def _try(self, request: Request[Answer]) -> Answer | SamplingFailure:
         """One try. The error ends here, and with it the frames that hold tensors on the GPU."""
         try:
-            if self.plan.mode == "in_process" and self._in_process:
-                return self._in_process(request, self.plan)  # type: ignore[arg-type]
-            verb = getattr(self.worker, verb_of(request))
-            answer: Answer = verb(request, SPEAK_SECONDS, self._stopping)
-            return answer
+            return self.worker.ask(request, SPEAK_SECONDS, self._stopping)
         except Exception as error:  # whatever it is, it costs a sample and not the run
             here = self.plan.mode == "in_process"
             return failure_of(error, cuda_errors.poisoned(self.plan.device) if here else "")
@@ -314,10 +279,8 @@ class Sampler:
 
     def _change(self, other: SamplingPlan) -> None:
         self.worker.close()
-        if other.mode != "in_process":
-            self._in_process = None  # and with it its copy of the model on the GPU
         self.plan = other
-        self.worker = self._new_worker(other)
+        self.worker = self._new_speaker(other)
 
     def _failed(self, nothing: SampleSidecar, failure: SamplingFailure) -> SampleSidecar:
         self.failures_in_a_row += 1
@@ -329,19 +292,16 @@ class Sampler:
             last = f"the last one: {failure.sentence}"
             ends = f"{MOST_FAILURES_IN_A_ROW} samples in a row failed, {last}"
             log.warning("Sampling ends for this run: %s Training goes on.", ends)
-            self._change(SamplingPlan("skipped", "none", ends))
+            self._change(SamplingPlan("skipped", self.plan.compute.on_cpu(), ends))
         return replace(nothing, reason=reason)
 
-    def _keep_reference(self, path: Path) -> None:
-        """Also of a run that speaks no samples: whoever speaks with an epoch needs its person."""
+    def _write_reference(self, path: Path) -> SamplingFailure | None:
         try:
-            self._write_reference(path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            audio.write_wav(path, audio.read(self.reference.path, audio.VOCODER_RATE))
         except Exception as error:
-            log.warning("The recording %s cannot be kept: %s", self.reference.path, error)
-
-    def _write_reference(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        audio.write_wav(path, audio.read(self.reference.path, audio.VOCODER_RATE))
+            return failure_of(error)
+        return None
 
     def _nothing(self, epoch: int, sha256: str) -> SampleSidecar:
         return SampleSidecar(
@@ -350,61 +310,69 @@ class Sampler:
         )  # fmt: skip
 
 
-def workers(
-    base: Path, machine: Environment, precision: str, *, guard: bool = True
-) -> Callable[[SamplingPlan], Worker]:
-    """What makes the worker of each plan; precision: SPEAK_PRECISION; guard: GUARD."""
-    return lambda chosen: new_worker(chosen, base, machine, precision, guard=guard)
+class InProcessSpeaker:
+    """Speaks in this process, loading at the first request; the random state stays as it is."""
+
+    def __init__(self, base: Path, compute: ComputeConfig) -> None:
+        self._base = base
+        self._compute = compute
+        self._speaker: FileSpeaker | None = None
+
+    def start(self) -> None:
+        """Waits for the first request: training wants the room."""
+
+    def ask(
+        self, request: Request[Answer], _timeout_seconds: float, _interrupted: Callable[[], bool]
+    ) -> Answer:
+        """As `Worker.ask`, but nothing ends it early. Raises what `FileSpeaker.ask` raises."""
+        import torch
+
+        device = torch.device(self._compute.device)
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            if self._speaker is None:
+                # Training wants the room between samples, and other weights come anyway.
+                self._speaker = FileSpeaker(self._base, self._compute, keep_weights=False)
+            return self._speaker.ask(request)
+
+    def close(self) -> None:
+        """Frees its copy of the model."""
+        self._speaker = None
 
 
-def new_worker(
-    chosen: SamplingPlan,
-    base: Path,
-    machine: Environment,
-    precision: str = "auto",
-    *,
-    guard: bool = True,
-) -> Worker:
-    """The worker that a plan asks for: all cores when training waits, all but one beside it."""
+def new_speaker(chosen: SamplingPlan, base: Path, machine: Environment) -> Speaks:
+    """What a plan asks for: this process, or a worker with all cores when training waits and all
+    but one beside it."""
+    if chosen.mode == "in_process":
+        return InProcessSpeaker(base, chosen.compute)
+    threads = max(1, machine.cpu_count - 1) if chosen.overlap else machine.cpu_count
     return Worker(
         base,
-        device=chosen.device if chosen.device != "none" else "cpu",
-        mel_device=chosen.mel_device,
-        precision=precision,
-        guard=guard,
-        cudnn=chosen.cudnn,
-        clean_libraries=chosen.clean_libraries,
-        threads=max(1, machine.cpu_count - 1) if chosen.overlap else machine.cpu_count,
+        replace(chosen.compute, threads=threads),
         niceness=NICE_BESIDE_TRAINING if chosen.overlap else 0,
         # Every sample has other weights: kept ones would only take memory from training.
         keep_weights=False,
     )
 
 
-def in_process(base: Path, *, precision: str = "auto", guard: bool = True) -> SpeaksHere:
-    """Speaks in this process, loading at the first request; the random state stays as it is.
-    precision: SPEAK_PRECISION; guard: GUARD."""
-    loaded: dict[tuple[str, str], FileSpeaker] = {}
-
-    def speak(request: SpeakRequest, chosen: SamplingPlan) -> SpokenFile:
-        import torch
-
-        device = torch.device(chosen.device)
-        where = (chosen.device, chosen.mel_device)
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            if where not in loaded:
-                loaded.clear()
-                # Training wants the room between samples, and other weights come anyway.
-                loaded[where] = FileSpeaker(
-                    base, chosen.device, mel_device=chosen.mel_device, precision=precision,
-                    guard=guard, keep_weights=False,
-                )  # fmt: skip
-            found: SpokenFile = getattr(loaded[where], verb_of(request))(request)
-            return found
-
-    return speak
+def sampler_of(
+    settings: TrainSettings, context: RunContext, run: RunFolder, wish: str = "", **options: Any
+) -> Sampler:
+    """The sampler that the settings ask for. wish: in the place of SAMPLE_DEVICE; options: as of
+    `Sampler`."""
+    asked = ComputeConfig(precision=settings.speak_precision, guard=settings.guard)
+    chosen = placement.plan(
+        context.machine, wish or settings.sample_device, context.device.value, asked
+    )
+    speaker = partial(new_speaker, base=context.base, machine=context.machine)
+    reference = reference_of(settings, context.data)
+    return Sampler(chosen, run, reference, speaker, seed=settings.seed, **options)
 
 
-def verb_of(request: Request) -> str:
-    """The method of a worker, and of a speaker in this process, that takes such a request."""
-    return _VERBS[type(request)]
+def speaking_sampler(
+    settings: TrainSettings, context: RunContext, run: RunFolder, **options: Any
+) -> Sampler:
+    """As `sampler_of`. Raises RunError where nothing is to be spoken."""
+    found = sampler_of(settings, context, run, **options)
+    if found.plan.mode == "skipped":
+        raise RunError(f"Nothing is spoken with {found.plan.reason}. Set SAMPLE_DEVICE=auto.")
+    return found

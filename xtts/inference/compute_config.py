@@ -51,6 +51,10 @@ class ComputeConfig:
         """The same on a GPU, set up as its check says; `gpu.speaks_in_own_process` allows it."""
         return replace(self, **gpu.speaking_setup()._asdict())
 
+    def on_cpu(self) -> "ComputeConfig":
+        """The same on the CPU, without what was only for a GPU."""
+        return replace(self, device="cpu", mel_device="cpu", cudnn=True, clean_libraries=False)
+
     def command_line(self) -> tuple[str, str]:
         """The arguments that give this to a child; `add_argument` reads them there."""
         return "--compute", json.dumps(asdict(self), default=str)

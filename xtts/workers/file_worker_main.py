@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Protocol
+from typing import IO, Any, BinaryIO
 
 from pydantic import TypeAdapter
 
@@ -23,25 +23,13 @@ from machine.memory import limit_onednn_cache
 from machine.process import die_with_parent, reserve_stdout, write_json_line
 from machine.storage.hashes import HashedFile, trust_cached_hash
 from machine.threads import set_omp_passive
+from xtts.inference.compute_config import ComputeConfig
 from xtts.workers.failures import answer_of
-from xtts.workers.file_evaluation import EvaluateRequest, ListenRequest, TrialRequest
-from xtts.workers.file_synthesis import SpeakRequest, SpokenFile
-from xtts.workers.speaker_learning import LearnSpeakerRequest
-
-# The verb is the name of the speaker's method.
-_REQUESTS: dict[str, Any] = {
-    "speak": SpeakRequest, "evaluate": EvaluateRequest, "listen": ListenRequest,
-    "learn_speaker": LearnSpeakerRequest, "trial": TrialRequest,
-}  # fmt: skip
+from xtts.workers.file_synthesis import FileSpeaker
+from xtts.workers.requests import request_types
 
 
-class SpeaksFiles(Protocol):
-    """What `serve` asks of `xtts.workers.file_synthesis.FileSpeaker`: a method for each verb."""
-
-    def speak(self, request: SpeakRequest) -> SpokenFile: ...
-
-
-def main(new_speaker: Callable[[argparse.Namespace], SpeaksFiles] | None = None) -> int:
+def main(new_speaker: Callable[[argparse.Namespace], FileSpeaker] | None = None) -> int:
     """Speaks until stdin is closed; exit 2 when the base model cannot be loaded, 70 after a fault
     of the device."""
     arguments = _arguments()
@@ -53,27 +41,27 @@ def main(new_speaker: Callable[[argparse.Namespace], SpeaksFiles] | None = None)
     try:
         speaker = (new_speaker or _speaker)(arguments)
     except Exception as error:
-        answer = answer_of(error, arguments.device)
+        answer = answer_of(error, arguments.compute.device)
         if answer is None:
             raise
         write_json_line(answers, answer)
         return error.exit_code if isinstance(error, SotaqueError) else GpuLost.exit_code
     write_json_line(answers, {"ok": True})
-    return serve(speaker, sys.stdin, answers, arguments.device)
+    return serve(speaker, sys.stdin, answers, arguments.compute.device)
 
 
-def serve(speaker: SpeaksFiles, requests: IO[str], answers: BinaryIO, device: str) -> int:
+def serve(speaker: FileSpeaker, requests: IO[str], answers: BinaryIO, device: str) -> int:
     """One answer per request. A refusal is an answer; a fault of the device is the last one: the
     next process has a context of its own. Any other error ends the process."""
     for line in requests:
         asked = json.loads(line)
-        told, verb = asked.pop("hashed", None), asked.pop("verb", "speak")
-        if told:
-            trust_cached_hash(Path(asked["weights"]), HashedFile(**told))
+        if told := asked["hashed"]:
+            trust_cached_hash(Path(asked["request"]["weights"]), HashedFile(**told))
         try:
             injected_fault(os.environ.get("SOTAQUE_WORKER_FAULT", ""))
-            request = TypeAdapter(_REQUESTS[verb]).validate_python(asked)
-            answer = {"ok": True, **asdict(getattr(speaker, verb)(request))}
+            kind = request_types()[asked["asked"]]
+            request = TypeAdapter(kind).validate_python(asked["request"])
+            answer = {"ok": True, **asdict(speaker.ask(request))}
         except Exception as error:
             told = answer_of(error, device)
             if told is None:
@@ -114,16 +102,9 @@ def _no_number(module: Any, _given: Any, found: Any) -> Any:
     return found * float("nan") if type(module).__name__ == "HifiganGenerator" else None
 
 
-def _speaker(arguments: argparse.Namespace) -> SpeaksFiles:
-    import torch
-
-    from xtts.workers.file_synthesis import FileSpeaker
-
-    torch.backends.cudnn.enabled = arguments.cudnn
-    return FileSpeaker(
-        arguments.base, arguments.device, arguments.threads, keep_weights=arguments.keep_weights,
-        mel_device=arguments.mel_device, precision=arguments.precision, guard=arguments.guard,
-    )  # fmt: skip
+def _speaker(arguments: argparse.Namespace) -> FileSpeaker:
+    arguments.compute.apply()
+    return FileSpeaker(arguments.base, arguments.compute, keep_weights=arguments.keep_weights)
 
 
 def _arguments() -> argparse.Namespace:
@@ -131,12 +112,7 @@ def _arguments() -> argparse.Namespace:
         prog="python -m xtts.workers.file_worker_main", description=__doc__
     )
     parser.add_argument("--base", type=Path, required=True)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--mel-device", default="cpu")
-    parser.add_argument("--precision", default="auto")
-    parser.add_argument("--no-cudnn", dest="cudnn", action="store_false")
-    parser.add_argument("--no-guard", dest="guard", action="store_false")
-    parser.add_argument("--threads", type=int)
+    ComputeConfig.add_argument(parser)
     parser.add_argument("--nice", type=int, default=0)
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--keep-weights", action="store_true")

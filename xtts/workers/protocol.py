@@ -4,7 +4,9 @@
     header                         UTF-8 JSON, an object
     body                           sound, or nothing
 
-Nothing in a frame can run: no pickle. Lengths are checked before anything is read.
+Nothing in a frame can run: no pickle. Lengths are checked before anything is read. The other
+workers speak JSON lines (`machine.process.JsonLineProcess`), a question and an answer at a time;
+here sound is bytes, many requests are under way at once, and the child also speaks unasked.
 """
 
 import json

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from xtts.inference.speech import Samples
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.voice import Voice
 from xtts.model.shapes import VOCODER_RATE
-from xtts.text.tokenizer import Piece, TokenizerSpec
+from xtts.text.tokenizer import Piece
 from xtts.voices import loading as voice_loading
 from xtts.voices.voice_files import VoiceSpec
 from xtts.workers.failures import answer_of, place_of
@@ -46,14 +46,6 @@ class PendingTask:
     then: Callable[[Mapping[str, Any], Any], Iterator[bytes]]
 
 
-class Reads(Protocol):
-    """What is asked of `xtts.workers.text_worker.TextWorker`."""
-
-    def start(self) -> None: ...
-    def open(self, tokenizer: TokenizerSpec) -> None: ...
-    def read(self, tokenizer: TokenizerSpec, text: str, language: str) -> list[Piece]: ...
-
-
 class SpeechServer:
     """The open voices, and the requests that use them."""
 
@@ -61,7 +53,7 @@ class SpeechServer:
         self,
         where: ComputeConfig,
         slots: int,
-        texts: Reads | None = None,
+        texts: TextWorker | None = None,
     ) -> None:
         self.device = where.device
         self._where = where

@@ -24,8 +24,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, BinaryIO, Protocol
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from machine.devices.cuda_errors import GpuLost, exit_after_fault
 from machine.errors import SotaqueError
@@ -36,25 +36,15 @@ from xtts.inference.compute_config import ComputeConfig
 from xtts.workers import protocol
 from xtts.workers.failures import answer_of, place_of
 
+if TYPE_CHECKING:
+    from xtts.workers.server import SpeechServer
+
 ALIVE_SECONDS = 1.0
 # How soon an opened voice, or a read recording, is noticed while no request is active.
 _LOOK_SECONDS = 0.01
 
 
-class SpeechService(Protocol):
-    """What `serve` asks of `xtts.workers.server.SpeechServer`."""
-
-    device: str
-
-    @property
-    def busy(self) -> bool: ...
-    @property
-    def waiting(self) -> bool: ...
-    def take(self, message: Mapping[str, Any], body: bytes) -> Iterator[bytes]: ...
-    def step(self) -> Iterator[bytes]: ...
-
-
-def main(new_speaker: Callable[[argparse.Namespace], SpeechService] | None = None) -> int:
+def main(new_speaker: "Callable[[argparse.Namespace], SpeechServer] | None" = None) -> int:
     """Speaks until stdin is closed; exit 70 after a fault of the device."""
     arguments = _arguments()
     die_with_parent(arguments.parent)
@@ -79,7 +69,7 @@ def main(new_speaker: Callable[[argparse.Namespace], SpeechService] | None = Non
 
 
 def serve(
-    speaker: SpeechService,
+    speaker: "SpeechServer",
     inbox: "queue.SimpleQueue[tuple[dict[str, Any], bytes] | None]",
     answers: BinaryIO,
 ) -> None:
@@ -99,7 +89,7 @@ def serve(
         answers.flush()
 
 
-def _patience(speaker: SpeechService) -> float:
+def _patience(speaker: "SpeechServer") -> float:
     """How long a message is waited for before the next step."""
     if speaker.busy:
         return 0.0
@@ -142,7 +132,7 @@ def _last_word(answers: BinaryIO, error: Exception, device: str) -> int:
     return error.exit_code if isinstance(error, SotaqueError) else GpuLost.exit_code
 
 
-def _ensemble(arguments: argparse.Namespace) -> SpeechService:
+def _ensemble(arguments: argparse.Namespace) -> "SpeechServer":
     from xtts.workers.server import SpeechServer
 
     arguments.compute.apply()

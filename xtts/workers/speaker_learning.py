@@ -13,11 +13,12 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from machine.errors import SotaqueError
+from xtts.workers.requests import LearnSpeakerRequest, SpeakerLearned, TranscribedClip
+from xtts.workers.tuned_model import TunedModel
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from xtts.inference.voice import Voice
     from xtts.model.loading import Model
 
-STEPS = 60
 BATCH = 4
 LEARNING_RATE = 0.02
 # Of the way to what was learned, as far is gone: all of it is nearer to the person by the spectrum,
@@ -40,56 +40,6 @@ FEWEST_CLIPS = 4
 
 class SpeakerLearningError(SotaqueError):
     """Clips that no embedding can be learned from."""
-
-
-@dataclass(frozen=True)
-class TranscribedClip:
-    """A recording of the person and what is said in it."""
-
-    recording: Path
-    text: str
-    language: str
-
-
-@dataclass(frozen=True)
-class LearnSpeakerRequest:
-    """Whose clips, and with which weights they are spoken.
-
-    Attributes:
-        clips: One in `HELD_OUT_EVERY` judges and is not learned from.
-        reference: The person's recording, from which the embedding starts.
-        weights, share: As of `xtts.workers.file_evaluation.EvaluateRequest`.
-        budget_seconds: Fewer steps are taken where these end before.
-    """
-
-    clips: tuple[TranscribedClip, ...]
-    reference: Path
-    weights: Path | None
-    share: float
-    budget_seconds: float
-    seed: int = 0
-    steps: int = STEPS
-
-
-@dataclass(frozen=True)
-class SpeakerLearned:
-    """What came of it.
-
-    Attributes:
-        embedding: `[512]`, `SHARE` of the way from the recording's own to what was learned.
-        distance_before, distance_after: Mean spectral distance of the held-out clips.
-        clips: Learned from.
-        steps: Taken.
-        seconds: Loading included.
-    """
-
-    embedding: list[float]
-    distance_before: float
-    distance_after: float
-    clips: int
-    steps: int
-    seconds: float
-    device: str
 
 
 @dataclass(frozen=True)
@@ -114,19 +64,28 @@ class SpokenLatents:
         return self.latents[:, first : first + count], self.waveform[begin:end]
 
 
-def learn(
-    model: "Model", whose: "Voice", dvae: "nn.Module", request: LearnSpeakerRequest, started: float
-) -> SpeakerLearned:
-    """Learns an embedding for the weights that the model has.
+def learn(tuned: TunedModel, request: LearnSpeakerRequest) -> SpeakerLearned:
+    """Learns an embedding for some weights. Draws from no global random state.
 
-    whose: the voice of the request's reference; started: when the budget began, as
-    `time.perf_counter`. Draws from no global random state. Raises SpeakerLearningError for too few
-    clips, AudioError and TextError.
+    Raises SpeakerLearningError for too few clips, AudioError, TextError, and the errors of runs and
+    model.
     """
+    import torch
+
+    from xtts.inference import voice
+    from xtts.model.vocoder import load_dvae
+
+    started = time.perf_counter()
+    reading = tuned.reading(request.weights)
+    reference = voice.read_reference(reading.config, request.reference)
+    model, whose = tuned.speaking(reading, reference, request.weights, request.share)
+    with torch.random.fork_rng(devices=[]):  # a module draws numbers before it has its own
+        dvae = load_dvae(tuned.base, model.config)
     spoken = [
         found for clip in request.clips if (found := _latents(model, whose, dvae, clip)) is not None
     ]
-    held_out, learned_from = spoken[::HELD_OUT_EVERY], _all_but_each(spoken, HELD_OUT_EVERY)
+    held_out = spoken[::HELD_OUT_EVERY]
+    learned_from = [one for number, one in enumerate(spoken) if number % HELD_OUT_EVERY]
     if len(learned_from) < FEWEST_CLIPS:
         raise SpeakerLearningError(
             f"A speaker embedding is learned from at least {FEWEST_CLIPS} clips of a length "
@@ -142,12 +101,8 @@ def learn(
         clips=len(learned_from),
         steps=steps,
         seconds=time.perf_counter() - started,
-        device=str(model.device),
+        device=tuned.compute.device,
     )
-
-
-def _all_but_each(found: Sequence[SpokenLatents], nth: int) -> list[SpokenLatents]:
-    return [one for number, one in enumerate(found) if number % nth]
 
 
 def _latents(

@@ -2,7 +2,8 @@
 
 What a text does there, whatever it is, is the end of its request alone: the process that speaks
 goes on, and so does every other request. A text is named for it only where the text was the reason:
-what ends a process may as well be the machine.
+what ends a process may as well be the machine. That judgement, and a child that imports nothing
+but the tokenizer, set it apart from `xtts.workers.file_worker`.
 """
 
 import os

@@ -2,8 +2,8 @@
 
 import pytest
 
-from api.dialects import kept_sounds
-from api.dialects.kept_sounds import KeptSounds
+from api.dialects import memory
+from api.dialects.memory import KeptSounds
 from tests.api.conftest import Running
 from tests.api.dialects.heard import asked, refusal, said, samples
 
@@ -80,8 +80,8 @@ def test_what_is_refused_and_how(
 
 
 def test_sounds_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_sounds, "_MOST_SOUNDS", 3)
-    monkeypatch.setattr(kept_sounds, "_MOST_BYTES", 100)
+    monkeypatch.setattr(memory, "_MOST_SOUNDS", 3)
+    monkeypatch.setattr(memory, "_MOST_BYTES", 100)
     kept = KeptSounds()
     # However many there were before: what has gone takes no room.
     names = [kept.keep(bytes(20)) for _ in range(40)]
@@ -93,7 +93,7 @@ def test_sounds_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sounds_are_kept_for_ten_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr("api.dialects.kept_sounds.time.monotonic", lambda: now)
+    monkeypatch.setattr("api.dialects.memory.time.monotonic", lambda: now)
     kept = KeptSounds()
     name = kept.keep(b"x")
     now += 599

@@ -1,7 +1,5 @@
-"""Every dialect stands behind the same gates as /v1/audio/speech: key, foreign pages, limits,
-counting."""
-
-from collections.abc import Iterator
+"""Every dialect is counted and limited as /v1/audio/speech; key, foreign pages and sizes are in
+test_every_route."""
 
 import httpx
 import pytest
@@ -10,7 +8,6 @@ from api.app import build
 from tests.api.conftest import Running, running, settings_in
 from tests.api.dialects.heard import refusal
 
-KEY = "correct-horse"
 LATENTS = {"speaker_embedding": [0.1], "gpt_cond_latent": [[0.1]]}
 # A request to each path that a dialect adds; those of SPEAKING speak.
 SPEAKING: dict[tuple[str, str], dict[str, object]] = {
@@ -39,13 +36,6 @@ OTHERS: dict[tuple[str, str], dict[str, object]] = {
 EVERY = {**SPEAKING, **OTHERS}
 
 
-@pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """With a key, which its client does not send."""
-    with running(settings_in(tmp_path_factory.mktemp("locked"), api_key=KEY)) as found:
-        yield found
-
-
 def ask(service: Running, one: tuple[str, str], **headers: str) -> httpx.Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return service.client.request(*one, **{"headers": named, **EVERY[one]})  # type: ignore[arg-type]
@@ -62,34 +52,6 @@ def test_the_table_has_every_route_of_every_dialect(
         for method in route.methods
     }  # fmt: skip
     assert found == set(EVERY)
-
-
-@pytest.mark.parametrize("one", EVERY, ids=" ".join)
-def test_a_key_is_asked_for(locked: Running, one: tuple[str, str]) -> None:
-    assert refusal(ask(locked, one)) == (401, "unauthorized", None)
-    wrong = ask(locked, one, authorization="Bearer wrong")
-    assert refusal(wrong) == (401, "unauthorized", None)
-
-
-@pytest.mark.parametrize("one", EVERY, ids=" ".join)
-def test_a_public_name_is_not_answered_without_a_key(
-    dialect: Running, one: tuple[str, str]
-) -> None:
-    """A page whose site points its name at this machine (DNS rebinding) is of the same origin."""
-    sent = {"host": "evil.example", "origin": "http://evil.example"}
-    assert refusal(ask(dialect, one, **sent)) == (403, "foreign_host", None)
-
-
-@pytest.mark.parametrize("one", [*SPEAKING, *(one for one in OTHERS if one[0] == "POST")],
-                         ids=" ".join)  # fmt: skip
-def test_a_page_of_another_site_makes_it_neither_speak_nor_change(
-    dialect: Running, one: tuple[str, str]
-) -> None:
-    for sent in ({"origin": "https://evil.example"}, {"origin": "null"}):
-        assert refusal(ask(dialect, one, **sent)) == (403, "foreign_origin", None)
-    if one[0] == "GET":  # an <audio> or an <img> has no Origin
-        sent = {"sec_fetch_site": "cross-site", "sec_fetch_dest": "audio"}
-        assert refusal(ask(dialect, one, **sent)) == (403, "foreign_origin", None)
 
 
 def counts(service: Running) -> dict[str, float]:
@@ -129,10 +91,3 @@ def test_every_dialect_draws_on_one_limit(tmp_path_factory: pytest.TempPathFacto
         assert 429 not in [ask(service, one).status_code for one in SPEAKING]
         for one in [*SPEAKING, ("POST", "/set_tts_settings"), ("POST", "/clone_speaker")]:
             assert refusal(ask(service, one)) == (429, "rate_limited", None)
-
-
-@pytest.mark.parametrize("one", [one for one in EVERY if one[0] == "POST"], ids=" ".join)
-def test_a_body_may_not_be_larger_than_any_other(dialect: Running, one: tuple[str, str]) -> None:
-    most = (20 << 20) + (1 << 17) if one[1] == "/clone_speaker" else 70 << 10
-    answer = dialect.client.post(one[1], content=b"x" * most)
-    assert refusal(answer) == (413, "too_large", None)

@@ -136,16 +136,17 @@ def test_the_names_in_header_and_log_are_bounded(dialect: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "found"),
+    ("fields", "found", "words"),
     [
-        ({"surprise": 1}, (422, "invalid_request", "surprise")),
-        ({"instructions": "whisper"}, (400, "unsupported", "instructions")),
-        ({"model": "gpt-9"}, (404, "model_not_found", "model")),
+        ({"surprise": 1}, (422, "invalid_request", "surprise"), "surprise is no field"),
+        ({"instructions": "whisper"}, (400, "unsupported", "instructions"), "no instructions"),
+        ({"model": "gpt-9"}, (404, "model_not_found", "model"), "There is no model 'gpt-9'"),
     ],
 )
 def test_strictness_refuses_what_changes_nothing(
-    strict: Running, fields: dict[str, Any], found: tuple[int, str, str]
+    strict: Running, fields: dict[str, Any], found: tuple[int, str, str], words: str
 ) -> None:
-    assert refusal(strict.say("hello", **fields)) == found
+    answer = strict.say("hello", **fields)
+    assert refusal(answer) == found and words in answer.json()["detail"]
     # What does nothing and says nothing is fine.
     assert strict.say("hello", instructions="", model="tts-1", stream=None).status_code == 200

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from api.dialects.caller_settings import _MOST_CALLERS, CallerSettings, TtsSettings
+from api.dialects.memory import _MOST_CALLERS, CallerSettings, TtsSettings
 from tests.api.conftest import Running
 from tests.api.dialects.heard import asked, refusal
 

@@ -10,7 +10,7 @@ import pytest
 from api.engine import speech_stream
 from api.engine.speech_stream import SpeechStream
 from tests.api.conftest import QUICK, running, settings_in
-from tests.api.routes.test_speech_routes import wanted
+from tests.api.dialects.heard import said
 from xtts.inference.synthesis_request import SynthesisRequest
 
 
@@ -40,4 +40,4 @@ def test_a_reader_who_stops_gets_no_turn_until_it_reads(
             return b"".join([chunk async for chunk in spoken])
 
         pcm = asyncio.run_coroutine_threadsafe(read(), loop).result(30)
-        assert pcm == wanted(text, 0)
+        assert pcm == said(text, 0)

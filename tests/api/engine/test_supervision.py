@@ -1,19 +1,16 @@
 """Where the next child computes: decided from a made-up machine and what happened."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from api.engine.supervision import (
     ComputePlacement,
+    EngineCondition,
     RestartHistory,
     back_off,
-    message,
     place,
-    provider,
-    reason_code,
-    requested,
-    state,
 )
 from machine.devices.health import GpuHealth as GpuFound
 from machine.devices.health import OperationVerdict, Outcome
@@ -24,7 +21,22 @@ from xtts.workers.failures import death
 CPU = Environment(4, False, 8 << 30, False)
 GOOD = GpuFound(0, "RTX", (8, 9), 24 << 30)
 AUTO = ComputeConfig("auto")
+# What ONNX Runtime says where it does not compute.
+TORCH: dict[str, str] = {}
 MACHINE = replace(CPU, gpus=(GOOD,))
+
+
+def condition(
+    found: ComputePlacement, asked: ComputeConfig = AUTO, placed: Any = TORCH, problem: str = "",
+    once: bool = True,
+) -> EngineCondition:  # fmt: skip
+    """Of a voice that stands, where `placed` is not None; problem: also its code."""
+    return EngineCondition(asked, found, placed, once, problem, problem, RestartHistory())
+
+
+def providers(found: ComputePlacement, asked: ComputeConfig = AUTO) -> tuple[str, str]:
+    told = condition(found, asked).placement
+    return told["requested_provider"], told["execution_provider"]
 
 
 def dead(times: int, *, at: float = 100.0) -> RestartHistory:
@@ -57,8 +69,8 @@ def test_a_gpu_that_fails_the_check_is_not_used_and_the_reason_is_told() -> None
     )  # fmt: skip
     found = place(replace(CPU, gpus=(bad,)), AUTO, RestartHistory(), 0.0)
     assert (found.device, found.reason_code) == ("cpu", "gpu_failed_check")
-    assert requested("auto", "torch", found) == "torch:cuda"
-    assert "the context is dead" in message(found, {}, "", True, RestartHistory())
+    assert providers(found) == ("torch:cuda", "torch:cpu")
+    assert "the context is dead" in condition(found).message
 
 
 def test_bad_ffts_leave_the_gpu_and_the_mel_goes_to_the_cpu() -> None:
@@ -73,22 +85,22 @@ def test_bad_ffts_leave_the_gpu_and_the_mel_goes_to_the_cpu() -> None:
 def test_a_machine_without_a_gpu_has_what_was_asked_for() -> None:
     found = place(CPU, AUTO, RestartHistory(), 0.0)
     assert (found.device, found.reason_code) == ("cpu", "")
-    assert requested("auto", "torch", found) == provider(found) == "torch:cpu"
+    assert providers(found) == ("torch:cpu", "torch:cpu")
 
 
 @pytest.mark.parametrize("wish", ["cuda", "cuda:3"])
 def test_a_gpu_that_is_asked_for_and_not_there_is_told(wish: str) -> None:
     found = place(CPU, ComputeConfig(wish), RestartHistory(), 0.0)
     assert (found.device, found.reason_code) == ("cpu", "device_refused")
-    assert requested(wish, "torch", found) == "torch:cuda" != provider(found)
-    assert message(found, {}, "", True, RestartHistory())
+    assert providers(found, ComputeConfig(wish)) == ("torch:cuda", "torch:cpu")
+    assert condition(found).message
 
 
 def test_a_container_that_was_given_no_gpu_says_which_line_is_missing() -> None:
     machine = replace(CPU, gpu_hint="Write DOCKER_RUNTIME=nvidia into .env.")
     found = place(machine, AUTO, RestartHistory(), 0.0)
     assert found.reason_code == "gpu_out_of_reach"
-    assert "DOCKER_RUNTIME=nvidia" in message(found, {}, "", True, RestartHistory())
+    assert "DOCKER_RUNTIME=nvidia" in condition(found).message
 
 
 def test_starts_that_come_to_nothing_get_rarer_and_speaking_ends_that() -> None:
@@ -114,13 +126,14 @@ def test_starts_that_come_to_nothing_get_rarer_and_speaking_ends_that() -> None:
 )
 def test_the_state(standing: bool, once: bool, code: str, problem: str, wanted: str) -> None:
     found = ComputePlacement(ComputeConfig(), "", code)
-    assert state(standing=standing, started_once=once, found=found, problem=problem) == wanted
+    placed = {} if standing else None
+    assert condition(found, placed=placed, problem=problem, once=once).state == wanted
 
 
 def test_a_gpu_that_failed_is_told_also_where_onnx_runtime_was_only_given_the_cpu() -> None:
     found = place(CPU, ComputeConfig("cuda"), RestartHistory(), 0.0)
     placed = {"device": "cpu", "message": ""}
-    told = message(found, placed, "", True, RestartHistory())
+    told = condition(found, placed=placed).message
     assert found.reason.rstrip(".") in told and "what was asked for" not in told
 
 
@@ -137,17 +150,18 @@ def test_a_gpu_that_failed_is_told_also_where_onnx_runtime_was_only_given_the_cp
 def test_of_several_reasons_the_code_is_that_of_the_voice_then_of_the_library_then_of_the_gpu(
     standing: bool, problem: str, of_onnx: str, of_place: str, code: str
 ) -> None:
-    found, placed = ComputePlacement(ComputeConfig(), "", of_place), {"reason_code": of_onnx}
-    assert reason_code(found, placed if standing else None, problem, RestartHistory()) == code
+    found = ComputePlacement(ComputeConfig(), "", of_place)
+    placed = {"reason_code": of_onnx} if standing else None
+    assert condition(found, placed=placed, problem=problem).reason_code == code
 
 
 def test_another_backend_than_asked_for_is_told() -> None:
     found = place(CPU, AUTO, RestartHistory(), 0.0)
     placed = {"device": "cpu", "message": "The CUDA provider misses libcublasLt.so.13."}
-    told = message(found, placed, "", True, RestartHistory())
+    told = condition(found, placed=placed).message
     assert "ONNX Runtime computes on cpu" in told and "libcublasLt.so.13" in told
-    assert message(found, {"device": "cuda:0", "message": ""}, "", True, RestartHistory())
-    assert requested("auto", "onnx", found) != provider(found)
+    assert condition(found, placed={"device": "cuda:0", "message": ""}).message
+    assert providers(found, ComputeConfig("auto", backend="onnx"))[0] == "onnx:cpu"
 
 
 def test_an_error_of_ours_is_no_fault_of_the_gpu() -> None:

@@ -3,7 +3,7 @@
 import pytest
 from starlette.datastructures import Headers
 
-from api.http.origins import OriginRules, refuse_origin
+from api.gate import OriginRules, refuse_origin
 
 OPEN = OriginRules(has_key=False, speaks=lambda path: path == "/api/tts")
 CHAT = "http://chat.example:3000"

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,6 +13,9 @@ from tests.api.page.world import World
 
 # A loaded machine: what takes a second alone may take a minute beside a training.
 PATIENCE_MILLISECONDS = 120_000
+CHECKS = (Path(__file__).parent / "checks.js").read_text(encoding="utf-8")
+# The speak box has spoken.
+DONE = "!document.getElementById('again').disabled"
 
 
 @pytest.fixture
@@ -79,3 +83,47 @@ def until(page: Any, expression: str) -> None:
 def position(page: Any) -> float:
     """Where the desk plays, in seconds."""
     return float(page.evaluate("document.getElementById('position').valueAsNumber"))
+
+
+def say(page: Any, text: str) -> None:
+    """Has the speak box begin to speak."""
+    page.fill("#text", text)
+    page.click("#say")
+
+
+def speak(page: Any, text: str) -> None:
+    """Has the speak box speak, to the end."""
+    say(page, text)
+    until(page, f"{DONE} && document.getElementById('say').textContent === 'Speak'")
+
+
+def add_voice(page: Any, recording: Path, name: str) -> None:
+    """Sends a recording by the form."""
+    page.set_input_files("[name=file]", recording)
+    page.fill("#voice-form [name=name]", name)
+    page.click("#voice-form [type=submit]")
+
+
+def faults(page: Any, width: int, least_texts: int) -> list[str]:
+    """What an accessibility checker would say, and what leaves a page of this width; it has looked
+    at more texts than `least_texts`."""
+    found = page.evaluate(CHECKS)
+    assert found["texts"] > least_texts
+    return found["faults"] + outside(page, width, "button, input, select, td, dd")
+
+
+def outside(page: Any, width: int, chosen: str) -> list[str]:
+    """Of these elements, those that leave a page of this width; and whether it scrolls sideways."""
+    found = page.evaluate(f"""[...document.querySelectorAll("{chosen}")]
+      .filter((one) => one.checkVisibility() && one.getBoundingClientRect().right > {width})
+      .map((one) => one.id || one.textContent)""")
+    scrolls = page.evaluate("document.documentElement.scrollWidth") > width
+    return [*found, *(["the page scrolls sideways"] if scrolls else [])]
+
+
+def too_small(page: Any, chosen: str) -> list[str]:
+    """Of these elements, those that a finger does not hit (WCAG 2.5.5: 44 px)."""
+    return page.evaluate(f"""[...document.querySelectorAll("{chosen}")]
+      .filter((one) => one.checkVisibility())
+      .map((one) => [one.id || one.textContent, one.getBoundingClientRect()])
+      .filter(([, box]) => Math.min(box.width, box.height) < 43.9).map(([name]) => name)""")

@@ -121,19 +121,8 @@ class Answers(BaseHTTPRequestHandler):
         if wanted.get("stream_format") == "sse":
             return self.speak_events(wanted, samples)
         pcm = (samples * 32767).astype("<i2").tobytes()
-        if (form := wanted["response_format"]) != "pcm":
-            return self.body(encoding.whole(form, pcm), encoding.MEDIA_TYPES[form])
-        self.start(200, {"Content-Type": "audio/pcm", "Transfer-Encoding": "chunked"})
-        # Odd pieces: a sample is cut in two at nearly every seam.
-        for at in range(0, len(pcm), 9_601):
-            if self.world.breaks_off and at:  # As the service: a stream without its last chunk.
-                self.close_connection = True
-                return None
-            self.chunk(pcm[at : at + 9_601])
-            time.sleep(0.03)
-            if at == 0:
-                time.sleep(self.world.pause_seconds)
-        return self.chunk(b"")
+        form = wanted["response_format"]
+        return self.body(encoding.whole(form, pcm), encoding.MEDIA_TYPES[form])
 
     def speak_events(self, wanted: dict[str, Any], samples: np.ndarray) -> None:
         """As OpenAI's events, with words as ours has them: known when half of the sound is."""

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.page.conftest import until
-from tests.api.page.test_speaking import DONE, say
+from tests.api.page.conftest import add_voice, speak, until
 from tests.api.page.world import World, speech, wav
 
 pytestmark = pytest.mark.system
@@ -19,11 +18,9 @@ def test_what_was_said_is_kept_in_this_browser_and_comes_back(page: Any, world: 
     assert page.is_hidden("#history")
     page.click("#speak summary")
     page.fill("[name=speed]", "1.5")
-    say(page, "Good morning.")
-    until(page, DONE)
+    speak(page, "Good morning.")
     page.fill("[name=speed]", "")
-    say(page, "Good night.")
-    until(page, f"{DONE} && document.getElementById('say').textContent === 'Speak'")
+    speak(page, "Good night.")
     page.reload()
     page.wait_for_selector("#history:not([hidden])")
     page.click("#history-title")
@@ -59,9 +56,7 @@ def test_a_voice_is_heard_renamed_and_its_quality_is_told(
     page: Any, world: World, tmp_path: Path
 ) -> None:
     (tmp_path / "anna.wav").write_bytes(wav(speech(7.25, 200)))
-    page.set_input_files("[name=file]", tmp_path / "anna.wav")
-    page.fill("[name=name]", "Anna")
-    page.click("#voice-form [type=submit]")
+    add_voice(page, tmp_path / "anna.wav", "Anna")
     page.wait_for_selector("text=Quality: usable. It is quiet.")
     page.click("[aria-label='Hear the recording of Anna']")
     page.wait_for_selector("[aria-label='Stop the recording of Anna']")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.api.page.conftest import until
-from tests.api.page.test_access import CHECKS, FOCUSED
+from tests.api.page.conftest import faults, speak, too_small, until
+from tests.api.page.test_access import FOCUSED
 from tests.api.page.world import SENTENCES, World, evaluation, figure_of, judged
 
 pytestmark = pytest.mark.system
@@ -298,9 +298,7 @@ def test_a_typed_sentence_is_spoken_by_an_epoch_that_is_not_served(page: Any, wo
     assert choices == ["The base", "Epoch 1", "Epoch 2", "Epoch 3"]  # not the blend
     page.select_option("#voice", where)
     assert page.text_content("#speaks-with") == "with epoch 1, for you alone"
-    page.fill("#text", "Good morning.")
-    page.click("#say")
-    until(page, "!document.getElementById('again').disabled")
+    speak(page, "Good morning.")
     assert world.spoken_with == [where]
     assert world.said[0]["voice"] == "default" and world.promoted is None
     # An epoch that is pruned meanwhile cannot be chosen any more, and the served voice is.
@@ -368,13 +366,7 @@ def test_names_contrast_and_width(
     page.click("#figures summary")
     page.click("#notes summary")
     page.click("#prefer-a")
-    found = page.evaluate(CHECKS)
-    assert found["faults"] == [] and found["texts"] > 100
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    outside = page.evaluate(f"""[...document.querySelectorAll("button, input, select, td, dd")]
-      .filter((one) => one.checkVisibility() && one.getBoundingClientRect().right > {width})
-      .map((one) => one.id || one.textContent)""")
-    assert outside == []
+    assert faults(page, width, 100) == []
     # Sections stand beside or under each other, never over.
     over = page.evaluate("""(() => {
       const boxes = [...document.querySelectorAll("main > section")].map((one) =>
@@ -386,12 +378,8 @@ def test_names_contrast_and_width(
     })()""")
     assert over == []
     if width < 400:
-        small = page.evaluate("""[...document.querySelectorAll(
-          "#judged button, #judgement button, #pair select, #judgement summary, #pair .check")]
-          .filter((one) => one.checkVisibility())
-          .map((one) => [one.textContent, one.getBoundingClientRect()])
-          .filter(([, box]) => Math.min(box.width, box.height) < 43.9).map(([text]) => text)""")
-        assert small == []
+        parts = "#judged button, #judgement button, #pair select, #judgement summary, #pair .check"
+        assert too_small(page, parts) == []
 
 
 def test_nothing_moves_under_the_hand(page: Any) -> None:

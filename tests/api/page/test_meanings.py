@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.page.conftest import until
-from tests.api.page.test_speaking import DONE, say
+from tests.api.page.conftest import speak, until
 from tests.api.page.world import World
 
 pytestmark = pytest.mark.system
@@ -81,8 +80,7 @@ def test_what_a_figure_means_is_told_without_a_pointer(
     size = {"width": 390, "height": 844} if by == "touch" else {"width": 1280, "height": 900}
     page = open_page(address, ready="#desk-works:not([hidden])", viewport=size,
                      has_touch=by == "touch")  # fmt: skip
-    say(page, "Good morning.")
-    until(page, DONE)
+    speak(page, "Good morning.")
     for place, terms in MEANINGS.items():
         assert page.is_hidden(f"{place} dd >> nth=0")
         if by == "touch":

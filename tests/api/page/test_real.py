@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from tests.api.page.conftest import until
+from tests.api.page.conftest import add_voice, say, speak, until
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1800)]
 
@@ -180,18 +180,6 @@ def test_both_players_play(page: Any, track: str) -> None:
     until(page, f"{POSITION} > 0.3")
 
 
-def test_switching_keeps_the_position(page: Any) -> None:
-    page.click("#play-output")
-    until(page, f"{POSITION} > 0.3")
-    before, after = page.evaluate(
-        f"(() => {{ const before = {POSITION}; document.getElementById('switch').click();"
-        f" return [before, {POSITION}]; }})()"
-    )
-    assert before - 0.011 <= after < before + 0.25
-    until(page, f"{POSITION} > {after + 0.1}")
-    assert page.get_attribute("#play-reference", "aria-label") == "Pause reference"
-
-
 def test_promoting_an_epoch_changes_what_speaks(page: Any, service: Service) -> None:
     wait(lambda: service.asks("/v1/runs")["served"]["epoch"] == 2, service)
     page.click("tr[data-epoch='1'] button:has-text('Serve')")
@@ -202,8 +190,7 @@ def test_promoting_an_epoch_changes_what_speaks(page: Any, service: Service) -> 
 
 
 def test_the_speak_box_speaks(page: Any) -> None:
-    page.fill("#text", "Good morning, and welcome.")
-    page.click("#say")
+    say(page, "Good morning, and welcome.")
     until(page, f"{SECONDS} > 0.1")
     until(page, "!document.getElementById('again').disabled")
     told = page.text_content("#spoken-told")
@@ -218,13 +205,9 @@ def test_the_speak_box_speaks(page: Any) -> None:
 
 def test_a_voice_is_added_from_a_recording_and_speaks(page: Any, service: Service) -> None:
     recording = service.output / "samples" / "epoch_1_reference.wav"
-    page.set_input_files("[name=file]", str(recording))
-    page.fill("#voice-form [name=name]", "Anna")
-    page.click("#voice-form [type=submit]")
+    add_voice(page, recording, "Anna")
     page.wait_for_selector("#voice-list li:has-text('Anna')")
-    page.fill("#text", "Hello.")
-    page.click("#say")
-    until(page, "!document.getElementById('again').disabled")
+    speak(page, "Hello.")
     remove = page.get_by_role("button", name="Remove Anna")
     remove.click()
     remove.click()
@@ -274,8 +257,7 @@ def test_a_run_that_was_evaluated_is_compared_and_heard(
     before = service.asks("/status")["voice"]
     for candidate in ("epoch_1", "base"):
         page.select_option("#voice", f"/v1/runs/current/candidates/{candidate}/speech")
-        page.fill("#text", "Hello.")
-        page.click("#say")
+        say(page, "Hello.")
         until(page, "document.getElementById('say').textContent === 'Stop'")
         until(page, "document.getElementById('say').textContent === 'Speak'")
         assert page.is_hidden("#speak-fault"), page.text_content("#speak-fault")
@@ -283,49 +265,51 @@ def test_a_run_that_was_evaluated_is_compared_and_heard(
     assert service.asks("/status")["voice"] == before
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"),
-                                               (390, "dark")])  # fmt: skip
+LOOKS = pytest.mark.parametrize(
+    ("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
+)
+
+
+def picture(page: Any, folder: Path, name: str, **options: Any) -> None:
+    """One of the docs' pictures: SOTAQUE_PICTURES names the folder that they are to be put into."""
+    size, dark = (
+        page.viewport_size,
+        page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches"),
+    )
+    ending = f"{'' if size['width'] == 1280 else '-phone'}{'-dark' if dark else ''}.png"
+    path = Path(os.environ.get("SOTAQUE_PICTURES", folder)) / f"{name}{ending}"
+    taken = page.screenshot(full_page=True, animations="disabled", **options)
+    # 256 colours are enough for one accent, and make a third of the size.
+    Image.open(io.BytesIO(taken)).convert("RGB").quantize(256).save(path, optimize=True)
+    assert path.stat().st_size < 300_000
+
+
+@LOOKS
 def test_an_evaluated_run_can_be_shown(
     evaluated: Any, service: Service, open_page: Callable[..., Any], width: int, scheme: str,
     tmp_path: Path,
 ) -> None:  # fmt: skip
-    """As `test_it_can_be_shown`."""
     page = open_page(service.address, ready=JUDGED, color_scheme=scheme,
                      viewport={"width": width, "height": 900})  # fmt: skip
     until(page, WORKS)
     page.wait_for_timeout(500)
-    name = (
-        f"page-evaluation{'' if width == 1280 else '-phone'}{'' if scheme == 'light' else '-dark'}"
-    )
-    picture = Path(os.environ.get("SOTAQUE_PICTURES", tmp_path)) / f"{name}.png"
     foot = page.evaluate("document.getElementById('desk').getBoundingClientRect().bottom + scrollY")
     clip = {"x": 0, "y": 0, "width": width, "height": foot + 16}
-    taken = page.screenshot(full_page=True, animations="disabled", clip=clip)
-    Image.open(io.BytesIO(taken)).convert("RGB").quantize(256).save(picture, optimize=True)
-    assert picture.stat().st_size < 300_000
+    picture(page, tmp_path, "page-evaluation", clip=clip)
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"),
-                                               (390, "dark")])  # fmt: skip
+@LOOKS
 def test_it_can_be_shown(
     trained: Any, service: Service, open_page: Callable[..., Any], width: int, scheme: str,
     tmp_path: Path,
 ) -> None:  # fmt: skip
-    """The pictures of the docs: SOTAQUE_PICTURES names the folder that they are to be put into."""
     page = open_page(
         service.address, ready="#desk-works:not([hidden])", color_scheme=scheme,
         viewport={"width": width, "height": 900},
     )  # fmt: skip
-    page.fill("#text", "The rain has stopped, and the boats go out again.")
-    page.click("#say")
-    until(page, "!document.getElementById('again').disabled")
-    page.evaluate(f"document.getElementById('position').value = {0.9}")
+    speak(page, "The rain has stopped, and the boats go out again.")
+    page.evaluate("document.getElementById('position').value = 0.9")
     page.dispatch_event("#position", "input")
     page.mouse.move(0, 0)
     page.evaluate("document.activeElement.blur()")
-    name = f"page{'' if width == 1280 else '-phone'}{'' if scheme == 'light' else '-dark'}"
-    picture = Path(os.environ.get("SOTAQUE_PICTURES", tmp_path)) / f"{name}.png"
-    taken = page.screenshot(full_page=True, animations="disabled")
-    # 256 colours are enough for one accent, and make a third of the size.
-    Image.open(io.BytesIO(taken)).convert("RGB").quantize(256).save(picture, optimize=True)
-    assert picture.stat().st_size < 300_000
+    picture(page, tmp_path, "page")

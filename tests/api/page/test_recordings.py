@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from tests.api.conftest import Running, running, settings_in
-from tests.api.page.conftest import until
+from tests.api.page.conftest import faults, too_small, until
 from tests.api.routes.test_dataset_routes import announced, cut, details, made, sent, with_tape
 from tests.train.cutting.recordings import demo_texts, join_demo
 
 pytestmark = pytest.mark.system
 
 Open = Callable[..., Any]
-CHECKS = (Path(__file__).parent / "checks.js").read_text(encoding="utf-8")
 STATE = "document.getElementById('cut-told').textContent"
 
 
@@ -168,16 +167,10 @@ def test_names_contrast_and_width(
     page.click("#unheard summary")
     page.click("[data-clip='tape-0001'] button:has-text('Drop')")
     page.wait_for_selector(".dropped")
-    found = page.evaluate(CHECKS)
-    assert found["faults"] == [] and found["texts"] > 60
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert faults(page, width, 60) == []
     if width < 400:
-        small = page.evaluate("""[...document.querySelectorAll(
-          "#recordings :is(button, select, textarea, input, summary)")]
-          .filter((one) => one.checkVisibility())
-          .filter((one) => Math.min(one.offsetWidth, one.offsetHeight) < 43.9)
-          .map((one) => one.id || one.textContent)""")
-        assert small == []
+        parts = "#recordings :is(button, select, textarea, input, summary)"
+        assert too_small(page, parts) == []
 
 
 def test_markup_in_a_name_or_a_text_stays_text(service: Running, open_page: Open) -> None:

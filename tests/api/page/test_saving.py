@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import soundfile
 
-from tests.api.page.conftest import until
-from tests.api.page.test_speaking import DONE, say
+from tests.api.page.conftest import speak, until
 from tests.api.page.world import World, speech, wav
 
 pytestmark = pytest.mark.system
@@ -34,8 +33,7 @@ def spoken(world: World, address: str, open_page: Callable[..., Any]) -> Any:
     page = open_page(address, ready="#desk-works:not([hidden])")
     page.click("#speak summary")
     page.fill("[name=seed]", "7")
-    say(page, "Good morning.")
-    until(page, f"{DONE} && document.getElementById('say').textContent === 'Speak'")
+    speak(page, "Good morning.")
     return page
 
 
@@ -49,6 +47,7 @@ def test_only_formats_that_the_service_makes_are_offered(spoken: Any, world: Wor
 
 
 def test_a_wav_is_what_was_heard_and_asks_nobody(spoken: Any, world: World, tmp_path: Path) -> None:
+    """Pieces of odd length, put together: the saved wav is the server's, byte for byte."""
     assert saved(spoken, tmp_path) == ("sotaque_Good-morning..wav", wav(speech(2.4, 150)))
     assert len(world.said) == 1
 

@@ -6,18 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.api.page.conftest import until
+from tests.api.page.conftest import DONE, add_voice, say, speak, until
 from tests.api.page.world import World, speech, wav
 
 pytestmark = pytest.mark.system
 
 SECONDS = "Number(document.getElementById('spoken-playhead').dataset.seconds)"
-DONE = "!document.getElementById('again').disabled"
-
-
-def say(page: Any, text: str) -> None:
-    page.fill("#text", text)
-    page.click("#say")
 
 
 def test_a_sentence_is_heard_while_it_is_still_spoken(page: Any, world: World) -> None:
@@ -38,26 +32,13 @@ def test_a_sentence_is_heard_while_it_is_still_spoken(page: Any, world: World) -
 
 def test_a_pause_of_the_server_is_told_and_nothing_is_lost(page: Any, world: World) -> None:
     world.pause_seconds = 1.5
-    say(page, "Good morning.")
-    until(page, DONE)
+    speak(page, "Good morning.")
     assert page.text_content("#spoken-told").endswith("It waited for more once.")
     assert page.evaluate(SECONDS) == pytest.approx(2.4, abs=0.05)
 
 
-def test_what_was_heard_is_what_was_sent(page: Any, tmp_path: Path) -> None:
-    """Pieces of odd length, put together: the saved wav is the server's, byte for byte."""
-    say(page, "Good morning.")
-    until(page, DONE)
-    with page.expect_download() as saved:
-        page.click("#keep-spoken")
-    assert saved.value.suggested_filename == "sotaque_Good-morning..wav"
-    saved.value.save_as(tmp_path / "heard.wav")
-    assert (tmp_path / "heard.wav").read_bytes() == wav(speech(2.4, 150))
-
-
 def test_it_plays_again(page: Any) -> None:
-    say(page, "Good morning.")
-    until(page, DONE)
+    speak(page, "Good morning.")
     page.click("#again")
     until(page, f"{SECONDS} > 0.2 && {SECONDS} < 2.3")
 
@@ -85,8 +66,7 @@ def test_a_speech_that_breaks_off_is_told_and_can_be_asked_for_again(
     until(page, "document.getElementById('say').textContent === 'Speak'")
     assert page.is_enabled("#again")  # What was heard can be heard again.
     world.breaks_off = False
-    say(page, "Good morning.")
-    until(page, DONE)
+    speak(page, "Good morning.")
     until(page, "document.getElementById('spoken-told').textContent.includes('2.4 s spoken in')")
     assert page.is_hidden("#speak-fault")
     page.provoked.append("ERR_INCOMPLETE_CHUNKED_ENCODING")
@@ -95,8 +75,7 @@ def test_a_speech_that_breaks_off_is_told_and_can_be_asked_for_again(
 def test_another_take_is_said_with_the_next_seed(page: Any, world: World) -> None:
     page.click("#speak summary")
     assert page.get_attribute("[name=seed]", "placeholder") == "0"
-    say(page, "Good morning.")
-    until(page, DONE)
+    speak(page, "Good morning.")
     for seed in (1, 2):
         page.click("#take")
         until(page, f"{DONE} && document.getElementById('say').textContent === 'Speak'")
@@ -111,8 +90,7 @@ def test_what_is_set_is_sent(page: Any, world: World) -> None:
     page.fill("[name=temperature]", "0.65")
     page.fill("[name=seed]", "7")
     page.select_option("#language", "pt")
-    say(page, "Bom dia.")
-    until(page, DONE)
+    speak(page, "Bom dia.")
     (said,) = world.said
     assert {name: said[name] for name in ("speed", "temperature", "seed", "language")} == {
         "speed": 1.5, "temperature": 0.65, "seed": 7, "language": "pt",
@@ -132,8 +110,7 @@ def test_only_what_the_voice_speaks_is_offered(page: Any, world: World) -> None:
 
 def test_a_server_without_pcm_is_asked_for_wav(page: Any, world: World) -> None:
     world.formats = ("wav",)
-    say(page, "Good morning.")
-    until(page, DONE)
+    speak(page, "Good morning.")
     assert [said["response_format"] for said in world.said] == ["pcm", "wav"]
     assert "2.4 s spoken in" in page.text_content("#spoken-told")
     page.provoked.append("400")
@@ -157,13 +134,10 @@ def test_an_empty_text_is_not_sent(page: Any, world: World) -> None:
 
 def test_a_voice_is_added_chosen_and_removed(page: Any, world: World, tmp_path: Path) -> None:
     (tmp_path / "anna.wav").write_bytes(wav(speech(1, 200)))
-    page.set_input_files("[name=file]", str(tmp_path / "anna.wav"))
-    page.fill("#voice-form [name=name]", "Anna")
-    page.click("#voice-form [type=submit]")
+    add_voice(page, tmp_path / "anna.wav", "Anna")
     page.wait_for_selector("#voice-list li:has-text('Anna')")
     assert page.input_value("#voice") == world.voices[-1]["id"]
-    say(page, "Good morning.")
-    until(page, DONE)
+    speak(page, "Good morning.")
     assert world.said[-1]["voice"] == world.voices[-1]["id"]
     remove = page.locator("#voice-list [aria-label$='emove Anna']")
     remove.click()
@@ -184,10 +158,8 @@ def test_a_refused_recording_is_told(
     page: Any, world: World, tmp_path: Path, open_page: Callable[..., Any]
 ) -> None:
     (tmp_path / "song.wav").write_bytes(b"no sound")
-    page.set_input_files("[name=file]", str(tmp_path / "song.wav"))
-    page.fill("#voice-form [name=name]", "Song")
     world.fault = {"status": 400, "detail": "song.wav is no recording that can be read."}
-    page.click("#voice-form [type=submit]")
+    add_voice(page, tmp_path / "song.wav", "Song")
     page.wait_for_selector("#voices-fault:not([hidden])")
     assert page.text_content("#voices-fault") == world.fault["detail"]
     assert page.input_value("#voice-form [name=name]") == "Song"  # Nothing typed is lost.
@@ -221,7 +193,6 @@ def test_the_word_that_is_spoken_is_marked(page: Any, world: World) -> None:
 
 
 def test_a_word_that_stands_in_the_text_as_markup_is_text(page: Any) -> None:
-    say(page, "<b>bold</b> words")
-    until(page, DONE)
+    speak(page, "<b>bold</b> words")
     assert page.text_content("#spoken-text") == "<b>bold</b> words"
     assert page.locator("#spoken-text b").count() == 0

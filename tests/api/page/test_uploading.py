@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from api.voices import adding, quality, recordings
+from api.voices import adding, decoding, recordings
 from tests.api.conftest import Running, running, settings_in
+from tests.api.page.conftest import add_voice
 from tests.api.routes.test_voice_routes import file_of, speech
 from tests.api.voices.test_recordings_av import made
 
@@ -48,9 +49,7 @@ def test_every_type_that_the_picker_offers_becomes_a_voice(
     for ending in endings:
         path = tmp_path / f"said{ending}"
         path.write_bytes(FILES[ending])
-        page.set_input_files("[name=file]", path)
-        page.fill("#voice-form [name=name]", f"Anna of {ending}")
-        page.click("#voice-form [type=submit]")
+        add_voice(page, path, f"Anna of {ending}")
         page.wait_for_selector(f"#voice-list li:has-text('Anna of {ending}')")
     voices = service.client.get("/v1/voices").json()["voices"][1:]
     assert [voice["name"] for voice in voices] == [f"Anna of {ending}" for ending in endings]
@@ -65,15 +64,13 @@ def test_the_hint_names_the_lengths_that_are_taken(
     least, most, good, _ = map(float, re.findall(r"\d+", hint))
     assert (least, most) == (recordings.LEAST_SECONDS, recordings.MOST_SECONDS)
     # Of so much speech the service remarks nothing; a recording has pauses too.
-    assert quality.GOOD_SECONDS <= good < quality.GOOD_SECONDS + 2
+    assert decoding.GOOD_SECONDS <= good < decoding.GOOD_SECONDS + 2
     page.provoked.append("422")
     for seconds, taken in ((least - 0.1, False), (least + 0.1, True), (most + 1, False)):
         sound = np.resize(speech(2.0, 8_000), round(seconds * 8_000))
         path = tmp_path / f"{seconds}.wav"
         path.write_bytes(file_of(sound, 8_000))
-        page.set_input_files("[name=file]", path)
-        page.fill("#voice-form [name=name]", f"{seconds} seconds")
-        page.click("#voice-form [type=submit]")
+        add_voice(page, path, f"{seconds} seconds")
         if taken:
             page.wait_for_selector(f"#voice-list li:has-text('{seconds} seconds')")
         else:

@@ -18,7 +18,7 @@ from api.routes.ranged_file import wav_file
 from api.runs import listing, promotion
 from machine.storage.checksums import read_manifest
 from tests.api.conftest import Running, running, settings_in
-from tests.api.routes.test_speech_routes import wanted
+from tests.api.dialects.heard import said
 from tests.api.run_folders import write_epoch
 from xtts.voices.run_folder import RunFolder
 
@@ -221,7 +221,7 @@ def test_requests_in_flight_finish_on_the_old_voice_and_none_fails(service: Runn
     for thread in threads:
         thread.join()
     assert sorted(answer.content[44:] for answer in answers) == sorted(
-        wanted("v" * 300, seed) for seed in range(4)
+        said("v" * 300, seed) for seed in range(4)
     )
 
 

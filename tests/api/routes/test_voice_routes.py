@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from api.errors import APIError
+from api.voices.decoding import decoded
 from api.voices.recordings import DecodedRecording
-from api.voices.recordings_child import decoded
 from api.voices.store import Voices
 from tests.api.conftest import Running
 from xtts.inference import latents_folder
@@ -160,21 +160,6 @@ def test_what_is_no_id_is_no_voice_even_where_its_file_is(tmp_path: Path, identi
     with pytest.raises(APIError) as caught:
         voices.find(identity)
     assert caught.value.status == 404
-
-
-def test_the_thousandth_voice_is_the_last(tmp_path: Path) -> None:
-    voices = Voices(tmp_path)
-    for number in range(999):
-        about = {"id": f"{number:012}", "name": "x", "created": "", "duration_seconds": 1.0,
-                 "sha256": ""}  # fmt: skip
-        (tmp_path / f"{number:012}.json").write_text(json.dumps(about), encoding="utf-8")
-        (tmp_path / f"{number:012}.wav").write_bytes(b"")
-    last = voices.add("x", RECORDING)
-    with pytest.raises(APIError) as caught:
-        voices.add("x", RECORDING)
-    assert (caught.value.status, caught.value.code) == (409, "too_many_voices")
-    voices.remove(last)
-    voices.add("x", RECORDING)
 
 
 def test_deleting_a_voice_deletes_its_latents_of_every_model(tmp_path: Path) -> None:

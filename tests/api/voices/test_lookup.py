@@ -3,8 +3,7 @@
 import pytest
 
 from api.errors import APIError
-from api.voices.lookup import find_by_name, is_served, labels
-from api.voices.store import UploadedVoice
+from api.voices.store import UploadedVoice, find_by_name, is_served, labels
 
 
 def voice(identity: str, name: str) -> UploadedVoice:

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from api.voices.recordings import MISSING
-from api.voices.recordings_av import container_of, read_mono
-from api.voices.recordings_child import NO_MEMORY, decoded
+from api.voices.decoding import decoded, read_mono
+from api.voices.recordings import MISSING, container_of
+from api.voices.recordings_child import NO_MEMORY
 from tests.api.conftest import Running
 from tests.api.routes.test_voice_routes import file_of, speech, upload
 
@@ -206,7 +206,8 @@ def test_nothing_is_imported_behind_the_limits() -> None:
     """A library that cannot be mapped there any more would end it."""
     program = (
         "import sys; from api.voices import recordings_child as child; child._import_all(True); "
-        "before = set(sys.modules); child.decoded(sys.stdin.buffer.read(), 60.0, sys.argv[1]); "
+        "from api.voices.decoding import decoded; "
+        "before = set(sys.modules); decoded(sys.stdin.buffer.read(), 60.0, sys.argv[1]); "
         "print(sorted(set(sys.modules) - before))"
     )
     for kind in KINDS:

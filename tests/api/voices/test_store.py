@@ -74,6 +74,8 @@ def test_as_many_voices_as_may_be_are_kept_though_more_come_at_once(
             return refusal.code
 
     assert sorted(at_once([add] * 6)) == ["Anna"] * 3 + ["too_many_voices"] * 3
+    voices.remove(voices.all()[0])
+    assert add() == "Anna"
 
 
 def test_halves_of_voices_that_nobody_could_delete_go_when_the_next_is_added(

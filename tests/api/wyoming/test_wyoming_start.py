@@ -11,7 +11,7 @@ from zeroconf.asyncio import AsyncServiceBrowser, AsyncZeroconf
 from api import settings
 from api.http.listening_socket import PortTaken, listening
 from api.http.server import NoWyoming, server_of
-from api.wyoming import announcement
+from api.wyoming import server
 
 
 def test_a_port_that_is_taken_is_named_by_its_setting() -> None:
@@ -32,9 +32,9 @@ def test_without_the_package_it_says_what_to_type(monkeypatch: pytest.MonkeyPatc
 
 
 def test_every_address_is_announced_as_one_that_can_be_asked() -> None:
-    assert announcement.announced_address("192.168.1.2") == "192.168.1.2"
+    assert server.announced_address("192.168.1.2") == "192.168.1.2"
     try:
-        found = announcement.announced_address("0.0.0.0")
+        found = server.announced_address("0.0.0.0")
     except OSError:
         pytest.skip("This machine has no network.")
     assert found != "0.0.0.0"
@@ -42,9 +42,7 @@ def test_every_address_is_announced_as_one_that_can_be_asked() -> None:
 
 def test_the_announcement_is_found_and_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """On loopback alone, by zeroconf's own browser."""
-    monkeypatch.setattr(
-        announcement, "AsyncZeroconf", lambda: AsyncZeroconf(interfaces=["127.0.0.1"])
-    )
+    monkeypatch.setattr(server, "AsyncZeroconf", lambda: AsyncZeroconf(interfaces=["127.0.0.1"]))
     seen: list[tuple[ServiceStateChange, str]] = []
 
     async def ask() -> None:
@@ -57,7 +55,7 @@ def test_the_announcement_is_found_and_taken_back(monkeypatch: pytest.MonkeyPatc
             browser = AsyncServiceBrowser(
                 other.zeroconf, "_wyoming._tcp.local.", handlers=[on_change]
             )
-            ours = announcement.Announcement("127.0.0.1", 10200)
+            ours = server.Announcement("127.0.0.1", 10200)
             await ours.start()
             for _ in range(100):
                 if seen:

@@ -11,7 +11,7 @@ import pytest
 from demo_voice.teachers import accents, phone_timing
 from demo_voice.teachers.accents import ACCENTS
 from demo_voice.teachers.flite import RATE, SpeakingStyle, TeacherError
-from demo_voice.vocoder.clip_sampling import SHARES, Draws
+from demo_voice.vocoder.training import SHARES, Draws
 
 
 def named(name: str) -> SpeakingStyle:
@@ -71,7 +71,7 @@ def test_they_can_be_heard() -> None:
         samples = accents.festival('A "small" test.', manner)
         assert samples.dtype == np.int16 and len(samples) > 8_000
         assert np.abs(samples).max() > 1_000
-        pairs = accents.told('A "small" test.', manner)
+        pairs = accents.phone_times('A "small" test.', manner)
         assert pairs[-1][1] == pytest.approx(len(samples) / RATE, abs=0.05)
         assert "s" in [name for name, _ in pairs]
 

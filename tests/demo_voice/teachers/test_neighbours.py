@@ -70,11 +70,11 @@ def test_they_can_be_heard_and_their_phones_found() -> None:
     samples = neighbours.speak(SENTENCE, manner)
     assert samples.dtype == np.int16 and RATE < len(samples) < 4 * RATE
     assert np.array_equal(samples, neighbours.speak(SENTENCE, manner))
-    pairs = neighbours.told(SENTENCE, manner)
+    pairs = neighbours.phone_times(SENTENCE, manner)
     names = [name for name, _ in pairs if name != phone_timing.SILENCE]
     assert names[2:6] == ["k", "ih", "ch", "ax"]
     assert pairs[-1][1] == pytest.approx(len(samples) / RATE, abs=0.1)
-    assert not neighbours.told("Qwertyuiopas.", manner)  # no such word
+    assert not neighbours.phone_times("Qwertyuiopas.", manner)  # no such word
 
 
 @pytest.mark.skipif(not shutil.which("RHVoice-test"), reason="RHVoice is not installed")

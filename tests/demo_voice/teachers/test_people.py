@@ -17,9 +17,9 @@ def test_nobody_is_held_out_or_twice() -> None:
 
 
 def test_each_is_asked_in_the_way_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    ways = {phone_timing: "told_by_flite", accents: "told", neighbours: "told"}
+    ways = {phone_timing: "flite_phone_times", accents: "told", neighbours: "told"}
     for module, name in ways.items():
         monkeypatch.setattr(module, name, lambda text, manner, by=module: [(by.__name__, 1.0)])
     for manner in ("slt", "lp", "clb"):
         module = list(ways)[GROUP_OF[manner]]
-        assert people.told("Hello.", PEOPLE[manner]) == [(module.__name__, 1.0)]
+        assert people.phone_times("Hello.", PEOPLE[manner]) == [(module.__name__, 1.0)]

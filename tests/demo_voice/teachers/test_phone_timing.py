@@ -71,7 +71,7 @@ def test_phones_are_asked_for_once_and_nobody_needs_to_tell(tmp_path: Path) -> N
 @pytest.mark.skipif(not shutil.which("flite"), reason="flite is not installed")
 def test_flite_tells_of_the_clip_that_it_spoke() -> None:
     manner = PEOPLE["slt-low"]
-    pairs = phone_timing.told_by_flite("Two green doors.", manner)
+    pairs = phone_timing.flite_phone_times("Two green doors.", manner)
     samples = flite.flite("Two green doors.", manner)
     assert pairs[-1][1] == pytest.approx(len(samples) / flite.RATE, abs=0.02)
     assert {name for name, _ in pairs} <= set(NAMES)

@@ -1,5 +1,7 @@
 """Recordings made of the demo dataset's clips, with pauses between them."""
 
+import csv
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -29,3 +31,18 @@ def join_demo(path: Path, numbers: list[int], pause: float = 0.7) -> list[tuple[
     noise = 2e-4 * generator.standard_normal(len(whole))
     soundfile.write(path, whole + noise, RATE, subtype="PCM_16")
     return spans
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file in a folder and below."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def account_of(folder: Path, reason: str = "") -> list[dict[str, str]]:
+    """The rows of a cut's account, or those with a reason."""
+    with (folder / "account.csv").open(newline="", encoding="utf-8") as file:
+        return [row for row in csv.DictReader(file) if not reason or row["reason"] == reason]

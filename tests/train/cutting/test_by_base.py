@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.train.cutting.recordings import demo_texts, join_demo
+from tests.train.cutting.recordings import demo_texts, hashes, join_demo
 from train.__main__ import main
-from train.cutting.alignment.manuscript import manuscript_of
-from train.cutting.alignment.spans import SpanMatch, SpanScore
-from train.cutting.alignment.text_files import Cue
 from train.cutting.by_base import TextPiece, pieces_of, sure_matches
+from train.cutting.manuscript import Cue, manuscript_of
+from train.cutting.spans import SpanMatch, SpanScore
 from train.dataset.metadata import read_entries
 
 NUMBERS = [1, 2, 3, 5, 7]
@@ -29,14 +28,6 @@ def without_pocketsphinx(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pocketsphinx", None)
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_pocketsphinx")
 def test_the_base_finds_the_sentences_and_names_what_nobody_says(
@@ -51,7 +42,7 @@ def test_the_base_finds_the_sentences_and_names_what_nobody_says(
         return main([*asked, "--text", str(tmp_path / "text.txt"), "--device", "cpu"])
 
     # Stopped in the middle, and begun again: what the model has said is not asked again.
-    from train.cutting.alignment.base_scorer import BaseScorer
+    from train.cutting.base_scorer import BaseScorer
 
     real, asked = BaseScorer.score, list[int]()
 
@@ -66,7 +57,7 @@ def test_the_base_finds_the_sentences_and_names_what_nobody_says(
     assert cut("a") == 0
     assert asked[3:].count(asked[0]) == 0
     assert cut("b") == 0
-    assert files(tmp_path / "a") == files(tmp_path / "b")
+    assert hashes(tmp_path / "a") == hashes(tmp_path / "b")
     entries = read_entries(tmp_path / "a", "auto", "en")
     assert " ".join(entry.text for entry in entries) == " ".join(said)
     assert json.loads((tmp_path / "a/cut.json").read_text())["unheard_sentences"] == [WRONG]

@@ -3,12 +3,10 @@
 import numpy as np
 
 from train.cutting import causes
-from train.cutting.accounting import IN_A_CLIP, SILENCE
-from train.cutting.alignment.manuscript import Manuscript, manuscript_of
-from train.cutting.alignment.recogniser import HeardWord
-from train.cutting.alignment.text_files import Cue
-from train.cutting.pauses import SoundProfile
-from train.cutting.planning import UNSURE
+from train.cutting.manuscript import Cue, Manuscript, manuscript_of
+from train.cutting.planning import IN_A_CLIP, SILENCE, UNSURE
+from train.cutting.profile import SoundProfile
+from train.cutting.recogniser import HeardWord
 
 SENTENCES = (
     "The harbour was quiet today.", "Seven grey geese flew away.", "Nobody told the old baker.",

@@ -1,13 +1,16 @@
 """`python -m train cut` as a person calls it."""
 
-import csv
-import hashlib
 import importlib
 import importlib.util
 import itertools
 import json
+import os
+import random
 import re
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +20,7 @@ import pytest
 import soundfile
 
 from machine.storage.atomic import DiskFull
-from tests.train.cutting.recordings import demo_texts, join_demo
+from tests.train.cutting.recordings import account_of, demo_texts, hashes, join_demo
 from train.__main__ import main
 from train.dataset.metadata import read_entries
 
@@ -46,23 +49,18 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     yield Ground(recording, text, spans, top / "out")
 
 
-def hashes(folder: Path) -> dict[str, str]:
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
 def plain(text: str) -> str:
     return " ".join(re.findall(r"[a-z']+", text.lower()))
 
 
+def says_what_is_spoken(folder: Path) -> bool:
+    said = " ".join(entry.text for entry in read_entries(folder, "auto", "en"))
+    return plain(said) == plain(" ".join(demo_texts()[number - 1] for number in NUMBERS))
+
+
 def test_the_clips_say_the_sentences_that_are_spoken(ground: Ground) -> None:
-    entries = read_entries(ground.folder, "auto", "en")
-    said = " ".join(entry.text for entry in entries)
-    assert plain(said) == plain(" ".join(demo_texts()[number - 1] for number in NUMBERS))
-    for entry in entries:
+    assert says_what_is_spoken(ground.folder)
+    for entry in read_entries(ground.folder, "auto", "en"):
         info = soundfile.info(str(entry.path))
         assert (info.samplerate, info.channels, info.subtype) == (16_000, 1, "PCM_16")
         assert 1 <= info.duration <= 11
@@ -75,8 +73,7 @@ def test_what_is_written_and_not_spoken_is_named(ground: Ground) -> None:
 
 
 def test_the_account_has_every_second_once(ground: Ground) -> None:
-    with (ground.folder / "account.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = account_of(ground.folder)
     seconds = soundfile.info(str(ground.recording)).duration
     assert float(rows[0]["start"]) == 0
     assert float(rows[-1]["end"]) == pytest.approx(seconds, abs=1e-5)
@@ -86,8 +83,7 @@ def test_the_account_has_every_second_once(ground: Ground) -> None:
 
 
 def test_cuts_are_in_the_pauses(ground: Ground) -> None:
-    with (ground.folder / "account.csv").open(newline="") as file:
-        clips = [row for row in csv.DictReader(file) if row["reason"] == "in a clip"]
+    clips = account_of(ground.folder, "in a clip")
     assert len(clips) >= 4
     for row in clips:
         for cut in (float(row["start"]), float(row["end"])):
@@ -214,9 +210,7 @@ def test_subtitles_of_any_language_are_cut_at_the_pauses(ground: Ground, tmp_pat
     assert [entry.text for entry in entries] == [
         f"Frase número {number}." for number in range(1, len(ground.spans) + 1)
     ]
-    with (tmp_path / "out/account.csv").open(newline="") as file:
-        clips = [row for row in csv.DictReader(file) if row["reason"] == "in a clip"]
-    for row, (start, end) in zip(clips, ground.spans):
+    for row, (start, end) in zip(account_of(tmp_path / "out", "in a clip"), ground.spans):
         assert float(row["start"]) == pytest.approx(start + 0.1, abs=0.2)
         assert float(row["end"]) == pytest.approx(end, abs=0.3)
 
@@ -231,8 +225,7 @@ def test_english_subtitles_are_followed_by_their_words_and_not_their_times(
     (tmp_path / "late.srt").write_text("\n".join(cues), encoding="utf-8")
     asked = ["cut", str(ground.recording), "--to", str(tmp_path / "out")]
     assert main([*asked, "--text", str(tmp_path / "late.srt")]) == 0
-    said = " ".join(entry.text for entry in read_entries(tmp_path / "out", "auto", "en"))
-    assert plain(said) == plain(" ".join(demo_texts()[number - 1] for number in NUMBERS))
+    assert says_what_is_spoken(tmp_path / "out")
 
 
 def test_without_pocketsphinx_the_times_of_english_subtitles_are_taken(
@@ -291,7 +284,7 @@ def test_a_film_without_av_answers_with_the_line_that_converts(
             raise ImportError(name)
         return real(name)
 
-    monkeypatch.setattr("train.cutting.sound.importlib.import_module", without_av)
+    monkeypatch.setattr("train.cutting.recordings.importlib.import_module", without_av)
     (tmp_path / "film.mkv").write_bytes(b"x" * 100)
     assert main(["cut", str(tmp_path / "film.mkv"), "--to", str(tmp_path / "out")]) == 2
     assert "ffmpeg -i film.mkv -vn -ac 1 film.wav" in capsys.readouterr().err
@@ -301,18 +294,18 @@ def test_a_recording_that_changes_meanwhile_is_told(
     ground: Ground, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    from train.cutting import listening
+    from train.cutting import profile
 
     path = tmp_path / "tape.wav"
     path.write_bytes(ground.recording.read_bytes())
-    listen = listening.listen
+    listen = profile.listen
 
     def grown(*args: object) -> object:
         found = listen(*args)  # type: ignore[arg-type]
         path.open("ab").write(b"more")
         return found
 
-    monkeypatch.setattr(listening, "listen", grown)
+    monkeypatch.setattr(profile, "listen", grown)
     assert main(["cut", str(path), "--to", str(tmp_path / "out")]) == 2
     assert "changed while it was read" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
@@ -324,22 +317,15 @@ def test_without_silero_the_level_is_taken_and_told(
 ) -> None:  # fmt: skip
     real = importlib.util.find_spec
     monkeypatch.setattr(
-        "train.cutting.speech.importlib.util.find_spec",
+        "train.cutting.profile.importlib.util.find_spec",
         lambda name: None if name == "silero_vad" else real(name),
     )
-    asked = [
-        "cut",
-        str(ground.recording),
-        "--to",
-        str(tmp_path / "out"),
-        "--text",
-        str(ground.text),
-    ]
+    asked = ["cut", str(ground.recording), "--to", str(tmp_path / "out")]
+    asked += ["--text", str(ground.text)]
     with caplog.at_level("INFO"):
         assert main(asked) == 0
     assert "by the level alone, because package silero-vad is not installed" in caplog.text
-    said = " ".join(entry.text for entry in read_entries(tmp_path / "out", "auto", "en"))
-    assert plain(said) == plain(" ".join(demo_texts()[number - 1] for number in NUMBERS))
+    assert says_what_is_spoken(tmp_path / "out")
 
 
 def test_a_full_disk_ends_with_74_and_the_next_call_finishes(
@@ -356,13 +342,13 @@ def test_a_full_disk_ends_with_74_and_the_next_call_finishes(
         written.append(path)
         return real(path, *rest)
 
-    monkeypatch.setattr("train.cutting.dataset_folder.wav.write", full)
+    monkeypatch.setattr("train.cutting.writing.wav.write", full)
     to = tmp_path / "out"
     asked = ["cut", str(ground.recording), "--to", str(to), "--text", str(ground.text)]
     assert main(asked) == 74
     assert "0 free" in capsys.readouterr().err
     assert not (to / "metadata.csv").exists() and not (to / "cut.json").exists()
-    monkeypatch.setattr("train.cutting.dataset_folder.wav.write", real)
+    monkeypatch.setattr("train.cutting.writing.wav.write", real)
     assert main(asked) == 0
     assert hashes(to) == hashes(ground.folder)
 
@@ -387,8 +373,71 @@ def test_the_sound_of_a_film_is_cut(ground: Ground, tmp_path: Path) -> None:
         container.mux(track.encode(None))
     to = tmp_path / "out"
     assert main(["cut", str(film), "--to", str(to), "--text", str(ground.text)]) == 0
-    said = " ".join(entry.text for entry in read_entries(to, "auto", "en"))
-    assert plain(said) == plain(" ".join(demo_texts()[number - 1] for number in NUMBERS))
+    assert says_what_is_spoken(to)
     assert sorted(path.name for path in to.iterdir()) == sorted(
         path.name for path in ground.folder.iterdir()
     )
+
+
+@pytest.mark.slow
+def test_ten_kills_change_no_byte(tmp_path: Path) -> None:
+    join_demo(tmp_path / "tape.wav", list(range(1, 26)))
+    (tmp_path / "tape.txt").write_text(" ".join(demo_texts()[:25]))
+
+    def command(to: str) -> list[str]:
+        asked = [str(tmp_path / "tape.wav"), "--text", str(tmp_path / "tape.txt")]
+        return [sys.executable, "-m", "train", "cut", *asked, "--to", str(tmp_path / to)]
+
+    begun = time.monotonic()
+    subprocess.run(command("whole"), check=True, capture_output=True)
+    seconds = time.monotonic() - begun
+    generator, killed = random.Random(3), 0
+    for _ in range(10):
+        child = subprocess.Popen(
+            command("killed"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            child.wait(generator.uniform(0.3, 0.8) * seconds)
+        except subprocess.TimeoutExpired:
+            child.kill()
+        killed += child.wait() == -signal.SIGKILL
+    assert killed > 0
+    subprocess.run(command("killed"), check=True, capture_output=True)
+    assert hashes(tmp_path / "killed") == hashes(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_a_cut_is_trained_on_as_it_stands(base_folder: Path, tmp_path: Path) -> None:
+    tape, text = tmp_path / "tape.wav", tmp_path / "tape.txt"
+    join_demo(tape, list(range(1, 13)))
+    text.write_text(" ".join(demo_texts()[:12]), encoding="utf-8")
+    cut = tmp_path / "voice"
+    run("cut", str(tape), "--text", str(text), "--to", str(cut))
+    (tmp_path / "cache").mkdir()
+    settings = {
+        "DATASET_DIR": str(cut),
+        "BASE_MODEL": str(base_folder),
+        "CACHE_DIR": str(tmp_path / "cache"),
+        "OUTPUT_DIR": str(tmp_path / "run"),
+        "RUNS_DIR": str(tmp_path / "events"),
+        "NUM_EPOCHS": "1",
+        "EVALUATE": "off",
+        "SAMPLE_DEVICE": "off",
+        "TENSORBOARD": "off",
+        "DEVICE": "cpu",
+        "NUM_THREADS": "1",
+    }
+    run(**settings)
+    records = [
+        json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()
+    ]
+    assert [one["kind"] for one in records].count("validation") == 1
+    assert any(one["kind"] == "train" for one in records)
+
+
+def run(*words: str, **settings: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "train", *words],
+        env=os.environ | settings, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr

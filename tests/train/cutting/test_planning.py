@@ -10,19 +10,23 @@ import numpy as np
 import pytest
 
 from machine.storage.csv_table import read_csv
-from train.cutting.accounting import IN_A_CLIP, NOISE, SILENCE, AccountRow, account
-from train.cutting.alignment.placing import PlacedUnit
-from train.cutting.dataset_folder import write_account
-from train.cutting.pauses import SoundProfile, pause_between
 from train.cutting.planning import (
     CLIPPED,
+    IN_A_CLIP,
     LONGEST_SECONDS,
+    NOISE,
     SHORTEST_SECONDS,
+    SILENCE,
     TOO_LONG,
     TOO_SHORT,
     UNSURE,
+    AccountRow,
+    account,
     plan,
 )
+from train.cutting.profile import SoundProfile, pause_between
+from train.cutting.word_alignment import PlacedUnit
+from train.cutting.writing import write_account
 
 RATE = 22_050
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from train.cutting.cutter import CutResult
-from train.cutting.dataset_folder import WrittenClip
-from train.cutting.report import write_report
+from train.cutting.writing import WrittenClip, write_report
 
 pytestmark = pytest.mark.system
 

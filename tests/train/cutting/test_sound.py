@@ -5,7 +5,7 @@ import pytest
 import soundfile
 import torch
 
-from train.cutting.sound import (
+from train.cutting.recordings import (
     BLOCK_SECONDS,
     LISTENING_RATE,
     SourceRecording,

@@ -1,6 +1,5 @@
 """Transcripts by a recogniser that the user names."""
 
-import csv
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.train.cutting.recordings import join_demo
+from tests.train.cutting.recordings import account_of, join_demo
 from train.__main__ import main
 from train.cutting import transcribing
 from train.cutting.transcribing import transcript
@@ -76,9 +75,7 @@ def test_clips_get_what_was_heard_and_the_others_are_left_out(
     entries = read_entries(to, "auto", "pt")
     assert len(entries) == len(ear.heard) - 1 >= 3
     assert all(entry.text.startswith("Ouço ") for entry in entries)
-    with (to / "account.csv").open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    (unsure,) = [row for row in rows if row["text"] == "[Music]"]
+    (unsure,) = [row for row in account_of(to) if row["text"] == "[Music]"]
     assert unsure["reason"] == "unsure words"
     assert float(unsure["seconds"]) == pytest.approx(ear.heard[1], abs=0.02)
 

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from train.evaluation import judges
-from train.evaluation.evaluator import _compared, _figures
+from train.evaluation.candidates import candidate as candidate_of
+from train.evaluation.candidates import compared
 from train.evaluation.person import Person, VoiceScale
+from train.evaluation.sentences import EvaluationSentence
 from train.evaluation.verdict import decide
-from xtts.voices.evaluation_file import Candidate, CandidateKind, SpokenSentence, Verdict
-from xtts.workers.file_evaluation import SpeakingRate, SpokenFacts
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.voices.evaluation_file import Candidate, CandidateKind, Verdict
+from xtts.workers.requests import SpeakingRate, SpokenFacts
 
 COUNT = 24
 CENTRE = np.eye(4)[0]
@@ -74,17 +76,11 @@ def candidate(
     usual: float = 18.0,
 ) -> Candidate:
     """What the evaluator makes of measurements."""
-    found = judges.judged(measured, PERSON, usual)
-    outcomes = [one.outcome for one in found]
-    return Candidate(
-        kind, epoch, share, f"sha-{epoch}" if epoch else "",
-        outcomes.count("unfinished"), outcomes.count("cut"), outcomes.count("babbling"),
-        _figures(found), loss, False, None, [], 1.0, "cpu",
-        [
-            SpokenSentence("text", "built_in", 0, one.seconds, judged.expected_seconds, one.codes,
-                           one.text_tokens, judged.outcome, judged.figures)
-            for one, judged in zip(measured, found, strict=True)
-        ],
+    asked = EvaluationSentence(SynthesisRequest("text", "en"), "built_in")
+    sha256 = f"sha-{epoch}" if epoch else ""
+    return candidate_of(
+        kind, epoch, share, [asked] * len(measured), measured, PERSON, usual, sha256=sha256,
+        loss=loss, seconds=1.0,
     )  # fmt: skip
 
 
@@ -96,7 +92,6 @@ def base(seed: int = 0, **changes: float) -> Candidate:
 
 def verdict_of(*candidates: Candidate) -> tuple[dict[str, Candidate], Verdict]:
     """The candidates by name, and the verdict; the first is the base."""
-    compared = [candidates[0], *(_compared(one, candidates[0]) for one in candidates[1:])]
-    told, verdict = decide(compared)
+    told, verdict = decide(compared(candidates))
     assert verdict is not None
     return {one.name: one for one in told}, verdict

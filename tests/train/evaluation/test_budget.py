@@ -17,7 +17,7 @@ from train.evaluation.budget import (
     counts,
     planned,
 )
-from xtts.workers.file_evaluation import SpeakingSpeed
+from xtts.workers.requests import SpeakingSpeed
 
 SHARES = (0.7, 0.5, 0.3)
 # As measured at XTTS-v2's size on two cores that nothing else used: a candidate of eight 55 s.

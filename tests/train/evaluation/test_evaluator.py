@@ -19,24 +19,27 @@ from train.dataset.clips import Clip
 from train.evaluation.blending import conclude
 from train.evaluation.budget import JudgingBudget
 from train.evaluation.evaluator import SHORT_SECONDS, EvaluationPlan, Evaluator
-from train.evaluation.recognition import Recognition
+from train.evaluation.plan import Recognition
 from train.evaluation.sentences import EvaluationSentence
 from train.evaluation.statistics import FEWEST
 from train.sampling.placement import SamplingPlan
 from train.sampling.sample_files import SampleReference
 from train.sampling.sampler import MeasuringFailed
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors
 from xtts.voices.evaluation_file import write_evaluation
 from xtts.voices.run_folder import BestWeights, RunFolder, Verified, read_checkpoint
-from xtts.workers.file_evaluation import (
+from xtts.workers.requests import (
     SLOTS,
     EvaluateRequest,
+    LearnSpeakerRequest,
+    SpeakerLearned,
     SpeakingSpeed,
     SpokenSet,
     TrialRequest,
 )
-from xtts.workers.speaker_learning import LearnSpeakerRequest, SpeakerLearned
 
 # What each epoch, and each share of it, sounds like; made up.
 GOOD = {"voice": 0.7}
@@ -49,7 +52,7 @@ class Speaking:
     """A sampler whose worker's measurements are made up."""
 
     def __init__(self, sounds: dict[tuple[int, float], dict[str, float]]) -> None:
-        self.plan = SamplingPlan("cpu_subprocess", "cpu", "a test")
+        self.plan = SamplingPlan("cpu_subprocess", ComputeConfig(), "a test")
         self.sounds = sounds
         self.asked: list[tuple[int, float]] = []
         self.best: list[BestWeights] = []
@@ -62,8 +65,12 @@ class Speaking:
         self.now, self.seconds_a_sentence = 0.0, 0.0
         self.within_budget = 100
 
-    def trial(self, request: TrialRequest) -> SpeakingSpeed:
-        return self.speed
+    def ask(self, request: Any) -> Any:
+        if isinstance(request, TrialRequest):
+            return self.speed
+        if isinstance(request, LearnSpeakerRequest):
+            return self.learn_speaker(request)
+        return self.evaluate(request)
 
     def submit(self, work: Any) -> None:
         work()
@@ -127,7 +134,10 @@ class Ground:
     def another(self, count: int = 24) -> Evaluator:
         """The next start's."""
         clip = Clip("c", self.run.folder.parent / "clip.wav", "hello", "anna", "en", 2.0, "s", (1,))
-        sentences = [EvaluationSentence(f"text {i}", "en", "built_in", i) for i in range(count)]
+        sentences = [
+            EvaluationSentence(SynthesisRequest(f"text {i}", "en", i), "built_in")
+            for i in range(count)
+        ]
         plan = EvaluationPlan(
             sentences, SampleReference(clip.path, "hello", "en"), [clip], [],
             {"name": "tiny", "sha256": "b"}, self.recognition,

@@ -7,7 +7,7 @@ from tests.train.evaluation.spoken import PERSON, embedding, facts
 from train.evaluation import judges
 from train.evaluation.person import LEAST_SCALE, speaking_rate, voice_scale
 from train.evaluation.statistics import mean_interval, paired_difference
-from xtts.workers.file_evaluation import RecordingFacts, SpokenFacts
+from xtts.workers.requests import RecordingFacts, SpokenFacts
 
 
 def spoken(length: float, *, tokens: int = 30, finished: bool = True) -> SpokenFacts:

@@ -8,7 +8,7 @@ import pytest
 from tests.forked import in_child
 from tests.train.evaluation.test_evaluator import BAD, SOUNDS, Ground
 from train.evaluation.blending import conclude
-from train.evaluation.recognition import Recognition
+from train.evaluation.plan import Recognition
 from train.sampling.sampler import MeasuringFailed
 from xtts.voices import learned_speaker, voice_files
 from xtts.voices.learned_speaker import LearnedSpeaker, base_speaker, speaker_beside

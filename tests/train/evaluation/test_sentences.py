@@ -49,14 +49,14 @@ def test_the_persons_own_words_stand_between() -> None:
     assert [one.source for one in found[:8]] == [
         "built_in", "built_in", "built_in", "clip", "built_in", "built_in", "built_in", "clip",
     ]  # fmt: skip
-    assert len({one.seed for one in found}) == len(found)
+    assert len({one.request.seed for one in found}) == len(found)
     assert len(found) == len(built_in("en")) + 3
 
 
 def test_ones_own_sentences_replace_the_built_in_ones(tmp_path: Path) -> None:
     path = tmp_path / "own.txt"
     path.write_text("One.\n\n Two. \nOne.\n", encoding="utf-8")
-    assert [(one.text, one.source) for one in planned(path, "en", [], seed=1)] == [
+    assert [(one.request.text, one.source) for one in planned(path, "en", [], seed=1)] == [
         ("One.", "own"), ("Two.", "own"),
     ]  # fmt: skip
     path.write_text("\n", encoding="utf-8")

@@ -4,6 +4,7 @@ on bit for bit, or ends with 70 and goes on bit for bit when it is started again
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ from train.resilience.lost_gpu import lost_gpu
 from train.sampling import placement, sampler
 from train.sampling.placement import SamplingPlan
 from train.sampling.sampler import Sampler
+from xtts.inference.compute_config import ComputeConfig
 from xtts.voices.run_folder import RunFolder
-from xtts.workers.file_synthesis import FileSpeaker, SpeakRequest
+from xtts.workers import file_synthesis
 from xtts.workers.file_worker import Worker
+from xtts.workers.requests import SpeakRequest
 
 QUICK = (sys.executable, "-m", "tests.xtts.workers.quick_worker")
 EPOCHS = 2
@@ -155,9 +158,9 @@ def test_training_goes_on_bit_for_bit_when_samples_fail(
     caplog: pytest.LogCaptureFixture, fault: str,
 ) -> None:  # fmt: skip
     def quick(chosen: SamplingPlan, *_: object, **__: object) -> Worker:
-        return Worker(Path("base"), device=chosen.device, command=QUICK)
+        return Worker(Path("base"), chosen.compute, command=QUICK)
 
-    monkeypatch.setattr(sampler, "new_worker", quick)
+    monkeypatch.setattr(sampler, "new_speaker", quick)
     if fault == "hang":
         monkeypatch.setattr(sampler, "SPEAK_SECONDS", 2.0)
     run = run_with_a_fault(
@@ -188,28 +191,29 @@ def test_after_a_fault_the_next_sample_is_spoken(
     reports: list[tuple[str, str]],
 ) -> None:  # fmt: skip
     """In process the FFT fails once: the mel moves, the same epoch is heard, nothing else moves."""
-    plans: list[SamplingPlan] = []
+    mel_devices: list[str] = []
 
-    def in_process(base: Path, **options: Any) -> sampler.SpeaksHere:
-        def speak(request: Any, chosen: SamplingPlan) -> Any:
+    class Fails(sampler.InProcessSpeaker):
+        def __init__(self, base: Path, compute: ComputeConfig) -> None:
+            super().__init__(base, replace(compute, device="cpu", mel_device="cpu"))
+            self.mel_device = compute.mel_device
+
+        def ask(self, request: Any, *more: Any) -> Any:
             if isinstance(request, SpeakRequest):  # not what the evaluation asks for
-                plans.append(chosen)
-                if chosen.mel_device != "cpu":
+                mel_devices.append(self.mel_device)
+                if self.mel_device != "cpu":
                     raise RuntimeError("cuFFT error: CUFFT_INVALID_SIZE")
-            return real(request, SamplingPlan("in_process", "cpu", ""))
+            return super().ask(request, *more)
 
-        real = here(base, **options)
-        return speak
-
-    here = sampler.in_process
-    chosen = SamplingPlan("in_process", "cuda:0", "passed", mel_device="cuda:0", beside_gpu=True)
+    compute = ComputeConfig("cuda:0", "cuda:0")
+    chosen = SamplingPlan("in_process", compute, "passed", beside_gpu=True)
     monkeypatch.setattr(placement, "plan", lambda *_: chosen)
-    monkeypatch.setattr(sampler, "in_process", in_process)
+    monkeypatch.setattr(sampler, "InProcessSpeaker", Fails)
     monkeypatch.setattr(cuda_errors, "poisoned", lambda _device: "")
     run = workshop.run("mel", EPOCHS, SAMPLE_TEXT="One.")
     assert_same_end(straight, run, EPOCHS)
     # The fault, once more, the second epoch, and the best one when the run ends.
-    assert [plan.mel_device for plan in plans] == ["cuda:0", "cpu", "cpu", "cpu"]
+    assert mel_devices == ["cuda:0", "cpu", "cpu", "cpu"]
     for told in sidecars(run):
         assert told["mode"] == "in_process" and "CUFFT_INVALID_SIZE" in told["reason"]
     assert reports == [("cuda:0", "cuFFT error: CUFFT_INVALID_SIZE")]
@@ -220,13 +224,14 @@ def test_a_dead_context_while_speaking_ends_the_run_and_the_next_goes_on(
     workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str], reports: list[tuple[str, str]], code: int,
 ) -> None:  # fmt: skip
-    def dies(_speaker: FileSpeaker, _request: object) -> None:
+    def dies(*_: object) -> None:
         raise accelerator_error(code)
 
     name = f"dead-{code}"
     with monkeypatch.context() as patched:
-        patched.setattr(placement, "plan", lambda *_: SamplingPlan("in_process", "cpu", "a test"))
-        patched.setattr(FileSpeaker, "speak", dies)
+        chosen = SamplingPlan("in_process", ComputeConfig(), "a test")
+        patched.setattr(placement, "plan", lambda *_: chosen)
+        patched.setattr(file_synthesis, "speak", dies)
         run = workshop.run(name, EPOCHS, expect=70, SAMPLE_TEXT="One.")
         told = capfd.readouterr().err
         assert f"number {code}" in told and "Give the same command again" in told

@@ -1,6 +1,7 @@
 """Where a sample is spoken: every state of a GPU, every wish, every training device."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from train.sampling.placement import (
     surprising,
 )
 from xtts import audio
+from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.decoding import DecodingError
 from xtts.workers.failures import WorkerFailed
 
@@ -50,6 +52,13 @@ MODES = {
 }  # fmt: skip
 
 
+ASKED = ComputeConfig(precision="bf16", guard=False)
+
+
+def changed(chosen: SamplingPlan, mode: str = "", **compute: Any) -> SamplingPlan:
+    return replace(chosen, mode=mode or chosen.mode, compute=replace(chosen.compute, **compute))
+
+
 def test_the_table_has_every_state() -> None:
     assert PLACES.keys() == GPUS.keys()
 
@@ -59,7 +68,8 @@ def test_the_table_has_every_state() -> None:
 @pytest.mark.parametrize("state", GPUS)
 def test_plan(state: str, wish: str, training: str) -> None:
     gpu, beside = GPUS[state], training == "cuda:0"
-    found = plan(machine(gpu), wish, training)
+    found = plan(machine(gpu), wish, training, ASKED)
+    assert (found.compute.precision, found.compute.guard) == ("bf16", False)
     place, _, change = PLACES[state][not beside].partition("-")
     if wish in ("cpu", "off"):
         mode = "skipped" if wish == "off" else "cpu_subprocess"
@@ -68,8 +78,10 @@ def test_plan(state: str, wish: str, training: str) -> None:
         return
     assert found.mode == MODES[place]
     assert found.device == ("cpu" if place == "cpu" else "cuda:0")
-    assert found.mel_device == ("cpu" if place == "cpu" or change == "mel" else "cuda:0")
-    assert found.cudnn is (change != "dnn") and found.clean_libraries is (place == "clean")
+    assert found.compute.mel_device == ("cpu" if place == "cpu" or change == "mel" else "cuda:0")
+    assert found.compute.cudnn is (change != "dnn") and found.compute.clean_libraries is (
+        place == "clean"
+    )
     assert found.overlap is (place == "cpu" and beside) and found.beside_gpu is beside
     # The reason names what the check or a run found, and an unfulfilled wish.
     assert gpu.name in found.reason and gpu.verdict in found.reason
@@ -79,10 +91,10 @@ def test_plan(state: str, wish: str, training: str) -> None:
 
 @pytest.mark.parametrize("wish", ["auto", "gpu"])
 def test_no_gpu_is_told(wish: str) -> None:
-    found = plan(machine(), wish, "cpu")
+    found = plan(machine(), wish, "cpu", ASKED)
     assert (found.mode, found.overlap) == ("cpu_subprocess", False) and "no GPU" in found.reason
     hint = "Write DOCKER_RUNTIME=nvidia into .env."
-    assert plan(machine(hint=hint), wish, "cpu").reason.endswith(hint)
+    assert plan(machine(hint=hint), wish, "cpu", ASKED).reason.endswith(hint)
 
 
 SECOND = GpuHealth(1, "RTX 4090", (8, 9), 24 << 30)
@@ -103,15 +115,16 @@ SECOND = GpuHealth(1, "RTX 4090", (8, 9), 24 << 30)
 def test_of_two_gpus(
     first: GpuHealth, second: GpuHealth, training: str, device: str, mode: str, overlap: bool
 ) -> None:
-    found = plan(machine(first, second), "auto", training)
+    found = plan(machine(first, second), "auto", training, ASKED)
     assert (found.device, found.mode, found.overlap) == (device, mode, overlap)
 
 
-IN = SamplingPlan("in_process", "cuda:0", "", mel_device="cuda:0", beside_gpu=True)
+ON_GPU = replace(ASKED, device="cuda:0", mel_device="cuda:0")
+IN = SamplingPlan("in_process", ON_GPU, "", beside_gpu=True)
 ALONE = replace(IN, is_single_process=True)
 BESIDE = replace(IN, mode="gpu_subprocess")
 GPU = replace(BESIDE, beside_gpu=False)
-CPU = SamplingPlan("cpu_subprocess", "cpu", "no GPU")
+CPU = SamplingPlan("cpu_subprocess", ASKED, "no GPU")
 FFT = SamplingFailure(
     "error",
     "cuFFT error: CUFFT_INVALID_SIZE\nand more",
@@ -135,12 +148,12 @@ REFUSED = SamplingFailure("refused", "The reference is silent.", elsewhere=False
     [
         (IN, FFT, {"mel_device": "cpu"}),
         (ALONE, FFT, {"mel_device": "cpu"}),
-        (replace(IN, mel_device="cpu"), FFT, {"mode": "gpu_subprocess"}),
+        (changed(IN, mel_device="cpu"), FFT, {"mode": "gpu_subprocess"}),
         (BESIDE, FFT, {"mel_device": "cpu"}),
         (IN, DNN, {"mode": "gpu_subprocess", "cudnn": False}),
         (ALONE, DNN, "cpu"),
         (BESIDE, DNN, {"cudnn": False}),
-        (replace(BESIDE, cudnn=False), DNN, "cpu"),
+        (changed(BESIDE, cudnn=False), DNN, "cpu"),
         (IN, FULL, "cpu"),
         (BESIDE, FULL, "cpu"),
         (IN, NAN, {"mode": "gpu_subprocess"}),
@@ -154,7 +167,7 @@ REFUSED = SamplingFailure("refused", "The reference is silent.", elsewhere=False
     ],
 )
 def test_where_to_speak_after_a_fault(
-    chosen: SamplingPlan, failure: SamplingFailure, changes: dict[str, object] | str | None
+    chosen: SamplingPlan, failure: SamplingFailure, changes: dict[str, Any] | str | None
 ) -> None:
     found = after_fault(chosen, failure)
     if changes is None:
@@ -166,10 +179,10 @@ def test_where_to_speak_after_a_fault(
     if changes == "cpu":
         beside = chosen.beside_gpu
         assert found == SamplingPlan(
-            "cpu_subprocess", "cpu", why, overlap=beside, beside_gpu=beside
+            "cpu_subprocess", ASKED, why, overlap=beside, beside_gpu=beside
         )
     else:
-        assert found == replace(chosen, reason=found.reason, **changes)  # type: ignore[arg-type]
+        assert found == replace(changed(chosen, **changes), reason=found.reason)
 
 
 @pytest.mark.parametrize("failure", [FFT, DNN, FULL, DEAD, CRASH, HANG, NAN])
@@ -224,5 +237,5 @@ def test_what_the_check_should_have_foretold() -> None:
 
 
 def test_a_gpu_with_several_faults_loses_each() -> None:
-    found = plan(machine(failing("fft", "attention_bf16", "train_step")), "auto", "cpu")
-    assert (found.mode, found.mel_device) == ("gpu_subprocess", "cpu")
+    found = plan(machine(failing("fft", "attention_bf16", "train_step")), "auto", "cpu", ASKED)
+    assert (found.mode, found.compute.mel_device) == ("gpu_subprocess", "cpu")

@@ -7,6 +7,7 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 
 from machine.devices import cuda_errors
 from machine.devices.cuda_errors import GpuLost
+from machine.devices.selection import Choice, Environment
 from machine.storage.hashes import sha256_of
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint
@@ -29,19 +31,23 @@ from train.sampling.sample_files import (
     reference_of,
     sample_is_missing,
 )
-from train.sampling.sampler import Sampler
+from train.sampling.sampler import Sampler, new_speaker, sampler_of, speaking_sampler
 from train.settings import TrainSettings
 from train.setup import build_context
 from xtts import audio
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model import loading as model
 from xtts.voices.run_folder import RunError, RunFolder, reference_beside
-from xtts.workers.file_synthesis import SpeakRequest, SpokenFile
 from xtts.workers.file_worker import Worker
+from xtts.workers.requests import SpeakRequest, SpokenFile
 
 QUICK = (sys.executable, "-m", "tests.xtts.workers.quick_worker")
-CPU = SamplingPlan("cpu_subprocess", "cpu", "no GPU on this machine")
+CORES = Environment(8, False, 8 << 30, False)
+ON_CPU = ComputeConfig()
+CPU = SamplingPlan("cpu_subprocess", ON_CPU, "no GPU on this machine")
 IN_PROCESS = SamplingPlan(
-    "in_process", "cuda:0", "RTX 3090 passed the check", mel_device="cuda:0", beside_gpu=True
+    "in_process", ComputeConfig("cuda:0", "cuda:0"), "RTX 3090 passed the check", beside_gpu=True
 )
 
 
@@ -57,8 +63,10 @@ class Heard:
     """A sampler on a worker without a model, and the sidecars that it told of."""
 
     def __init__(
-        self, folder: Path, reference: SampleReference, chosen: SamplingPlan = CPU, **options: Any
-    ) -> None:
+        self, folder: Path, reference: SampleReference, chosen: SamplingPlan = CPU,
+        in_process: Any = None, **options: Any,
+    ) -> None:  # fmt: skip
+        self.in_process = in_process
         self.run = RunFolder(folder / "output")
         self.told: list[SampleSidecar] = []
         self.workers: list[SamplingPlan] = []
@@ -69,9 +77,12 @@ class Heard:
             report=lambda *told: self.surprises.append(told), **options,
         )  # fmt: skip
 
-    def _worker(self, chosen: SamplingPlan) -> Worker:
+    def _worker(self, chosen: SamplingPlan) -> Any:
         self.workers.append(chosen)
-        return Worker(Path("base"), device=chosen.device, command=QUICK)
+        if chosen.mode == "in_process":
+            self.in_process.plan = chosen
+            return self.in_process
+        return Worker(Path("base"), chosen.compute, command=QUICK)
 
     def sidecar(self, epoch: int) -> dict[str, Any]:
         path = self.run.samples / f"epoch_{epoch}_output.json"
@@ -157,20 +168,10 @@ def test_three_failures_in_a_row_end_the_attempts_with_one_message(
     assert [told.mode for told in heard.told].count("skipped") == 7
 
 
-def test_a_reference_that_is_gone_costs_the_sample_only(
-    tmp_path: Path, reference: SampleReference
-) -> None:
-    reference.path.unlink()
-    heard = Heard(tmp_path, reference)
-    with heard.sampler as sampler:
-        sampler.sample(1, tmp_path / "1.pt", "one")
-    assert "does not exist" in heard.sidecar(1)["reason"]
-
-
 def test_sampling_off_starts_nothing_and_says_so(
     tmp_path: Path, reference: SampleReference
 ) -> None:
-    heard = Heard(tmp_path, reference, SamplingPlan("skipped", "none", "SAMPLE_DEVICE=off"))
+    heard = Heard(tmp_path, reference, SamplingPlan("skipped", ON_CPU, "SAMPLE_DEVICE=off"))
     with heard.sampler as sampler:
         sampler.sample(1, tmp_path / "1.pt", "one")
         assert sampler.worker.pid is None
@@ -181,13 +182,26 @@ def test_sampling_off_starts_nothing_and_says_so(
     )
 
 
+def test_a_reference_that_is_gone_costs_the_sample_only(
+    tmp_path: Path, reference: SampleReference, caplog: pytest.LogCaptureFixture
+) -> None:
+    reference.path.unlink()
+    for mode in ("cpu_subprocess", "skipped"):
+        heard = Heard(tmp_path, reference, SamplingPlan(mode, ON_CPU, "a reason"))
+        with heard.sampler as sampler:
+            sampler.sample(1, tmp_path / "1.pt", "one")
+        told = heard.sidecar(1)["reason"]
+        assert ("does not exist" in told) is (mode != "skipped")
+    assert "cannot be kept: " in caplog.text
+
+
 def test_beside_a_training_gpu_a_sample_overlaps_the_next_epoch(
     tmp_path: Path, reference: SampleReference
 ) -> None:
     go = tmp_path / "go"
     heard = Heard(
         tmp_path, SampleReference(reference.path, f"when {go}", "en"),
-        SamplingPlan("cpu_subprocess", "cpu", "SAMPLE_DEVICE=cpu", overlap=True),
+        SamplingPlan("cpu_subprocess", ON_CPU, "SAMPLE_DEVICE=cpu", overlap=True),
     )  # fmt: skip
     with heard.sampler as sampler:
         sampler.sample(1, tmp_path / "1.pt", "one")  # returns although nothing was spoken yet
@@ -203,7 +217,7 @@ def test_a_stop_gives_the_sample_up_and_leaves_it_for_the_next_start(
 ) -> None:
     stop = threading.Event()
     never = SampleReference(reference.path, f"when {tmp_path / 'never'}", "en")
-    chosen = SamplingPlan("cpu_subprocess", "cpu", "", overlap=overlap)
+    chosen = SamplingPlan("cpu_subprocess", ON_CPU, "", overlap=overlap)
     heard = Heard(tmp_path, never, chosen, interrupted=stop.is_set)
     with heard.sampler as sampler:
         threading.Timer(0.5, stop.set).start()
@@ -226,14 +240,17 @@ class Fails:
 
     def __init__(self, *ends: Exception | None) -> None:
         self.ends = list(ends)
+        self.plan = IN_PROCESS
         self.plans: list[SamplingPlan] = []
 
-    def __call__(self, request: SpeakRequest, chosen: SamplingPlan) -> SpokenFile:
-        self.plans.append(chosen)
+    def ask(self, *_: object) -> SpokenFile:
+        self.plans.append(self.plan)
         end = self.ends.pop(0)
         if end:
             raise end
-        return SpokenFile(0.1, 0.2, chosen.device, None)
+        return SpokenFile(0.1, 0.2, self.plan.device, None)
+
+    def close(self) -> None: ...
 
 
 def test_a_bad_fft_moves_the_mel_and_nothing_else(
@@ -245,7 +262,7 @@ def test_a_bad_fft_moves_the_mel_and_nothing_else(
     with heard.sampler as sampler:
         for epoch in (1, 2):
             sampler.sample(epoch, tmp_path / "1.pt", "one")
-    assert [plan.mel_device for plan in fails.plans] == ["cuda:0", "cpu", "cpu"]
+    assert [plan.compute.mel_device for plan in fails.plans] == ["cuda:0", "cpu", "cpu"]
     for epoch in (1, 2):
         told = heard.sidecar(epoch)
         assert (told["mode"], told["device"]) == ("in_process", "cuda:0")
@@ -292,12 +309,18 @@ def test_short_memory_is_tried_once_more_in_the_same_place(
     assert heard.surprises == []  # a full GPU says nothing of how it computes
 
 
-@pytest.mark.parametrize("code", [700, 710])
+@pytest.mark.parametrize("code", [700, 710, None])
 def test_a_dead_context_ends_the_run_and_is_never_asked_again(
-    tmp_path: Path, reference: SampleReference, no_gpu_is_asked: list[str], code: int
+    tmp_path: Path, reference: SampleReference, no_gpu_is_asked: list[str], code: int | None
 ) -> None:
-    error = torch.AcceleratorError("CUDA error: the words of tomorrow\nmore lines")
-    error.error_code = code  # type: ignore[attr-defined]
+    """Whatever the error was that left it dead."""
+    words = "CUDA error: the words of tomorrow\nmore lines"
+    error: Exception = ValueError(words)
+    if code is None:
+        no_gpu_is_asked[0] = "CUDA error: unspecified launch failure"
+    else:
+        error = torch.AcceleratorError(words)
+        error.error_code = code  # type: ignore[attr-defined]
     fails = Fails(error)
     heard = Heard(tmp_path, reference, IN_PROCESS, in_process=fails)
     with heard.sampler as sampler, pytest.raises(GpuLost, match="tomorrow") as lost:
@@ -307,15 +330,6 @@ def test_a_dead_context_ends_the_run_and_is_never_asked_again(
     told = heard.sidecar(1)
     assert told["mode"] == "skipped" and "words of tomorrow" in told["reason"]
     assert heard.surprises == [("cuda:0", "CUDA error: the words of tomorrow")]
-
-
-def test_any_error_that_leaves_the_gpu_dead_ends_the_run(
-    tmp_path: Path, reference: SampleReference, no_gpu_is_asked: list[str]
-) -> None:
-    no_gpu_is_asked[0] = "CUDA error: unspecified launch failure"
-    heard = Heard(tmp_path, reference, IN_PROCESS, in_process=Fails(KeyError("gpt.x")))
-    with heard.sampler as sampler, pytest.raises(GpuLost):
-        sampler.sample(1, tmp_path / "1.pt", "one")
 
 
 def clip(name: str, seconds: float) -> Clip:
@@ -360,12 +374,12 @@ def test_speaking_in_process_changes_no_bit_of_training_and_speaks_the_checkpoin
         paths.append(tmp_path / f"checkpoint_epoch_{number}.pt")
         moved = {name: tensor + change for name, tensor in weights.items()}
         torch.save({"model": moved, "provenance": {}}, paths[-1])
-    chosen = SamplingPlan("in_process", "cpu", "a test")
+    chosen = SamplingPlan("in_process", ON_CPU, "a test")
     learning = model.load_model(base_folder).gpt.requires_grad_(True).train()
     sum(parameter.sum() for parameter in learning.parameters()).backward()
     before = state_of(learning)
-    speak = sampling.in_process(base_folder)
-    heard = Heard(tmp_path, reference, chosen, in_process=speak, seed=3)
+    here: Any = new_speaker(chosen, base_folder, CORES)
+    heard = Heard(tmp_path, reference, chosen, here, seed=3)
     with heard.sampler as sampler:
         for epoch, path in enumerate(paths, start=1):
             sampler.sample(epoch, path, sha256_of(path))
@@ -376,25 +390,54 @@ def test_speaking_in_process_changes_no_bit_of_training_and_speaks_the_checkpoin
     assert outputs[0] != outputs[1]
 
 
-def test_speaking_in_process_computes_in_what_was_asked(
-    base_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("mode", "overlap", "threads", "niceness"),
+    [
+        ("cpu_subprocess", False, 8, 0),
+        ("cpu_subprocess", True, 7, 5),
+        ("in_process", False, None, 0),
+    ],
+)
+def test_a_speaker_computes_as_its_plan_says(
+    monkeypatch: pytest.MonkeyPatch, mode: str, overlap: bool, threads: int | None, niceness: int
 ) -> None:
-    asked = []
+    """GUARD and SPEAK_PRECISION among them; a worker leaves a core to the training beside it."""
+    made: list[tuple[Path, ComputeConfig]] = []
 
     class Loaded(Exception):
-        pass
+        """Where a model would be loaded."""
 
-    def load(*_: object, precision: str) -> None:
-        asked.append(precision)
+    def load(base: Path, compute: ComputeConfig, **more: Any) -> None:
+        made.append((base, compute))
+        assert not more["keep_weights"] and more.get("niceness", 0) == niceness
         raise Loaded
 
-    monkeypatch.setattr(model, "load_model", load)
-    request = SpeakRequest("one", "en", tmp_path / "who.wav", tmp_path / "out.wav")
-    for precision in ("bf16", "fp32"):
-        speak = sampling.in_process(base_folder, precision=precision)
-        with pytest.raises(Loaded):
-            speak(request, SamplingPlan("in_process", "cpu", "a test"))
-    assert asked == ["bf16", "fp32"]
+    monkeypatch.setattr(sampling, "FileSpeaker", load)
+    monkeypatch.setattr(sampling, "Worker", load)
+    asked = ComputeConfig("cuda:1", "cpu", "bf16", guard=False, cudnn=False)
+    request = SpeakRequest(SynthesisRequest("one", "en"), Path(), Path())
+    if mode == "in_process":
+        asked = replace(asked, device="cpu")
+    plan = SamplingPlan(mode, asked, "a test", overlap=overlap)
+    with pytest.raises(Loaded):
+        new_speaker(plan, Path("base"), CORES).ask(request, 1.0, lambda: False)
+    assert made == [(Path("base"), replace(asked, threads=threads))]
+
+
+def test_every_command_that_speaks_asks_for_what_the_settings_say(tmp_path: Path) -> None:
+    """The run, `train sample` and `train evaluate`: GUARD as well, which the last one ignored."""
+    context: Any = SimpleNamespace(
+        machine=CORES, device=Choice("cpu", ""), base=tmp_path,
+        data=Dataset((clip("a", 4.0),), (), (0,), ()),
+    )  # fmt: skip
+    settings = TrainSettings(speak_precision="fp32", guard=False, seed=5, sample_device="cpu")
+    for made in (sampler_of, speaking_sampler):
+        found = made(settings, context, RunFolder(tmp_path))
+        assert found.plan.compute == ComputeConfig(precision="fp32", guard=False)
+        assert (found.seed, found.reference.path) == (5, Path("a"))
+    assert sampler_of(settings, context, RunFolder(tmp_path), "off").plan.mode == "skipped"
+    with pytest.raises(RunError, match="SAMPLE_DEVICE=off"):
+        speaking_sampler(replace(settings, sample_device="off"), context, RunFolder(tmp_path))
 
 
 @pytest.mark.slow

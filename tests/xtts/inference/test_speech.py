@@ -129,7 +129,7 @@ def _resident_bytes() -> int:
 
 @pytest.mark.slow
 def test_memory_stays_flat_over_minutes_of_speech(model: Model, voice: Voice) -> None:
-    """`python -m benchmarks speaking --hour` is the same for an hour, on the embedded voice."""
+    """`python -m benchmarks low_memory --sentences` is the same on the embedded voice."""
     text = "the tin hat and the inner thin tent. " * 250
     resident, seconds = list[int](), 0.0
     for piece in speech.synthesize_pieces(

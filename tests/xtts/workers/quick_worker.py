@@ -16,24 +16,24 @@ import soundfile
 
 from machine.errors import SotaqueError
 from xtts.workers import file_worker_main
-from xtts.workers.file_synthesis import SpeakRequest, SpokenFile
+from xtts.workers.requests import SpeakRequest, SpokenFile
 
 
 class QuickSpeaker:
     """Speaks 0.1 s of nothing, or fails as asked."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        self.device = arguments.device
+        self.device = arguments.compute.device
         if arguments.base.name == "refused":
             raise SotaqueError("model.pth is missing.")
         if arguments.base.name == "slow":
             time.sleep(60)
 
-    def speak(self, request: SpeakRequest) -> SpokenFile:
-        """Does what `request.text` says."""
+    def ask(self, request: SpeakRequest) -> SpokenFile:
+        """Does what the text says."""
         print("a library prints to stdout")
         os.write(1, b"and C code to fd 1\n")
-        word, _, rest = request.text.partition(" ")
+        word, _, rest = request.request.text.partition(" ")
         if word == "refuse":
             raise SotaqueError("The reference is silent.")
         if word == "exit":

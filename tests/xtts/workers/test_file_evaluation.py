@@ -1,5 +1,6 @@
 """What the worker measures: the same for the same weights, limited, and kept to its budget."""
 
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,18 +12,24 @@ import torch
 
 from tests.datasets import a_sound
 from train.checkpointing.checkpoints import Checkpoints
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.model.config import ModelConfig
 from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors
+from xtts.text.tokenizer import Tokenizer
 from xtts.voices.base_models import DEMO
 from xtts.voices.run_folder import RunFolder
-from xtts.workers.file_evaluation import (
+from xtts.workers.file_evaluation import BackgroundHearing
+from xtts.workers.file_synthesis import FileSpeaker
+from xtts.workers.requests import (
     EvaluateRequest,
     ListenRequest,
     SentenceTask,
     SpeakingRate,
+    SpokenFacts,
     TrialRequest,
 )
-from xtts.workers.file_synthesis import FileSpeaker
 
 TEXTS = ("hello", "one two three", "a day in may", "good night", "so it is", "no", "yes", "we go",
          "the end")  # fmt: skip
@@ -30,7 +37,7 @@ TEXTS = ("hello", "one two three", "a day in may", "good night", "so it is", "no
 
 @pytest.fixture(scope="module")
 def speaker(base_folder: Path) -> FileSpeaker:
-    return FileSpeaker(base_folder, "cpu", precision="fp32")
+    return FileSpeaker(base_folder, ComputeConfig(precision="fp32"))
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +45,16 @@ def request_of_base(tmp_path_factory: pytest.TempPathFactory) -> EvaluateRequest
     folder = tmp_path_factory.mktemp("evaluation")
     soundfile.write(folder / "person.wav", a_sound(1.5, 22_050), 22_050)
     tasks = tuple(
-        SentenceTask(text, "en", number, sounded=number < 2, out=folder / f"{number}.wav")
+        SentenceTask(
+            SynthesisRequest(text, "en", number), sounded=number < 2, out=folder / f"{number}.wav"
+        )
         for number, text in enumerate(TEXTS)
     )
     return EvaluateRequest(tasks, folder / "person.wav", None, 1.0, SpeakingRate(0.5, 1.0))
+
+
+def task(text: str, seed: int = 0) -> SentenceTask:
+    return SentenceTask(SynthesisRequest(text, "en", seed))
 
 
 def checkpoint(folder: Path, base: Path, shift: float = 0.0) -> Path:
@@ -58,23 +71,23 @@ def checkpoint(folder: Path, base: Path, shift: float = 0.0) -> Path:
 def test_relabelled_base_weights_are_the_base_to_the_bit(
     speaker: FileSpeaker, request_of_base: EvaluateRequest, tmp_path: Path, base_folder: Path
 ) -> None:
-    base = speaker.evaluate(request_of_base)
+    base = speaker.ask(request_of_base)
     same = checkpoint(tmp_path / "same", base_folder)
-    assert speaker.evaluate(replace(request_of_base, weights=same)).sentences == base.sentences
+    assert speaker.ask(replace(request_of_base, weights=same)).sentences == base.sentences
     other = checkpoint(tmp_path / "other", base_folder, shift=0.02)
     tuned = replace(request_of_base, weights=other)
-    assert speaker.evaluate(tuned).sentences != base.sentences
-    assert speaker.evaluate(replace(tuned, share=0.0)).sentences == base.sentences
-    half = speaker.evaluate(replace(tuned, share=0.5)).sentences
-    assert half not in (base.sentences, speaker.evaluate(tuned).sentences)
+    assert speaker.ask(tuned).sentences != base.sentences
+    assert speaker.ask(replace(tuned, share=0.0)).sentences == base.sentences
+    half = speaker.ask(replace(tuned, share=0.5)).sentences
+    assert half not in (base.sentences, speaker.ask(tuned).sentences)
 
 
 def test_another_speaker_embedding_changes_the_sound_and_no_code(
     speaker: FileSpeaker, request_of_base: EvaluateRequest
 ) -> None:
-    own = speaker.evaluate(request_of_base).sentences
+    own = speaker.ask(request_of_base).sentences
     numbers = tuple(0.1 * (-1) ** place for place in range(512))
-    other = speaker.evaluate(replace(request_of_base, speaker=numbers)).sentences
+    other = speaker.ask(replace(request_of_base, speaker=numbers)).sentences
     assert [one.codes for one in own] == [one.codes for one in other]
     assert own[0].embedding and own[0].embedding != other[0].embedding
 
@@ -84,12 +97,10 @@ def test_the_base_reads_as_the_run_that_it_is_compared_with(
 ) -> None:
     """A run from before there was a normaliser of ours keeps Coqui's; its base has to as well."""
     old = checkpoint(tmp_path / "old", base_folder, shift=0.02)  # its provenance names none
-    asked = replace(
-        request_of_base, sentences=(SentenceTask("It is 1/2 past 3 on the 4th.", "en", 1),)
-    )
-    own = speaker.evaluate(asked).sentences[0]
-    base = speaker.evaluate(replace(asked, weights=old, share=0.0)).sentences[0]
-    tuned = speaker.evaluate(replace(asked, weights=old)).sentences[0]
+    asked = replace(request_of_base, sentences=(task("It is 1/2 past 3 on the 4th.", 1),))
+    own = speaker.ask(asked).sentences[0]
+    base = speaker.ask(replace(asked, weights=old, share=0.0)).sentences[0]
+    tuned = speaker.ask(replace(asked, weights=old)).sentences[0]
     assert base.text_tokens == tuned.text_tokens != own.text_tokens
     assert base.words or not base.finished
 
@@ -97,7 +108,7 @@ def test_the_base_reads_as_the_run_that_it_is_compared_with(
 def test_a_sentence_without_an_end_is_ended_and_told(
     speaker: FileSpeaker, request_of_base: EvaluateRequest
 ) -> None:
-    found = speaker.evaluate(request_of_base).sentences
+    found = speaker.ask(request_of_base).sentences
     for one in found:
         assert one.codes <= 2.5 * (1 + 0.5 * one.text_tokens) + 21
         assert one.seconds == pytest.approx(one.codes * 1024 / 22_050, abs=1e-3)
@@ -123,14 +134,14 @@ def test_a_recogniser_listens_to_what_has_a_sound_and_ended(
         return Deaf()
 
     monkeypatch.setattr("xtts.evaluation.recogniser.opened", opened)
-    speaker = FileSpeaker(DEMO, "cpu", precision="fp32")
+    speaker = FileSpeaker(DEMO, ComputeConfig(precision="fp32"))
     texts = {"hello": True, "one two three": True, "good night": False}
     asked = EvaluateRequest(
-        tuple(SentenceTask(text, "en", 1, sounded=sounded) for text, sounded in texts.items()),
+        tuple(replace(task(text, 1), sounded=sounded) for text, sounded in texts.items()),
         DEMO / "reference.wav", None, 1.0, SpeakingRate(2.0, 3.0), recogniser="a folder",
     )  # fmt: skip
-    found = speaker.evaluate(asked).sentences
-    speaker.evaluate(asked)
+    found = speaker.ask(asked).sentences
+    speaker.ask(asked)
     assert names == [("a folder", "en")]
     assert [one.finished for one in found] == [True, True, True]
     assert [one.heard for one in found] == ["one two", "one two", None]
@@ -141,27 +152,29 @@ def test_a_recogniser_listens_to_what_has_a_sound_and_ended(
 def test_a_budget_ends_between_groups_and_changes_no_sentence(
     speaker: FileSpeaker, request_of_base: EvaluateRequest
 ) -> None:
-    everything = speaker.evaluate(request_of_base).sentences
-    short = speaker.evaluate(replace(request_of_base, budget_seconds=0.001)).sentences
+    everything = speaker.ask(request_of_base).sentences
+    short = speaker.ask(replace(request_of_base, budget_seconds=0.001)).sentences
     assert short == everything[:8]
 
 
 def test_a_trial_says_what_each_part_costs_and_changes_nothing(
     speaker: FileSpeaker, request_of_base: EvaluateRequest
 ) -> None:
-    before, spoken = torch.get_rng_state(), speaker.evaluate(request_of_base).sentences
-    found = speaker.trial(TrialRequest("one two three", "en", request_of_base.reference))
+    before, spoken = torch.get_rng_state(), speaker.ask(request_of_base).sentences
+    found = speaker.ask(
+        TrialRequest(SynthesisRequest("one two three", "en"), request_of_base.reference)
+    )
     for part, seconds in asdict(found).items():
         assert 0 < seconds < 10, part
     assert torch.equal(before, torch.get_rng_state())
-    assert speaker.evaluate(request_of_base).sentences == spoken
+    assert speaker.ask(request_of_base).sentences == spoken
 
 
 def test_speaking_draws_from_no_global_random_state(
     speaker: FileSpeaker, request_of_base: EvaluateRequest
 ) -> None:
     before = torch.get_rng_state()
-    speaker.evaluate(request_of_base)
+    speaker.ask(request_of_base)
     assert torch.equal(before, torch.get_rng_state())
 
 
@@ -174,8 +187,67 @@ def test_recordings_and_the_bases_own_voices_are_heard(
         (base / path.name).symlink_to(path)
     voices = {name: {"speaker_embedding": torch.ones(1, 512, 1)} for name in ("Ana", "Ben")}
     torch.save(voices, base / "speakers_xtts.pth")
-    found = FileSpeaker(base, "cpu").listen(ListenRequest((request_of_base.reference,)))
+    found = FileSpeaker(base, ComputeConfig()).ask(ListenRequest((request_of_base.reference,)))
     (person,) = found.recordings
     assert person.seconds == pytest.approx(1.5, abs=0.01) and len(person.embedding) == 512
     assert person.pitch_hz is not None and 60 < person.pitch_hz < 500
     assert len(found.base_voices) == 2 and set(found.base_voices[0]) == {1.0}
+
+
+# A recogniser behind whoever speaks
+
+SAID = SpokenFacts(codes=20, text_tokens=8, finished=True, seconds=1.0)
+SOUND = torch.zeros(24_000)
+
+
+class Slow:
+    """Hears "one two" in every sentence, once it may."""
+
+    def __init__(self) -> None:
+        self.may = threading.Event()
+        self.groups: list[int] = []
+
+    def hear(self, waveforms: Sequence[np.ndarray]) -> list[str]:
+        assert self.may.wait(20)
+        assert all(len(wave) == 16_000 for wave in waveforms)
+        self.groups.append(len(waveforms))
+        return ["one two"] * len(waveforms)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer(ModelConfig.read(DEMO), DEMO)
+
+
+def test_speaking_goes_on_while_a_group_is_heard(tokenizer: Tokenizer) -> None:
+    slow = Slow()
+    with BackgroundHearing(slow, tokenizer) as hearing:
+        hearing.begin([task("One two."), task("Three.")], [SOUND, None], [SAID, SAID])
+        hearing.catch_up()  # of one group nothing need be over
+        endless = SpokenFacts(codes=90, text_tokens=8, finished=False, seconds=9.0)
+        hearing.begin([task("One."), task("Two.")], [SOUND, SOUND], [SAID, endless])
+        assert slow.groups == []
+        slow.may.set()
+        hearing.catch_up()
+        assert slow.groups[0] == 1
+        told = hearing.told([SAID, SAID, SAID, endless])
+    assert [one.heard for one in told] == ["one two", None, "one two", None]
+    assert [one.word_errors for one in told] == [0.0, None, 1.0, None]
+    assert slow.groups == [1, 1]
+
+
+def test_without_a_recogniser_nothing_changes(tokenizer: Tokenizer) -> None:
+    with BackgroundHearing(None, tokenizer) as hearing:
+        hearing.begin([task("One.")], [SOUND], [SAID])
+        hearing.catch_up()
+        assert hearing.told([SAID]) == [SAID]
+
+
+def test_what_a_recogniser_raises_is_raised(tokenizer: Tokenizer) -> None:
+    class Broken:
+        def hear(self, waveforms: Sequence[np.ndarray]) -> list[str]:
+            raise MemoryError(len(waveforms))
+
+    with pytest.raises(MemoryError), BackgroundHearing(Broken(), tokenizer) as hearing:
+        hearing.begin([task("One.")], [SOUND], [SAID])
+        hearing.told([SAID])

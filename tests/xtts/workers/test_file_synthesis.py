@@ -15,10 +15,13 @@ from torchaudio.transforms import Resample
 from machine.errors import SotaqueError
 from xtts.audio import speaker_mel
 from xtts.inference import voice
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model import loading as model
 from xtts.model import vocoder
 from xtts.voices.base_models import DEMO
-from xtts.workers import file_synthesis
+from xtts.workers.file_synthesis import FileSpeaker
+from xtts.workers.requests import SpeakRequest
 
 
 @pytest.mark.parametrize("mel_device", ["cpu", "meta"])
@@ -47,12 +50,11 @@ def test_the_speakers_mel_is_taken_where_it_is_told(
 
 def test_a_speaker_passes_it_on(base_folder: Path) -> None:
     for mel_device in ("cpu", "meta"):
-        speaker = file_synthesis.FileSpeaker(base_folder, "cpu", mel_device=mel_device)
-        assert speaker._model.speaker_encoder.mel_device.type == mel_device
-    default = file_synthesis.FileSpeaker(base_folder, "cpu")
-    assert default._model.speaker_encoder.mel_device.type == "cpu"
+        speaker = FileSpeaker(base_folder, ComputeConfig(mel_device=mel_device))
+        assert speaker.model.speaker_encoder.mel_device.type == mel_device
 
 
+HELLO = SynthesisRequest("hello", "en")
 GOOD = 0.3 * np.sin(np.arange(44_100) / 20)
 RECORDINGS = {
     "0.1 s": (GOOD[:2205], 22_050, "wav", "0.10 s long"),
@@ -71,9 +73,9 @@ TEXTS = {
 
 
 @pytest.fixture
-def idle(base_folder: Path, monkeypatch: pytest.MonkeyPatch) -> file_synthesis.FileSpeaker:
+def idle(base_folder: Path, monkeypatch: pytest.MonkeyPatch) -> FileSpeaker:
     """A speaker that may read no weights and compute nothing from here on."""
-    speaker = file_synthesis.FileSpeaker(base_folder, "cpu", keep_weights=False)
+    speaker = FileSpeaker(base_folder, ComputeConfig(), keep_weights=False)
 
     call = torch.nn.Module.__call__
 
@@ -96,28 +98,28 @@ def written(path: Path, samples: np.ndarray, rate: int) -> Path:
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_text_that_cannot_be_spoken_costs_nothing(
-    idle: file_synthesis.FileSpeaker, tmp_path: Path, name: str
+    idle: FileSpeaker, tmp_path: Path, name: str
 ) -> None:
     text, language, told = TEXTS[name]
     reference = written(tmp_path / "good.wav", GOOD, 22_050)
-    asked = file_synthesis.SpeakRequest(text, language, reference, tmp_path / "out.wav")
+    asked = SpeakRequest(SynthesisRequest(text, language), reference, tmp_path / "out.wav")
     with pytest.raises(SotaqueError, match=told):
-        idle.speak(asked)
+        idle.ask(asked)
     assert not asked.out.exists()
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_a_recording_that_is_no_voice_costs_nothing(
-    idle: file_synthesis.FileSpeaker, tmp_path: Path, name: str
+    idle: FileSpeaker, tmp_path: Path, name: str
 ) -> None:
     samples, rate, form, told = RECORDINGS[name]
     reference = written(tmp_path / f"bad.{form}", samples, rate)
     if form == "flac":
         assert reference.stat().st_size < 250_000
-    asked = file_synthesis.SpeakRequest("hello", "en", reference, tmp_path / "out.wav")
+    asked = SpeakRequest(HELLO, reference, tmp_path / "out.wav")
     tracemalloc.start()
     with pytest.raises(SotaqueError, match=told):
-        idle.speak(asked)
+        idle.ask(asked)
     assert tracemalloc.get_traced_memory()[1] < 30e6  # an hour would be 115 MB in float32
     tracemalloc.stop()
     assert not asked.out.exists()
@@ -126,8 +128,8 @@ def test_a_recording_that_is_no_voice_costs_nothing(
 def test_stereo_at_96_khz_is_a_voice_like_any_other(base_folder: Path, tmp_path: Path) -> None:
     sound = 0.3 * np.sin(np.arange(2 * 96_000) / 80)
     reference = written(tmp_path / "stereo.wav", np.stack((sound, sound), 1), 96_000)
-    asked = file_synthesis.SpeakRequest("hello", "en", reference, tmp_path / "out.wav")
-    assert file_synthesis.FileSpeaker(base_folder, "cpu").speak(asked).audio_seconds > 0
+    asked = SpeakRequest(HELLO, reference, tmp_path / "out.wav")
+    assert FileSpeaker(base_folder, ComputeConfig()).ask(asked).audio_seconds > 0
 
 
 @pytest.mark.slow
@@ -146,11 +148,11 @@ def test_the_speaker_of_a_recording_is_taken_once(
         return real(*given)
 
     monkeypatch.setattr(voice, "speaker", spy)
-    speaker = file_synthesis.FileSpeaker(base_folder, "cpu", keep_weights=False)
+    speaker = FileSpeaker(base_folder, ComputeConfig(), keep_weights=False)
     out, counts = [], []
     for number, reference in enumerate((one, one, other, one)):
         path = tmp_path / f"{number}.wav"
-        speaker.speak(file_synthesis.SpeakRequest("hello", "en", reference, path))
+        speaker.ask(SpeakRequest(HELLO, reference, path))
         out.append(path.read_bytes())
         counts.append(len(heard))
         heard.clear()
@@ -166,7 +168,7 @@ def test_a_damaged_base_is_told_when_it_is_loaded(
     weights = folder / "model.pth"
     weights.write_bytes(weights.read_bytes()[: int(keep * weights.stat().st_size)])
     with pytest.raises(SotaqueError, match="cannot be read as model weights"):
-        file_synthesis.FileSpeaker(folder, "cpu")
+        FileSpeaker(folder, ComputeConfig())
 
 
 def test_a_damaged_checkpoint_is_told_and_the_next_one_is_spoken(
@@ -175,22 +177,21 @@ def test_a_damaged_checkpoint_is_told_and_the_next_one_is_spoken(
     reference = written(tmp_path / "good.wav", GOOD, 22_050)
     damaged = tmp_path / "checkpoint_epoch_1.pt"
     damaged.write_bytes((base_folder / "model.pth").read_bytes()[:5000])
-    speaker = file_synthesis.FileSpeaker(base_folder, "cpu", keep_weights=False)
-    asked = file_synthesis.SpeakRequest("hello", "en", reference, tmp_path / "out.wav", damaged)
+    speaker = FileSpeaker(base_folder, ComputeConfig(), keep_weights=False)
+    asked = SpeakRequest(HELLO, reference, tmp_path / "out.wav", damaged)
     with pytest.raises(SotaqueError, match="checkpoint_epoch_1"):
-        speaker.speak(asked)
-    assert speaker.speak(replace(asked, weights=None)).audio_seconds > 0
+        speaker.ask(asked)
+    assert speaker.ask(replace(asked, weights=None)).audio_seconds > 0
 
 
 def test_a_sample_knows_when_its_words_are_spoken(tmp_path: Path) -> None:
-    speaker = file_synthesis.FileSpeaker(DEMO, "cpu", 1)
-    asked = file_synthesis.SpeakRequest(
-        "He paid $5.", "en", DEMO / "reference.wav", tmp_path / "out.wav"
-    )
-    found = speaker.speak(asked)
+    speaker = FileSpeaker(DEMO, ComputeConfig())
+    text = SynthesisRequest("He paid $5.", "en")
+    asked = SpeakRequest(text, DEMO / "reference.wav", tmp_path / "out.wav")
+    found = speaker.ask(asked)
     assert found.words is not None
     assert [word for word, _, _ in found.words] == ["He", "paid", "$5"]
     edges = [edge for _, *word in found.words for edge in word]
     assert edges == sorted(edges) and edges[-1] <= found.audio_seconds
-    speaker.guarded = False
-    assert speaker.speak(asked).words is None
+    speaker.compute = replace(speaker.compute, guard=False)
+    assert speaker.ask(asked).words is None

@@ -22,29 +22,31 @@ from machine.storage.atomic import Written
 from machine.storage.checksums import Manifest, write_manifest
 from machine.storage.hashes import remember_hash, sha256_of
 from xtts import audio
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model import loading as model
-from xtts.workers import file_worker_main
 from xtts.workers.failures import WorkerFailed, answer_of, death, worker_failed
-from xtts.workers.file_synthesis import SpeakRequest
 from xtts.workers.file_worker import Worker
+from xtts.workers.requests import SpeakRequest
 
+HELLO = SynthesisRequest("hello", "en", 1)
 QUICK = (sys.executable, "-m", "tests.xtts.workers.quick_worker")
 
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    found = Worker(Path("base"), command=QUICK)
+    found = Worker(Path("base"), ComputeConfig(), command=QUICK)
     yield found
     found.close()
 
 
 def request(folder: Path, text: str = "hello") -> SpeakRequest:
-    return SpeakRequest(text, "en", folder / "reference.wav", folder / "out.wav")
+    return SpeakRequest(SynthesisRequest(text, "en"), folder / "reference.wav", folder / "out.wav")
 
 
 def failure(worker: Worker, asked: SpeakRequest, timeout_seconds: float = 30.0) -> WorkerFailed:
     with pytest.raises(WorkerFailed) as found:
-        worker.speak(asked, timeout_seconds)
+        worker.ask(asked, timeout_seconds)
     return found.value
 
 
@@ -79,10 +81,12 @@ def test_start_does_not_wait_and_prints_do_not_break_the_protocol(
     assert time.monotonic() - begun < 0.2
     first = worker.pid
     for _ in range(2):
-        spoken = worker.speak(request(tmp_path), 30)
+        spoken = worker.ask(request(tmp_path), 30)
         assert (spoken.audio_seconds, spoken.device, spoken.similarity) == (0.1, "cpu", 0.5)
     assert worker.pid == first  # warm: the same process spoke both
     assert soundfile.info(tmp_path / "out.wav").samplerate == 24_000
+    worker.close()
+    assert first is not None and gone(first)
 
 
 def test_a_refusal_is_an_answer_and_the_child_lives_on(worker: Worker, tmp_path: Path) -> None:
@@ -91,55 +95,33 @@ def test_a_refusal_is_an_answer_and_the_child_lives_on(worker: Worker, tmp_path:
     assert worker.pid is not None
 
 
-def test_an_exit_tells_its_status_and_last_words_and_the_next_call_has_a_new_child(
-    worker: Worker, tmp_path: Path
-) -> None:
-    failed = failure(worker, request(tmp_path, "exit 7"))
-    assert failed.reason_code == "crashed"
-    assert "exit status 7" in str(failed) and "the last words" in str(failed)
-    assert worker.pid is None
-    assert worker.speak(request(tmp_path), 30).audio_seconds == 0.1
-
-
 @pytest.mark.parametrize(
     ("fault", "reason_code", "words", "outcome"),
     [
+        ("exit 7", "crashed", "exit status 7. It said last: the last words", None),
         ("SIGSEGV", "crashed", "SIGSEGV", None),
         ("SIGKILL", "killed", "SIGKILL", None),
-        pytest.param(
-            "memory",
-            "out_of_memory",
-            "ran out of memory",
-            Outcome.TRANSIENT,
-            marks=pytest.mark.slow,
-        ),
+        ("memory", "out_of_memory", "ran out of memory", Outcome.TRANSIENT),
         ("gpu memory", "out_of_memory", "Tried to allocate 2.00 GiB", Outcome.TRANSIENT),
         ("cuFFT error: CUFFT_INVALID_SIZE", "gpu_fault", "CUFFT_INVALID_SIZE", Outcome.BUILD),
-        pytest.param(
-            "700",
-            "gpu_fault",
-            "The worker failed on cpu: CUDA error: number 700.",
-            Outcome.STICKY,
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "710", "gpu_fault", "CUDA error: number 710", Outcome.STICKY, marks=pytest.mark.slow
-        ),
+        pytest.param("700", "gpu_fault", "failed on cpu: CUDA error: number 700.", Outcome.STICKY,
+                     marks=pytest.mark.slow),
         ("a mistake of ours", "crashed", "It said last: RuntimeError: a mistake of ours", None),
     ],
-)
-def test_injected_faults(
+)  # fmt: skip
+def test_a_fault_is_told_and_the_next_call_has_a_new_child(
     monkeypatch: pytest.MonkeyPatch, worker: Worker, tmp_path: Path,
     fault: str, reason_code: str, words: str, outcome: Outcome | None,
 ) -> None:  # fmt: skip
-    monkeypatch.setenv("SOTAQUE_WORKER_FAULT", fault)
-    failed = failure(worker, request(tmp_path))
+    exits = fault.startswith("exit")
+    monkeypatch.setenv("SOTAQUE_WORKER_FAULT", "" if exits else fault)
+    failed = failure(worker, request(tmp_path, fault))
     assert failed.reason_code == reason_code
     assert words in str(failed)
     assert (failed.fault.outcome if failed.fault else None) is outcome
     assert worker.pid is None  # its context is not asked again
     monkeypatch.delenv("SOTAQUE_WORKER_FAULT")
-    assert worker.speak(request(tmp_path), 30).audio_seconds == 0.1
+    assert worker.ask(request(tmp_path), 30).audio_seconds == 0.1
 
 
 def test_a_refusal_by_a_dead_gpu_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,8 +137,9 @@ def test_a_refusal_by_a_dead_gpu_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> 
     assert answer_of(KeyError("a mistake of ours"), "cpu") is None
 
 
+@pytest.mark.parametrize(("clean", "path"), [(False, "/somebody's"), (True, "clean")])
 def test_how_a_child_is_to_compute_is_passed_on(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clean: bool, path: str
 ) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", "/somebody's")
     told = (
@@ -164,18 +147,11 @@ def test_how_a_child_is_to_compute_is_passed_on(
         "print(json.dumps({'ok': False, 'reason_code': 'refused', 'reason':"
         "' '.join([os.environ.get('LD_LIBRARY_PATH', 'clean'), *sys.argv[1:]])}))"
     )
-    options = {"device": "cuda:1", "mel_device": "cuda:1", "cudnn": False}
-    for clean, words in ((False, "/somebody's"), (True, "clean")):
-        worker = Worker(
-            Path("base"), command=(sys.executable, "-c", told), clean_libraries=clean, **options
-        )
-        said = str(failure(worker, request(tmp_path)))
-        worker.close()
-        assert said.startswith(words) and "--no-cudnn" in said
-        assert "--device cuda:1 --mel-device cuda:1" in said
-    child = file_worker_main._arguments  # the same names on the other side
-    monkeypatch.setattr(sys, "argv", ["child", *said.split()[1:]])
-    assert (child().device, child().mel_device, child().cudnn) == ("cuda:1", "cuda:1", False)
+    compute = ComputeConfig("cuda:1", cudnn=False, clean_libraries=clean)
+    worker = Worker(Path("base"), compute, command=(sys.executable, "-c", told))
+    said = str(failure(worker, request(tmp_path)))
+    worker.close()
+    assert said.startswith(path) and " ".join(compute.command_line()) in said
 
 
 @pytest.mark.parametrize("fault", ["hang", "SIGSTOP"])
@@ -197,41 +173,35 @@ def test_what_a_hanging_child_started_ends_with_it(worker: Worker, tmp_path: Pat
     assert gone(int(left.read_text()))
 
 
-def test_a_child_that_never_gets_ready_is_a_hang(tmp_path: Path) -> None:
-    worker = Worker(Path("slow"), command=QUICK, start_seconds=0.5)
+@pytest.mark.parametrize(
+    ("base", "code", "words"),
+    [("slow", "hang", "getting ready"), ("refused", "refused", "model.pth is missing.")],
+)
+def test_a_child_that_does_not_get_ready_says_why(
+    tmp_path: Path, base: str, code: str, words: str
+) -> None:
+    seconds = 0.5 if base == "slow" else 60.0
+    worker = Worker(Path(base), ComputeConfig(), command=QUICK, start_seconds=seconds)
     failed = failure(worker, request(tmp_path))
-    assert failed.reason_code == "hang" and "getting ready" in str(failed)
-
-
-def test_a_base_that_cannot_be_loaded_is_refused_with_its_sentence(tmp_path: Path) -> None:
-    worker = Worker(Path("refused"), command=QUICK)
-    failed = failure(worker, request(tmp_path))
-    assert (failed.reason_code, str(failed)) == ("refused", "model.pth is missing.")
     worker.close()
+    assert failed.reason_code == code and words in str(failed)
 
 
 def test_a_child_killed_between_two_requests_is_replaced(worker: Worker, tmp_path: Path) -> None:
-    worker.speak(request(tmp_path), 30)
+    worker.ask(request(tmp_path), 30)
     assert worker.pid is not None
     os.kill(worker.pid, signal.SIGKILL)
     while worker.pid is not None:
         time.sleep(0.01)
-    assert worker.speak(request(tmp_path), 30).audio_seconds == 0.1
+    assert worker.ask(request(tmp_path), 30).audio_seconds == 0.1
 
 
 def test_a_stop_does_not_wait_for_the_sample(worker: Worker, tmp_path: Path) -> None:
     begun = time.monotonic()
     with pytest.raises(WorkerFailed) as found:
-        worker.speak(request(tmp_path, f"when {tmp_path / 'never'}"), 30, lambda: True)
+        worker.ask(request(tmp_path, f"when {tmp_path / 'never'}"), 30, lambda: True)
     assert found.value.reason_code == "interrupted"
     assert time.monotonic() - begun < 5 and worker.pid is None
-
-
-def test_close_leaves_no_process(worker: Worker, tmp_path: Path) -> None:
-    worker.speak(request(tmp_path), 30)
-    pid = worker.pid
-    worker.close()
-    assert pid is not None and gone(pid)
 
 
 def test_the_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
@@ -240,7 +210,8 @@ def test_the_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
             import time
             from pathlib import Path
             from xtts.workers.file_worker import Worker
-            worker = Worker(Path("base"), command={QUICK!r})
+            from xtts.inference.compute_config import ComputeConfig
+            worker = Worker(Path("base"), ComputeConfig(), command={QUICK!r})
             worker.start()
             worker._received("getting ready", 30, lambda: False)
             print(worker.pid, flush=True)
@@ -289,17 +260,17 @@ def test_the_tiny_model_speaks_with_the_weights_it_is_given(
 ) -> None:
     moved = checkpoint(base_folder, tmp_path / "moved.pt", 0.02)
     broken = checkpoint(base_folder, tmp_path / "broken.pt", float("nan"))
-    worker = Worker(base_folder, threads=1, keep_weights=False)
+    worker = Worker(base_folder, ComputeConfig(threads=1), keep_weights=False)
     out = tmp_path / "out.wav"
     try:
         hashes = []
         for weights in (None, moved, None):
-            spoken = worker.speak(SpeakRequest("hello", "en", recording, out, weights, 1), 120)
+            spoken = worker.ask(SpeakRequest(HELLO, recording, out, weights), 120)
             assert spoken.audio_seconds == soundfile.info(out).frames / 24_000 > 0
             assert spoken.similarity is not None and -1.001 <= spoken.similarity <= 1.001
             hashes.append(sha256_of(out))
         assert hashes[0] == hashes[2] != hashes[1]
-        failed = failure(worker, SpeakRequest("hello", "en", recording, out, broken, 1), 120)
+        failed = failure(worker, SpeakRequest(HELLO, recording, out, broken), 120)
         assert failed.reason_code == "not_finite"
         assert worker.pid is not None
     finally:
@@ -316,10 +287,10 @@ def test_what_the_parent_has_written_is_not_hashed_again_by_its_child(
     told = Written("0" * 64, moved.stat().st_size)
     write_manifest(moved.with_suffix(".json"), Manifest(1, 1, {moved.name: told}))
     remember_hash(moved, told.sha256)
-    asked = SpeakRequest("hello", "en", recording, tmp_path / "out.wav", moved, 1)
-    worker = Worker(base_folder, threads=1, keep_weights=False)
+    asked = SpeakRequest(HELLO, recording, tmp_path / "out.wav", moved)
+    worker = Worker(base_folder, ComputeConfig(threads=1), keep_weights=False)
     try:
-        assert worker.speak(asked, 120).audio_seconds > 0
+        assert worker.ask(asked, 120).audio_seconds > 0
         os.utime(moved)
         failed = failure(worker, asked, 120)
         assert "is damaged: its SHA-256 is" in str(failed) and worker.pid is not None
@@ -334,7 +305,7 @@ def test_all_but_the_new_weights_is_ready_before_anything_is_asked(
     """What an epoch's sample waits for is reading its weights and speaking, not imports and frozen
     parts: those are there, unasked, while the first epoch is learned."""
     moved = checkpoint(base_folder, tmp_path / "moved.pt", 0.02)
-    worker = Worker(base_folder, threads=1, keep_weights=False)
+    worker = Worker(base_folder, ComputeConfig(threads=1), keep_weights=False)
     began = time.monotonic()
     worker.start()
     try:
@@ -343,9 +314,7 @@ def test_all_but_the_new_weights_is_ready_before_anything_is_asked(
         ready = time.monotonic()
         mapped = Path(f"/proc/{worker.pid}/maps").read_text(encoding="utf-8")
         assert "libtorch" in mapped and "soundfile" in mapped
-        spoken = worker.speak(
-            SpeakRequest("hello", "en", recording, tmp_path / "out.wav", moved, 1), 120
-        )
+        spoken = worker.ask(SpeakRequest(HELLO, recording, tmp_path / "out.wav", moved), 120)
         answered = time.monotonic()
     finally:
         worker.close()

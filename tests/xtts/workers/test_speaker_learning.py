@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from xtts.inference import speech
+from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice
@@ -13,12 +14,8 @@ from xtts.model import loading
 from xtts.voices.base_models import DEMO
 from xtts.workers import speaker_learning
 from xtts.workers.file_synthesis import FileSpeaker
-from xtts.workers.speaker_learning import (
-    LearnSpeakerRequest,
-    SpeakerLearned,
-    SpeakerLearningError,
-    TranscribedClip,
-)
+from xtts.workers.requests import LearnSpeakerRequest, SpeakerLearned, TranscribedClip
+from xtts.workers.speaker_learning import SpeakerLearningError
 
 DATA = Path("train/data/demo")
 REFERENCE = DATA / "wavs" / "demo-90.flac"
@@ -40,12 +37,12 @@ def request(count: int = 10, **changes: object) -> LearnSpeakerRequest:
 
 @pytest.fixture(scope="module")
 def speaker() -> FileSpeaker:
-    return FileSpeaker(DEMO, "cpu", 1, precision="fp32")
+    return FileSpeaker(DEMO, ComputeConfig(precision="fp32"))
 
 
 @pytest.fixture(scope="module")
 def learned(speaker: FileSpeaker) -> SpeakerLearned:
-    return speaker.learn_speaker(request())
+    return speaker.ask(request())
 
 
 def test_clips_that_it_did_not_learn_from_come_nearer(learned: SpeakerLearned) -> None:
@@ -58,7 +55,7 @@ def test_the_same_clips_and_seed_give_the_same_and_no_random_state_moves(
     speaker: FileSpeaker, learned: SpeakerLearned
 ) -> None:
     before = torch.random.get_rng_state()
-    assert speaker.learn_speaker(request()).embedding == learned.embedding
+    assert speaker.ask(request()).embedding == learned.embedding
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
@@ -77,7 +74,7 @@ def test_the_words_stay_what_they_are(learned: SpeakerLearned) -> None:
 
 
 def test_no_time_leaves_the_recordings_own(speaker: FileSpeaker) -> None:
-    found = speaker.learn_speaker(request(budget_seconds=0.0))
+    found = speaker.ask(request(budget_seconds=0.0))
     assert found.steps == 0 and found.distance_after == found.distance_before
 
 
@@ -100,4 +97,4 @@ def test_forced_latents_are_those_of_speaking(speaker: FileSpeaker) -> None:
 
 def test_too_few_clips_are_told(speaker: FileSpeaker) -> None:
     with pytest.raises(SpeakerLearningError, match=r"at least 4 clips .* of 3 there are 2"):
-        speaker.learn_speaker(request(3))
+        speaker.ask(request(3))

@@ -208,7 +208,7 @@ print(left, int(open("/proc/self/statm").read().split()[1]) * 4096)
 
 
 def test_nothing_of_torch_is_in_the_process(onnx_folder: Path) -> None:
-    """`python -m benchmarks steady` and its test say that it stays as little."""
+    """`python -m benchmarks low_memory --sentences` and its test say that it stays as little."""
     command = [sys.executable, "-c", ALONE, str(onnx_folder), TEXT]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     left, resident = done.stdout.strip().rsplit(" ", 1)

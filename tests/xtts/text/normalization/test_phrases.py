@@ -2,8 +2,7 @@
 
 import pytest
 
-from benchmarks.phrases import FOLDER, Phrase, missed, phrases
-from benchmarks.text import ours
+from benchmarks.text import FOLDER, Phrase, missed, ours, phrases
 from xtts.text.normalization.registry import LANGUAGES
 
 PHRASES = list(phrases())

@@ -3,7 +3,7 @@
 import pytest
 from num2words import num2words
 
-from benchmarks.phrases import plain
+from benchmarks.text import plain
 from xtts.text.normalization.registry import rules_of
 from xtts.text.normalization.spelling import spell
 

@@ -1,0 +1,105 @@
+"""What dialects remember between two requests: sounds to be fetched, a caller's settings."""
+
+import secrets
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic_core import PydanticCustomError
+
+_MOST_SOUNDS = 64
+_MOST_BYTES = 64 << 20
+_SECONDS = 600.0
+_MOST_CALLERS = 1_000
+
+
+@dataclass
+class KeptSounds:
+    """Sounds that AllTalk's clients fetch with a second request.
+
+    The oldest go first: when there are too many, when they are too large together, and after ten
+    minutes. Their names cannot be guessed."""
+
+    _known: "OrderedDict[str, tuple[float, bytes]]" = field(default_factory=OrderedDict)
+    _bytes: int = 0
+
+    def keep(self, wav: bytes) -> str:
+        """The name under which it is found from now on."""
+        self._clear(time.monotonic(), len(wav))
+        name = f"{secrets.token_urlsafe(16)}.wav"
+        self._known[name] = (time.monotonic(), wav)
+        self._bytes += len(wav)
+        return name
+
+    def find(self, name: str) -> bytes | None:
+        """None where it is no longer kept, or never was."""
+        self._clear(time.monotonic(), 0)
+        found = self._known.get(name)
+        return found[1] if found else None
+
+    def _clear(self, now: float, more: int) -> None:
+        """Makes room for one of `more` bytes; 0: only what is too old goes."""
+        while self._known:
+            at, wav = next(iter(self._known.values()))
+            full = len(self._known) >= _MOST_SOUNDS or self._bytes + more > _MOST_BYTES
+            if now - at < _SECONDS and not (more and full):
+                return
+            self._known.popitem(last=False)
+            self._bytes -= len(wav)
+
+
+class TtsSettings(BaseModel):
+    """xtts-api-server's settings, with its defaults and its bounds. temperature and speed are used;
+    the others are the model's own here, and only told again. Numbers may come as texts: the
+    sliders of a web page have no others."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    temperature: float = Field(0.75, ge=0.01, le=1.0)
+    speed: float = Field(1.0, ge=0.25, le=2.0)
+    length_penalty: float = 1.0
+    repetition_penalty: float = Field(5.0, ge=0.1, le=10.0)
+    top_p: float = Field(0.85, ge=0.0, le=1.0)
+    top_k: int = Field(50, ge=0, le=100)
+    enable_text_splitting: bool | Literal[0, 1] = True
+    stream_chunk_size: int = Field(100, ge=20, le=400)
+
+    @field_validator(
+        "temperature", "speed", "length_penalty", "repetition_penalty", "top_p", "top_k",
+        "stream_chunk_size", mode="before",
+    )  # fmt: skip
+    @classmethod
+    def _no_switch_is_a_number(cls, value: Any) -> Any:
+        """pydantic would take false as 0."""
+        if isinstance(value, bool):
+            raise PydanticCustomError("number", "it must be a number")
+        return value
+
+    @field_validator("enable_text_splitting", mode="before")
+    @classmethod
+    def _no_text_is_a_switch(cls, value: Any) -> Any:
+        """pydantic would take `y` and `off`."""
+        if isinstance(value, str):
+            raise PydanticCustomError("switch", "it may be true or false")
+        return value
+
+
+@dataclass
+class CallerSettings:
+    """By caller: one person's sliders do not change what another one hears. The callers who set
+    something longest ago are forgotten."""
+
+    _known: "OrderedDict[str, TtsSettings]" = field(default_factory=OrderedDict)
+
+    def of(self, caller: str) -> TtsSettings | None:
+        """None where the caller has set nothing: then the voice's own are used."""
+        return self._known.get(caller)
+
+    def set(self, caller: str, settings: TtsSettings) -> None:
+        """From now on."""
+        self._known.pop(caller, None)
+        self._known[caller] = settings
+        while len(self._known) > _MOST_CALLERS:
+            self._known.popitem(last=False)

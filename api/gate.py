@@ -1,0 +1,362 @@
+"""The gate that every request passes: origins, connections, key, body size, HEAD; and rate limits.
+
+Plain ASGI, so that a client's going away is seen by the routes.
+
+A browser sends requests for any page that is open in it, unasked, with the reader's network behind
+it: to this machine, to the home network. So a page must be the service's own, or be named in
+API_ALLOWED_ORIGINS.
+"""
+
+import asyncio
+import hmac
+import ipaddress
+import re
+import secrets
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.errors import APIError, closing, response
+from api.http.connections import OVER_LIMIT
+from api.metrics import ServiceMetrics
+
+# Open without a key: the page asks for it, and probes have none.
+OPEN = frozenset({"/", "/livez", "/readyz"})
+# What tells others how the service is: answered whatever the number of connections.
+PROBES = frozenset({"/livez", "/readyz", "/metrics"})
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_UPLOAD_RETRY_SECONDS = 5
+_MOST_BUCKETS = 10_000
+# What counts as one request: a piece of a text, as XTTS-v2 speaks English. A longer text is more.
+UNIT_CHARACTERS = 250
+_EXPOSED_HEADERS = [
+    "Retry-After", "X-Cut-Pieces", "X-Faulty-Pieces", "X-Ignored-Fields", "X-Model", "X-Request-Id",
+    "X-Respoken-Pieces", "X-Sample-Rate",
+]  # fmt: skip
+# What a browser says of the page that asks (https://www.w3.org/TR/fetch-metadata): its own, or
+# nobody's, as when a person types the address.
+_OWN_SITES = frozenset({"same-origin", "none"})
+
+
+@dataclass(frozen=True)
+class BodyKind:
+    """What a body may be. places: how many may arrive at once; None is any number."""
+
+    what: str
+    most_bytes: int
+    seconds: float
+    places: int | None
+
+
+_TEXT = BodyKind("bodies", 64 << 10, 15.0, None)
+# Each lies on the disk while it arrives and waits to be decoded: 8 take 160 MB at most.
+_RECORDING = BodyKind("recordings", (20 << 20) + (64 << 10), 60.0, 8)
+# A recording of a dataset comes in pieces, each a request of its own. None of them waits for a
+# place that a recording of a voice has.
+_PIECE = BodyKind("pieces of recordings", 8 << 20, 60.0, 4)
+_TRANSCRIPT = BodyKind("texts", 4 << 20, 60.0, 4)
+_BODY_KINDS = (
+    ("POST", re.compile(r"/v1/voices|/clone_speaker"), _RECORDING),
+    ("PATCH", re.compile(r"/v1/datasets/[^/]+/recordings/[^/]+"), _PIECE),
+    ("PUT", re.compile(r"/v1/datasets/[^/]+/text"), _TRANSCRIPT),
+)
+
+
+def body_kind(method: str, path: str) -> BodyKind:
+    """Where recordings and transcripts are uploaded; everywhere else a body is a short text."""
+    found = (kind for of, paths, kind in _BODY_KINDS if of == method and paths.fullmatch(path))
+    return next(found, _TEXT)
+
+
+@dataclass(frozen=True)
+class OriginRules:
+    """Who may ask. origins: as browsers write them; hosts: names under which it answers without a
+    key; speaks: whether a path speaks, so that asking for it costs something."""
+
+    has_key: bool
+    origins: frozenset[str] = frozenset()
+    hosts: frozenset[str] = frozenset()
+    speaks: Callable[[str], bool] = lambda _path: False
+
+
+class Gate:
+    """The service's one middleware. What is refused here never reaches a route.
+
+    Args:
+        rules: Which pages and host names may ask; pages of `rules.origins` get CORS headers.
+        key: What a caller must send; None where there is none.
+        metrics: Counts every request to speak by its status, and every refusal by its code.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, rules: OriginRules, key: str | None, metrics: ServiceMetrics
+    ) -> None:
+        self.app = app
+        self.rules = rules
+        self.key = key
+        self.metrics = metrics
+        self._arriving = Counter[BodyKind]()
+        self._inside: ASGIApp = self._admit
+        if rules.origins:
+            # A preflight carries no key, and a page reads a refusal only with these headers.
+            self._inside = CORSMiddleware(
+                self._admit, allow_origins=list(rules.origins), allow_headers=["*"],
+                allow_methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
+                allow_private_network=True, expose_headers=_EXPOSED_HEADERS,
+            )  # fmt: skip
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Gives the request its id and counts it; pages of other sites stay out."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        request_id = scope.setdefault("state", {})["request_id"] = secrets.token_hex(8)
+        status = 499  # nginx's number for a client that has gone
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [
+                    *message.get("headers", ()), (b"x-request-id", request_id.encode()),
+                    (b"x-content-type-options", b"nosniff"),
+                ]  # fmt: skip
+            await send(message)
+
+        method, path = scope["method"], scope["path"]
+        try:
+            if refusal := refuse_origin(Headers(scope=scope), method, path, self.rules):
+                await response(refusal, scope)(scope, receive, sending)
+            else:
+                await self._inside(scope, receive, sending)
+        except Exception:
+            status = 500
+            raise
+        finally:
+            if self.rules.speaks(path):
+                self.metrics.requests.labels(str(status)).inc()
+            if code := scope["state"].get("refused"):
+                self.metrics.refusals.labels(str(status), code).inc()
+
+    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuses a connection too many, and who has no key. A connection too many is closed behind
+        its answer. What the end of the service cancels is answered, where it was not yet."""
+        over_limit, started = scope["state"].get(OVER_LIMIT), False
+
+        async def sending(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                if over_limit:
+                    headers = [*message.get("headers", ()), (b"connection", b"close")]
+                    message = {**message, "headers": headers}
+            await send(message)
+
+        try:
+            if refusal := self._refused(scope):
+                await response(refusal, scope)(scope, receive, sending)
+            elif scope["method"] == "HEAD":
+                await self._answer_head(scope, receive, sending)
+            elif scope["method"] in _SAFE:
+                await self.app(scope, receive, sending)
+            else:
+                await self._take_body(scope, receive, sending)
+        except asyncio.CancelledError:
+            if not started:
+                await response(closing(), scope)(scope, receive, send)
+
+    def _refused(self, scope: Scope) -> APIError | None:
+        path = scope["path"]
+        if scope["state"].get(OVER_LIMIT) and path not in PROBES:
+            text = "Too many requests are being answered. Close connections that are not needed."
+            return APIError(503, "too_many_connections", text, retry_after=1)
+        if path in OPEN or path.startswith("/page/"):
+            return None
+        return refuse_key(self.key, Headers(scope=scope))
+
+    async def _take_body(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Within its size and time, and for uploads within their number."""
+        kind = body_kind(scope["method"], scope["path"])
+        declared = Headers(scope=scope).get("content-length", "0")
+        if declared.isdecimal() and int(declared) > kind.most_bytes:
+            await response(_too_large(kind), scope)(scope, receive, send)
+            return
+        if kind.places is not None and self._arriving[kind] >= kind.places:
+            text = f"{kind.places} {kind.what} are being uploaded already."
+            refusal = APIError(503, "uploads_full", text, retry_after=_UPLOAD_RETRY_SECONDS)
+            await response(refusal, scope)(scope, receive, send)
+            return
+        self._arriving[kind] += 1  # before the first byte of the body is read
+        try:
+            await self.app(scope, _BoundedBody(receive, kind), send)
+        finally:
+            self._arriving[kind] -= 1
+
+    async def _answer_head(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """HEAD wherever GET is (RFC 9110, section 9.3.2): same status and headers, no body.
+
+        Asks the routes for GET and ends the response after its headers: one may have no end.
+        """
+        answered = False
+
+        async def receiving() -> Message:
+            # A streaming route polls this, and stops.
+            return {"type": "http.disconnect"} if answered else await receive()
+
+        async def sending(message: Message) -> None:
+            nonlocal answered
+            if message["type"] == "http.response.start":
+                await send(message)
+                answered = True
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+        await self.app({**scope, "method": "GET"}, receiving, sending)
+
+
+class _BoundedBody:
+    """Counts the bytes of a body as they arrive, and the seconds that they take: a length that is
+    said may be a lie, and a body may come a byte a minute."""
+
+    def __init__(self, receive: Receive, kind: BodyKind) -> None:
+        self._receive = receive
+        self._kind = kind
+        self._end = time.monotonic() + kind.seconds
+        self._bytes = 0
+        self._whole = False
+
+    async def __call__(self) -> Message:
+        if self._whole:  # only a disconnect can come now, at any time
+            return await self._receive()
+        try:
+            async with asyncio.timeout(max(0.0, self._end - time.monotonic())):
+                message = await self._receive()
+        except TimeoutError:
+            raise APIError(408, "slow_body", "The body did not arrive in time.") from None
+        self._bytes += len(message.get("body", b""))
+        if self._bytes > self._kind.most_bytes:
+            raise _too_large(self._kind)
+        self._whole = not message.get("more_body", False)
+        return message
+
+
+def _too_large(kind: BodyKind) -> APIError:
+    return APIError(413, "too_large", f"The body has more than {kind.most_bytes:,} bytes.")
+
+
+def refuse_key(key: str | None, headers: Headers) -> APIError | None:
+    """401 unless the key, where there is one, was sent; compared in constant time."""
+    if key is None:
+        return None
+    kind, _, given = headers.get("authorization", "").partition(" ")
+    is_bearer, given = kind.lower() == "bearer", given.strip()
+    if hmac.compare_digest(given.encode(), key.encode()) and is_bearer:
+        return None
+    text = "Send the key as `Authorization: Bearer …`."
+    if is_bearer and given:
+        text = "This is not the service's key, which is the API_KEY of its settings."
+    return APIError(401, "unauthorized", text)
+
+
+@dataclass
+class RateLimiter:
+    """A bucket of tokens for each caller; full at first, filled evenly. Pure but for its state.
+
+    Whoever has a token may ask. A long text that is taken in costs more than one, also more than
+    there are: the next request waits until that is paid back.
+    """
+
+    per_minute: int | None
+    buckets: "OrderedDict[str, tuple[float, float]]" = field(default_factory=OrderedDict)
+
+    def take(self, caller: str, now: float) -> float:
+        """0.0 when the caller may ask, else how many seconds to wait."""
+        if self.per_minute is None:
+            return 0.0
+        full = float(self.per_minute)
+        tokens, at = self.buckets.pop(caller, (full, now))
+        tokens = min(full, tokens + (now - at) * self.per_minute / 60)
+        fits = tokens >= 1
+        self.buckets[caller] = (tokens - fits, now)
+        while len(self.buckets) > _MOST_BUCKETS:
+            self.buckets.popitem(last=False)
+        return 0.0 if fits else (1 - tokens) * 60 / self.per_minute
+
+    def count_length(self, caller: str, characters: int) -> None:
+        """Counts a text that is spoken for what it is beyond the one token of its request."""
+        if caller in self.buckets:
+            tokens, at = self.buckets[caller]
+            self.buckets[caller] = tokens - (characters - 1) // UNIT_CHARACTERS, at
+
+
+def refuse_origin(headers: Headers, method: str, path: str, rules: OriginRules) -> APIError | None:
+    """403 for what a browser sends for a page of another site, and for what comes under a name that
+    such a page may have pointed here."""
+    host = headers.get("host", "")
+    if _foreign(headers, method, path, host, rules):
+        text = (
+            "A page of another site may not ask for this. API_ALLOWED_ORIGINS in the service's "
+            "settings names the pages that may."
+        )
+        return APIError(403, "foreign_origin", text)
+    if not rules.has_key and not _private(host) and _name(host) not in rules.hosts:
+        text = (
+            "Without a key this is answered only under an address or a local name. To serve it "
+            "under a name of your own, set API_KEY, or name the host in API_ALLOWED_HOSTS."
+        )
+        return APIError(403, "foreign_host", text)
+    return None
+
+
+def _foreign(headers: Headers, method: str, path: str, host: str, rules: OriginRules) -> bool:
+    origin = headers.get("origin")
+    if method not in _SAFE or "access-control-request-method" in headers:
+        return bool(origin) and not _welcome(origin or "", host, rules)
+    return method != "OPTIONS" and rules.speaks(path) and _foreign_reader(headers, host, rules)
+
+
+def _foreign_reader(headers: Headers, host: str, rules: OriginRules) -> bool:
+    """Of a GET that speaks: whether a page of another site has it in an <audio> or an <img>. Those
+    send no Origin, may send no Referer, and browsers say the site only of addresses that are safe
+    from being listened to; what is left is that they call themselves Mozilla."""
+    if origin := headers.get("origin"):
+        return not _welcome(origin, host, rules)
+    site = headers.get("sec-fetch-site")
+    if site in _OWN_SITES:
+        return False
+    if referer := headers.get("referer"):
+        found = urlsplit(referer)
+        return not _welcome(f"{found.scheme}://{found.netloc}", host, rules)
+    if site == "same-site":
+        # Pages such as SillyTavern's hide the Referer. A page of the same host is one of those.
+        return _name(host) not in {_name(urlsplit(one).netloc) for one in rules.origins}
+    browser = headers.get("user-agent", "").lower().startswith("mozilla/")
+    return site is not None or (browser and not rules.has_key)
+
+
+def _welcome(origin: str, host: str, rules: OriginRules) -> bool:
+    """Whether this is the service's own page, or one that the settings name."""
+    return urlsplit(origin).netloc.lower() == host.lower() or origin.lower() in rules.origins
+
+
+def _private(host: str) -> bool:
+    """Whether no public name leads here: a site that points its name at this machine would."""
+    name = _name(host)
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return "." not in name or name.endswith((".localhost", ".local", ".internal"))
+    return True
+
+
+def _name(host: str) -> str:
+    """The host's name without its port; what cannot be read as one stays as it is."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".").lower()
+    except ValueError:
+        return host.lower()

@@ -1,0 +1,81 @@
+"""What benchmarks measure with: contestants in turns, memory, and child processes.
+
+Importing this imports no torch, for the processes whose memory is measured.
+"""
+
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from machine.errors import SotaqueError
+from machine.process import ask_once
+
+T = TypeVar("T")
+
+
+class ChildFailed(SotaqueError):
+    """A process of a benchmark ended with an error."""
+
+
+def in_turns(
+    contestants: Mapping[str, Callable[[], T]], rounds: int, *, warm_up: int = 1
+) -> dict[str, list[T]]:
+    """What each contestant returns, once a round in the same order; the first `warm_up` rounds are
+    not counted."""
+    seen: dict[str, list[T]] = {name: [] for name in contestants}
+    for number in range(rounds + warm_up):
+        for name, contestant in contestants.items():
+            found = contestant()
+            if number >= warm_up:
+                seen[name].append(found)
+    return seen
+
+
+def medians(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Of each figure, over rows that have the same."""
+    return {name: round(statistics.median(row[name] for row in rows), 3) for name in rows[0]}
+
+
+def memory_bytes(name: str, pid: int | str = "self") -> int:
+    """A size of /proc/PID/status: VmRSS, what is resident, or VmHWM, the most there ever was; 0
+    when the process has ended. Mapped files are included."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+    sizes = [line.split()[1] for line in status.splitlines() if line.startswith(f"{name}:")]
+    return int(sizes[0]) * 1024 if sizes else 0
+
+
+def ask(module: str, *words: object, limit_seconds: float = 3600.0) -> Any:
+    """What `python -m MODULE WORDS` prints last, a line of JSON. Raises ChildFailed."""
+    command = [sys.executable, "-m", module, *map(str, words)]
+    found = ask_once(command, limit_seconds)
+    if found.answer is None:
+        raise ChildFailed(f"{' '.join(command)}: {found.last_error}")
+    return found.answer
+
+
+def training_command(folder: Path, **settings: object) -> list[str]:
+    """`python -m train` with everything that it writes below `folder`, without TensorBoard;
+    settings by their names, `_` for `-`."""
+    asked: dict[str, object] = {
+        "output_dir": folder / "output", "runs_dir": folder / "runs",
+        "cache_dir": folder / "cache", "tensorboard": "off", **settings,
+    }  # fmt: skip
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in asked.items()]
+    return [sys.executable, "-m", "train", *words]
+
+
+def train_once(done: Path, log: Path, folder: Path, **settings: object) -> None:
+    """As `training_command`, to the end, but not again where the file `done` says so. Raises
+    ChildFailed."""
+    if done.exists():
+        return
+    done.parent.mkdir(parents=True, exist_ok=True)
+    command = training_command(folder, **settings)
+    with log.open("a", encoding="utf-8") as file:
+        ended = subprocess.run(command, stdout=file, stderr=file, check=False)
+    if ended.returncode:
+        raise ChildFailed(f"The run ended with {ended.returncode}; see {log}.")
+    done.touch()

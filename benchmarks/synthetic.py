@@ -1,0 +1,301 @@
+"""What benchmarks work on: models with random weights, clips of noise, one sentence of so many
+codes, and Coqui's own model beside them.
+
+torch is imported where it is needed only: processes that speak with ONNX Runtime are without it.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from machine.onnxruntime.sessions import OnnxSessionOptions
+from xtts.inference.alignment.guarded_piece import Guard
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.model.shapes import GPTShape
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from train.dataset.batches import Batch
+    from train.learner import Learner, OptimizationConfig
+    from xtts.onnx.speech.loading import OnnxComputeConfig
+
+TEXT = "the old man walked slowly along the river and thought about the long day."
+FULL_SHAPE = GPTShape(text_ids=6681, text_start=261)
+LANGUAGES = ("en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl", "cs", "ar", "zh-cn", "ja")
+CLIPS = 8
+CLIP_TEXTS = (
+    "one two three", "four five six", "seven eight nine", "a short one", "the last of all",
+)  # fmt: skip
+# Coqui's recipe: recipes/ljspeech/xtts_v2/train_gpt_xtts.py.
+LEARNING_RATE = 5e-6
+
+
+# ---- a base model ----
+
+
+def add_base_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `base_model` reads."""
+    parser.add_argument("--full", action="store_true", help="XTTS-v2's size instead of 4 x 256")
+    parser.add_argument("--folder", type=Path, help="where the base model is kept")
+
+
+@contextmanager
+def base_model(arguments: argparse.Namespace) -> Iterator[tuple[Path, Path]]:
+    """(the base model's folder, a folder to work in, which goes)."""
+    with tempfile.TemporaryDirectory() as name:
+        base = arguments.folder or Path(name) / "base"
+        yield write_base(base, full=arguments.full), Path(name)
+
+
+def write_base(folder: Path, *, seed: int = 0, full: bool = True) -> Path:
+    """A base model in the published layout, with random weights.
+
+    The published weights cannot be had without a licence click, and speed and memory do not depend
+    on what the weights say. Writes config.json, vocab.json with 6,681 ids, model.pth (441 M
+    parameters that learn, Coqui's vocoder and speaker encoder), dvae.pth and mel_stats.pth: 2.1 GB;
+    not full: a GPT of 4 layers of 256, 0.2 GB. A folder that is whole already stays.
+    """
+    if (folder / "mel_stats.pth").is_file():
+        return folder
+    import torch
+    from TTS.tts.layers.xtts.hifigan_decoder import HifiDecoder
+
+    from xtts.model.gpt import new_gpt, to_coqui
+    from xtts.model.shapes import DVAEShape
+    from xtts.model.vocoder import new_dvae
+
+    layers, width, heads = (30, 1024, 16) if full else (4, 256, 4)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "vocab.json").write_text(json.dumps(_vocabulary()), encoding="utf-8")
+    (folder / "config.json").write_text(
+        json.dumps(_config(layers, width, heads), indent=2), encoding="utf-8"
+    )
+    shape = GPTShape(
+        text_ids=FULL_SHAPE.text_ids, text_start=261, layers=layers, width=width, heads=heads
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        decoder = {
+            f"hifigan_decoder.{n}": t
+            for n, t in HifiDecoder(decoder_input_dim=width).state_dict().items()
+        }
+        stats = torch.linspace(3.0, 6.0, 80)
+        state = {**to_coqui(new_gpt(shape, seed).state_dict()), **decoder, "mel_stats": stats}
+        torch.save({"model": state}, folder / "model.pth")
+        torch.save(new_dvae(DVAEShape()).state_dict(), folder / "dvae.pth")
+    torch.save(stats, folder / "mel_stats.pth")
+    return folder
+
+
+def _config(layers: int, width: int, heads: int) -> dict[str, object]:
+    """The values of the published config.json that decide about sizes and speaking."""
+    args = {
+        "gpt_layers": layers, "gpt_n_model_channels": width, "gpt_n_heads": heads,
+        "gpt_max_audio_tokens": 605, "gpt_max_text_tokens": 402, "gpt_max_prompt_tokens": 70,
+        "gpt_number_text_tokens": FULL_SHAPE.text_ids, "gpt_num_audio_tokens": 1026,
+        "gpt_start_audio_token": 1024, "gpt_stop_audio_token": 1025,
+        "gpt_code_stride_len": 1024, "gpt_use_perceiver_resampler": True,
+        "decoder_input_dim": width, "d_vector_dim": 512,
+    }  # fmt: skip
+    speaking = {"temperature": 0.75, "top_k": 50, "top_p": 0.85, "repetition_penalty": 5.0}
+    reference = {"gpt_cond_len": 30, "gpt_cond_chunk_len": 4, "max_ref_len": 30}
+    own = {"weights": "random", "licence": "random weights, free to use"}
+    return {
+        "model": "xtts", "model_args": args, "languages": list(LANGUAGES), **speaking, **reference,
+        "sotaque": own,
+    }  # fmt: skip
+
+
+def _vocabulary() -> dict[str, object]:
+    """Letters, specials where XTTS-v2 has them, and made-up words up to 6,681 ids."""
+    from demo_voice.packaging import tokenizer_json
+
+    special = ["[STOP]", "[UNK]", "[SPACE]"]
+    letters = list("!'(),-./:;?abcdefghijklmnopqrstuvwxyzàáâãäåæçèéêëìíîïñòóôõöøùúûüýßœ")
+    languages = [f"[{language}]" for language in LANGUAGES]
+    tokens = special + letters + languages
+    tokens += [f"⟨{number}⟩" for number in range(len(tokens), 261)] + ["[START]"]
+    tokens += [f"⟨{number}⟩" for number in range(len(tokens), FULL_SHAPE.text_ids)]
+    return tokenizer_json(tokens, [*special, *languages, "[START]"])
+
+
+# ---- speaking ----
+
+
+def voice_latents(width: int) -> tuple["Tensor", "Tensor"]:
+    """Latents `[1, 32, width]` and speaker embedding `[1, 512, 1]` that both sides are given;
+    drawn, as the weights are."""
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    speaker = torch.randn(1, 512, 1, generator=generator)
+    latents = torch.randn(1, 32, width, generator=generator)
+    return latents, torch.nn.functional.normalize(speaker, dim=1)
+
+
+def judged_once(model: Any, seed: int = 0) -> Guard:
+    """The guard of one speech by a torch or an ONNX model, without a second attempt.
+
+    Both sides of a comparison speak `TEXT` in exactly so many codes: STOP is suppressed and the
+    codes are bounded, so no utterance ends as it should. The guard judges all the same, as in the
+    product, but another attempt would be three times the codes.
+    """
+    heads = tuple(model.config.alignment_heads or ())
+    return Guard(heads, model.tokenizer.spoken, seed, retries=0)
+
+
+@dataclass(frozen=True)
+class FixedVoice:
+    """A model of random weights that says as many codes as a request allows, under the guard."""
+
+    backend: Any
+    voice: Any
+
+    def say(self, request: SynthesisRequest) -> int:
+        """Speaks it; how many samples."""
+        from xtts.inference import speech
+
+        guard = judged_once(self.backend.model, request.seed)
+        return len(speech.synthesize(self.backend, self.voice, request, guard))
+
+    def begin(self, request: SynthesisRequest) -> None:
+        """Speaks the first chunk of a stream."""
+        from xtts.inference import speech
+
+        guard = judged_once(self.backend.model, request.seed)
+        next(speech.stream(self.backend, self.voice, request, guard))
+
+
+def torch_voice(folder: Path, precision: str, *, low: bool = False) -> FixedVoice:
+    """low: loaded as LOW_MEMORY=on does."""
+    from xtts.inference.torch_backend import TorchBackend
+    from xtts.inference.voice import Voice
+    from xtts.model import loading, low_memory
+
+    load = low_memory.load_low_memory if low else loading.load_model
+    model = load(folder, precision=precision)
+    model.gpt.mel_head.bias.data[model.gpt.shape.audio_stop] = -1e4
+    return FixedVoice(TorchBackend(model), Voice(*voice_latents(model.config.gpt.width)))
+
+
+def onnx_voice(folder: Path, kind: str, threads: int, *, low: bool = False) -> FixedVoice:
+    """Of the export of `folder`, which `export_onnx` makes; low: opened as LOW_MEMORY=on does. No
+    code of its is STOP."""
+    from xtts.onnx.speech import loading
+    from xtts.onnx.speech.backend import OnnxBackend
+
+    model = loading.load_onnx_model(
+        export_onnx(folder), onnx_config(kind, threads, low=low), verify=False
+    )
+    model.config = replace(model.config, gpt=replace(model.config.gpt, audio_stop=-1))
+    random = np.random.default_rng(0)
+    speaker = random.standard_normal((1, 512, 1)).astype(np.float32)
+    latents = random.standard_normal((1, 32, model.config.gpt.width)).astype(np.float32)
+    voice = loading.OnnxLatents(latents, speaker / np.linalg.norm(speaker))
+    return FixedVoice(OnnxBackend(model), voice)
+
+
+def onnx_config(kind: str, threads: int = 1, *, low: bool = False) -> "OnnxComputeConfig":
+    """As it is served with LOW_MEMORY or without."""
+    from xtts.onnx.speech.loading import OnnxComputeConfig, low_memory_config
+
+    if low:
+        return replace(low_memory_config(threads), kind=kind)
+    return OnnxComputeConfig(kind, options=OnnxSessionOptions(threads=threads))
+
+
+def export_onnx(base: Path) -> Path:
+    """The ONNX voice beside a base model's folder; made by a child where it is missing."""
+    to = base.with_name(f"{base.name}-onnx")
+    if not (to / "onnx.json").is_file():
+        words = [sys.executable, "-m", "xtts.onnx.export.exporter_child", str(base), str(to)]
+        subprocess.run(words, check=True)
+    return to
+
+
+def load_coqui(folder: Path, codes: int) -> Any:
+    """Coqui's `Xtts` as it stands, on the CPU, from a folder in the published layout; it says
+    exactly so many codes."""
+    from TTS.tts.configs.xtts_config import XttsConfig
+    from TTS.tts.models.xtts import Xtts
+
+    config = XttsConfig()
+    config.load_json(str(folder / "config.json"))
+    xtts = Xtts(config)
+    xtts.load_checkpoint(config, checkpoint_dir=str(folder), eval=True, strict=True)
+    xtts.gpt.mel_head.bias.data[xtts.gpt.stop_audio_token] = -1e4
+    xtts.gpt.max_gen_mel_tokens = codes
+    return xtts
+
+
+# ---- training ----
+
+
+def write_dataset(folder: Path) -> None:
+    """Eight clips of 3 to 9 s, a hum in noise, in LJSpeech's layout."""
+    import soundfile
+
+    (folder / "wavs").mkdir(parents=True)
+    generator = np.random.default_rng(0)
+    rows = []
+    for number in range(CLIPS):
+        seconds = 3 + 6 * number / (CLIPS - 1)
+        clock = np.arange(int(22_050 * seconds)) / 22_050
+        hum = sum(np.sin(2 * np.pi * 120 * k * clock) / k for k in range(1, 10))
+        sound = 0.1 * hum + 0.02 * generator.standard_normal(len(clock))
+        soundfile.write(folder / "wavs" / f"{number}.wav", sound, 22_050)
+        rows.append(f"{number}|{CLIP_TEXTS[number % len(CLIP_TEXTS)]} {'again ' * number}")
+    (folder / "metadata.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+def recipe(precision: str, **changes: Any) -> "OptimizationConfig":
+    """Coqui's, for a step that is measured."""
+    from train.learner import OptimizationConfig
+
+    usual: dict[str, Any] = {
+        "learning_rate": LEARNING_RATE, "warmup_steps": 1, "weight_decay": 0.01,
+        "gradient_clip": 1.0, "text_loss_weight": 0.01, "audio_loss_weight": 1.0, "seed": 0,
+    }  # fmt: skip
+    return OptimizationConfig(**usual, precision=precision, **changes)
+
+
+def new_learner(shape: GPTShape, precision: str, device: str = "cpu", **changes: Any) -> "Learner":
+    """A learner of random weights with Coqui's dropout."""
+    import torch
+
+    from train.learner import Learner
+    from xtts.model.gpt import new_gpt
+
+    gpt = new_gpt(shape, seed=0)
+    for module in gpt.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.1
+    return Learner(gpt, recipe(precision, **changes), device)
+
+
+def noise_batch(shape: GPTShape, sizes: Sequence[tuple[int, int, int]], seconds: float) -> "Batch":
+    """Clips of noise, each with so many text ids, codes, and frames of conditioning."""
+    import torch
+
+    from train.dataset.batches import Batch
+    from xtts.model.packed_batch import pack
+
+    draw = torch.Generator().manual_seed(0)
+    texts, codes, frames = zip(*sizes, strict=True)
+    rows = pack(
+        [torch.randint(2, shape.text_start, (many,), generator=draw) for many in texts],
+        [torch.randint(0, shape.audio_start, (many,), generator=draw) for many in codes],
+        [torch.randn(80, many, generator=draw) for many in frames],
+        shape, stop_input=False, padded=False,
+    )  # fmt: skip
+    return Batch(rows, tuple(range(len(sizes))), seconds)

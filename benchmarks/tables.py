@@ -1,0 +1,44 @@
+"""Figures as text for a terminal."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from machine.text import table
+
+
+def text(found: Mapping[str, Any] | Sequence[Any]) -> str:
+    """Rows of single figures as a table, with a line each for everything else."""
+    named = isinstance(found, Mapping)
+    rows = dict(found) if named else {str(number): row for number, row in enumerate(found)}
+    if rows and all(map(_is_row, rows.values())):
+        return _table(rows, named=named)
+    lines = []
+    for name, value in rows.items():
+        nested = isinstance(value, Mapping) or (
+            isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value)
+        )
+        lines.append(f"\n{name}:\n{text(value)}" if nested and value else f"{name}: {_cell(value)}")
+    return "\n".join(lines)
+
+
+def _is_row(value: object) -> bool:
+    return isinstance(value, Mapping) and not any(
+        isinstance(one, Mapping) for one in value.values()
+    )
+
+
+def _table(rows: Mapping[str, Mapping[str, Any]], *, named: bool) -> str:
+    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+    cells = [["", *columns]] if named else [columns]
+    for name, row in rows.items():
+        figures = [_cell(row.get(column, "-")) for column in columns]
+        cells.append([name, *figures] if named else figures)
+    return "\n".join(table(cells))
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_cell, value))
+    return str(value)

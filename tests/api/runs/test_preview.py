@@ -1,0 +1,194 @@
+"""Hearing a candidate of a run without serving it: one voice beside the served one, for whoever
+asks, within the same limits."""
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from api.gate import RateLimiter
+from tests.api.conftest import Running, running, settings_in
+from tests.api.dialects.heard import said
+from tests.api.judged_run import (
+    CANDIDATES,
+    PATIENT,
+    preview,
+    row,
+    served,
+    write_judged_run,
+)
+from xtts.voices.run_folder import RunFolder
+
+
+def test_a_candidate_speaks_for_its_caller_alone(still: Running) -> None:
+    before = still.client.get("/status").json()["voice"]
+    counted = still.parts.metrics.requests.labels("200")._value.get()
+    for name, who in (("epoch_2", "checkpoint_epoch_2.pt"), ("base", "checkpoint_epoch_2.pt base")):
+        answer = preview(still, name, "!who")
+        assert answer.content[44:] == said(f"!who {who}", 0)
+        assert still.say("!who").content[44:] == said("!who checkpoint_epoch_1.pt", 0)
+    assert still.client.get("/status").json()["voice"] == before
+    assert served(still)["candidate"] == "epoch_1" and not row(still, "epoch_2")["is_served"]
+    assert still.parts.metrics.requests.labels("200")._value.get() == counted + 4
+
+
+def test_the_served_candidate_is_not_opened_twice(still: Running) -> None:
+    before = still.parts.engine.previews.current
+    assert preview(still, "epoch_1", "hello").content == still.say("hello").content
+    assert still.parts.engine.previews.current is before
+
+
+def test_one_candidate_is_open_at_a_time_and_it_is_closed_again(service: Running) -> None:
+    slot = service.parts.engine.previews
+    preview(service, "epoch_2", "hello")
+    first = slot.current.key
+    preview(service, "epoch_2", "hello again")
+    assert slot.current.key == first  # still open
+    preview(service, "base", "hello")
+    assert slot.current.voice.name.startswith("base of current")
+    service.parts.engine.limits = slot._limits = replace(PATIENT, preview=0.05)
+    service.wait_until(lambda: slot.current is None, 10)
+    assert preview(service, "epoch_2", "hello").status_code == 200
+
+
+def in_threads(*acts: Callable[[], httpx.Response]) -> list[httpx.Response]:
+    found: list[httpx.Response] = []
+    threads = [threading.Thread(target=lambda act=act: found.append(act())) for act in acts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def test_those_who_want_another_candidate_wait_for_those_who_speak(
+    still: Running,
+) -> None:
+    """Both are answered whole, and never are both voices open."""
+    answers = in_threads(
+        *[lambda seed=seed: preview(still, "epoch_2", "p" * 200, seed=seed) for seed in (1, 2)],
+        *[lambda seed=seed: preview(still, "base", "p" * 200, seed=seed) for seed in (3, 4)],
+    )
+    assert sorted(answer.content[44:] for answer in answers) == sorted(
+        said("p" * 200, seed) for seed in (1, 2, 3, 4)
+    )
+
+
+def test_who_waits_too_long_for_another_candidate_is_told_to_come_back(service: Running) -> None:
+    engine = service.parts.engine
+    engine.previews._limits = replace(PATIENT, deadline=0.3)
+    body = {"input": "v" * 4000, "response_format": "pcm"}
+    with service.client.stream("POST", f"{CANDIDATES}/epoch_2/speech", json=body) as answer:
+        sound = answer.iter_raw()
+        next(sound)
+        refused = preview(service, "base", "hello")
+    assert (refused.status_code, refused.json()["code"]) == (503, "preview_busy")
+    assert int(refused.headers["retry-after"]) > 0
+    # Whoever goes away frees it.
+    engine.previews._limits = PATIENT
+    assert preview(service, "base", "hello").status_code == 200
+
+
+def test_no_more_wait_for_a_candidate_than_for_their_turn(
+    still: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(still.parts.engine.previews, "_limits", replace(PATIENT, queue=0))
+    answer = preview(still, "epoch_2", "hello")
+    assert (answer.status_code, answer.json()["code"]) == (503, "queue_full")
+
+
+def test_a_candidate_that_dies_is_told_and_the_served_voice_comes_back(service: Running) -> None:
+    answer = preview(service, "epoch_2", "!signal SIGSEGV")
+    assert answer.status_code == 503
+    assert service.parts.engine.previews.current is None
+    service.wait_ready()
+    assert served(service)["candidate"] == "epoch_1"
+    # The same words are no suspect where another voice says them.
+    digests = service.parts.engine.waiting.deaths
+    assert len(digests) == 1
+    assert preview(service, "epoch_2", "hello").status_code == 200
+
+
+def test_a_candidate_whose_output_is_no_number_does_not_make_the_service_unready(
+    still: Running,
+) -> None:
+    answer = preview(still, "epoch_2", "!nan")
+    assert (answer.status_code, answer.json()["code"]) == (503, "not_finite")
+    assert still.parts.engine.ready
+
+
+def test_a_pruned_epoch_is_refused_and_can_still_be_heard(service: Running, output: Path) -> None:
+    run = RunFolder(output)
+    run.manifest_path(2).unlink()
+    run.checkpoint_path(2).unlink()
+    service.wait_until(lambda: service.parts.follower.runs["current"].epochs[2].state == "pruned")
+    answer = preview(service, "epoch_2", "hello")
+    assert (answer.status_code, answer.json()["code"]) == (409, "no_checkpoint")
+    assert "pruned" in answer.json()["detail"] and not row(service, "epoch_2")["can_speak"]
+    assert service.client.get(f"{CANDIDATES}/epoch_2/sentences/0.wav").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [("epoch_9", 404), ("nobody", 404), ("..%2Fx", 404), ("epoch_1_share_0.3", 404)],
+)
+def test_a_candidate_that_is_not_there_is_404(still: Running, name: str, status: int) -> None:
+    answer = preview(still, name, "hello")
+    assert answer.status_code == status and str(Path.cwd()) not in answer.text
+
+
+def test_a_candidate_that_cannot_be_opened_is_refused_without_its_path(
+    service: Running, output: Path
+) -> None:
+    os.rename(output, output.with_name("bad"))
+    (output.with_name("output")).symlink_to(output.with_name("bad"))
+    service.parts.follower.settings = settings_in(output.parent, output_dir=output.parent / "bad")
+    service.wait_until(
+        lambda: "bad" in str(service.parts.follower.runs["current"].epochs[2].checkpoint), 10
+    )
+    answer = preview(service, "epoch_2", "hello")
+    assert (answer.status_code, answer.json()["code"]) == (422, "refused")
+    assert "/secret" not in answer.text
+    assert service.say("hello").status_code == 200
+
+
+@pytest.mark.parametrize("more", [{"low_memory": True}, {"backend": "onnx"}])
+def test_where_a_second_voice_has_no_room_it_is_refused(
+    still: Running, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
+) -> None:
+    engine = still.parts.engine
+    compute = replace(engine.how.compute, **more)
+    monkeypatch.setattr(engine, "how", replace(engine.how, compute=compute))
+    answer = preview(still, "epoch_2", "hello")
+    assert (answer.status_code, answer.json()["code"]) == (409, "no_preview")
+
+
+def test_others_pages_hear_no_candidate_and_nobody_without_the_key(tmp_path: Path) -> None:
+    write_judged_run(tmp_path)
+    with running(settings_in(tmp_path, api_key="a key"), limits=PATIENT) as service:
+        service.wait_until(lambda: service.parts.engine.ready)
+        sound = f"{CANDIDATES}/epoch_1/sentences/0.wav"
+        speech = f"{CANDIDATES}/epoch_2/speech"
+        key = {"authorization": "Bearer a key"}
+        body = {"input": "hello", "response_format": "wav"}
+        for path in (sound, "/v1/runs/current/evaluation"):
+            assert service.client.get(path).status_code == 401
+            assert service.client.get(path, headers=key).status_code == 200
+        assert service.client.post(speech, json=body).status_code == 401
+        foreign = {**key, "origin": "https://elsewhere.example"}
+        answer = service.client.post(speech, json=body, headers=foreign)
+        assert (answer.status_code, answer.json()["code"]) == (403, "foreign_origin")
+        assert service.client.post(speech, json=body, headers=key).status_code == 200
+
+
+def test_previews_count_against_the_rate_limit(
+    still: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(still.parts, "rate", RateLimiter(1))
+    assert preview(still, "epoch_2", "hello").status_code == 200
+    assert preview(still, "epoch_2", "hello").status_code == 429

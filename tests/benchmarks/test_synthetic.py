@@ -1,0 +1,98 @@
+"""What is measured speaks as the product does: under the guard, and each text once."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks import loading, sample, synthetic, voice
+from benchmarks.synthetic import voice_latents
+from xtts.inference import speech
+from xtts.inference.alignment.guard import Ending
+from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.inference.voice import Voice
+from xtts.model.loading import load_model
+from xtts.model.shapes import VOCODER_RATE
+
+CODES = 8
+REQUEST = SynthesisRequest(synthetic.TEXT, "en", max_codes=CODES)
+
+
+@pytest.fixture
+def guards(monkeypatch: pytest.MonkeyPatch) -> list[Guard | None]:
+    """The guard of each piece that is spoken."""
+    seen: list[Guard | None] = []
+    real = GuardedPiece.__init__
+
+    def noted(piece: GuardedPiece, guard: Guard | None, *rest: Any, **how: Any) -> None:
+        seen.append(guard)
+        real(piece, guard, *rest, **how)
+
+    monkeypatch.setattr(GuardedPiece, "__init__", noted)
+    return seen
+
+
+def test_a_text_that_cannot_end_is_judged_and_said_once(base_folder: Path) -> None:
+    made = synthetic.torch_voice(base_folder, "fp32")
+    guard = synthetic.judged_once(made.backend.model)
+    speech.synthesize(made.backend, made.voice, REQUEST, guard)
+    for piece in guard.pieces:
+        assert (piece.ending, piece.attempts, piece.codes) == (Ending.CUT, 1, CODES)
+    assert guard.pieces
+
+
+@pytest.mark.parametrize(
+    "speaks",
+    [
+        lambda base: synthetic.torch_voice(base, "fp32").say(REQUEST),
+        lambda base: synthetic.torch_voice(base, "int8", low=True).begin(REQUEST),
+        lambda base: loading.ours(base, CODES, "fp32"),
+        lambda base: synthetic.onnx_voice(base, "fp32", 1).begin(REQUEST),
+    ],
+    ids=["torch", "low memory", "loading", "onnx"],
+)
+def test_the_guard_is_on(
+    speaks: Callable[[Path], object], base_folder: Path, guards: list[Guard | None]
+) -> None:
+    speaks(base_folder)
+    assert guards and all(guard is not None and guard.retries == 0 for guard in guards)
+
+
+def test_a_sample_is_said_once(base_folder: Path) -> None:
+    speaker = sample._JudgedOnce(base_folder, ComputeConfig())
+    model = load_model(base_folder, precision="fp32")
+    found = speaker.guard(Voice(*voice_latents(model.config.gpt.width)), 3)
+    assert found is not None and (found.retries, found.seed) == (0, 3)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_voice_is_heard_as_it_is_served(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Guard | None] = []
+
+    def silent(_: Any, __: Any, ___: Any, guard: Guard | None) -> torch.Tensor:
+        asked.append(guard)
+        return torch.zeros(24_000)
+
+    monkeypatch.setattr(speech, "synthesize", silent)
+    recording = Path("xtts/assets/demo/reference.wav")
+    said = voice.spoken(
+        "demo", "", ["One."], 2, "fp32", low=False, recording=recording, guarded=guarded
+    )
+    assert len(list(said)) == 2
+    assert [guard and (guard.seed, guard.retries) for guard in asked] == (
+        [(0, 2), (1, 2)] if guarded else [None, None]
+    )
+
+
+@pytest.mark.parametrize("low", [False, True])
+def test_a_sayer_speaks_with_a_voice_that_torch_heard(base_folder: Path, low: bool) -> None:
+    heard = Voice(torch.randn(1, 32, 64), torch.nn.functional.normalize(torch.randn(1, 512, 1)))
+    say = voice.onnx_sayer(base_folder, heard, "int8", low=low)
+    request = SynthesisRequest("one two.", "en", seed=3)
+    found = say(request, None)
+    assert found.dtype == torch.float32 and 0 < len(found) < 40 * VOCODER_RATE
+    assert torch.equal(found, say(request, None))

@@ -1,0 +1,34 @@
+"""Which detector of speech is taken, and that both find the same speech."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.train.cutting.recordings import join_demo
+from train.cutting.profile import LevelDetector, SpeechDetector, find_detector, speech_spans
+
+NUMBERS = [1, 2, 3]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("silero_vad") is None, reason="make lock brings it")
+def test_an_installation_by_the_locks_takes_silero() -> None:
+    assert find_detector().told == "Silero VAD"
+
+
+@pytest.mark.parametrize("name", ["silero", "level"])
+def test_speech_is_found_where_it_is(tmp_path: Path, name: str) -> None:
+    detector: SpeechDetector = LevelDetector("it is tested")
+    if name == "silero":
+        pytest.importorskip("silero_vad")
+        detector = find_detector()
+    spans = join_demo(tmp_path / "tape.wav", NUMBERS, pause=1.2)
+    samples, _ = soundfile.read(tmp_path / "tape.wav", dtype="float32")
+    found = speech_spans(detector.listen(np.asarray(samples)))
+    for start, end in spans:
+        covered = sum(max(min(end, last) - max(start, first), 0.0) for first, last in found)
+        assert covered > 0.75 * (end - start)
+    outside = sum(last - first for first, last in found) - sum(end - start for start, end in spans)
+    assert outside < 0.3 * len(spans)

@@ -1,0 +1,39 @@
+"""Which recogniser listens: the setting's, else pocketsphinx for English, else none and why."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from train.evaluation.plan import recognition_of
+from train.evaluation.sentences import EvaluationError
+
+
+@pytest.mark.parametrize(
+    ("setting", "language", "installed", "name", "reason"),
+    [
+        ("auto", "en", True, "pocketsphinx", None),
+        ("auto", "en", False, "", "pocketsphinx is not installed"),
+        ("off", "en", True, "", "is off"),
+        ("auto", "pt", True, "", "EVALUATE_RECOGNISER names one"),
+    ],
+)
+def test_which_recogniser_listens_or_why_none_does(
+    monkeypatch: pytest.MonkeyPatch, setting: str, language: str, installed: bool, name: str,
+    reason: str | None,
+) -> None:  # fmt: skip
+    if installed:
+        monkeypatch.setattr("train.evaluation.plan.can_hear_english", lambda: True)
+    else:
+        monkeypatch.setitem(sys.modules, "pocketsphinx", None)
+    found = recognition_of(setting, language)
+    assert (found.name, found.told) == (name, name)
+    assert found.absent is None if reason is None else reason in (found.absent or "")
+
+
+def test_a_folder_is_looked_at_before_anything_is_spoken(tmp_path: Path) -> None:
+    with pytest.raises(EvaluationError, match=r"EVALUATE_RECOGNISER: .* no folder with a Whisper"):
+        recognition_of(str(tmp_path / "none"), "pt")
+    (tmp_path / "config.json").write_text('{"model_type": "whisper"}')
+    found = recognition_of(str(tmp_path), "pt")
+    assert found.name == str(tmp_path) and found.told == f"Whisper ({tmp_path.name})"

@@ -1,0 +1,211 @@
+"""Cuts with an English text, word by word, by what pocketsphinx hears of it."""
+
+import functools
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from train.cutting import causes
+from train.cutting.cutter import CutJob, CutRecording, CutResult, cut_one
+from train.cutting.journal import HeardJournal
+from train.cutting.manuscript import Manuscript
+from train.cutting.profile import SoundProfile, SpokenChunk, find_detector, listen
+from train.cutting.recogniser import HeardWord, aligned_words, heard_words, text_recogniser
+from train.cutting.recordings import (
+    LISTENING_RATE,
+    CuttingError,
+    SourceRecording,
+    check_unchanged,
+    stretches,
+)
+from train.cutting.steps import Steps, in_order
+from train.cutting.word_alignment import (
+    EXPECTED_AFTER,
+    EXPECTED_BEFORE,
+    LEAST_CERTAINTY,
+    DoubtfulSentence,
+    TextFollower,
+    doubts,
+    place_units,
+    trusted,
+)
+from train.progress import with_progress
+from xtts.audio import resample
+
+# The expectation moves on with the reader in steps: a model takes a tenth of a second to build.
+_EXPECTATION_STEP = 600
+_LEAST_SHARE = 0.2
+_FEWEST_WORDS = 5
+
+
+class _BegunChunk(NamedTuple):
+    """key: in the journal; expected: the words of the text with which it is being heard."""
+
+    key: str
+    chunk: SpokenChunk
+    expected: tuple[int, int]
+    words: Callable[[], list[HeardWord]]
+
+
+class TextListener:
+    """Hears chunk after chunk with the text that is expected next.
+
+    Chunks are begun ahead of those that are settled, with what is expected by then. Where those
+    move the expectation on, they are heard again: the words are those of one chunk at a time.
+
+    Args:
+        journal: What was heard before this process was started.
+    """
+
+    def __init__(self, text: Manuscript, journal: HeardJournal, steps: Steps) -> None:
+        text_recogniser()  # raises where it is not installed
+        self._text = text
+        self._journal = journal
+        self._steps = steps
+        self._begun = deque[_BegunChunk]()
+        self.follower = TextFollower(text.words)
+        self.heard = list[HeardWord]()
+        self._wanted = (0, min(EXPECTED_AFTER, len(text.words)))
+
+    def hear(self, recording: SourceRecording, chunk: SpokenChunk) -> None:
+        """Begins to hear one chunk, unless the journal knows it."""
+        key = f"{recording.name}|{chunk.start:.3f}|{len(chunk.samples)}"
+        self._begun.append(self._begin(key, chunk))
+        if len(self._begun) > self._steps.ahead:
+            self._settle()
+
+    def finish(self) -> None:
+        """Waits for what is begun; all of it is in `heard` then."""
+        while self._begun:
+            self._settle()
+
+    def check(
+        self, recording: SourceRecording, one: DoubtfulSentence, samples: np.ndarray
+    ) -> Callable[[], list[HeardWord]]:
+        """Begins to look for the words of a sentence in [samples] of the recording; what is
+        returned waits for them, with their certainty."""
+        key = f"{recording.name}|words {one.first} to {one.last}|{one.start:.3f}"
+        if (known := self._known(key)) is not None:
+            return lambda: known
+        words = list(self._text.words[one.first : one.last + 1])
+        heard = resample(torch.from_numpy(samples), recording.rate, LISTENING_RATE).numpy()
+        begun = self._steps.begin(aligned_words, words, heard, one.start)
+
+        def take() -> list[HeardWord]:
+            found = begun()
+            self._journal.put(key, found)
+            return found
+
+        return take
+
+    def _known(self, key: str) -> list[HeardWord] | None:
+        found = self._journal.get(key)
+        return None if found is None else [HeardWord(*one) for one in found]
+
+    def _begin(self, key: str, chunk: SpokenChunk) -> _BegunChunk:
+        if (known := self._known(key)) is not None:
+            return _BegunChunk(key, chunk, self._wanted, lambda: known)
+        expected = list(self._text.words[slice(*self._wanted)])
+        words = self._steps.begin(heard_words, expected, chunk.samples, chunk.start)
+        return _BegunChunk(key, chunk, self._wanted, words)
+
+    def _settle(self) -> None:
+        one = self._begun.popleft()
+        if one.expected != self._wanted:
+            one = self._begin(one.key, one.chunk)
+        words = one.words()
+        if self._journal.get(one.key) is None:
+            self._journal.put(one.key, words)
+        self.heard += words
+        self.follower.add(words)
+        self._wanted = self._expectation()
+
+    def _expectation(self) -> tuple[int, int]:
+        if self.follower.lost:
+            return 0, len(self._text.words)
+        place = self.follower.position // _EXPECTATION_STEP * _EXPECTATION_STEP
+        end = min(place + EXPECTED_AFTER + _EXPECTATION_STEP, len(self._text.words))
+        return max(min(place, end - EXPECTED_AFTER) - EXPECTED_BEFORE, 0), end
+
+
+def cut_by_words(job: CutJob, text: Manuscript) -> CutResult:
+    """Aligns an English text word by word. Raises CuttingError, also for a foreign text."""
+    with job.listening() as progress:
+        listener = TextListener(text, job.journal, job.steps)
+        profiles, bounds = list[SoundProfile](), [0]
+        for recording in job.recordings:
+            hear = functools.partial(listener.hear, recording)
+            profiles.append(listen(recording, find_detector(), hear, progress))
+            listener.finish()
+            check_unchanged(recording)
+            bounds.append(len(listener.heard))
+        listener.follower.finish()
+        places = trusted(listener.follower.matches, listener.heard, text)
+        cause = causes.clipping(profiles) or causes.wrong_order(listener.heard, text)
+        counts = (len(listener.heard), len(text.words))
+        _refuse_other_text(len(places), *counts, job.recordings, cause)
+        done, sure, num_placed = list[CutRecording](), set[int](), 0
+        for number, (recording, profile) in enumerate(zip(job.recordings, profiles)):
+            first, last = bounds[number], bounds[number + 1]
+            own = {word: heard - first for word, heard in places.items() if first <= heard < last}
+            heard = listener.heard[first:last]
+            doubtful = doubts(text, own, heard, recording.seconds)
+            checked = _checked(recording, doubtful, listener, job.steps.ahead)
+            units = place_units(text, own, heard, checked)
+            num_placed += sum(len(unit.text.split()) for unit in units)
+            done.append(cut_one(recording, profile, units))
+            sure |= own.keys() | {
+                word for word, one in checked.items() if (one.certainty or 0.0) >= LEAST_CERTAINTY
+            }
+    # A model of a short text hears its phrases in anything; they do not stand the second look.
+    _refuse_other_text(num_placed, *counts, job.recordings, cause)
+    unheard = [
+        number
+        for number, words in enumerate(text.words_of_sentence)
+        if 2 * sum(word in sure for word in words) < len(words)
+    ]
+    moved = frozenset(unheard) & set(causes.heard_whole(listener.heard, text))
+    return CutResult(done, unheard, moved)
+
+
+def _checked(
+    recording: SourceRecording, doubtful: Sequence[DoubtfulSentence], listener: TextListener,
+    ahead: int,
+) -> dict[int, HeardWord]:  # fmt: skip
+    """The words of doubtful sentences, by number, where a second look finds them."""
+    found = dict[int, HeardWord]()
+    rate = recording.rate
+    doubtful = sorted(doubtful, key=lambda one: one.end)
+    spans = [
+        (int(one.start * rate), min(int(one.end * rate), recording.frames)) for one in doubtful
+    ]
+
+    def begun() -> Iterator[Callable[[], tuple[DoubtfulSentence, list[HeardWord]]]]:
+        for place, samples in stretches(recording, spans):
+            one = doubtful[place]
+            aligned = listener.check(recording, one, samples)
+            yield lambda one=one, aligned=aligned: (one, aligned())  # type: ignore[misc]
+
+    checked = in_order(begun(), ahead)
+    for one, aligned in with_progress(checked, len(doubtful), "Checking", "sentences"):
+        found |= dict(zip(range(one.first, one.last + 1), aligned))
+    return found
+
+
+def _refuse_other_text(
+    found: int, heard: int, written: int, recordings: Sequence[SourceRecording], cause: str
+) -> None:
+    """cause: what else than another text explains it; "" where nothing does."""
+    if heard < _FEWEST_WORDS and written >= _FEWEST_WORDS:
+        raise CuttingError(
+            f"{recordings[0].path} holds next to no English speech ({heard} words heard).{cause}"
+        )
+    if found < _LEAST_SHARE * min(heard, written):
+        cause = cause or " Is it another recording's, or in another language?"
+        raise CuttingError(
+            f"The text does not fit {recordings[0].path}: {found} of its {written:,} words were "
+            f"found in their order among {heard:,} heard ones.{cause} Nothing was written."
+        )

@@ -1,0 +1,276 @@
+"""What a recording should say, read from a file: its sentences, and their words as they are heard.
+
+Files are txt, or have times: SubRip, WebVTT, HTK and Audacity labels, Praat TextGrid. They give
+cues, pieces of text in the order of the file. A unit is the shortest piece of the written text that
+has words of its own: `$5` is one unit and two words, and is never cut. Numbers and abbreviations
+are read by the normaliser of `xtts.text`.
+"""
+
+import difflib
+import html
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from train.cutting.recordings import CuttingError
+from xtts.text.normalization.registry import rules_of
+
+_TIME = r"(?:(\d+):)?(\d{1,2}):(\d{2})[.,](\d{1,3})"
+_TIMES = re.compile(rf"^\s*{_TIME}\s*-->\s*{_TIME}")
+_TAG = re.compile(r"<[^>]*>|\{\\[^}]*\}")
+# HTK writes whole hundreds of nanoseconds, Audacity seconds with a point.
+_HTK_PER_SECOND = 1e7
+_SILENT_LABELS = {"", "sil", "sp", "pau", "spn", "<eps>", "<sil>", "#"}
+
+# Closing quotes and brackets, at most two, belong to the sentence before. Chinese and Japanese
+# leave no space behind a sentence.
+_CLOSING = '["”’»)\\]]'
+_SENTENCE_END = re.compile(
+    rf"(?<=[.!?…])\s+|(?<=[.!?…]{_CLOSING})\s+|(?<=[.!?…]{_CLOSING}{_CLOSING})\s+"
+    "|(?<=[。！？])(?![」』”’）。！？])\\s*"
+)
+_ENGLISH_WORD = re.compile(r"[a-z]+(?:'[a-z]+)*")
+_ANY_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_CLAUSE_END = ",;:)—–"
+
+
+@dataclass(frozen=True)
+class Cue:
+    """A piece of text; start, end: seconds in the recording, None where the file has no times."""
+
+    text: str
+    start: float | None = None
+    end: float | None = None
+
+
+def read_cues(path: Path) -> list[Cue]:
+    """The pieces of a text file, by its ending.
+
+    Raises CuttingError for a missing, unknown, unreadable or empty file.
+    """
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        raise CuttingError(
+            f"{path} is no text that is read; the endings are {', '.join(_READERS)}."
+        )
+    cues = [cue for cue in reader(_text(path), path) if cue.text.strip()]
+    if not any(letter.isalnum() for cue in cues for letter in cue.text):
+        raise CuttingError(f"{path} holds no words; write into it what the recording says.")
+    return cues
+
+
+def _text(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise CuttingError(f"{path} does not exist.") from None
+    except OSError as error:
+        raise CuttingError(f"{path} cannot be read ({error.strerror}).") from error
+    wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
+    try:
+        found = content.decode("utf-16" if wide else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise CuttingError(
+            f"{path}, line {line}: byte {content[error.start]:#x} is no UTF-8. Save it as UTF-8."
+        ) from error
+    return found.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _plain(text: str, _path: Path) -> list[Cue]:
+    """Paragraphs; a line break inside one is a space."""
+    return [Cue(" ".join(part.split())) for part in re.split(r"\n\s*\n", text)]
+
+
+def _subtitles(text: str, path: Path) -> list[Cue]:
+    """SubRip and WebVTT: a line of times, then lines of text up to an empty one."""
+    cues = list[Cue]()
+    for block in re.split(r"\n\s*\n", text):
+        lines = block.strip().split("\n")
+        place = next((row for row, line in enumerate(lines) if _TIMES.match(line)), None)
+        if place is None:
+            continue
+        found = _TIMES.match(lines[place])
+        assert found is not None
+        start, end = _seconds(found.groups()[:4]), _seconds(found.groups()[4:])
+        said = html.unescape(_TAG.sub("", " ".join(lines[place + 1 :])))
+        cues.append(_cue(" ".join(said.split()), start, end, path))
+    if not cues:
+        raise CuttingError(
+            f"{path} holds no line such as `00:00:01,000 --> 00:00:04,000`: is it a subtitle file?"
+        )
+    return cues
+
+
+def _seconds(groups: tuple[str | None, ...]) -> float:
+    hours, minutes, seconds, fraction = groups
+    whole = 3600 * int(hours or 0) + 60 * int(minutes or 0) + int(seconds or 0)
+    return whole + int(fraction or 0) / 10 ** len(fraction or "0")
+
+
+def _labels(text: str, path: Path) -> list[Cue]:
+    """`start end text` a line: HTK in units of 100 ns, Audacity in seconds."""
+    cues = list[Cue]()
+    for number, line in enumerate(text.split("\n"), start=1):
+        fields = line.split(maxsplit=2)
+        if not fields:
+            continue
+        try:
+            start, end = float(fields[0]), float(fields[1])
+        except (ValueError, IndexError):
+            raise CuttingError(
+                f"{path}, line {number}: {line[:60]!r} is no `start end text`."
+            ) from None
+        htk = "." not in fields[0] and "." not in fields[1]
+        scale = _HTK_PER_SECOND if htk else 1.0
+        said = fields[2] if len(fields) > 2 else ""
+        if said.strip().lower() not in _SILENT_LABELS:
+            cues.append(_cue(" ".join(said.split()), start / scale, end / scale, path))
+    return cues
+
+
+def _text_grid(text: str, path: Path) -> list[Cue]:
+    """The first tier of intervals in Praat's long form; a tier called words is not taken where
+    there is another."""
+    tiers = [tier for tier in re.split(r"item\s*\[\d+\]\s*:", text)[1:] if '"IntervalTier"' in tier]
+    if not tiers:
+        raise CuttingError(
+            f"{path} holds no IntervalTier in Praat's long text form; save it so from Praat."
+        )
+    tier = next(
+        (one for one in tiers if not re.search(r'name\s*=\s*"(words|phones)"', one)), tiers[0]
+    )
+    pattern = r'xmin\s*=\s*([\d.]+)\s*\n\s*xmax\s*=\s*([\d.]+)\s*\n\s*text\s*=\s*"((?:[^"]|"")*)"'
+    return [
+        _cue(" ".join(said.replace('""', '"').split()), float(start), float(end), path)
+        for start, end, said in re.findall(pattern, tier)
+        if said.strip().lower() not in _SILENT_LABELS
+    ]
+
+
+def _cue(text: str, start: float, end: float, path: Path) -> Cue:
+    if end < start:
+        raise CuttingError(f"{path}: {text[:40]!r} ends at {end:g} s, before {start:g} s.")
+    return Cue(text, start, end)
+
+
+_READERS: dict[str, Callable[[str, Path], list[Cue]]] = {
+    ".txt": _plain,
+    ".srt": _subtitles,
+    ".vtt": _subtitles,
+    ".lab": _labels,
+    ".textgrid": _text_grid,
+}
+
+
+@dataclass(frozen=True)
+class TextUnit:
+    """Written text that is never cut. words: the range of its words in the manuscript; ends: 3 at
+    the end of a paragraph or cue, 2 of a sentence, 1 of a clause, else 0."""
+
+    text: str
+    first_word: int
+    last_word: int
+    sentence: int
+    ends: int
+
+
+@dataclass(frozen=True)
+class Manuscript:
+    """words: as they are said, in lower case; unit_of: the unit of each word; sentences: as they
+    are written; cues: the times that the file gives, by sentence."""
+
+    words: tuple[str, ...]
+    units: tuple[TextUnit, ...]
+    sentences: tuple[str, ...]
+    cues: tuple[Cue, ...]
+    unit_of: tuple[int, ...] = field(repr=False)
+    words_of_sentence: tuple[range, ...] = field(repr=False)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the file says when each sentence is spoken."""
+        return all(cue.start is not None for cue in self.cues)
+
+    def sentence_of(self, word: int) -> int:
+        """The number of the sentence that a word is in."""
+        return self.units[self.unit_of[word]].sentence
+
+
+def manuscript_of(cues: Sequence[Cue], language: str) -> Manuscript:
+    """The words of a text. Cues without times are divided into sentences; timed ones are kept."""
+    words, units, unit_of = list[str](), list[TextUnit](), list[int]()
+    sentences, kept, ranges = list[str](), list[Cue](), list[range]()
+    for cue in cues:
+        parts = [cue.text] if cue.start is not None else _SENTENCE_END.split(cue.text)
+        for part, sentence in enumerate(parts, start=1):
+            found = _units(sentence.strip(), language)
+            begins = len(words)
+            for place, (text, said) in enumerate(found):
+                last = place == len(found) - 1
+                ends = (
+                    2 + (part == len(parts))
+                    if last
+                    else int(text.rstrip("\"'”’")[-1:] in _CLAUSE_END)
+                )
+                unit_of += [len(units)] * len(said)
+                first = len(words)
+                words += said
+                units.append(TextUnit(text, first, len(words) - 1, len(sentences), ends))
+            if found:
+                sentences.append(sentence.strip())
+                kept.append(cue)
+                ranges.append(range(begins, len(words)))
+    return Manuscript(
+        tuple(words), tuple(units), tuple(sentences), tuple(kept), tuple(unit_of), tuple(ranges)
+    )
+
+
+def said_words(text: str, language: str) -> list[str]:
+    """The words of a text as they are spoken, in lower case."""
+    rules = rules_of(language)
+    read = (rules.read(text) if rules else text).lower().replace("’", "'")
+    return (_ENGLISH_WORD if language == "en" else _ANY_WORD).findall(read)
+
+
+def _units(sentence: str, language: str) -> list[tuple[str, list[str]]]:
+    """(Written, words) of each unit of a sentence."""
+    tokens = sentence.split()
+    plain = [
+        (word, place)
+        for place, token in enumerate(tokens)
+        for word in _ANY_WORD.findall(token.lower().replace("’", "'"))
+    ]
+    said = said_words(sentence, language)
+    written = [word for word, _ in plain]
+    words_of: list[list[str]] = [[] for _ in tokens]
+    joined = [False] * len(tokens)  # with the token before
+    matcher = difflib.SequenceMatcher(None, written, said, autojunk=False)
+    for kind, start, end, first, last in matcher.get_opcodes():
+        if kind == "equal":
+            for (_, place), word in zip(plain[start:end], said[first:last]):
+                words_of[place].append(word)
+            continue
+        places = [place for _, place in plain[start:end]]
+        if not places and plain:  # said and not written: it belongs to what is before
+            places = [plain[max(start - 1, 0)][1]]
+        if places:
+            words_of[places[0]] += said[first:last]
+            for place in range(places[0] + 1, places[-1] + 1):
+                joined[place] = True
+    return _grouped(tokens, words_of, joined)
+
+
+def _grouped(
+    tokens: Sequence[str], words_of: Sequence[list[str]], joined: Sequence[bool]
+) -> list[tuple[str, list[str]]]:
+    """Tokens without words of their own go with the one before, or with the first that has."""
+    found = list[tuple[str, list[str]]]()
+    for token, words, with_last in zip(tokens, words_of, joined):
+        if found and (with_last or not words or not found[-1][1]):
+            text, before = found[-1]
+            found[-1] = (f"{text} {token}", before + words)
+        else:
+            found.append((token, list(words)))
+    return [(text, words) for text, words in found if words]

@@ -1,0 +1,345 @@
+"""What is measured along a recording in one pass: its level, where somebody speaks, its pauses.
+
+The sound is held for at most two blocks; what stays is a few bytes for each 10 ms. Speech is found
+by Silero VAD (https://github.com/snakers4/silero-vad) in ONNX Runtime, or by the level where that
+is not installed; both give a value for each 32 ms. The model of Silero's wheel that takes a whole
+block (`silero_vad_16k_sequence.onnx`) is run as it stands, without the package's own code, which
+imports torchaudio in another version than ours.
+"""
+
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from machine.onnxruntime.sessions import OnnxSessionOptions, RuntimeMissing, open_session
+from train.cutting.recordings import (
+    LISTENING_RATE,
+    CuttingError,
+    SourceRecording,
+    check_unchanged,
+    listening_blocks,
+)
+from train.progress import Progress
+
+VAD_FRAME = 512
+VAD_SECONDS = VAD_FRAME / LISTENING_RATE
+LEVEL_FRAME = LISTENING_RATE // 100
+LEVEL_SECONDS = 0.01
+SILENT_DB = -100.0
+_VAD_CONTEXT = 64
+_MODEL = "data/silero_vad_16k_sequence.onnx"
+_BEGINS, _ENDS = 0.5, 0.35
+# By level: this much above what is quiet around, which is the tenth part of a minute.
+_ABOVE_QUIET_DB = 12.0
+_SHORTEST_GAP_SECONDS = 0.3
+_SPAN_MARGIN_SECONDS = 0.1
+SHORTEST_PAUSE_SECONDS = 0.12
+# Before the first word of a breath and behind its last one, where no word can be cut in two.
+SHORTEST_EDGE_SECONDS = 0.04
+# A recogniser's word ends are that far off.
+_REACH_SECONDS = 0.12
+MARGIN_SECONDS, WIDE_MARGINS_SECONDS = 0.15, (0.3, 0.45)
+# Quiet is nearer to the background than to speech.
+_ABOVE_BACKGROUND_DB, _BELOW_SPEECH_DB = 9.0, 24.0
+_SURELY_NO_SPEECH = 0.15
+# What is quiet is judged anew every 5 s.
+_WINDOW = 500
+_LONGEST_CHUNK, _SHORTEST_CHUNK = int(20 / VAD_SECONDS), int(6 / VAD_SECONDS)
+_SPEECH, _PAUSE = 0.5, 0.35
+_MARGIN_FRAMES = 6
+_FULL_SCALE = 0.999
+
+
+class SpeechDetector(Protocol):
+    """Told blocks one after the other."""
+
+    told: str
+
+    def listen(self, block: np.ndarray) -> np.ndarray: ...
+
+
+def find_detector() -> SpeechDetector:
+    """Silero VAD where it and ONNX Runtime are installed, else by level; `told` says which."""
+    package = importlib.util.find_spec("silero_vad")
+    if package is None or package.origin is None:
+        return LevelDetector("package silero-vad is not installed")
+    model = Path(package.origin).parent / _MODEL
+    if not model.is_file():
+        return LevelDetector(f"package silero-vad has no {_MODEL}; version 6.2 has it")
+    try:
+        return SileroDetector(model)
+    except RuntimeMissing:
+        return LevelDetector("package onnxruntime is not installed")
+
+
+class SileroDetector:
+    """Probability of speech, 0..1, for each 32 ms."""
+
+    def __init__(self, model: Path) -> None:
+        self._session = open_session(model, "cpu", OnnxSessionOptions(threads=1)).session
+        self._context = np.zeros(_VAD_CONTEXT, np.float32)
+        self._state = [np.zeros((1, 1, 128), np.float32)] * 2
+        self.told = "Silero VAD"
+
+    def listen(self, block: np.ndarray) -> np.ndarray:
+        """[samples] at 16 kHz -> [frames]; the last frame of a recording is padded with zeros."""
+        frames = _framed(block, VAD_FRAME)
+        before = np.concatenate((self._context[None], frames[:-1, -_VAD_CONTEXT:]))
+        self._context = frames[-1, -_VAD_CONTEXT:]
+        inputs = {"input": np.concatenate((before, frames), axis=1)}
+        inputs |= {"h": self._state[0], "c": self._state[1]}
+        found, *self._state = self._session.run(None, inputs)
+        return np.asarray(found, np.float32).reshape(-1)
+
+
+class LevelDetector:
+    """1 where it is 12 dB louder than the quietest tenth of the last block, else 0."""
+
+    def __init__(self, reason: str) -> None:
+        self.told = f"the level alone, because {reason} (extra `cut`)"
+
+    def listen(self, block: np.ndarray) -> np.ndarray:
+        """[samples] at 16 kHz -> [frames]."""
+        loud = levels(block, VAD_FRAME)
+        audible = loud[loud > SILENT_DB + 20]
+        quiet = float(np.quantile(audible, 0.1)) if len(audible) else 0.0
+        # A block that speaks throughout has no quiet tenth.
+        quiet = min(quiet, float(loud.max()) - 2 * _ABOVE_QUIET_DB)
+        return (loud > quiet + _ABOVE_QUIET_DB).astype(np.float32)
+
+
+def levels(block: np.ndarray, frame: int = LEVEL_FRAME) -> np.ndarray:
+    """Root mean square of each frame in dB below full scale, from `SILENT_DB` up."""
+    power = np.square(_framed(block, frame)).mean(axis=1)
+    found: np.ndarray = 10 * np.log10(np.maximum(power, 10 ** (SILENT_DB / 10)))
+    return found.astype(np.float32)
+
+
+def speech_spans(probabilities: np.ndarray) -> list[tuple[float, float]]:
+    """(start, end) in seconds of what is spoken, with 0.1 s around; shorter gaps are joined."""
+    found = list[tuple[float, float]]()
+    for first, last in _stretches_of(probabilities):
+        start = max(first * VAD_SECONDS - _SPAN_MARGIN_SECONDS, 0.0)
+        end = last * VAD_SECONDS + _SPAN_MARGIN_SECONDS
+        if found and start - found[-1][1] < _SHORTEST_GAP_SECONDS:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((start, end))
+    return found
+
+
+def _stretches_of(probabilities: Sequence[float] | np.ndarray) -> list[tuple[int, int]]:
+    """Frames (first, last + 1): begun above 0.5, ended below 0.35."""
+    found, begun = list[tuple[int, int]](), -1
+    for place, probability in enumerate(probabilities):
+        if begun < 0 and probability >= _BEGINS:
+            begun = place
+        elif begun >= 0 and probability < _ENDS:
+            found.append((begun, place))
+            begun = -1
+    if begun >= 0:
+        found.append((begun, len(probabilities)))
+    return found
+
+
+def _framed(block: np.ndarray, frame: int) -> np.ndarray:
+    """[samples] -> [frames, frame], the last one padded with zeros."""
+    count = -(-len(block) // frame)
+    padded = np.zeros(count * frame, np.float32)
+    padded[: len(block)] = block
+    return padded.reshape(count, frame)
+
+
+@dataclass(frozen=True)
+class SoundProfile:
+    """What was measured along a recording. level_db: each 10 ms; speech: probability, each 32 ms;
+    clipped: each 10 ms, whether full scale was reached twice in a row."""
+
+    level_db: np.ndarray
+    speech: np.ndarray
+    clipped: np.ndarray
+
+    def background_db(self, start: float, end: float) -> float:
+        """The quietest twentieth of the ten seconds around."""
+        first = max(int((start - 5) / LEVEL_SECONDS), 0)
+        around = self.level_db[first : int((end + 5) / LEVEL_SECONDS) + 1]
+        return float(np.quantile(around, 0.05)) if len(around) else 0.0
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Quiet between two words; start, end in seconds."""
+
+    start: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return self.end - self.start
+
+    def clip_end(self, margin: float = MARGIN_SECONDS) -> float:
+        """Where a clip ends that is followed by this pause."""
+        return self.start + min(margin, self.seconds / 2)
+
+    def clip_start(self, margin: float = MARGIN_SECONDS) -> float:
+        """Where a clip begins that follows this pause."""
+        return self.end - min(margin, self.seconds / 2)
+
+
+def pause_between(
+    profile: SoundProfile,
+    last_end: float,
+    next_start: float,
+    reach: float = _REACH_SECONDS,
+    shortest: float = SHORTEST_PAUSE_SECONDS,
+) -> Pause | None:
+    """The longest quiet between the end of a word and the start of the next, in seconds; None when
+    there is none of `shortest` seconds."""
+    first = max(int((last_end - reach) / LEVEL_SECONDS), 0)
+    last = min(int((next_start + reach) / LEVEL_SECONDS) + 1, len(profile.level_db))
+    if last <= first:
+        return None
+    quiet = _quiet(profile, first, last)
+    # A closure inside a word is no pause: the quiet must touch the gap between the words.
+    found = [(begin + first, end + first) for begin, end in runs_of(quiet)
+             if (end + first) * LEVEL_SECONDS >= min(last_end, next_start) - 0.02
+             and (begin + first) * LEVEL_SECONDS <= max(last_end, next_start) + 0.02]  # fmt: skip
+    if not found:
+        return None
+    begin, end = max(found, key=lambda run: run[1] - run[0])
+    pause = Pause(begin * LEVEL_SECONDS, end * LEVEL_SECONDS)
+    return pause if pause.seconds >= shortest - 1e-6 else None
+
+
+def sounding_spans(profile: SoundProfile) -> list[tuple[float, float]]:
+    """(start, end) in seconds of what stands between pauses of `SHORTEST_PAUSE_SECONDS`."""
+    quiet = np.concatenate([
+        _quiet(profile, first, min(first + _WINDOW, len(profile.level_db)))
+        for first in range(0, len(profile.level_db), _WINDOW)
+    ])  # fmt: skip
+    shortest = round(SHORTEST_PAUSE_SECONDS / LEVEL_SECONDS)
+    for begin, end in runs_of(quiet):
+        if end - begin < shortest and begin > 0 and end < len(quiet):
+            quiet[begin:end] = False
+    return [(begin * LEVEL_SECONDS, end * LEVEL_SECONDS) for begin, end in runs_of(~quiet)]
+
+
+def _quiet(profile: SoundProfile, first: int, last: int) -> np.ndarray:
+    start, end = first * LEVEL_SECONDS, last * LEVEL_SECONDS
+    around = profile.level_db[max(first - 300, 0) : last + 300]
+    speech_db = float(np.quantile(around, 0.9))
+    background = profile.background_db(start, end)
+    limit = min(background + _ABOVE_BACKGROUND_DB, (background + speech_db) / 2)
+    limit = max(limit, speech_db - 2 * _BELOW_SPEECH_DB)
+    by_level = profile.level_db[first:last] < limit
+    place = ((np.arange(first, last) + 0.5) * LEVEL_SECONDS / VAD_SECONDS).astype(int)
+    speech = profile.speech[np.minimum(place, len(profile.speech) - 1)]
+    quiet: np.ndarray = by_level | (speech < _SURELY_NO_SPEECH)
+    return quiet
+
+
+def runs_of(flags: np.ndarray) -> list[tuple[int, int]]:
+    """(first, last + 1) of each run of True."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(np.int8)))
+    return [(int(begin), int(end)) for begin, end in zip(edges[::2], edges[1::2])]
+
+
+@dataclass(frozen=True)
+class SpokenChunk:
+    """At most 20 s of sound at 16 kHz, cut where nobody speaks; start in seconds."""
+
+    start: float
+    samples: np.ndarray
+
+
+def measured(
+    recording: SourceRecording, told: str, progress: Progress | None = None
+) -> SoundProfile:
+    """A recording measured without hearing words in it: a step by itself.
+
+    progress: in seconds of sound; None where it is counted elsewhere.
+
+    Raises CuttingError where speech is found otherwise here than `told`, or the file changed.
+    """
+    detector = find_detector()
+    if detector.told != told:
+        raise CuttingError(
+            f"A worker finds speech by {detector.told}, and the others by {told}: install the same "
+            "packages on every machine."
+        )
+    profile = listen(recording, detector, None, progress)
+    check_unchanged(recording)
+    return profile
+
+
+def listen(
+    recording: SourceRecording, detector: SpeechDetector,
+    hear: Callable[[SpokenChunk], None] | None, progress: Progress | None = None,
+) -> SoundProfile:  # fmt: skip
+    """Measures a recording once through; `hear` is called with each chunk that has speech, and
+    `progress` counts the seconds of sound."""
+    measured = list[np.ndarray]()
+    speech, clipped = list[np.ndarray](), list[np.ndarray]()
+
+    def heard_blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for block in listening_blocks(recording):
+            measured.append(levels(block))
+            clipped.append(_clipped(block))
+            speech.append(detector.listen(block))
+            yield block, speech[-1]
+            if progress is not None:
+                progress.add(len(block) / LISTENING_RATE)
+
+    for chunk in chunks(heard_blocks()):
+        if hear is not None:
+            hear(chunk)
+    return SoundProfile(np.concatenate(measured), np.concatenate(speech), np.concatenate(clipped))
+
+
+def chunks(blocks: Iterator[tuple[np.ndarray, np.ndarray]]) -> Iterator[SpokenChunk]:
+    """Blocks with their probabilities of speech -> chunks with speech in them."""
+    samples, speech, first = np.zeros(0, np.float32), np.zeros(0, np.float32), 0
+    for block, probabilities in blocks:
+        samples = np.concatenate((samples, block))
+        speech = np.concatenate((speech, probabilities))
+        while len(speech) > _LONGEST_CHUNK:
+            cut = _chunk_end(speech[:_LONGEST_CHUNK])
+            yield from _spoken(samples[: cut * VAD_FRAME], speech[:cut], first)
+            samples, speech, first = samples[cut * VAD_FRAME :], speech[cut:], first + cut
+    yield from _spoken(samples, speech, first)
+
+
+def _chunk_end(speech: np.ndarray) -> int:
+    """The middle of the longest pause behind the first 6 s, else where speech is least likely."""
+    best, begun = (0, 0), -1
+    for place in range(_SHORTEST_CHUNK, len(speech) + 1):
+        pausing = place < len(speech) and speech[place] < _PAUSE
+        if pausing and begun < 0:
+            begun = place
+        elif not pausing and begun >= 0:
+            best = max(best, (place - begun, (place + begun) // 2))
+            begun = -1
+    return best[1] or _SHORTEST_CHUNK + int(speech[_SHORTEST_CHUNK:].argmin())
+
+
+def _spoken(samples: np.ndarray, speech: np.ndarray, first: int) -> Iterator[SpokenChunk]:
+    places = np.flatnonzero(speech >= _SPEECH)
+    if len(places):
+        begin = max(int(places[0]) - _MARGIN_FRAMES, 0)
+        end = min(int(places[-1]) + 1 + _MARGIN_FRAMES, len(speech))
+        start = (first + begin) * VAD_SECONDS
+        yield SpokenChunk(start, samples[begin * VAD_FRAME : end * VAD_FRAME])
+
+
+def _clipped(block: np.ndarray) -> np.ndarray:
+    """For each 10 ms, whether two samples on end are at full scale. Resampling rounds the tops of
+    what was clipped: so as heard at 16 kHz it is a lower bound."""
+    full = np.abs(block) >= _FULL_SCALE
+    twice = np.zeros(-(-len(block) // LEVEL_FRAME) * LEVEL_FRAME, bool)
+    twice[1 : len(block)] = full[1:] & full[:-1]
+    return np.asarray(twice.reshape(-1, LEVEL_FRAME).any(axis=1))

@@ -1,0 +1,217 @@
+"""Decodes a recording once through, in blocks, so that memory does not grow with its length."""
+
+import importlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from machine.errors import SotaqueError
+from machine.storage.atomic import make_folder
+from machine.storage.hashes import stamp_of
+from xtts.audio import AudioError, declared_bytes, facts, resample
+
+LISTENING_RATE = 16_000
+# A whole number of the 32 ms frames of speech detection at 16 kHz.
+BLOCK_SECONDS = 32
+# What a block hears of its neighbours, so that resampling leaves no seam.
+_CONTEXT_SECONDS = 1
+_LEAST_PRESENT = 0.95
+# Of the power of the channels, what is left when they are mixed: a stereo recording keeps half.
+_LEAST_TOGETHER = 0.01
+SOUND_ENDINGS = (".wav", ".flac", ".mp3", ".ogg", ".opus")
+
+
+class CuttingError(SotaqueError):
+    """Recordings, a text or a folder that cannot be used; nothing was written."""
+
+
+class WorkersLost(SotaqueError):
+    """Those who compute the steps of a cut cannot be had. What was heard is kept."""
+
+
+@dataclass(frozen=True)
+class SourceRecording:
+    """A recording that libsndfile reads. name: how clips and tables call it; rate: in Hz;
+    stamp: size and time of change when it was opened."""
+
+    name: str
+    path: Path
+    rate: int
+    frames: int
+    stamp: tuple[int, int]
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return self.frames / self.rate
+
+
+def open_recording(path: Path, name: str, work: Path) -> SourceRecording:
+    """Reads the header; what libsndfile cannot decode is decoded by `av` into `work`.
+
+    Raises CuttingError for a missing, empty or undecodable file, and for one that ends early.
+    """
+    if not path.is_file():
+        raise CuttingError(f"{path} does not exist, or is no file.")
+    if path.stat().st_size == 0:
+        raise CuttingError(f"{path} is empty (0 bytes); copy it again.")
+    original = _stamp(path)
+    try:
+        header = facts(path)
+    except AudioError as error:
+        if path.suffix.lower() in SOUND_ENDINGS:
+            raise CuttingError(str(error)) from error
+        path = _by_av(path, work / f"{name}.wav")
+        header = facts(path)
+        original = _stamp(path)
+    declared, size = declared_bytes(path), path.stat().st_size
+    if declared is not None and size < _LEAST_PRESENT * declared:
+        raise CuttingError(
+            f"{path} holds {size:,} of the {declared:,} bytes that it promises: is it still being "
+            "written, or was it cut off? Cut it when it is whole."
+        )
+    return SourceRecording(name, path, header.rate, header.frames, original)
+
+
+def check_unchanged(recording: SourceRecording) -> None:
+    """Raises CuttingError when the file changed since it was opened."""
+    if _stamp(recording.path) != recording.stamp:
+        raise CuttingError(
+            f"{recording.path} changed while it was read: is it still being recorded? Give the "
+            "same command again when it is whole."
+        )
+
+
+def blocks(recording: SourceRecording) -> Iterator[np.ndarray]:
+    """The recording as mono float32 at its own rate, `BLOCK_SECONDS` at a time.
+
+    Raises CuttingError where it cannot be decoded, ends early or holds non-finite values, and where
+    its channels cancel each other.
+    """
+    import soundfile
+
+    size = BLOCK_SECONDS * recording.rate
+    seen, apart, together = 0, 0.0, 0.0
+    try:
+        with soundfile.SoundFile(str(recording.path)) as file:
+            while len(block := file.read(size, dtype="float32", always_2d=True)):
+                seen += len(block)
+                if not np.isfinite(block).all():
+                    raise CuttingError(
+                        f"{recording.path} holds non-finite values (NaN or infinite) before "
+                        f"{seen / recording.rate:.0f} s."
+                    )
+                # A header may promise less than there is: the account goes by the header.
+                over = max(seen - recording.frames, 0)
+                kept = block[: len(block) - over]
+                if len(kept):
+                    mono = kept.mean(axis=1, dtype=np.float32)
+                    apart += float(np.square(kept, dtype=np.float64).mean(axis=1).sum())
+                    together += float(np.square(mono, dtype=np.float64).sum())
+                    yield mono
+                if over:
+                    break
+    except (OSError, RuntimeError) as error:
+        raise CuttingError(
+            f"{recording.path} cannot be decoded behind {seen / recording.rate:.0f} s ({error})."
+        ) from error
+    if seen < recording.frames:
+        raise CuttingError(
+            f"{recording.path} ends after {seen / recording.rate:.2f} s of the "
+            f"{recording.seconds:.2f} s that it promises; copy it again."
+        )
+    if together < _LEAST_TOGETHER * apart:
+        raise CuttingError(
+            f"The channels of {recording.path} cancel each other: one is the other upside down "
+            "(opposite phase), and mixed they are nearly silent. Take one of them: "
+            f"ffmpeg -i {recording.path.name} -af 'pan=mono|c0=c0' {recording.path.stem}-left.wav"
+        )
+
+
+def listening_blocks(recording: SourceRecording) -> Iterator[np.ndarray]:
+    """The same at 16 kHz; every block but the last is `BLOCK_SECONDS` long."""
+    return resampled_blocks(recording, LISTENING_RATE)
+
+
+def resampled_blocks(recording: SourceRecording, rate: int) -> Iterator[np.ndarray]:
+    """The same at `rate`, in Hz."""
+    context = _CONTEXT_SECONDS * recording.rate
+    before = np.zeros(0, np.float32)
+    ahead: np.ndarray | None = None
+    for block in blocks(recording):
+        if ahead is not None:
+            yield _resampled(before, ahead, block[:context], recording.rate, rate)
+            before = ahead[-context:]
+        ahead = block
+    if ahead is not None:
+        yield _resampled(before, ahead, np.zeros(0, np.float32), recording.rate, rate)
+
+
+def stretches(
+    recording: SourceRecording, spans: Sequence[tuple[int, int]]
+) -> Iterator[tuple[int, np.ndarray]]:
+    """(Place in `spans`, samples) of each span of frames, read once through; sorted by start."""
+    waiting = list(enumerate(spans))
+    held, start = np.zeros(0, np.float32), 0
+    for block in blocks(recording):
+        held = np.concatenate((held, block))
+        end = start + len(held)
+        while waiting and waiting[0][1][1] <= end:
+            place, (first, last) = waiting.pop(0)
+            yield place, held[first - start : last - start]
+        keep_from = min([end, *(max(first, start) for _, (first, _last) in waiting)])
+        held, start = held[keep_from - start :].copy(), keep_from
+
+
+def _resampled(
+    before: np.ndarray, block: np.ndarray, after: np.ndarray, rate: int, wanted: int
+) -> np.ndarray:
+    whole = torch.from_numpy(np.concatenate((before, block, after)))
+    found: np.ndarray = resample(whole, rate, wanted).numpy()
+    first = len(before) * wanted // rate
+    return found[first : first + -(-len(block) * wanted // rate)]
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    found = stamp_of(path)
+    return found.bytes, found.mtime_ns
+
+
+def _by_av(path: Path, to: Path) -> Path:
+    """Decodes the first audio track of a film or an m4a, mono, 16 bits at its own rate."""
+    import soundfile
+
+    try:
+        # By name: an extra that the programs run without.
+        av = importlib.import_module("av")
+    except ImportError:
+        raise CuttingError(
+            f"{path} is read by the package av, which is not installed. Install it with: "
+            f".venv/bin/python -m pip install av — or convert the file: ffmpeg -i {path.name} "
+            f"-vn -ac 1 {path.stem}.wav"
+        ) from None
+    make_folder(to.parent)
+    try:
+        # By no name, and nothing that it names: a playlist would have FFmpeg read other files.
+        with (
+            path.open("rb") as original,
+            av.open(original, options={"protocol_whitelist": "none"}) as container,
+        ):
+            if not container.streams.audio:
+                raise CuttingError(f"{path} has no sound track.")
+            track = container.streams.audio[0]
+            rate = track.rate
+            to_mono = av.AudioResampler(format="s16", layout="mono", rate=rate)
+            with soundfile.SoundFile(str(to), "w", rate, 1, "PCM_16", format="WAV") as file:
+                for frame in container.decode(track):
+                    for plain in to_mono.resample(frame):
+                        file.write(plain.to_ndarray()[0])
+                for plain in to_mono.resample(None):
+                    file.write(plain.to_ndarray()[0])
+    except (av.FFmpegError, OSError, RuntimeError) as error:
+        to.unlink(missing_ok=True)
+        raise CuttingError(f"{path} cannot be decoded ({error}).") from error
+    return to

@@ -1,0 +1,364 @@
+"""Which words of a text are heard, and when: from heard words to units of the text with times.
+
+The heard words are aligned with the written ones in sections, each against the text behind the last
+word that was found, so that time and memory do not grow with the length of a book. Text that is not
+spoken and speech that is not written cost little each, so that what follows them is found again.
+Doubtful sentences, of which some words were heard and others not, are aligned on their own and
+judged word by word. What stays doubtful is in no clip.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+import numpy as np
+
+from train.cutting.manuscript import Manuscript
+from train.cutting.recogniser import HeardWord
+
+_MATCH, _OTHER = 1.0, -1.0
+_UNWRITTEN, _UNSPOKEN, _AHEAD = -0.4, -0.1, -0.01
+_SECTION_WORDS, _SETTLED_WORDS = 300, 200
+_BEHIND_WORDS, _BEYOND_WORDS = 20, 500
+# Below this share of a section the place in the text is lost, and looked for in all of it.
+_LOST_SHARE, _FOUND_SHARE = 0.3, 0.5
+# What the recogniser should expect: a word here or there may be wrong, a page may not.
+EXPECTED_BEFORE, EXPECTED_AFTER = 300, 1500
+
+# Nats a frame below a free phone loop; chosen on benchmarks/choosing.txt (docs/benchmarks.md).
+LEAST_CERTAINTY = -1.4
+# For the only doubtful word of a sentence of which so many others are sure.
+_LEAST_ALONE, _FEWEST_SURE = -2.0, 4
+_LEAST_HEARD_SHARE = 0.5
+# What is heard that near to a sentence and that briefly, and is not written, may be a part of it.
+_ABUTTING_SECONDS, _FRAGMENT_SECONDS = 0.05, 0.3
+# A match on its own is chance: short words are found everywhere.
+_FEWEST_IN_A_ROW = 3
+# Longer silence between two words is not one breath.
+LONGEST_GAP_SECONDS = 0.8
+_LONGEST_DOUBT_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class WordMatch:
+    """A word of the manuscript (its number) and where in the order of heard words it was heard."""
+
+    word: int
+    heard: int
+
+
+class TextFollower:
+    """Told the heard words of recordings in their order; `matches` grows as they are settled."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._numbers: dict[str, int] = {}
+        self._text = np.array([self._number(word) for word in words], np.int32)
+        self._pending = list[int]()
+        self._heard = 0
+        self.position = 0
+        self.lost = False
+        self.matches = list[WordMatch]()
+
+    def add(self, heard: Sequence[HeardWord]) -> None:
+        """Further heard words."""
+        self._pending += [self._number(one.text) for one in heard]
+        while len(self._pending) >= _SECTION_WORDS:
+            self._settle(_SETTLED_WORDS)
+
+    def finish(self) -> None:
+        """No further words come."""
+        while self._pending:
+            self._settle(len(self._pending))
+
+    def _number(self, word: str) -> int:
+        return self._numbers.setdefault(word, len(self._numbers))
+
+    def _settle(self, count: int) -> None:
+        heard = np.array(self._pending, np.int32)
+        first = max(self.position - _BEHIND_WORDS, 0)
+        last = self.position + 2 * len(heard) + _BEYOND_WORDS
+        found = [(one, first + place) for one, place in matched(heard, self._text[first:last])]
+        if len(found) < _LOST_SHARE * len(heard):
+            everywhere = matched(heard, self._text)
+            if len(everywhere) >= _FOUND_SHARE * len(heard):
+                found = everywhere
+        self.lost = len(found) < _LOST_SHARE * len(heard)
+        settled = [] if self.lost else [pair for pair in found if pair[0] < count]
+        self.matches += [WordMatch(place, self._heard + one) for one, place in settled]
+        if settled:
+            self.position = max(self.position, settled[-1][1] + 1)
+        self._pending = self._pending[count:]
+        self._heard += count
+
+
+def matched(heard: np.ndarray, text: np.ndarray) -> list[tuple[int, int]]:
+    """(heard, written) of equal words by the best alignment; text before and behind costs nearly
+    nothing. Needleman and Wunsch (1970), a row a step."""
+    width = len(text)
+    steps = np.arange(width + 1) * -_UNSPOKEN
+    row = np.arange(width + 1) * _AHEAD
+    came = np.zeros((len(heard), width + 1), np.int8)  # 0 unwritten, 1 diagonal, 2 unspoken
+    for place, word in enumerate(heard):
+        down = row + _UNWRITTEN
+        across = np.full(width + 1, -np.inf)
+        across[1:] = row[:-1] + np.where(text == word, _MATCH, 2 * _UNWRITTEN + _OTHER)
+        best = np.maximum(down, across)
+        # Any number of text words skipped: a running maximum, as each costs the same.
+        row = np.maximum.accumulate(best + steps) - steps
+        came[place] = np.where(row > best + 1e-9, 2, np.where(across >= down, 1, 0))
+    pairs, column = list[tuple[int, int]](), int(row.argmax())
+    line = len(heard) - 1
+    while line >= 0:
+        step = came[line, column]
+        if step == 2:
+            column -= 1
+            continue
+        if step == 1:
+            column -= 1
+            if heard[line] == text[column]:
+                pairs.append((line, column))
+        line -= 1
+    return pairs[::-1]
+
+
+@dataclass(frozen=True)
+class PlacedUnit:
+    """Text that is surely said from `start` to `end`, in seconds.
+
+    Attributes:
+        ends: As in `TextUnit`.
+        with_next: Whether the next unit follows in the text and in the same breath.
+        before, after: Where the neighbouring speech ends and begins, whatever it says.
+        reach: How far, in seconds, `start` and `end` may be off.
+        begins: Whether a sentence begins with it.
+    """
+
+    text: str
+    start: float
+    end: float
+    ends: int
+    with_next: bool
+    before: float
+    after: float
+    reach: float = 0.12
+    begins: bool = True
+
+
+@dataclass(frozen=True)
+class DoubtfulSentence:
+    """Words `first` to `last` of the manuscript, somewhere between `start` and `end` seconds."""
+
+    first: int
+    last: int
+    start: float
+    end: float
+
+
+def trusted(matches: Sequence[WordMatch], heard: Sequence[HeardWord],
+            text: Manuscript) -> dict[int, int]:  # fmt: skip
+    """Number of a word -> place in `heard`: matches in a row, or that are whole sentences."""
+    found = dict[int, int]()
+    for row in _rows(_beside_neighbours(matches, heard, text)):
+        sentences: dict[int, int] = {}
+        for one in row:
+            number = text.sentence_of(one.word)
+            sentences[number] = sentences.get(number, 0) + 1
+        for one in row:
+            number = text.sentence_of(one.word)
+            whole = sentences[number] == len(_sentence_words(text, number))
+            if len(row) >= _FEWEST_IN_A_ROW or whole:
+                found[one.word] = one.heard
+    return found
+
+
+def _beside_neighbours(matches: Sequence[WordMatch], heard: Sequence[HeardWord],
+                       text: Manuscript) -> list[WordMatch]:  # fmt: skip
+    """A word that was heard twice belongs beside the next one of its sentence, else beside the one
+    before: for the alignment, which counts words, both are as good."""
+    found = list(matches)
+    for step, places in ((1, range(len(found) - 2, -1, -1)), (-1, range(1, len(found)))):
+        for place in places:
+            one, other = found[place], found[place + step]
+            spot = other.heard - step
+            if (
+                other.word == one.word + step
+                and text.sentence_of(one.word) == text.sentence_of(other.word)
+                and heard[spot].text == heard[one.heard].text
+            ):
+                found[place] = WordMatch(one.word, spot)
+    return found
+
+
+def doubts(text: Manuscript, places: Mapping[int, int], heard: Sequence[HeardWord],
+           seconds: float) -> list[DoubtfulSentence]:  # fmt: skip
+    """Sentences that were heard in part, with other words between theirs, or with a fragment of one
+    at their begin or end."""
+    found = list[DoubtfulSentence]()
+    used = set(places.values())
+    for number in sorted({text.sentence_of(word) for word in places}):
+        words = _sentence_words(text, number)
+        known = [word for word in words if word in places]
+        inside = places[known[-1]] - places[known[0]] + 1
+        if len(known) == len(words) == inside:
+            if one := _with_fragments(words, places, heard, used):
+                found.append(one)
+            continue
+        if len(known) < _LEAST_HEARD_SHARE * len(words):
+            continue
+        earlier, later = places.get(words[0] - 1), places.get(words[-1] + 1)
+        first, last = heard[places[known[0]]], heard[places[known[-1]]]
+        # Half a second a word that is missing, at most up to its neighbours.
+        start = max(first.start - 0.3 - 0.5 * (known[0] - words[0]), 0.0)
+        end = min(last.end + 0.3 + 0.5 * (words[-1] - known[-1]), seconds)
+        if earlier is not None:
+            start = max(start, heard[earlier].end - 0.02)
+        if later is not None:
+            end = min(end, heard[later].start + 0.02)
+        if 0.2 < end - start < _LONGEST_DOUBT_SECONDS:
+            found.append(DoubtfulSentence(words[0], words[-1], start, end))
+    return found
+
+
+def _with_fragments(words: range, places: Mapping[int, int], heard: Sequence[HeardWord],
+                    used: Set[int]) -> DoubtfulSentence | None:  # fmt: skip
+    """A sentence that was heard whole, with what touches it and may be a piece of its first or last
+    word; None where nothing does."""
+    first, last = places[words[0]], places[words[-1]]
+    before, after = _fragment(heard, first, -1, used), _fragment(heard, last, 1, used)
+    if before is None and after is None:
+        return None
+    start = before.start if before else heard[first].start
+    end = after.end if after else heard[last].end
+    found = DoubtfulSentence(words[0], words[-1], max(start - 0.1, 0.0), end + 0.1)
+    return found if found.end - found.start < _LONGEST_DOUBT_SECONDS else None
+
+
+def _fragment(heard: Sequence[HeardWord], edge: int, step: int, used: Set[int]) -> HeardWord | None:
+    """The unwritten word that touches the one at `edge`, if it is brief and nothing touches it."""
+    if not 0 <= edge + step < len(heard) or edge + step in used:
+        return None
+    one, further = heard[edge + step], edge + 2 * step
+    if one.end - one.start > _FRAGMENT_SECONDS or _gap(heard[edge], one) > _ABUTTING_SECONDS:
+        return None
+    if 0 <= further < len(heard) and _gap(one, heard[further]) <= 2 * _ABUTTING_SECONDS:
+        return None
+    return one
+
+
+def _gap(one: HeardWord, other: HeardWord) -> float:
+    """Seconds between two words, whichever is first."""
+    return max(one.start, other.start) - min(one.end, other.end)
+
+
+def place_units(text: Manuscript, places: Mapping[int, int], heard: Sequence[HeardWord],
+                checked: Mapping[int, HeardWord]) -> list[PlacedUnit]:  # fmt: skip
+    """The units that are sure, in the order of time.
+
+    Args:
+        checked: Words of doubtful sentences, by number, with their certainty; they replace what
+            was heard there.
+    """
+    sentences = {text.sentence_of(word) for word in checked}
+    times: dict[int, HeardWord] = {}
+    for word, place in places.items():
+        if text.sentence_of(word) not in sentences:
+            times[word] = heard[place]
+    certain = _sure_words(checked, text, places, heard)
+    times |= {word: checked[word] for word in certain}
+    matched_places = {places[word] for word in times if word in places}
+    strangers = _strangers(heard, matched_places, checked, text, sentences, certain)
+    sure = [
+        number
+        for number, unit in enumerate(text.units)
+        if all(word in times for word in range(unit.first_word, unit.last_word + 1))
+    ]
+    sure.sort(key=lambda number: times[text.units[number].first_word].start)
+    return list(_placed(text, sure, times, strangers))
+
+
+def _placed(text: Manuscript, sure: Sequence[int], times: Mapping[int, HeardWord],
+            strangers: Sequence[HeardWord]) -> Iterator[PlacedUnit]:  # fmt: skip
+    ends = [times[text.units[number].last_word].end for number in sure]
+    starts = [times[text.units[number].first_word].start for number in sure]
+    stranger = 0
+    between: list[list[HeardWord]] = [[] for _ in range(len(sure) + 1)]
+    for place in range(len(sure) + 1):
+        limit = starts[place] if place < len(sure) else float("inf")
+        while stranger < len(strangers) and strangers[stranger].start < limit:
+            between[place].append(strangers[stranger])
+            stranger += 1
+    for place, number in enumerate(sure):
+        unit = text.units[number]
+        others_before, others_after = between[place], between[place + 1]
+        before = max((one.end for one in others_before), default=ends[place - 1] if place else 0.0)
+        next_start = starts[place + 1] if place + 1 < len(sure) else float("inf")
+        after = min((one.start for one in others_after), default=next_start)
+        follows = place + 1 < len(sure) and sure[place + 1] == number + 1 and not others_after
+        gap = starts[place + 1] - ends[place] if follows else 0.0
+        yield PlacedUnit(
+            unit.text, starts[place], ends[place], unit.ends,
+            follows and gap <= LONGEST_GAP_SECONDS, min(before, starts[place]),
+            max(after, ends[place]),
+            begins=unit.first_word == _sentence_words(text, unit.sentence)[0],
+        )  # fmt: skip
+
+
+def _sure_words(checked: Mapping[int, HeardWord], text: Manuscript, places: Mapping[int, int],
+                heard: Sequence[HeardWord]) -> set[int]:  # fmt: skip
+    """The checked words that are surely said where they were aligned. One that is doubtful among
+    others that are not is believed more easily: nothing else can be there."""
+    sure = {word for word, one in checked.items() if _is_sure(word, one, places, heard)}
+    for number in {text.sentence_of(word) for word in checked}:
+        words = _sentence_words(text, number)
+        doubtful = [checked[word] for word in words if word in checked and word not in sure]
+        if len(doubtful) != 1 or len(words) <= _FEWEST_SURE:
+            continue
+        if (doubtful[0].certainty or 0.0) >= _LEAST_ALONE:
+            sure |= set(words) & checked.keys()
+    return sure
+
+
+def _is_sure(word: int, one: HeardWord, places: Mapping[int, int],
+             heard: Sequence[HeardWord]) -> bool:  # fmt: skip
+    """What was heard as it is written needs no second proof, where it is aligned with the same
+    sound: a word may be heard again in what another person says."""
+    if (one.certainty or 0.0) >= LEAST_CERTAINTY:
+        return True
+    known = heard[places[word]] if word in places else None
+    return known is not None and one.start < known.end and known.start < one.end
+
+
+def _strangers(heard: Sequence[HeardWord], used: set[int], checked: Mapping[int, HeardWord],
+               text: Manuscript, sentences: set[int],
+               certain: Set[int]) -> list[HeardWord]:  # fmt: skip
+    """Heard words that are in no sure place, and words that were checked and are not sure."""
+    spans = []
+    for number in sentences:
+        words = [checked[word] for word in _sentence_words(text, number) if word in checked]
+        spans.append((words[0].start, words[-1].end))
+    spans.sort()
+    found = [one for word, one in checked.items() if word not in certain]
+    place = 0
+    for number, one in enumerate(heard):
+        while place < len(spans) and spans[place][1] <= one.start:
+            place += 1
+        inside = place < len(spans) and spans[place][0] < (one.start + one.end) / 2
+        if number not in used and not inside:
+            found.append(one)
+    return sorted(found, key=lambda one: one.start)
+
+
+def _rows(matches: Sequence[WordMatch]) -> Iterator[list[WordMatch]]:
+    """Matches that follow each other in the text and in what was heard, with one slip between."""
+    row = list[WordMatch]()
+    for one in matches:
+        if row and (one.word - row[-1].word > 2 or one.heard - row[-1].heard > 2):
+            yield row
+            row = []
+        row.append(one)
+    if row:
+        yield row
+
+
+def _sentence_words(text: Manuscript, number: int) -> range:
+    """The numbers of a sentence's words."""
+    return text.words_of_sentence[number]

@@ -1,0 +1,201 @@
+"""Writes a cut: `wavs/`, `account.csv`, `report.html`, `clips.jsonl`, `metadata.csv`, `cut.json`.
+
+The last of them last. The same input gives the same bytes, also when a kill came between: each file
+is whole or absent, and what is there already is written again. `report.html` shows the clips with
+their waveforms, worst first, to hear and to correct; `clips.jsonl` is the same for programs, a clip
+a line in the order of the recordings.
+"""
+
+import json
+import math
+import shutil
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from machine.storage.atomic import (
+    make_folder,
+    remove_stale,
+    replace_file,
+    require_space,
+    write_json,
+)
+from machine.storage.csv_table import csv_bytes
+from train.cutting.cutter import CutResult
+from train.cutting.manuscript import Manuscript
+from train.cutting.planning import IN_A_CLIP, SILENCE
+from train.cutting.recordings import CuttingError, stretches
+from xtts import wav
+
+FINISHED, WORK = "cut.json", ".cutting"
+_SCHEMA = 1
+_TEMPLATE = Path(__file__).with_name("report.html")
+_POINTS = 120
+_MOST_ROWS = 500
+# Twice as fast or slow as the median clip is worth a look.
+_ODD_RATE = math.log(1.5)
+
+
+@dataclass(frozen=True)
+class WrittenClip:
+    """A clip in the folder. start: seconds in its recording; levels: dB each 10 ms; sha256: of its
+    file."""
+
+    name: str
+    recording: str
+    start: float
+    seconds: float
+    text: str
+    levels: Sequence[float]
+    sha256: str
+
+
+def claim(folder: Path, fingerprint: str) -> bool:
+    """Makes the folder ours; False where exactly this cut is in it already.
+
+    Raises CuttingError for a folder that holds something else.
+    """
+    finished, work = folder / FINISHED, folder / WORK
+    if finished.is_file():
+        if json.loads(finished.read_text(encoding="utf-8")).get("fingerprint") == fingerprint:
+            return False
+        raise CuttingError(
+            f"{folder} holds the cut of other recordings or another text. Name another folder "
+            "with --to, or remove it."
+        )
+    others = [path.name for path in folder.iterdir() if path != work] if folder.is_dir() else []
+    if others and not work.is_dir():
+        raise CuttingError(
+            f"{folder} is not empty ({', '.join(sorted(others)[:3])}). Name a new folder with --to."
+        )
+    make_folder(work)
+    return True
+
+
+def abandon(folder: Path) -> None:
+    """Removes what `claim` made, and the folder where nothing else is in it."""
+    shutil.rmtree(folder / WORK, ignore_errors=True)
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def write(
+    folder: Path, result: CutResult, text: Manuscript | None, fingerprint: str, speech_by: str
+) -> None:
+    """Writes all of a cut; then the work folder goes. Raises DiskFull (exit 74) and WriteError."""
+    unheard = [text.sentences[number] for number in result.unheard] if text else []
+    clips = _write_clips(folder, result)
+    write_account(folder, result)
+    write_report(folder, clips, result, unheard, fingerprint)
+    # `id|text` a line, as `train.dataset.transcripts` reads it.
+    rows = "".join(f"{clip.name}|{field(clip.text)}\n" for clip in clips)
+    replace_file(folder / "metadata.csv", lambda file: file.write(rows.encode()))
+    write_json(folder / FINISHED, {
+        "schema": _SCHEMA, "fingerprint": fingerprint, "speech_by": speech_by,
+        "recordings": [
+            {"name": one.recording.name, "seconds": round(one.recording.seconds, 6),
+             "clips": len(one.clips), "seconds_by_reason": one.seconds_by_reason()}
+            for one in result.recordings
+        ],
+        "unheard_sentences": unheard,
+    })  # fmt: skip
+    shutil.rmtree(folder / WORK, ignore_errors=True)
+
+
+def field(text: str) -> str:
+    """A text as it may stand between the bars of metadata.csv."""
+    return " ".join(text.replace("|", ",").split())
+
+
+def _write_clips(folder: Path, result: CutResult) -> list[WrittenClip]:
+    """Writes every clip at its recording's own rate."""
+    wavs = folder / "wavs"
+    make_folder(wavs)
+    remove_stale(wavs)
+    seconds = sum(clip.last - clip.first for one in result.recordings for clip in one.clips) / 100
+    rate = max(one.recording.rate for one in result.recordings)
+    require_space(folder, int(seconds * rate * 2), "the clips")
+    written = list[WrittenClip]()
+    for one in result.recordings:
+        rate = one.recording.rate
+        for place, samples in stretches(one.recording, one.spans()):
+            clip = one.clips[place]
+            name = f"{one.recording.name}-{place + 1:04d}"
+            file = wav.write(wavs / f"{name}.wav", samples, rate)
+            levels = one.profile.level_db[clip.first : clip.last]
+            written.append(
+                WrittenClip(name, one.recording.name, clip.first / 100, len(samples) / rate,
+                            clip.text, [round(float(level)) for level in levels], file.sha256)
+            )  # fmt: skip
+    return written
+
+
+def write_account(folder: Path, result: CutResult) -> None:
+    """Every row of every recording, in seconds to the sixth digit."""
+    rows = []
+    for one in result.recordings:
+        for row in one.rows:
+            start, end = row.first / one.recording.rate, row.last / one.recording.rate
+            times = (f"{start:.6f}", f"{end:.6f}", f"{end - start:.6f}")
+            rows.append((one.recording.name, *times, row.reason, row.text))
+    content = csv_bytes(("recording", "start", "end", "seconds", "reason", "text"), rows)
+    replace_file(folder / "account.csv", lambda file: file.write(content))
+
+
+def write_report(
+    folder: Path, clips: Sequence[WrittenClip], result: CutResult, unheard: Sequence[str],
+    fingerprint: str,
+) -> None:  # fmt: skip
+    """Writes `clips.jsonl` and `report.html` beside `wavs/`, from where it plays. fingerprint: of
+    the cut; a browser keeps corrections under it."""
+    usual = statistics.median([_rate(clip) for clip in clips if clip.text] or [0.0])
+    shown = [_shown(clip, usual) for clip in clips]
+    more = ({"recording": clip.recording, "sha256": clip.sha256} for clip in clips)
+    lines = [json.dumps({**row, **one}, ensure_ascii=False) + "\n" for row, one in zip(shown, more)]
+    replace_file(folder / "clips.jsonl", lambda file: file.write("".join(lines).encode()))
+    left: list[dict[str, Any]] = [
+        {"recording": one.recording.name, "start": round(row.first / one.recording.rate, 2),
+         "seconds": round((row.last - row.first) / one.recording.rate, 2), "reason": row.reason,
+         "text": row.text}
+        for one in result.recordings
+        for row in one.rows
+        if row.reason not in (IN_A_CLIP, SILENCE)
+    ]  # fmt: skip
+    data = json.dumps({
+        "key": fingerprint,
+        "recordings": [
+            {"name": one.recording.name, "seconds": one.recording.seconds, "clips": len(one.clips),
+             "totals": one.seconds_by_reason()}
+            for one in result.recordings
+        ],
+        "unheard": list(unheard),
+        "clips": shown,
+        "left": sorted(left, key=lambda row: -row["seconds"])[:_MOST_ROWS],
+    }, ensure_ascii=False)  # fmt: skip
+    # A text may say </script>.
+    page = _TEMPLATE.read_text(encoding="utf-8").replace("@DATA@", data.replace("<", "\\u003c"))
+    replace_file(folder / "report.html", lambda file: file.write(page.encode()))
+
+
+def _shown(clip: WrittenClip, usual: float) -> dict[str, Any]:
+    """What the page shows of a clip: how far its rate is from the `usual`, and that in words where
+    it is far; the loudest of each stretch, at most `_POINTS`."""
+    rate, worst, why = _rate(clip), 0.0, ""
+    if clip.text and usual > 0:
+        worst = abs(math.log(rate / usual))
+    if worst >= _ODD_RATE:
+        pace = "fast" if rate > usual else "slow"
+        why = f"{pace}, {rate:.0f} characters a second where others have {usual:.0f}"
+    step = max(math.ceil(len(clip.levels) / _POINTS), 1)
+    return {
+        "name": clip.name, "start": clip.start, "seconds": clip.seconds, "text": clip.text,
+        "levels": [max(clip.levels[at : at + step]) for at in range(0, len(clip.levels), step)],
+        "worst": round(worst, 3), "why": why,
+    }  # fmt: skip
+
+
+def _rate(clip: WrittenClip) -> float:
+    """Characters a second, without the quiet at both ends."""
+    return max(len(clip.text), 1) / max(clip.seconds - 0.3, 0.1)

@@ -1,0 +1,120 @@
+"""What a run is evaluated by: sentences, the person's recordings, and what listens to them."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from machine.storage.hashes import sha256_of
+from train.dataset.clips import Clip
+from train.dataset.dataset import Dataset
+from train.evaluation import sentences
+from train.evaluation.person import recordings_of
+from train.evaluation.sentences import EvaluationError, EvaluationSentence
+from train.sampling.sample_files import SampleReference
+from train.settings import TrainSettings
+from xtts.evaluation.recogniser import (
+    POCKETSPHINX,
+    RecogniserError,
+    can_hear_english,
+    check_folder,
+)
+
+log = logging.getLogger("train")
+
+# Without a recogniser one sentence in so many is also heard: at full size the vocoder costs more
+# than all else together.
+SOUNDED_EVERY = 3
+FEWEST_VALIDATION_CLIPS = 5
+
+
+@dataclass(frozen=True)
+class Recognition:
+    """name: as `EvaluateRequest.recogniser`, "" for none; told: what to call it; absent: why there
+    is none, or None."""
+
+    name: str
+    told: str
+    absent: str | None
+
+
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """What is spoken by everybody, and by whom it is compared.
+
+    Attributes:
+        sentences: In their order.
+        clips: All of the person's clips, for the rate.
+        recordings: Those that are listened to.
+        base: {name, sha256} as in a manifest.
+        recognition: What listens to the sentences.
+    """
+
+    sentences: Sequence[EvaluationSentence]
+    reference: SampleReference
+    clips: Sequence[Clip]
+    recordings: Sequence[Clip]
+    base: dict[str, str]
+    recognition: Recognition
+
+    @property
+    def sentence_set(self) -> str:
+        """What makes two evaluations comparable."""
+        return sentences.set_sha256(
+            self.sentences, sha256_of(self.reference.path), self.recognition.name
+        )
+
+    @property
+    def sounded_every(self) -> int:
+        """One sentence in so many goes through the vocoder; all where a recogniser listens."""
+        return 1 if self.recognition.name else SOUNDED_EVERY
+
+
+def plan_of(
+    settings: TrainSettings, data: Dataset, reference: SampleReference, base: dict[str, str]
+) -> EvaluationPlan:
+    """What this run is evaluated by. Raises EvaluationError for EVALUATE_TEXTS and
+    EVALUATE_RECOGNISER."""
+    spoken_from = next(clip for clip in data.clips if clip.path == reference.path)
+    clips = [clip for clip in data.clips if clip.speaker == spoken_from.speaker]
+    recordings = recordings_of(data, spoken_from.speaker, spoken_from)
+    own = Path(settings.evaluate_texts) if settings.evaluate_texts else None
+    texts = sentences.planned(own, reference.language, recordings, settings.seed)
+    recognition = recognition_of(settings.evaluate_recogniser, reference.language)
+    return EvaluationPlan(texts, reference, clips, recordings, base, recognition)
+
+
+def warn_of_few_clips(data: Dataset) -> None:
+    """A loss of one or two clips is a lottery; what helps is told."""
+    if len(data.validation) < FEWEST_VALIDATION_CLIPS:
+        log.warning(
+            "Validation has %d clips, fewer than %d: its loss says little about an epoch. Add "
+            "clips (a twentieth of them validate, of 100 clips five), or name validation clips in "
+            "a metadata_val.csv (docs/datasets.md).", len(data.validation), FEWEST_VALIDATION_CLIPS,
+        )  # fmt: skip
+
+
+def recognition_of(setting: str, language: str) -> Recognition:
+    """By the setting and the language of the sentences.
+
+    Raises EvaluationError for a folder that holds no Whisper model.
+    """
+    if setting == "off":
+        return Recognition("", "", "EVALUATE_RECOGNISER is off")
+    if setting != "auto":
+        folder = Path(setting)
+        try:
+            check_folder(folder)
+        except RecogniserError as error:
+            raise EvaluationError(f"EVALUATE_RECOGNISER: {error}") from error
+        return Recognition(str(folder), f"Whisper ({folder.name})", None)
+    if language.split("-")[0] != "en":
+        return Recognition(
+            "", "", f"none comes with the package for {language}; EVALUATE_RECOGNISER names one"
+        )
+    if not can_hear_english():
+        return Recognition(
+            "", "", "pocketsphinx is not installed; it has wheels for Python 3.11 and 3.13, or "
+            "EVALUATE_RECOGNISER names a Whisper model",
+        )  # fmt: skip
+    return Recognition(POCKETSPHINX, POCKETSPHINX, None)

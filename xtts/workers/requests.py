@@ -1,0 +1,278 @@
+"""What is asked of a process that speaks files, and what it answers.
+
+`xtts.workers.file_synthesis.FileSpeaker.ask` answers in this process,
+`xtts.workers.file_worker.Worker.ask` has a child answer. Importing this module imports no torch.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+from xtts.inference.synthesis_request import SynthesisRequest
+
+# Spoken at once; always as many rows, so that a sentence is the same whoever is beside it.
+SLOTS = 8
+# Steps with which a speaker embedding is learned.
+LEARNING_STEPS = 60
+
+Answer = TypeVar("Answer", covariant=True)
+
+
+class Request(Generic[Answer]):
+    """Something that is asked, and the type of its answer. doing: what messages call it."""
+
+    doing: ClassVar[str]
+
+    @classmethod
+    def answer_type(cls) -> type[Answer]:
+        """The class of the answer."""
+        found: type[Answer] = cls.__orig_bases__[0].__args__[0]  # type: ignore[attr-defined]
+        return found
+
+
+@dataclass(frozen=True)
+class SpokenFile:
+    """A sample that was spoken.
+
+    Attributes:
+        seconds: How long it took, loading included.
+        similarity: Cosine to the reference.
+        ending: How its first piece that is not good ended, `good` where all are, None without a
+            guard; ending_reason: what was seen.
+        attempts: The most that a piece took.
+        words: (word, start, end) in seconds; None where they are not known.
+    """
+
+    seconds: float
+    audio_seconds: float
+    device: str
+    similarity: float | None = None
+    ending: str | None = None
+    ending_reason: str = ""
+    attempts: int = 1
+    words: list[tuple[str, float, float]] | None = None
+
+
+@dataclass(frozen=True)
+class SpeakRequest(Request[SpokenFile]):
+    """A text to speak into a file, 24 kHz PCM16.
+
+    Attributes:
+        reference: The recording of who speaks.
+        weights: A checkpoint; None speaks with the base's own.
+        speaker: A speaker embedding `[512]` in the place of the reference's own.
+    """
+
+    doing = "speaking"
+    request: SynthesisRequest
+    reference: Path
+    out: Path
+    weights: Path | None = None
+    speaker: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class SpeakingRate:
+    """How many codes a text takes: `per_text + per_token * tokens`."""
+
+    per_token: float
+    per_text: float
+
+    def codes(self, tokens: int) -> float:
+        """Of a text of so many tokens."""
+        return self.per_text + self.per_token * tokens
+
+
+@dataclass(frozen=True)
+class SentenceTask:
+    """A sentence of an evaluation.
+
+    Attributes:
+        sounded: Whether the vocoder speaks it too, which costs more than all else together.
+        out: Where its sound is kept; None where it is not.
+    """
+
+    request: SynthesisRequest
+    sounded: bool = True
+    out: Path | None = None
+
+
+@dataclass(frozen=True)
+class SpokenFacts:
+    """Measurements of one sentence.
+
+    Attributes:
+        codes: Decoded, without STOP.
+        text_tokens: Text ids of its pieces.
+        finished: Every piece ended by itself.
+        seconds: Length of the sound.
+        embedding: Of the speaker, `[512]`; empty where there is no sound, or too little.
+        pitch_hz: Median F0, or None.
+        words: Evidence for each word in nats a token (`xtts.evaluation.word_evidence`).
+        heard: What a recogniser heard; None where none listened, or there is no sound.
+        word_errors: Errors in it, as a share of the words that were to be said.
+    """
+
+    codes: int
+    text_tokens: int
+    finished: bool
+    seconds: float
+    embedding: list[float] = field(default_factory=list)
+    pitch_hz: float | None = None
+    words: list[float] = field(default_factory=list)
+    heard: str | None = None
+    word_errors: float | None = None
+
+
+@dataclass(frozen=True)
+class SpokenSet:
+    """The first so many of the sentences asked for; seconds: how long it took."""
+
+    sentences: list[SpokenFacts]
+    seconds: float
+    device: str
+
+
+@dataclass(frozen=True)
+class EvaluateRequest(Request[SpokenSet]):
+    """Sentences to speak and to measure.
+
+    Attributes:
+        sentences: In the order in which they are spoken.
+        reference: The recording of who speaks.
+        weights: A checkpoint; None is the base's own.
+        share: Of the checkpoint's weights; the rest is the base's. 0 is the base, which then reads
+            the texts as the checkpoint's run does.
+        rate: What ends a sentence that does not end.
+        budget_seconds: No group of sentences that would end later is begun; None speaks all.
+        at_least: So many are spoken in any case.
+        recogniser: What listens to the sounds, as `xtts.evaluation.recogniser.opened`; "" is none.
+        speaker: As of `SpeakRequest`.
+    """
+
+    doing = "evaluating"
+    sentences: tuple[SentenceTask, ...]
+    reference: Path
+    weights: Path | None
+    share: float
+    rate: SpeakingRate
+    budget_seconds: float | None = None
+    at_least: int = SLOTS
+    recogniser: str = ""
+    speaker: tuple[float, ...] | None = None
+
+    @property
+    def of_base(self) -> bool:
+        """Whether the base's own weights speak."""
+        return self.weights is None or self.share == 0
+
+
+@dataclass(frozen=True)
+class RecordingFacts:
+    """Measurements of a recording, as of a spoken sentence."""
+
+    seconds: float
+    embedding: list[float]
+    pitch_hz: float | None
+
+
+@dataclass(frozen=True)
+class HeardRecordings:
+    """recordings: in the order asked for; base_voices: speaker embeddings of the voices that the
+    base was published with, empty where it has none."""
+
+    recordings: list[RecordingFacts]
+    base_voices: list[list[float]]
+
+
+@dataclass(frozen=True)
+class ListenRequest(Request[HeardRecordings]):
+    """Recordings to measure, beside the voices that come with the base."""
+
+    doing = "listening"
+    recordings: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class SpeakingSpeed:
+    """What speaking and judging cost on one machine, in seconds.
+
+    Attributes:
+        loading: Weights are read and the reference is heard.
+        step: One step of `SLOTS` rows, a code of each.
+        sound: A code by the vocoder.
+        hearing: A code that is listened to: speaker, pitch, recogniser.
+        word: A code of a sentence in which one word is asked about.
+    """
+
+    loading: float
+    step: float
+    sound: float
+    hearing: float
+    word: float
+
+
+@dataclass(frozen=True)
+class TrialRequest(Request[SpeakingSpeed]):
+    """A few codes of a text to speak, to know how long more of them will take."""
+
+    doing = "trying its speed"
+    request: SynthesisRequest
+    reference: Path
+    recogniser: str = ""
+
+
+@dataclass(frozen=True)
+class TranscribedClip:
+    """A recording of the person and what is said in it."""
+
+    recording: Path
+    text: str
+    language: str
+
+
+@dataclass(frozen=True)
+class SpeakerLearned:
+    """What came of learning a speaker embedding.
+
+    Attributes:
+        embedding: `[512]`, part of the way from the recording's own to what was learned.
+        distance_before, distance_after: Mean spectral distance of the held-out clips.
+        clips: Learned from.
+        steps: Taken.
+        seconds: Loading included.
+    """
+
+    embedding: list[float]
+    distance_before: float
+    distance_after: float
+    clips: int
+    steps: int
+    seconds: float
+    device: str
+
+
+@dataclass(frozen=True)
+class LearnSpeakerRequest(Request[SpeakerLearned]):
+    """A speaker embedding to learn (`xtts.workers.speaker_learning`).
+
+    Attributes:
+        clips: Some of them judge and are not learned from.
+        reference: The person's recording, from which the embedding starts.
+        weights, share: As of `EvaluateRequest`.
+        budget_seconds: Fewer steps are taken where these end before.
+    """
+
+    doing = "learning a speaker embedding"
+    clips: tuple[TranscribedClip, ...]
+    reference: Path
+    weights: Path | None
+    share: float
+    budget_seconds: float
+    seed: int = 0
+    steps: int = LEARNING_STEPS
+
+
+def request_types() -> dict[str, type[Request[Any]]]:
+    """Every kind of request by its name, by which a child is asked."""
+    return {kind.__name__: kind for kind in Request.__subclasses__()}

@@ -1,0 +1,155 @@
+"""TunedModel: a base model with the learning part of the checkpoint that was asked for last.
+
+Importing this module imports no torch.
+"""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from machine.devices import cuda_errors
+from machine.devices.current_gpu import make_current
+from xtts.inference.compute_config import ComputeConfig
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from xtts.evaluation.recogniser import Recogniser
+    from xtts.inference.alignment.guarded_piece import Guard
+    from xtts.inference.voice import Voice
+    from xtts.model.loading import Model
+
+
+class TunedModel:
+    """The frozen parts, loaded once, and the learning part of one request after another.
+
+    It never sees a model in training. keep_weights: False frees the learning part between requests
+    (1.8 GB at full size), for whoever asks for other weights each time.
+    """
+
+    def __init__(self, base: Path, compute: ComputeConfig, *, keep_weights: bool = True) -> None:
+        from xtts.model import loading
+
+        make_current(compute.device)
+        self.base = base
+        self.compute = compute
+        self.keep_weights = keep_weights
+        self.model: Model = loading.load_model(
+            base, compute.device, compute.mel_device, precision=compute.precision
+        )
+        # Beside training, whose room it is between two samples, nothing is recorded.
+        self.model.warm_up(records=keep_weights)
+        self._heads: tuple[tuple[int, int], ...] | None = None
+        self._loaded: tuple[str, int, float] | None = ("", 0, 1.0)
+        self._heard: tuple[Tensor, Tensor] | None = None
+        self._recogniser: tuple[tuple[str, str], Recogniser] | None = None
+        self.let_go()
+
+    def reading(self, weights: Path | None) -> "Model":
+        """The model with the tokenizer that these weights have learned from, and their run's list
+        of pronunciations. Reads no weights."""
+        if weights is None:
+            return self.model
+        from xtts.text.pronunciations import NAME
+        from xtts.text.tokenizer import Tokenizer
+        from xtts.voices import run_folder
+
+        normalizer = run_folder.normalizer_of(run_folder.read_checkpoint(weights).provenance)
+        own = weights.parent.parent / NAME
+        config = replace(self.model.config, normalizer=normalizer)
+        tokenizer = Tokenizer(config, self.base, (own,) if own.is_file() else ())
+        return replace(self.model, config=config, tokenizer=tokenizer)
+
+    def speaking(
+        self, reading: "Model", reference: "Tensor", weights: Path | None, share: float = 1.0
+    ) -> "tuple[Model, Voice]":
+        """The model that reads so with a share of some weights, and the voice of a recording.
+
+        reference: as `xtts.inference.voice.read_reference`; weights: None is the base's own.
+        """
+        self._take(weights, share)
+        return replace(reading, gpt=self.model.gpt), self._voice_of(reference)
+
+    def let_go(self) -> None:
+        """Frees the learning part after a request, unless it is to be kept."""
+        if not self.keep_weights:
+            self.unload()
+            # On a GPU recorded steps and their keys and values go with the weights, back to whoever
+            # trains there.
+            cuda_errors.free_after_fault(self.compute.device)
+
+    def unload(self) -> None:
+        """Frees the learning part, so that it has to be read again."""
+        self.model.unload_gpt()
+        self._loaded = None
+
+    def guard(self, whose: "Voice", seed: int) -> "Guard | None":
+        """What judges speech by this voice; None where nothing is to be judged."""
+        from xtts.inference.alignment import head_measurement
+        from xtts.inference.alignment.guarded_piece import Guard
+
+        if not self.compute.guard:
+            return None
+        if self._heads is None:
+            config = self.model.config
+            self._heads = config.alignment_heads
+            if self._heads is None and config.weights == "random":
+                self._heads = ()
+            elif self._heads is None:
+                # No fine-tuning moves them: once for all that is spoken here.
+                self._heads = head_measurement.measured_heads(self.model, whose)
+        return Guard(self._heads, self.model.tokenizer.spoken, seed)
+
+    def recogniser(self, name: str, language: str) -> "Recogniser | None":
+        """Opened once; for the language of the sentences. None without a name or a language."""
+        import torch
+
+        from xtts.evaluation import recogniser
+
+        if not name or not language:
+            return None
+        wanted = (name, language)
+        if self._recogniser is None or self._recogniser[0] != wanted:
+            self._recogniser = (wanted, recogniser.opened(*wanted, torch.get_num_threads()))
+        return self._recogniser[1]
+
+    def _voice_of(self, reference: "Tensor") -> "Voice":
+        """A run's epochs have one reference recording; its speaker embedding is computed once."""
+        from xtts.inference import voice
+
+        known = None
+        if self._heard is not None and self._heard[0].equal(reference):
+            known = self._heard[1]
+        found = voice.voice_from_reference(self.model, reference, known)
+        self._heard = (reference, found.speaker)
+        return found
+
+    def _take(self, weights: Path | None, share: float) -> None:
+        from xtts.model import loading
+        from xtts.voices import run_folder
+
+        key = (str(weights), os.stat(weights).st_mtime_ns, share) if weights else ("", 0, 1.0)
+        if key == self._loaded:
+            return
+        # What is half loaded by a fault must not be taken for anything by the next request; and two
+        # at once would want 3.6 GB.
+        self.unload()
+        if weights and share < 1:
+            tuned = run_folder.read_checkpoint(weights).model
+            base = loading.read_tensors(self.base / "model.pth")
+            self.model.load_gpt(loading.blend(base, tuned, share))
+        elif weights:
+            self.model.load_gpt(run_folder.read_checkpoint(weights).model)
+        else:
+            self.model.load_gpt(loading.read_tensors(self.base / "model.pth"))
+        self._loaded = key
+
+
+def with_speaker(heard: "Voice", speaker: "tuple[float, ...] | None") -> "Voice":
+    """A voice with another speaker embedding `[512]`; None leaves its own."""
+    import torch
+
+    if speaker is None:
+        return heard
+    return replace(heard, speaker=torch.tensor(speaker)[None, :, None].to(heard.speaker))
