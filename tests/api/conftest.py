@@ -108,11 +108,16 @@ def service(tmp_path: Path) -> Iterator[Running]:
         yield found
 
 
+def on_one_thread(how: ChildOptions) -> ChildOptions:
+    """The real child as tests have it: on the CPU, one thread."""
+    return replace(how, look=lambda: NO_GPU, compute=replace(how.compute, threads=1))
+
+
 @pytest.fixture(scope="session")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """With the embedded voice, as on a fresh clone; one for the session."""
     settings = settings_in(tmp_path_factory.mktemp("real"))
-    how = replace(how_of(settings), look=lambda: NO_GPU, threads=1)
+    how = on_one_thread(how_of(settings))
     limits = replace(QUICK, deadline=120.0, hang=60.0, queue=32)
     with running(settings, how, limits) as found:
         found.wait_ready()
