@@ -17,7 +17,11 @@ def test_nobody_is_held_out_or_twice() -> None:
 
 
 def test_each_is_asked_in_the_way_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    ways = {phone_timing: "flite_phone_times", accents: "told", neighbours: "told"}
+    ways = {
+        phone_timing: "flite_phone_times",
+        accents: "phone_times",
+        neighbours: "phone_times",
+    }
     for module, name in ways.items():
         monkeypatch.setattr(module, name, lambda text, manner, by=module: [(by.__name__, 1.0)])
     for manner in ("slt", "lp", "clb"):
