@@ -49,7 +49,11 @@ def learn(at: Workplace, speech: TeacherSpeech) -> None:
         right = (logits.argmax(1).cpu() == labels).float().mean()
         return F.cross_entropy(logits, labels.to(at.device)), right
 
-    parts = {"encoder": encoder, "speakers": holder, "optimizer": optimizer}
+    parts: dict[str, stages.Stateful] = {
+        "encoder": encoder,
+        "speakers": holder,
+        "optimizer": optimizer,
+    }
     path = at.folder / "listener.pt"
     stages.learn(path, stage, parts, losses, lambda means: f"{means[0]:.1%} right")
 
