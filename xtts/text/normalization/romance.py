@@ -1,6 +1,7 @@
 """How Spanish, French, Italian and Portuguese are read."""
 
 import re
+from typing import ClassVar
 
 from xtts.text.normalization.language_rules import LanguageRules
 from xtts.text.normalization.quantities import ClockTime, Noun, WrittenNumber, moneys, nouns
@@ -42,8 +43,8 @@ class RomanceRules(LanguageRules):
     cardinals = {"m": "cardinal-masculine", "f": "cardinal-feminine"}
     ordinals = {"m": "ordinal-masculine", "f": "ordinal-feminine"}
     hour_gender = "f"
-    clock_sign = _HOURS_SIGN
-    feminine_marks = ("ª", "a")
+    clock_sign: ClassVar[re.Pattern[str] | None] = _HOURS_SIGN
+    feminine_marks: ClassVar[tuple[str, ...]] = ("ª", "a")
     scale_joiner = " de "
     money_joiner = " e "
 
