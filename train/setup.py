@@ -25,7 +25,7 @@ from train.checkpointing.fingerprint import Fingerprint
 from train.checkpointing.resume import Resumed, require_same, resume
 from train.dataset import dataset
 from train.dataset import features as cached
-from train.dataset.batch_budget import from_state
+from train.dataset.batch_plan import OomBackoff
 from train.dataset.batches import Batches, ConditioningChoice
 from train.defaults import AutoChoice
 from train.distributed import ALONE, World
@@ -105,7 +105,7 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     context = RunContext(machine, device, precision, base, config, tokenizer, data)
     if settings.suspect_clips == "keep":
         return context
-    return replace(context, data=suspects.left_out(data, suspects.models_of(settings, context)))
+    return replace(context, data=suspects.left_out(settings, context))
 
 
 def context_of_run(settings: TrainSettings, run: RunFolder) -> RunContext:
@@ -206,7 +206,7 @@ def _report_data(settings: TrainSettings, context: RunContext, world: World) -> 
     log.info(context.data.report())
     if world.is_main and settings.suspect_clips == "keep":
         try:
-            suspects.report_kept(context.data, suspects.models_of(settings, context))
+            suspects.report_kept(settings, context)
         except (OutsideModelError, ModelRefused, RuntimeMissing) as error:
             log.warning("Suspect clips are not looked for: %s", error)
 
@@ -283,7 +283,7 @@ def build_batches(
         data.clips, train, features, config.gpt, prefetch=settings.prefetch,
         bucketing=settings.bucketing, **common,
     )  # fmt: skip
-    training.halvings = from_state(state.get("halvings", ()))
+    training.halvings = [OomBackoff(*kept) for kept in state.get("halvings", ())]
     if not held_out:
         return training, None
     return training, Batches(data.clips, held_out, features, config.gpt, fixed=True, **common)
