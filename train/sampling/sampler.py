@@ -213,7 +213,7 @@ class Sampler:
             seconds=round(found.seconds, 3), audio_seconds=round(found.audio_seconds, 3),
             similarity=None if found.similarity is None else round(found.similarity, 4),
             ending=found.ending, ending_reason=found.ending_reason, attempts=found.attempts,
-            words=found.words and [
+            words=None if found.words is None else [
                 {"word": word, "start_time": start, "end_time": end}
                 for word, start, end in found.words
             ],
