@@ -105,7 +105,7 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     context = RunContext(machine, device, precision, base, config, tokenizer, data)
     if settings.suspect_clips == "keep":
         return context
-    return replace(context, data=suspects.left_out(data, suspects.models_of(settings, context)))
+    return replace(context, data=suspects.left_out(settings, context))
 
 
 def context_of_run(settings: TrainSettings, run: RunFolder) -> RunContext:
@@ -206,7 +206,7 @@ def _report_data(settings: TrainSettings, context: RunContext, world: World) -> 
     log.info(context.data.report())
     if world.is_main and settings.suspect_clips == "keep":
         try:
-            suspects.report_kept(context.data, suspects.models_of(settings, context))
+            suspects.report_kept(settings, context)
         except (OutsideModelError, ModelRefused, RuntimeMissing) as error:
             log.warning("Suspect clips are not looked for: %s", error)
 
@@ -496,14 +496,11 @@ def _evaluator(
     epochs = logs.num_epochs
     plan = plan_of(settings, context.data, sampler.reference, dict(provenance["base"]))
     budget = JudgingBudget(
-        texts=[one.request.text for one in plan.sentences],
-        clips=plan.clips,
+        plan,
         num_epochs=epochs,
         saved=[one for one in range(1, epochs + 1) if checkpoints.due(one, epochs)],
-        shares=tuple(share for share in shares_of(settings.blend) if share < 1),
+        shares=shares_of(settings.blend),
         learns_speaker=settings.learn_speaker,
-        sounded_every=plan.sounded_every,
-        heard=bool(plan.recognition.name),
     )
     evaluator = Evaluator(plan, sampler, checkpoints, logs.evaluation, budget=budget)
     if evaluator.working:
