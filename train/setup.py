@@ -23,7 +23,7 @@ from train.checkpointing.fingerprint import Fingerprint
 from train.checkpointing.resume import Resumed, kept_state, require_same, resume
 from train.dataset import dataset
 from train.dataset import features as cached
-from train.dataset.batch_budget import from_state
+from train.dataset.batch_plan import OomBackoff
 from train.dataset.batches import Batches, ConditioningChoice
 from train.distributed import ALONE, World
 from train.early_stopping import EarlyStopping
@@ -167,7 +167,7 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     context = RunContext(machine, device, precision, base, config, tokenizer, data)
     if settings.suspect_clips == "keep":
         return context
-    return replace(context, data=suspects.left_out(data, suspects.models_of(settings, context)))
+    return replace(context, data=suspects.left_out(settings, context))
 
 
 def run_config(settings: TrainSettings, config: ModelConfig) -> ModelConfig:
@@ -197,7 +197,7 @@ def report_data(settings: TrainSettings, context: RunContext, world: World) -> N
     log.info(context.data.report())
     if world.is_main and settings.suspect_clips == "keep":
         try:
-            suspects.report_kept(context.data, suspects.models_of(settings, context))
+            suspects.report_kept(settings, context)
         except (OutsideModelError, ModelRefused, RuntimeMissing) as error:
             log.warning("Suspect clips are not looked for: %s", error)
 
@@ -319,7 +319,7 @@ def build_batches(
         "pinned": context.device.value.startswith("cuda"),
     }
     training = Batches(data.clips, train, features, config.gpt, **common)
-    training.halvings = from_state(state.get("halvings", ()))
+    training.halvings = [OomBackoff(*kept) for kept in state.get("halvings", ())]
     if not held_out:
         return training, None
     return training, Batches(data.clips, held_out, features, config.gpt, fixed=True, **common)
@@ -430,14 +430,11 @@ def build_evaluator(
     base = dict(checkpoints.provenance["base"])
     plan = plan_of(settings, context.data, sampler.reference, base)
     budget = JudgingBudget(
-        texts=[one.request.text for one in plan.sentences],
-        clips=plan.clips,
+        plan,
         num_epochs=epochs,
         saved=[one for one in range(1, epochs + 1) if checkpoints.due(one, epochs)],
-        shares=tuple(share for share in shares_of(settings.blend) if share < 1),
+        shares=shares_of(settings.blend),
         learns_speaker=settings.learn_speaker,
-        sounded_every=plan.sounded_every,
-        heard=bool(plan.recognition.name),
     )
     evaluator = Evaluator(plan, sampler, checkpoints, logs.evaluation, budget=budget)
     if evaluator.working:

@@ -108,11 +108,16 @@ def service(tmp_path: Path) -> Iterator[Running]:
         yield found
 
 
+def on_threads(how: ChildOptions, threads: int = 1) -> ChildOptions:
+    """The real child as tests have it: on so many threads of the CPU."""
+    return replace(how, look=lambda: NO_GPU, compute=replace(how.compute, threads=threads))
+
+
 @pytest.fixture(scope="session")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """With the embedded voice, as on a fresh clone; one for the session."""
     settings = settings_in(tmp_path_factory.mktemp("real"))
-    how = replace(how_of(settings), look=lambda: NO_GPU, threads=1)
+    how = on_threads(how_of(settings))
     limits = replace(QUICK, deadline=120.0, hang=60.0, queue=32)
     with running(settings, how, limits) as found:
         found.wait_ready()

@@ -18,7 +18,7 @@ import pytest
 
 from api.app import how_of, limits_of
 from api.engine.options import ChildOptions
-from tests.api.conftest import FAKE, NO_GPU, QUICK, Running, running, settings_in
+from tests.api.conftest import FAKE, NO_GPU, QUICK, Running, on_threads, running, settings_in
 from tests.api.dialects.heard import said
 from xtts.inference.compute_config import ComputeConfig
 
@@ -335,7 +335,7 @@ def test_short_texts_beside_four_callers_of_36_long_ones(tmp_path: Path, num_sta
     """With the voice in the package and the default limits: each is answered within ten seconds,
     none is refused, and the service is ready all the while."""
     settings = settings_in(tmp_path, api_requests_per_minute=600)
-    how = replace(how_of(settings), look=lambda: NO_GPU, threads=2)
+    how = on_threads(how_of(settings), threads=2)
     with running(settings, how, limits_of(settings)) as service:
         service.wait_ready()
         load = Overload(service)
@@ -365,7 +365,7 @@ def test_retry_after_comes_true_in_nine_of_ten(tmp_path: Path) -> None:
     """With the voice in the package: 40 clients of one caller, three short texts each, and eight
     places. Who waits as long as asked, and asks again, is spoken to."""
     settings = settings_in(tmp_path)
-    how = replace(how_of(settings), look=lambda: NO_GPU, threads=2)
+    how = on_threads(how_of(settings), threads=2)
     limits = replace(limits_of(settings), slots=4, queue=4)
     outcomes: list[bool] = []
     with running(settings, how, limits) as service:

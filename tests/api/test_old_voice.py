@@ -11,7 +11,7 @@ import pytest
 import soundfile
 
 from api.app import how_of
-from tests.api.conftest import NO_GPU, QUICK, running, settings_in
+from tests.api.conftest import QUICK, on_threads, running, settings_in
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
 from xtts.model.config import naming_normalizer
 from xtts.text.normalization.registry import COQUI
@@ -31,7 +31,7 @@ def test_an_old_voice_keeps_coquis_normaliser(tmp_path: Path, old: bool, status:
         found = naming_normalizer(json.loads(config.read_text()), COQUI)
         config.write_text(json.dumps(found))
     settings = settings_in(tmp_path, voice=str(voice))
-    how = replace(how_of(settings), look=lambda: NO_GPU, threads=1)
+    how = on_threads(how_of(settings))
     with running(settings, how, replace(QUICK, deadline=60.0, hang=60.0)) as service:
         service.wait_ready()
         answer = service.say(ORDINAL, language="cs")

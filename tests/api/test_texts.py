@@ -17,7 +17,7 @@ import soundfile
 
 from api.app import how_of
 from api.engine.speech_stream import digest_of
-from tests.api.conftest import NO_GPU, QUICK, Running, running, settings_in
+from tests.api.conftest import QUICK, Running, on_threads, running, settings_in
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
 from tests.xtts.workers.test_text_worker import NUMBERED
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -38,7 +38,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     voice = tiny_base(folder / "voice", languages=ALL_LANGUAGES, characters=ALL_CHARACTERS)
     soundfile.write(voice / "reference.wav", 0.3 * np.sin(np.arange(88_200) / 25), 22_050)
     settings = settings_in(folder, voice=str(voice))
-    how = replace(how_of(settings), look=lambda: NO_GPU, threads=1)
+    how = on_threads(how_of(settings))
     with running(settings, how, replace(QUICK, deadline=60.0, hang=60.0, queue=64)) as found:
         found.wait_ready()
         yield found

@@ -14,11 +14,11 @@ from tests.train.test_run import Workshop
 from train import settings as settings_of
 from train import setup
 from train.checkpointing.resume import Resumed
-from train.dataset.batch_budget import OomBackoff
+from train.dataset.batch_plan import OomBackoff
 from train.distributed import ALONE
 from train.run_context import RunContext
 from train.settings import TrainSettings
-from xtts.voices.run_folder import RunFolder, RunLocked
+from xtts.voices.run_folder import RunError, RunFolder
 
 RESUMED = Resumed(
     2, 30, 7, {}, {"batch_seconds": 1.9}, Path("checkpoint_epoch_2.pt"), {}, ("Note.",)
@@ -140,7 +140,7 @@ def test_a_trainer_holds_its_folder_and_signals_while_it_lasts(
         assert trainer.world is ALONE and trainer.logs and trainer.evaluator
         assert trainer.checkpoints.provenance["base"]["name"] == own.base_model
         assert trainer.learner.schedule.total_steps == 2 * len(trainer.batches.plan(1))
-        with pytest.raises(RunLocked), setup.open_trainer(own):
+        with pytest.raises(RunError), setup.open_trainer(own):
             pass
         assert all(signal.getsignal(number) != before for number, before in signals.items())
     assert not run.is_locked()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from api.app import how_of
-from tests.api.conftest import NO_GPU, QUICK, Running, running, settings_in
+from tests.api.conftest import QUICK, Running, on_threads, running, settings_in
 from tests.api.speech.test_captions import lines_of
 from xtts.inference.alignment.guard import CODE_SECONDS
 from xtts.onnx.export import exporter
@@ -28,7 +28,7 @@ GREEDY: dict[str, Any] = {"input": TEXT, "temperature": 0, "response_format": "p
 def embedded(folder: Path, **more: Any) -> Iterator[Running]:
     """A service with the embedded voice in float32."""
     settings = settings_in(folder, speak_precision="fp32", **more)
-    how = replace(how_of(settings), look=lambda: NO_GPU, threads=1)
+    how = on_threads(how_of(settings))
     with running(settings, how, replace(QUICK, deadline=300.0, hang=120.0)) as service:
         service.wait_ready(300.0)
         yield service

@@ -16,7 +16,7 @@ from wyoming.audio import AudioChunk
 from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, SynthesizeStop
 
 from api.app import how_of
-from tests.api.conftest import NO_GPU, QUICK, settings_in
+from tests.api.conftest import QUICK, on_threads, settings_in
 from tests.api.wyoming.conftest import BothPorts, both, heard
 
 pytestmark = pytest.mark.slow
@@ -27,7 +27,7 @@ ROUNDS = int(os.environ.get("WYOMING_ROUNDS", "20"))
 @pytest.fixture(scope="module")
 def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothPorts]:
     folder: Path = tmp_path_factory.mktemp("wyoming")
-    how = replace(how_of(settings_in(folder)), look=lambda: NO_GPU, threads=1)
+    how = on_threads(how_of(settings_in(folder)))
     limits = replace(QUICK, slots=4, queue=32, deadline=600.0, hang=120.0)
     with both(folder, how, limits) as found:
         found.http.wait_ready()
