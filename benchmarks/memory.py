@@ -26,8 +26,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from benchmarks import measuring, synthetic
+from train.memory.estimate import tensor_bytes
 from train.optim.lora import LoraShape
-from train.optim.optimizer import state_bytes
 from train.optim.trainable import TrainableParts
 from train.trainer import train_step
 from xtts.model.shapes import CODE_RATE, SAMPLES_PER_CODE, GPTShape
@@ -164,7 +164,7 @@ def measure(shape: GPTShape, mode: str, precision: str) -> Measured:
         settings=mode,
         learning=sum(weight.numel() for weight in learner.weights.learning),
         weights_bytes=sum(tensor.nbytes for tensor in learner.gpt.state_dict().values()),
-        states_bytes=state_bytes(learner.optimizer.state_dict()),
+        states_bytes=tensor_bytes(learner.optimizer.state_dict()),
         peak_bytes=peak,
         card_bytes=peak + CONTEXT_BYTES,
     )
