@@ -15,10 +15,10 @@ from machine.devices.cuda_errors import GpuLost
 from machine.storage.atomic import crash_point
 from train.evaluation.budget import MOST_LEARNING_SECONDS
 from train.evaluation.evaluator import Evaluator
-from train.sampling.sampler import MeasuringFailed
 from xtts.voices import learned_speaker
 from xtts.voices.evaluation_file import Verdict
 from xtts.voices.learned_speaker import LearnedSpeaker
+from xtts.voices.run_folder import RunError
 from xtts.workers.requests import LearnSpeakerRequest, TranscribedClip
 
 log = logging.getLogger("train")
@@ -46,7 +46,7 @@ def keep_best_speaker(evaluator: Evaluator, verdict: Verdict, *, wanted: bool) -
 
 
 def _learn(evaluator: Evaluator, verdict: Verdict) -> None:
-    """Raises MeasuringFailed, GpuLost, DiskFull, WriteError."""
+    """Raises WorkerFailed, RunError, GpuLost, DiskFull, WriteError."""
     seconds, budget = MOST_LEARNING_SECONDS, evaluator.budget
     if budget:
         seconds = min(seconds, budget.learning_room())
@@ -88,7 +88,7 @@ def _told(learned: LearnedSpeaker, seconds: float) -> str:
 def _request(evaluator: Evaluator, verdict: Verdict, seconds: float) -> LearnSpeakerRequest:
     found = evaluator.weights_of(verdict)
     if found is None:
-        raise MeasuringFailed("The weights that it is for are gone.")
+        raise RunError("The weights that it is for are gone.")
     weights, share = found
     # By content, so that the same clips are taken whatever they are called and however they stand.
     clips = sorted(evaluator.plan.clips, key=lambda clip: clip.sha256)[:MOST_CLIPS]
