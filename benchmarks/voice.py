@@ -196,14 +196,15 @@ def onnx_sayer(
     """`say(request, guard)` by an export of `base`, with a voice that torch has heard; low: as
     LOW_MEMORY=on."""
     from xtts.inference import speech
+    from xtts.inference.speech import Voice
     from xtts.onnx.export import exporter
     from xtts.onnx.speech.backend import OnnxBackend
-    from xtts.onnx.speech.loading import OnnxLatents, load_onnx_model
+    from xtts.onnx.speech.loading import load_onnx_model
 
     with tempfile.TemporaryDirectory() as name:
         exporter.export(exporter.source_of_folder(base), Path(name) / "voice", [kind])
         loaded = load_onnx_model(Path(name) / "voice", synthetic.onnx_config(kind, low=low))
-    voice = OnnxLatents(heard.latents.numpy(), heard.speaker.numpy())
+    voice = Voice(heard.latents.numpy(), heard.speaker.numpy())
 
     def say(request: SynthesisRequest, guard: "Guard | None") -> Tensor:
         return torch.from_numpy(speech.synthesize(OnnxBackend(loaded), voice, request, guard))

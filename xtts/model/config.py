@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from machine.errors import SotaqueError
+from xtts.inference.defaults import ConditioningParams, SamplingParams
 from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, VocoderShape
 from xtts.text.normalization.registry import COQUI, NEWEST, NORMALIZERS
 
@@ -27,31 +28,6 @@ CPML = "CPML-1.0.0 (non-commercial, model and outputs)"
 
 class ConfigError(SotaqueError):
     """config.json or vocab.json cannot be used; the sentence names file, key and value."""
-
-
-@dataclass(frozen=True)
-class SamplingParams:
-    """How codes are drawn; the defaults are those of `Xtts.synthesize` with XTTS-v2's config.
-
-    The rules have a body in `xtts.inference.decoding` and one in `xtts.onnx.speech.sampling`, with
-    one set of tests: sorting and masking are spelled differently in torch and numpy, and copying
-    logits off a GPU to share one would cost more than the rules.
-    """
-
-    temperature: float = 0.75
-    top_k: int = 50
-    top_p: float = 0.85
-    repetition_penalty: float = 5.0
-    greedy: bool = False
-
-
-@dataclass(frozen=True)
-class ConditioningParams:
-    """How much of a reference recording becomes latents, in seconds."""
-
-    total_seconds: float = 30.0
-    chunk_seconds: float = 4.0
-    speaker_seconds: float = 30.0
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from xtts.inference.alignment.guard import CODE_SECONDS, Ending, EndingVerdict, 
 from xtts.inference.alignment.heads import Head
 from xtts.inference.alignment.loudness import LoudnessLog, without_silence
 from xtts.inference.alignment.path import Alignment, align
-from xtts.inference.fading import fade_out
+from xtts.inference.shaping import fade_out
 from xtts.model.shapes import VOCODER_RATE
 
 # torch.Tensor or numpy.ndarray.

@@ -15,13 +15,13 @@ from tests.models import tiny_base
 from xtts import audio
 from xtts.audio import conditioning_mel, speaker_mel
 from xtts.inference import latents_file, voice
+from xtts.inference.compute_config import ComputeConfig
 from xtts.model.config import ConfigError
 from xtts.model.loading import Model
 from xtts.onnx import folder
 from xtts.onnx.export import exporter
 from xtts.onnx.folder import OnnxError
 from xtts.onnx.speech import loading as model
-from xtts.onnx.speech.loading import OnnxComputeConfig
 from xtts.voices import learned_speaker
 from xtts.voices.learned_speaker import LearnedSpeaker
 
@@ -138,15 +138,15 @@ def test_a_folder_that_is_not_whole_is_refused(
     copy = shutil.copytree(onnx_folder, tmp_path / "copy")
     harm(copy)
     with pytest.raises(OnnxError, match=re.escape(told)):
-        model.load_onnx_model(copy)
+        model.load_onnx_model(copy, ComputeConfig())
 
 
 def test_of_the_gpt_only_what_is_used_is_read(onnx_folder: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(onnx_folder, tmp_path / "copy")
     flip(copy / "gpt.onnx.data")
-    assert model.load_onnx_model(copy, OnnxComputeConfig("int8")).kind == "int8"
+    assert model.load_onnx_model(copy, ComputeConfig(precision="int8")).kind == "int8"
     with pytest.raises(OnnxError, match=r"gpt\.onnx\.data"):
-        model.load_onnx_model(copy, OnnxComputeConfig("fp32"))
+        model.load_onnx_model(copy, ComputeConfig(precision="fp32"))
 
 
 def flip(path: Path) -> None:
