@@ -321,7 +321,7 @@ def test_two_streams_of_one_model_do_not_write_into_one_cache(
     """A notebook that takes a chunk of one sentence, then one of another."""
     kept: list[CudaGraphStep] = []
 
-    def borrowed(_gpt: GPT, **_: object) -> CudaGraphStep:
+    def borrowed(*_: object, **__: object) -> CudaGraphStep:
         free = next((one for one in kept if not one.in_use), None)
         if free is None:
             kept.append(free := CudaGraphStep(gpt, 1, FakeGraph()))

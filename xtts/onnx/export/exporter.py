@@ -11,8 +11,8 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -133,66 +133,44 @@ def mapped(folder: Path, learned: Mapping[str, Tensor] | None = None) -> model.M
 def _files(
     part: Path, spoken: model.Model, source: ExportSource, kinds: Sequence[str]
 ) -> dict[str, Written]:
-    width, speaker_width = spoken.config.gpt.width, spoken.config.speaker_encoder.embedding_width
-    files = _step(part, spoken.gpt, kinds)
+    files: dict[str, Written] = {}
+    # In each kind; its rounded numbers, 0.4 GB, are let go before the others' turn.
+    step = traced(graphs.step_graph(spoken.gpt), folded=False)
+    for kind in kinds:
+        files |= weights.write(step, part / folders.GPT[kind], kind)
+    del step
     for name, graph in (
-        (folders.VOCODER, graphs.vocoder_graph(spoken.vocoder, width, speaker_width)),
+        (folders.VOCODER, graphs.vocoder_graph(spoken.vocoder)),
         (folders.CONDITIONING, graphs.conditioning_graph(spoken.gpt)),
         (folders.SPEAKER, graphs.speaker_graph(spoken.speaker_encoder)),
     ):
         files |= weights.write(traced(graph, folded=True), part / name)
     for name in [name for name in files if name.endswith(".onnx")]:
         onnx.checker.check_model(str(part / name))
-    files[folders.EMBEDDINGS] = _write_array(part / folders.EMBEDDINGS, tables(spoken.gpt))
-    files[folders.MEL_STATS] = _write_array(part / folders.MEL_STATS, spoken.mel_stats.numpy())
-    normalizer = source.normalizer or spoken.config.normalizer
-    files["config.json"] = _write_config(source.folder, part / "config.json", normalizer)
-    files["vocab.json"] = _copy(source.folder / "vocab.json", part / "vocab.json")
-    if source.reference is not None:
-        recording = audio.read(source.reference, audio.CODE_RATE, max_seconds=60.0)
-        path = part / folders.VOICE
-        latents_file.write(
-            path, _with_learned(source, voice.voice_from_reference(spoken, recording))
-        )
-        files[folders.VOICE] = Written(sha256_of(path), path.stat().st_size)
-    return files
-
-
-def _with_learned(source: ExportSource, heard: voice.Voice) -> voice.Voice:
-    learned = learned_speaker.read(source.speaker) if source.speaker else None
-    return replace(heard, speaker=learned.tensor()) if learned else heard
-
-
-def _step(part: Path, gpt: GPT, kinds: Sequence[str]) -> dict[str, Written]:
-    """The GPT in each kind; its rounded numbers, 0.4 GB, are let go before the others' turn."""
-    files: dict[str, Written] = {}
-    found = traced(graphs.step_graph(gpt), folded=False)
-    for kind in kinds:
-        files |= weights.write(found, part / folders.GPT[kind], kind)
-    return files
-
-
-def tables(gpt: GPT) -> "np.ndarray[Any, Any]":
-    """The four tables that ids are looked up in, below each other: `[rows, width]`."""
+    gpt = spoken.gpt
     parts = (gpt.text_embedding, gpt.text_pos_embedding.emb, gpt.mel_embedding,
              gpt.mel_pos_embedding.emb)  # fmt: skip
-    return torch.cat([part.weight.detach() for part in parts]).numpy()
-
-
-def _write_array(path: Path, array: "np.ndarray[Any, Any]") -> Written:
-    return replace_file(path, lambda file: np.save(file, np.ascontiguousarray(array, np.float32)))
-
-
-def _write_config(source: Path, path: Path, normalizer: str) -> Written:
-    """The model's, with whose rules read its texts: a base model need not say."""
-    found = json.loads((source / "config.json").read_text(encoding="utf-8"))
-    text = json.dumps(naming_normalizer(found, normalizer), indent=4, ensure_ascii=False)
-    return replace_file(path, lambda file: file.write(text.encode()))
-
-
-def _copy(source: Path, path: Path) -> Written:
-    content = source.read_bytes()
-    return replace_file(path, lambda file: file.write(content))
+    tables = torch.cat([part.weight.detach() for part in parts])
+    for name, array in ((folders.EMBEDDINGS, tables), (folders.MEL_STATS, spoken.mel_stats)):
+        numbers = np.ascontiguousarray(array.numpy(), np.float32)
+        files[name] = replace_file(part / name, partial(np.save, arr=numbers))
+    # With whose rules read its texts: a base model need not say.
+    config = naming_normalizer(
+        json.loads((source.folder / "config.json").read_text(encoding="utf-8")),
+        source.normalizer or spoken.config.normalizer,
+    )
+    told = json.dumps(config, indent=4, ensure_ascii=False).encode()
+    files["config.json"] = replace_file(part / "config.json", lambda file: file.write(told))
+    words = (source.folder / "vocab.json").read_bytes()
+    files["vocab.json"] = replace_file(part / "vocab.json", lambda file: file.write(words))
+    if source.reference is not None:
+        recording = audio.read(source.reference, audio.CODE_RATE, max_seconds=60.0)
+        heard = voice.voice_from_reference(spoken, recording)
+        learned = learned_speaker.read(source.speaker) if source.speaker else None
+        path = part / folders.VOICE
+        latents_file.write(path, replace(heard, speaker=learned.tensor()) if learned else heard)
+        files[folders.VOICE] = Written(sha256_of(path), path.stat().st_size)
+    return files
 
 
 def _bytes(spoken: model.Model, kinds: Sequence[str]) -> int:
