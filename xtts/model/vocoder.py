@@ -58,7 +58,8 @@ class Vocoder(nn.Module):
         self.shape = shape
         self.width, self.speaker_width = width, speaker_width
         self._laid_out_as: torch.dtype | None = None
-        self._recorded: dict[int, _RecordedWindow] = {}
+        # By width: input, output and replay of its windows, at addresses that stay. One thread's.
+        self._recorded: dict[int, tuple[tuple[Tensor, Tensor], Tensor, Callable[[], object]]] = {}
 
     def forward(self, latents: Tensor, speaker: Tensor) -> Tensor:
         """Latents `[batch, codes, width]`, speaker `[batch, 512, 1]` -> `[batch, samples]`.
@@ -81,7 +82,15 @@ class Vocoder(nn.Module):
     def sound(self, steps: Tensor, speaker: Tensor) -> Tensor:
         """Steps `[batch, width, steps]`, speaker `[batch, 512, 1]` -> `[batch, steps * hop]`."""
         recorded = self._recorded.get(steps.shape[2]) if len(steps) == 1 else None
-        return recorded(steps, speaker) if recorded else self._computed(steps, speaker)
+        if recorded is None:
+            return self._computed(steps, speaker)
+        with torch.inference_mode():
+            given, found, replay = recorded
+            given[0].copy_(steps)
+            given[1].copy_(speaker)
+            replay()
+            # The next window writes over what this one says.
+            return found.clone()
 
     def _computed(self, steps: Tensor, speaker: Tensor) -> Tensor:
         if self._laid_out_as is None:
@@ -136,12 +145,17 @@ class Vocoder(nn.Module):
         if width in self._recorded:
             return ""
         like = next(self.parameters())
-        window = _RecordedWindow(
-            like.new_zeros(1, self.width, width), like.new_zeros(1, self.speaker_width, 1)
-        )
-        reason = window.record(self._computed, capture)
+        given = like.new_zeros(1, self.width, width), like.new_zeros(1, self.speaker_width, 1)
+        given[0].normal_(generator=torch.Generator(like.device).manual_seed(0))
+        plain = self._computed(*given).clone()
+        try:
+            found, replay = capture(lambda: (self._computed(*given),))
+        except (RuntimeError, torch.AcceleratorError) as error:
+            return str(error).splitlines()[0] or type(error).__name__
+        replay()
+        reason = difference(found, (plain,))
         if not reason:
-            self._recorded[width] = window
+            self._recorded[width] = given, found[0], replay
         return reason
 
     def lay_out(self, dtype: torch.dtype) -> None:
@@ -150,32 +164,6 @@ class Vocoder(nn.Module):
         to_channels_last(self.waveform_decoder)
         self.waveform_decoder.to(dtype)
         self._laid_out_as = dtype
-
-
-class _RecordedWindow:
-    """A window at addresses that stay. Used by one thread."""
-
-    def __init__(self, steps: Tensor, speaker: Tensor) -> None:
-        self._steps, self._speaker = steps, speaker
-
-    def record(self, compute: Callable[[Tensor, Tensor], Tensor], capture: Capture) -> str:
-        self._steps.normal_(generator=torch.Generator(self._steps.device).manual_seed(0))
-        plain = compute(self._steps, self._speaker).clone()
-        try:
-            found, self._replay = capture(lambda: (compute(self._steps, self._speaker),))
-        except (RuntimeError, torch.AcceleratorError) as error:
-            return str(error).splitlines()[0] or type(error).__name__
-        (self._sound,) = found
-        self._replay()
-        return difference(found, (plain,))
-
-    @torch.inference_mode()
-    def __call__(self, steps: Tensor, speaker: Tensor) -> Tensor:
-        self._steps.copy_(steps)
-        self._speaker.copy_(speaker)
-        self._replay()
-        # The next window writes over what this one says.
-        return self._sound.clone()
 
 
 def plans_each_width(vocoder: nn.Module) -> bool:

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -40,44 +40,26 @@ from xtts.onnx.export.tracing import OPSET, traced
 from xtts.onnx.folder import OnnxError, OnnxVoice
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices import learned_speaker
+from xtts.voices.voice_files import VoiceFiles
 
 
-@dataclass(frozen=True)
-class ExportSource:
-    """What is exported. learned: a checkpoint's tensors in Coqui's names, None for the folder's
-    own; weights: the SHA-256 of the file that they are from; licence, normalizer: None is the
-    model's; speaker: a speaker embedding that was learned for these weights."""
-
-    folder: Path
-    weights: str
-    learned: Mapping[str, Tensor] | None = None
-    reference: Path | None = None
-    licence: str | None = None
-    normalizer: str | None = None
-    speaker: Path | None = None
-
-
-def source_of_folder(folder: Path) -> ExportSource:
-    """A base model's or a bundle's folder, with the recording beside it."""
+def source_of_folder(folder: Path) -> VoiceFiles:
+    """A base model's or a bundle's folder, with the recording beside it, unverified."""
     ModelConfig.read(folder)  # raises what is wrong with the folder
-    reference = folder / "reference.wav"
-    sha256 = sha256_of(folder / "model.pth")
-    speaker = folder / learned_speaker.NAME
-    return ExportSource(
-        folder,
-        sha256,
-        reference=reference if reference.is_file() else None,
+    reference, speaker = folder / "reference.wav", folder / learned_speaker.NAME
+    return VoiceFiles(
+        folder, folder / "model.pth", reference if reference.is_file() else None, None,
         speaker=speaker if speaker.is_file() else None,
-    )
+    )  # fmt: skip
 
 
-def export(source: ExportSource, to: Path, kinds: Sequence[str] = weights.KINDS) -> OnnxVoice:
+def export(source: VoiceFiles, to: Path, kinds: Sequence[str] = weights.KINDS) -> OnnxVoice:
     """Writes the folder beside `to` and gives it its name when it is whole.
 
     Raises OnnxError for a folder with other things in it, ConfigError, and WriteError or DiskFull.
     """
     _refuse_others(to)
-    spoken = mapped(source.folder, source.learned)
+    spoken = mapped(source.folder, source.state)
     part = to.parent / f".{to.name}.{os.getpid()}.sotaque-part"
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +67,7 @@ def export(source: ExportSource, to: Path, kinds: Sequence[str] = weights.KINDS)
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
         found = OnnxVoice(
-            _files(part, spoken, source, kinds), tuple(kinds), OPSET, source.weights,
+            _files(part, spoken, source, kinds), tuple(kinds), OPSET, sha256_of(source.weights),
             source.licence or spoken.config.licence,
             datetime.now(UTC).isoformat(timespec="seconds"),
         )  # fmt: skip
@@ -131,7 +113,7 @@ def mapped(folder: Path, learned: Mapping[str, Tensor] | None = None) -> model.M
 
 
 def _files(
-    part: Path, spoken: model.Model, source: ExportSource, kinds: Sequence[str]
+    part: Path, spoken: model.Model, source: VoiceFiles, kinds: Sequence[str]
 ) -> dict[str, Written]:
     files: dict[str, Written] = {}
     # In each kind; its rounded numbers, 0.4 GB, are let go before the others' turn.

@@ -79,7 +79,7 @@ def load_onnx_model(folder: Path, where: ComputeConfig, *, verify: bool = True) 
     wish = "cpu" if where.device == "auto" and kind == "int8" else where.device
     options = session_options(where)
     voice = folders.verified(folder, kind) if verify else folders.read(folder)
-    gpt = sessions.open_session(folders.gpt_of(folder, kind), wish, options)
+    gpt = sessions.open_session(folder / folders.GPT[kind], wish, options)
     vocoder = sessions.open_session(folder / folders.VOCODER, wish, options)
     most_samples = SHORT_SAMPLES if low else MOST_SAMPLES
     return OnnxModel(

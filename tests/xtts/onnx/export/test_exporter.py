@@ -24,6 +24,7 @@ from xtts.onnx.folder import OnnxError
 from xtts.onnx.speech import loading as model
 from xtts.voices import learned_speaker
 from xtts.voices.learned_speaker import LearnedSpeaker
+from xtts.voices.voice_files import VoiceFiles
 
 
 def run(path: Path, *given: torch.Tensor) -> np.ndarray:
@@ -79,8 +80,8 @@ def test_the_voice_of_its_own_recording_is_in_it_with_its_learned_speaker(
     assert np.abs(found.latents - wanted.latents.numpy()).max() < 1e-5
     assert found.speaker.flatten().tolist() == numbers
     assert latents_file.read(tmp_path / "to" / folder.VOICE, torch_model) is not None
-    with pytest.raises(OnnxError, match="holds the GPT in int8, not in fp32"):
-        folder.gpt_of(tmp_path / "to", "fp32")
+    with pytest.raises(OnnxError, match="speaks in int8, not in fp32"):
+        model.load_onnx_model(tmp_path / "to", ComputeConfig(precision="fp32"))
 
 
 @pytest.mark.parametrize("kinds", [("int8",), ("fp32",), ("fp32", "int8")])
@@ -112,9 +113,8 @@ def test_an_earlier_export_is_replaced_and_other_things_are_not(
 def test_weights_of_another_model_are_refused(base_folder: Path, tmp_path: Path) -> None:
     other = tiny_base(tmp_path / "other", layers=3)
     learned = exporter.mapped(base_folder).gpt.state_dict()
-    source = exporter.ExportSource(
-        other, "", {f"gpt.{name}": value for name, value in learned.items()}
-    )
+    state = {f"gpt.{name}": value for name, value in learned.items()}
+    source = VoiceFiles(other, other / "model.pth", None, None, state)
     with pytest.raises(ConfigError, match="Take files that belong together"):
         exporter.export(source, tmp_path / "to")
     assert not (tmp_path / "to").exists()
