@@ -147,9 +147,10 @@ class Vocoder(nn.Module):
         like = next(self.parameters())
         given = like.new_zeros(1, self.width, width), like.new_zeros(1, self.speaker_width, 1)
         given[0].normal_(generator=torch.Generator(like.device).manual_seed(0))
-        plain = self._computed(*given).clone()
+        compute = self._computed
+        plain = compute(*given).clone()
         try:
-            found, replay = capture(lambda: (self._computed(*given),))
+            found, replay = capture(lambda: (compute(*given),))
         except (RuntimeError, torch.AcceleratorError) as error:
             return str(error).splitlines()[0] or type(error).__name__
         replay()
