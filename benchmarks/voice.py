@@ -11,7 +11,7 @@ import argparse
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -177,8 +177,6 @@ def spoken(
     else:
         reference = read_reference(model.config, recording)
     heard = voice_from_reference(model, reference)
-    if opened.speaker is not None:  # a speaker embedding that its run has learned
-        heard = replace(heard, speaker=opened.speaker.tensor())
     if with_onnx:
         folder = DEMO if bundle == "demo" else Path(bundle)
         say = onnx_sayer(folder, heard, precision.removeprefix("onnx-"), low=low)

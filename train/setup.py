@@ -501,7 +501,7 @@ def _evaluator(
         num_epochs=epochs,
         saved=[one for one in range(1, epochs + 1) if checkpoints.due(one, epochs)],
         shares=tuple(share for share in shares_of(settings.blend) if share < 1),
-        learns_speaker=settings.learn_speaker,
+        learns_decoder=settings.learn_decoder != "off",
         sounded_every=plan.sounded_every,
         heard=bool(plan.recognition.name),
     )

@@ -134,9 +134,9 @@ class Evaluator:
                 found.append(epoch)
         return found
 
-    def word_errors_with(self, verdict: Verdict, speaker: Sequence[float]) -> MeanInterval | None:
+    def word_errors_with(self, verdict: Verdict, decoder: Path) -> MeanInterval | None:
         """How many more of the words are misheard when the verdict's weights speak with another
-        speaker embedding; None where no recogniser listened to both. Raises MeasuringFailed."""
+        decoder; None where no recogniser listened to both. Raises MeasuringFailed."""
         known = self._known()
         own = known.find(verdict.kind, verdict.epoch, verdict.share) if known else None
         found = self.weights_of(verdict)
@@ -145,7 +145,7 @@ class Evaluator:
         before = [one.judges.get(judges.WORD_ERRORS) for one in own.sentences]
         asked = self._request(*found, len(before))
         tasks = tuple(replace(one, out=None) for one in asked.sentences)
-        said = self.sampler.ask(replace(asked, sentences=tasks, speaker=tuple(speaker)))
+        said = self.sampler.ask(replace(asked, sentences=tasks, decoder=decoder))
         return paired_difference([one.word_errors for one in said.sentences], before)
 
     def weights_of(self, verdict: Verdict) -> tuple[Path, float] | None:

@@ -102,14 +102,14 @@ def reference_of(settings: TrainSettings, dataset: Dataset) -> SampleReference:
 
 
 def sample_of(files: SampleFiles) -> tuple[int, str, dict[str, Any]] | None:
-    """(epoch, SHA-256 of its checkpoint; kind, share and whether a speaker embedding was learned)
+    """(epoch, SHA-256 of its checkpoint; kind, share and whether a decoder was learned)
     of what best_output.wav was spoken by; None where nothing was."""
     try:
         told = json.loads(files.sidecar.read_text(encoding="utf-8"))
         more = {
             "kind": told["kind"],
             "share": told["share"],
-            "learned_speaker": told.get("learned_speaker", False),
+            "learned_decoder": told.get("learned_decoder", False),
         }
         return told["epoch"], told["checkpoint_sha256"], more if told["mode"] != "skipped" else {}
     except (OSError, ValueError, KeyError, TypeError):

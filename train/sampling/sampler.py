@@ -44,8 +44,7 @@ from train.settings import TrainSettings
 from xtts import audio
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.voices import learned_speaker
-from xtts.voices.learned_speaker import base_speaker, speaker_beside
+from xtts.voices.learned_decoder import learned_for
 from xtts.voices.run_folder import BestWeights, RunError, RunFolder
 from xtts.workers.file_synthesis import FileSpeaker
 from xtts.workers.file_worker import START_SECONDS, Worker
@@ -136,16 +135,14 @@ class Sampler:
 
     def sample_best(self, best: BestWeights) -> None:
         """Speaks the best weights into files of their own, where those do not say so already."""
-        path = speaker_beside(best.weights) if best.weights else base_speaker(self.run)
-        learned = learned_speaker.read(path) if path else None
-        speaker = tuple(learned.speaker_embedding) if learned else None
-        told = {"kind": best.kind, "share": best.share, "learned_speaker": speaker is not None}
+        decoder = learned_for(self.run, best.weights)
+        told = {"kind": best.kind, "share": best.share, "learned_decoder": decoder is not None}
         files = of_best(self.run)
         if self.plan.mode == "skipped" or sample_of(files) == (best.epoch, best.sha256, told):
             return
         self.submit(
             lambda: self._sample(
-                best.epoch, best.weights, best.sha256, files, None, told, speaker=speaker
+                best.epoch, best.weights, best.sha256, files, None, told, decoder=decoder
             )
         )
 
@@ -185,11 +182,11 @@ class Sampler:
         heard: Callable[[int, SampleSidecar], None] | None,
         more: Mapping[str, Any] = MappingProxyType({}),
         *,
-        speaker: tuple[float, ...] | None = None,
+        decoder: Path | None = None,
     ) -> None:
         out = files.output
         text = SynthesisRequest(self.reference.text, self.reference.language, self.seed)
-        request = SpeakRequest(text, self.reference.path, out, checkpoint, speaker)
+        request = SpeakRequest(text, self.reference.path, out, checkpoint, decoder)
         told, failure = self._nothing(epoch, sha256), None
         # Also of a run that speaks no samples: whoever speaks with an epoch needs its person.
         unread = self._write_reference(files.reference)

@@ -84,7 +84,7 @@ def budget(num_epochs: int = 1, **changes: object) -> JudgingBudget:
         "num_epochs": num_epochs,
         "saved": range(1, num_epochs + 1),
         "shares": SHARES,
-        "learns_speaker": True,
+        "learns_decoder": True,
         "sounded_every": 1,
         "heard": True,
     }
