@@ -25,7 +25,7 @@ from train.checkpointing.fingerprint import Fingerprint
 from train.checkpointing.resume import Resumed, require_same, resume
 from train.dataset import dataset
 from train.dataset import features as cached
-from train.dataset.batch_budget import from_state
+from train.dataset.batch_plan import OomBackoff
 from train.dataset.batches import Batches, ConditioningChoice
 from train.defaults import AutoChoice
 from train.distributed import ALONE, World
@@ -283,7 +283,7 @@ def build_batches(
         data.clips, train, features, config.gpt, prefetch=settings.prefetch,
         bucketing=settings.bucketing, **common,
     )  # fmt: skip
-    training.halvings = from_state(state.get("halvings", ()))
+    training.halvings = [OomBackoff(*kept) for kept in state.get("halvings", ())]
     if not held_out:
         return training, None
     return training, Batches(data.clips, held_out, features, config.gpt, fixed=True, **common)

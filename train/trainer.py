@@ -21,7 +21,7 @@ from machine.devices import cuda_errors
 from machine.memory import trim_heap
 from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints
-from train.dataset.batch_budget import OomBackoff, at_epoch, halve_budget, to_state
+from train.dataset.batch_plan import OomBackoff, at_epoch, halve_budget
 from train.dataset.batches import Batch, Batches
 from train.dataset.device_prefetch import copier_for, prefetch
 from train.distributed import World, agreed
@@ -382,7 +382,7 @@ class Trainer:
         return {
             **self.learner.trainer_state(),
             "batch_seconds": self.batches.batch_seconds,
-            "halvings": to_state(self.batches.halvings),
+            "halvings": [list(one) for one in self.batches.halvings],
             "patience": self.early_stopping.state(),
         }
 

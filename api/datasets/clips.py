@@ -26,6 +26,7 @@ from api.dataset_schemas import (
 from api.datasets.store import UploadedDataset, changing, now
 from api.errors import APIError
 from machine.storage.atomic import replace_file, write_json
+from machine.storage.reading import read_json
 
 MOST_CLIPS = 100
 _MOST_UNPLACED = 200
@@ -256,8 +257,8 @@ def _line(path: Path, offset: int) -> dict[str, Any]:
 
 def _account(dataset: UploadedDataset) -> dict[str, Any]:
     """What `train cut` says of every recording: every second is in a clip, or has a reason."""
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        told = json.loads((dataset.clips / "cut.json").read_text(encoding="utf-8"))
+    told = read_json(dataset.clips / "cut.json")
+    with contextlib.suppress(ValueError, TypeError, KeyError):
         unheard = told["unheard_sentences"]
         return {
             "account": [AccountOfRecording.model_validate(one) for one in told["recordings"]],

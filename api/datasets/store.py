@@ -14,7 +14,6 @@ Ids are made here and looked up in what is on disk: what a caller writes never b
 
 import contextlib
 import functools
-import json
 import re
 import secrets
 import shutil
@@ -30,6 +29,7 @@ from api import shared_folder
 from api.dataset_schemas import JobState
 from api.errors import APIError
 from machine.storage.atomic import make_folder, write_json
+from machine.storage.reading import read_json
 
 MOST_DATASETS = 200
 _LONGEST_SLUG = 40
@@ -138,8 +138,8 @@ class Datasets:
 
 def read_job(dataset: UploadedDataset) -> Job:
     """The state of its cut; that of no cut where nothing is known."""
-    with contextlib.suppress(OSError, ValueError, TypeError):
-        return Job(**json.loads((dataset.folder / "job.json").read_text(encoding="utf-8")))
+    with contextlib.suppress(TypeError):
+        return Job(**read_json(dataset.folder / "job.json"))
     return Job()
 
 

@@ -11,7 +11,6 @@ stays, whatever ends the sender, the connection or this process.
 import asyncio
 import codecs
 import contextlib
-import errno
 import fcntl
 import functools
 import hashlib
@@ -27,7 +26,7 @@ from api.dataset_schemas import RecordingRow
 from api.datasets.store import Datasets, UploadedDataset, changing, now, slug
 from api.errors import APIError, shown
 from api.shared_folder import ID, read, read_all
-from machine.storage.atomic import replace_file, sync_folder, write_json
+from machine.storage.atomic import is_full, replace_file, sync_folder, write_json
 
 ENDINGS = (
     ".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".aac", ".webm", ".mp4", ".mkv", ".mov"
@@ -38,7 +37,6 @@ MOST_RECORDINGS = 200
 KEPT_FREE_BYTES = 1 << 30
 # What a body is written in: each write waits for a thread.
 _WRITE_BYTES = 1 << 20
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True)
@@ -207,7 +205,7 @@ class Arrival:
             while view:
                 view = view[os.pwrite(self._file, view, os.fstat(self._file).st_size) :]
         except OSError as error:
-            if error.errno in _FULL:
+            if is_full(error):
                 raise _disk_full(os.fstat(self._file).st_size) from error
             text = f"The recording cannot be written ({error.strerror})."
             raise APIError(507, "not_kept", text) from error

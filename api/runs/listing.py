@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from api.response_schemas import EpochRow, EvaluationRow, RunRow, Sample, WordTimestamp
 from machine.storage.checksums import Manifest, ManifestError, read_manifest
+from machine.storage.reading import read_json
 from xtts.voices import learned_decoder
 from xtts.voices.evaluation_file import Evaluation
 from xtts.voices.learned_decoder import LearnedDecoder
@@ -132,7 +133,7 @@ def _epoch(folder: RunFolder, number: int, learned: LearnedDecoder | None) -> Ep
     manifest = None
     with contextlib.suppress(ManifestError):
         manifest = read_manifest(folder.manifest_path(number))
-    sample = _json(folder.samples / f"epoch_{number}_output.json")
+    sample = read_json(folder.samples / f"epoch_{number}_output.json") or None
     checkpoint = folder.checkpoint_path(number)
     state = _state(checkpoint, folder.manifest_path(number), manifest)
     found = EpochSummary(
@@ -264,13 +265,6 @@ def _created(folder: RunFolder) -> float:
         with contextlib.suppress(OSError):
             return path.stat().st_mtime
     return 0.0
-
-
-def _json(path: Path) -> Mapping[str, Any] | None:
-    with contextlib.suppress(OSError, ValueError):
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return found if isinstance(found, dict) else None
-    return None
 
 
 def _there(path: Path) -> Path | None:

@@ -10,7 +10,6 @@ a copy.
 """
 
 import contextlib
-import json
 import logging
 import os
 import re
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from api.errors import APIError, without_paths
 from machine.storage.atomic import WriteError, make_folder, replace_file, require_space, write_json
+from machine.storage.reading import read_json
 from xtts.voices.learned_decoder import decoder_beside
 from xtts.voices.run_folder import RunFolder, manifest_beside, reference_beside
 
@@ -43,8 +43,8 @@ class Promotion:
 
 def read(folder: Path) -> Promotion | None:
     """None where none was, or the file is damaged."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        found = json.loads(_file(folder).read_text(encoding="utf-8"))
+    found = read_json(_file(folder))
+    with contextlib.suppress(ValueError, KeyError, TypeError):
         if _SHA256.match(sha256 := str(found["sha256"])):
             return Promotion(str(found["run"]), int(found["epoch"]), sha256)
     return None

@@ -14,7 +14,7 @@ from tests.train.test_run import Workshop
 from train import settings as settings_of
 from train import setup
 from train.checkpointing.resume import Resumed
-from train.dataset.batch_budget import OomBackoff
+from train.dataset.batch_plan import OomBackoff
 from train.distributed import ALONE
 from train.metrics.logs import NullLogger
 from train.run_context import RunContext, StartPosition

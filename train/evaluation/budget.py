@@ -8,7 +8,7 @@ from a trial on this machine before it begins, and from the candidates that were
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from train.dataset.clips import Clip
+from train.dataset.dataset import Clip
 from train.evaluation.statistics import FEWEST
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.evaluation.word_evidence import MOST_WORDS

@@ -369,7 +369,7 @@ class Evaluator:
     def _judged_before(self) -> int | None:
         """How many sentences the run was judged by, where evaluation.json is lost: best.json says
         it too, and with others the verdict would be another one."""
-        best = self.run.read_best() or {}
+        best = self.run.read_best()
         try:
             return None if self.run.evaluation() else int(best["figures"]["sentences"])
         except (KeyError, TypeError, ValueError):

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from machine.storage.hashes import sha256_of
-from train.dataset.clips import Clip
-from train.dataset.dataset import Dataset
+from train.dataset.dataset import Clip, Dataset
 from train.evaluation import sentences
 from train.evaluation.person import recordings_of
 from train.evaluation.sentences import EvaluationError, EvaluationSentence

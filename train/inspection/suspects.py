@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from machine.devices.selection import choose_feature_device
-from train.dataset.clips import RejectedClip
-from train.dataset.dataset import Dataset
+from train.dataset.dataset import Dataset, RejectedClip
 from train.inspection import report
 from train.inspection.judging import SuspectClip, find_suspects
 from train.inspection.measuring import InspectionModels, inspect

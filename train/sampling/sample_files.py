@@ -4,12 +4,12 @@
 """
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from machine.storage.reading import read_json
 from train.dataset.dataset import Dataset
 from train.settings import TrainSettings
 from xtts.voices.run_folder import RunFolder
@@ -104,22 +104,19 @@ def reference_of(settings: TrainSettings, dataset: Dataset) -> SampleReference:
 def sample_of(files: SampleFiles) -> tuple[int, str, dict[str, Any]] | None:
     """(epoch, SHA-256 of its checkpoint; kind, share and whether a decoder was learned)
     of what best_output.wav was spoken by; None where nothing was."""
+    told = read_json(files.sidecar)
     try:
-        told = json.loads(files.sidecar.read_text(encoding="utf-8"))
         more = {
             "kind": told["kind"],
             "share": told["share"],
             "learned_decoder": told.get("learned_decoder", False),
         }
         return told["epoch"], told["checkpoint_sha256"], more if told["mode"] != "skipped" else {}
-    except (OSError, ValueError, KeyError, TypeError):
+    except KeyError:
         return None
 
 
 def sample_is_missing(run: RunFolder, epoch: int, sha256: str) -> bool:
     """Whether no sidecar tells of this checkpoint: the run ended between checkpoint and sample."""
-    try:
-        told = json.loads(of_epoch(run, epoch).sidecar.read_text(encoding="utf-8"))
-        return bool(told["checkpoint_sha256"] != sha256)
-    except (OSError, ValueError, KeyError, TypeError):
-        return True
+    told = read_json(of_epoch(run, epoch).sidecar)
+    return bool(told.get("checkpoint_sha256") != sha256)

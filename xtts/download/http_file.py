@@ -9,7 +9,6 @@ raises where a peer closes inside the body instead of going on, and only warns o
 """
 
 import email.utils
-import errno
 import hashlib
 import http.client
 import logging
@@ -35,6 +34,7 @@ from machine.storage.atomic import (
     WriteError,
     Written,
     crash_point,
+    is_full,
     require_space,
     sync_folder,
 )
@@ -42,7 +42,6 @@ from machine.storage.atomic import (
 log = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 1 << 20
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # 425 Too Early and 429 Too Many Requests pass by themselves; so do a gateway's own troubles.
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REASONS = {
@@ -330,7 +329,7 @@ def _writing(target: Path, num_bytes: int) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if is_full(error):
             require_space(target.parent, num_bytes, target.name)
             raise DiskFull(
                 f"{target} could not be written ({error.strerror}): {num_bytes:,} bytes more are "

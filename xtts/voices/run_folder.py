@@ -18,7 +18,6 @@ The trainer writes into it (`train.checkpointing.checkpoints`), everyone else re
 """
 
 import contextlib
-import json
 import logging
 import math
 import os
@@ -33,6 +32,7 @@ from machine.errors import SotaqueError
 from machine.storage import locks
 from machine.storage.atomic import STALE_SECONDS, WriteError, remove_stale
 from machine.storage.checksums import Manifest, ManifestError, fault_of, read_manifest, zip_fault
+from machine.storage.reading import read_json
 from xtts.text.normalization.registry import COQUI
 from xtts.voices.evaluation_file import (
     CandidateKind,
@@ -239,7 +239,7 @@ class RunFolder:
         evaluation = self.evaluation()
         if evaluation is not None:
             return evaluation.verdict
-        return verdict_of_best(self.read_best() or {})
+        return verdict_of_best(self.read_best())
 
     def best_weights(self) -> BestWeights | None:
         """What the verdict names, where its file is whole; else the nearest that is, and `fallback`
@@ -328,13 +328,9 @@ class RunFolder:
                 return found
         return None
 
-    def read_best(self) -> dict[str, Any] | None:
-        """What best.json says, or None for one that is missing or damaged."""
-        try:
-            found = json.loads(self.best_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        return found if isinstance(found, dict) else None
+    def read_best(self) -> dict[str, Any]:
+        """What best.json says; {} for one that is missing or damaged."""
+        return read_json(self.best_file)
 
     def losses(self) -> list[tuple[float, int]]:
         """(validation audio loss, epoch) of every epoch whose manifest can be read."""

@@ -79,7 +79,7 @@ def test_weights_that_are_no_numbers_are_not_saved(run, checkpoints):
 def test_a_loss_that_is_no_number_is_never_the_best(run, checkpoints, loss):
     losses = {"validation_audio_loss": loss}
     checkpoints.save_epoch(1, 1, model(1), trainer(1), losses, provenance())
-    assert run.read_best() is None
+    assert run.read_best() == {}
     save(checkpoints, 2)
     assert run.read_best() == {"epoch": 2, "validation_audio_loss": 1.0}
 

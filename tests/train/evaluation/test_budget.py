@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from train.dataset.clips import Clip
+from train.dataset.dataset import Clip
 from train.evaluation.budget import (
     LEAST_SECONDS,
     TIME_SHARE,

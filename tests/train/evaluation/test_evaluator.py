@@ -15,7 +15,7 @@ import torch
 from tests.forked import in_child
 from tests.train.evaluation.spoken import PERSON, facts
 from train.checkpointing.checkpoints import Checkpoints
-from train.dataset.clips import Clip
+from train.dataset.dataset import Clip
 from train.evaluation.blending import conclude
 from train.evaluation.budget import JudgingBudget
 from train.evaluation.evaluator import SHORT_SECONDS, EvaluationPlan, Evaluator
