@@ -9,8 +9,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from demo_voice.teachers import phone_timing
-from demo_voice.teachers.flite import RATE, SpeakingStyle, flite
+from demo_voice.teachers import flite, phone_timing
+from demo_voice.teachers.flite import RATE, SpeakingStyle
 from train.cutting.manuscript import said_words
 from xtts.text.phonemes import to_phones
 
@@ -62,8 +62,8 @@ def make(sentences: Sequence[str], voice: str, other: str, seed: int) -> KnownRe
     phones, words = list[tuple[float, float]](), list[SpokenWord]()
     for sentence in sentences:
         manner = SpeakingStyle(voice, voice, Fraction(1))
-        spoken = flite(sentence, manner).astype(np.float32) / 32768
-        told = _phones(phone_timing.flite_phone_times(sentence, manner), count / RATE)
+        spoken = flite.speak(sentence, manner).astype(np.float32) / 32768
+        told = _phones(flite.phone_times(sentence, manner), count / RATE)
         phones += told
         words += _words(sentence, told)
         added = [spoken, _between(draw, noise, other), _silence(draw.uniform(*PAUSE_SECONDS))]
@@ -91,7 +91,7 @@ def _between(draw: random.Random, noise: np.random.Generator, other: str) -> np.
         return (0.03 * burst).astype(np.float32)
     if chance < _MUSIC + _NOISE + _OTHER:
         manner = SpeakingStyle(other, other, Fraction(1))
-        return flite(draw.choice(OTHERS), manner).astype(np.float32) / 32768
+        return flite.speak(draw.choice(OTHERS), manner).astype(np.float32) / 32768
     if chance < _MUSIC + _NOISE + _OTHER + _BREATH:
         count = int(0.4 * RATE)
         return (0.02 * np.hanning(count) * noise.standard_normal(count)).astype(np.float32)

@@ -19,7 +19,7 @@ from benchmarks.guard_utterances import (
     pieces_of,
     said,
 )
-from demo_voice.teachers import phone_timing
+from demo_voice.teachers import flite, phone_timing
 from demo_voice.teachers.flite import SpeakingStyle
 from xtts.audio import CODE_RATE, SPEAKER_RATE, VOCODER_RATE, dvae_mel, resample
 from xtts.inference.alignment.guard import CODE_SECONDS
@@ -49,7 +49,7 @@ def of_recordings(voice: LoadedVoice, texts: Sequence[str], name: str) -> dict[s
         utterance = said(voice, pieces[0], forced(codes))
         if utterance.path is None:
             return {"no head follows the text": True}
-        told = phone_timing.flite_phone_times(text, SpeakingStyle(name, name, Fraction(1)))
+        told = flite.phone_times(text, SpeakingStyle(name, name, Fraction(1)))
         pairs += _told_pairs(voice, pieces[0], utterance, told)
         recordings += 1
     return {"recordings": recordings, **_errors(pairs)}

@@ -105,7 +105,7 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     context = RunContext(machine, device, precision, base, config, tokenizer, data)
     if settings.suspect_clips == "keep":
         return context
-    return replace(context, data=suspects.left_out(data, suspects.models_of(settings, context)))
+    return replace(context, data=suspects.left_out(settings, context))
 
 
 def context_of_run(settings: TrainSettings, run: RunFolder) -> RunContext:
@@ -206,7 +206,7 @@ def _report_data(settings: TrainSettings, context: RunContext, world: World) -> 
     log.info(context.data.report())
     if world.is_main and settings.suspect_clips == "keep":
         try:
-            suspects.report_kept(context.data, suspects.models_of(settings, context))
+            suspects.report_kept(settings, context)
         except (OutsideModelError, ModelRefused, RuntimeMissing) as error:
             log.warning("Suspect clips are not looked for: %s", error)
 

@@ -26,10 +26,10 @@ from xtts.audio import resample
 from xtts.text.phonemes import to_phones
 
 PACKAGES = (
-    "festival", "festvox-kdlpc16k", "festvox-italp16k", "festvox-itapc16k", "festvox-suopuhe-lj",
-    "festvox-suopuhe-mv", "festvox-czech-dita", "festvox-czech-machac", "festvox-czech-krb",
-    "festvox-czech-ph", "festvox-ca-ona-hts", "festvox-ru",
-)  # fmt: skip
+    "festival festvox-kdlpc16k festvox-italp16k festvox-itapc16k festvox-suopuhe-lj "
+    "festvox-suopuhe-mv festvox-czech-dita festvox-czech-machac festvox-czech-krb "
+    "festvox-czech-ph festvox-ca-ona-hts festvox-ru"
+)
 # Festival's own names of the voices.
 ACCENTS = tuple(
     SpeakingStyle(name, voice, Fraction(1))
@@ -72,7 +72,7 @@ def spelled(text: str, manner: SpeakingStyle) -> str:
     return letters.translate(_CYRILLIC) if manner.name == _RUSSIAN else letters
 
 
-def festival(text: str, manner: SpeakingStyle) -> np.ndarray:
+def speak(text: str, manner: SpeakingStyle) -> np.ndarray:
     """`text` as int16 samples [n] at 16 kHz; words that the voice has no sounds for are left out.
 
     Raises TeacherError.
@@ -120,7 +120,7 @@ class Festival:
         except FileNotFoundError:
             raise TeacherError(
                 "Festival is not installed; its voices teach the parts that are never fine-tuned. "
-                "Install it with: apt-get install " + " ".join(PACKAGES)
+                f"Install it with: apt-get install {PACKAGES}"
             ) from None
         atexit.register(self.close)
         self._busy = threading.Lock()
@@ -166,7 +166,7 @@ class Festival:
             lines.append(line)
         raise TeacherError(
             f"Festival ended with {self._process.wait()} at {command}. Its voice may not be "
-            "installed: apt-get install " + " ".join(PACKAGES)
+            f"installed: apt-get install {PACKAGES}"
         )
 
 

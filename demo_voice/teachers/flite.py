@@ -30,7 +30,7 @@ HELD_OUT_VOICE = "awb"
 
 
 class TeacherError(SotaqueError):
-    """flite is missing or did not speak."""
+    """A teacher's program is missing, or did not speak."""
 
 
 @dataclass(frozen=True)
@@ -83,19 +83,38 @@ class TeacherClip:
 Speaker = Callable[[str, SpeakingStyle], np.ndarray]
 
 
-def flite(text: str, manner: SpeakingStyle) -> np.ndarray:
+def speak(text: str, manner: SpeakingStyle) -> np.ndarray:
     """`text` as int16 samples [n] at 16 kHz. Raises TeacherError."""
     with tempfile.NamedTemporaryFile(suffix=".wav") as file:
-        command = ["flite", "-voice", manner.voice, *flags(manner), "-t", text, "-o", file.name]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-        except FileNotFoundError:
-            raise TeacherError(
-                "flite is not installed; it is the teacher. Install it with: apt-get install flite"
-            ) from None
-        if done.returncode:
-            raise TeacherError(f"flite did not speak {text!r}: {done.stderr.strip()}")
+        _flite(text, manner, "-o", file.name)
         return played(Path(file.name), manner.shift)
+
+
+def phone_times(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
+    """The phones of a clip, in flite's letters, with their ends in seconds. Raises TeacherError."""
+    pairs = (entry.rsplit(":", 1) for entry in _flite(text, manner, "-psdur", "-o", "none").split())
+    # What is played faster is over sooner.
+    return [(phone, float(end) / float(manner.shift)) for phone, end in pairs]
+
+
+def _flite(text: str, manner: SpeakingStyle, *options: str) -> str:
+    settings = [f"duration_stretch={float(manner.shift)}", *manner.settings]
+    flags = [flag for setting in settings for flag in ("--setf", setting)]
+    return run(["flite", "-voice", manner.voice, *flags, *options, "-t", text], text, "flite")
+
+
+def run(command: Sequence[str], text: str, packages: str, given: str = "") -> str:
+    """What a program that speaks `text` prints; given: what it reads. Raises TeacherError."""
+    try:
+        done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise TeacherError(
+            f"{command[0]} is not installed, whose voices are learned from or compared with. "
+            f"Install it with: apt-get install {packages}"
+        ) from None
+    if done.returncode:
+        raise TeacherError(f"{command[0]} did not speak {text!r}: {done.stderr.strip()}")
+    return done.stdout
 
 
 def played(path: Path, shift: Fraction) -> np.ndarray:
@@ -105,14 +124,8 @@ def played(path: Path, shift: Fraction) -> np.ndarray:
     return (np.clip(wave, -1, 1) * 32767).astype(np.int16)
 
 
-def flags(manner: SpeakingStyle) -> list[str]:
-    """flite's own of a pseudo-speaker."""
-    settings = [f"duration_stretch={float(manner.shift)}", *manner.settings]
-    return [flag for setting in settings for flag in ("--setf", setting)]
-
-
 def plan(
-    sentences: Sequence[str], seed: int, manners: Sequence[SpeakingStyle] = MANNERS
+    sentences: Sequence[str], seed: int, manners: Sequence[SpeakingStyle]
 ) -> list[tuple[str, SpeakingStyle]]:
     """Which pseudo-speaker says what: each sentence once, so that no two share a text."""
     draw = random.Random(f"manners/{seed}")
@@ -123,13 +136,12 @@ def plan(
 def speak_all(
     planned: Sequence[tuple[str, SpeakingStyle]],
     folder: Path,
-    speaker: Speaker = flite,
-    workers: int = 2,
+    speaker: Speaker,
     first: int = 0,
 ) -> None:
     """Writes every missing shard of `planned` into `folder`; `first` is the first one's number."""
     folder.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(workers) as pool:
+    with ThreadPoolExecutor(2) as pool:
         for shard in range(first, first + shards(len(planned))):
             if _list_path(folder, shard).is_file():
                 continue

@@ -116,8 +116,7 @@ def _fine_tuned(pupil: Pupil, lessons: Lessons, number: int, recipe: BaseRecipe)
     draw = random.Random(f"strangers/{recipe.seed}/{number}/order")
     for step in range(min(STEPS, recipe.tuning.steps)):
         group = draw.sample(range(len(lessons.targets.clips)), min(SPLIT, len(lessons.heard)))
-        lesson = lessons.batch(alone(group), f"stranger/{number}/{step}")
-        lesson = replace(lesson, rows=lesson.rows.to(device))
+        lesson = lessons.batch(alone(group), f"stranger/{number}/{step}").to(device)
         with stages.low_precision(device):
             losses = learning.losses(lesson)
         (losses["audio"] + TEXT_WEIGHT * losses["text"]).backward()

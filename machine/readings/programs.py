@@ -139,10 +139,7 @@ def torch_build(variables: Mapping[str, str], remembered: FileCache | None) -> T
 def onnx_runtime() -> OnnxRuntime:
     """From the packages' own words; its CUDA library is loaded in a child."""
     packages = onnx_packages()
-    spec = importlib.util.find_spec("onnxruntime") if packages else None
-    if spec is None or spec.origin is None:
-        return OnnxRuntime(packages)
-    folder = Path(spec.origin).parent / "capi"
+    folder = package_folder("onnxruntime") / "capi"
     cuda = build_word(folder / "build_and_package_info.py", "cuda_version")
     library = folder / "libonnxruntime_providers_cuda.so"
     if not library.is_file():
@@ -161,6 +158,12 @@ def onnx_packages() -> dict[str, str]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return found
+
+
+def package_folder(name: str) -> Path:
+    """Where a package lies, which is not imported; a folder that is not there for none."""
+    spec = importlib.util.find_spec(name)
+    return Path(spec.origin).parent if spec and spec.origin else Path("/nonexistent")
 
 
 def build_word(path: Path, name: str) -> str:

@@ -19,7 +19,7 @@ from train.distributed import ALONE
 from train.metrics.logs import NullLogger
 from train.run_context import RunContext, StartPosition
 from train.settings import TrainSettings
-from xtts.voices.run_folder import RunFolder, RunLocked
+from xtts.voices.run_folder import RunError, RunFolder
 
 RESUMED = Resumed(
     2, 30, 7, {}, {"batch_seconds": 1.9}, Path("checkpoint_epoch_2.pt"), {}, ("Note.",)
@@ -138,7 +138,7 @@ def test_a_trainer_holds_its_folder_and_signals_while_it_lasts(
         assert trainer.world is ALONE and not isinstance(trainer.logs, NullLogger)
         assert trainer.provenance["base"]["name"] == own.base_model
         assert trainer.learner.schedule.total_steps == 2 * len(trainer.batches.plan(1))
-        with pytest.raises(RunLocked), setup.open_trainer(own):
+        with pytest.raises(RunError), setup.open_trainer(own):
             pass
         assert all(signal.getsignal(number) != before for number, before in signals.items())
     assert not run.is_locked()

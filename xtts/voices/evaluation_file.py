@@ -41,14 +41,10 @@ class MeanInterval:
 
 
 @dataclass(frozen=True)
-class JudgeFigure:
+class JudgeFigure(MeanInterval):
     """A judge's mean over the sentences that finished; against_base: the mean of the differences
     to the base, sentence by sentence, None for the base itself."""
 
-    mean: float
-    low: float
-    high: float
-    count: int
     against_base: MeanInterval | None = None
 
 

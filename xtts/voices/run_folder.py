@@ -56,10 +56,6 @@ class RunError(SotaqueError):
     """A run or checkpoint that cannot be used; the sentence names file and reason."""
 
 
-class RunLocked(SotaqueError):
-    """Another trainer works in this folder; the sentence names its process."""
-
-
 @dataclass(frozen=True)
 class Verified:
     """One epoch whose files all have the size and SHA-256 of its manifest."""
@@ -130,7 +126,7 @@ class RunFolder:
         left in it.
 
         Raises:
-            RunLocked: Another trainer has it.
+            RunError: Another trainer has it; the sentence names its process.
             WriteError: The folder cannot be written.
         """
         with ExitStack() as stack:
@@ -138,7 +134,7 @@ class RunFolder:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(locks.exclusive(self.lock_file))
             except locks.LockHeld as owner:
-                raise RunLocked(
+                raise RunError(
                     f"Another trainer (process {owner}) is working in OUTPUT_DIR={self.folder}. "
                     "Wait for it or stop it, or set OUTPUT_DIR to another folder."
                 ) from None
@@ -253,14 +249,11 @@ class RunFolder:
         if verdict.kind == "base":
             return BestWeights("base", 0, 0.0, None, "", verdict.reason)
         fault = self.fault_of_best(verdict)
-        if not fault and verdict.kind == "blend":
-            sha256 = read_manifest(self.best_blend_manifest).files[self.best_blend.name].sha256
-            return BestWeights(
-                "blend", verdict.epoch, verdict.share, self.best_blend, sha256, verdict.reason
-            )
+        if not fault and verdict.kind == "blend" and (blend := self.whole_blend()):
+            return _best_weights(blend, verdict.reason)
         epoch = self.verified(verdict.epoch)
         same = epoch is not None and epoch.sha256 == verdict.checkpoint_sha256
-        found = _epoch_weights(epoch, verdict.reason) if epoch and same else self._unjudged()
+        found = _best_weights(epoch, verdict.reason) if epoch and same else self._unjudged()
         if not fault or found is None or found.weights is None:
             return found
         told = f"{fault} {found.weights.name} is used in its place."
@@ -288,11 +281,8 @@ class RunFolder:
         """best.pt, where it is whole; `manifest.blend` says what it is a blend of."""
         with contextlib.suppress(ManifestError, KeyError):
             manifest = read_manifest(self.best_blend_manifest)
-            sha256 = manifest.files[self.best_blend.name].sha256
             if manifest.blend and not fault_of(manifest, self.checkpoints):
-                return Verified(
-                    manifest.epoch, manifest.step, self.best_blend, sha256, None, manifest
-                )
+                return _verified(manifest, self.best_blend)
         return None
 
     def newest_whole(self) -> Verified | None:
@@ -311,14 +301,13 @@ class RunFolder:
     def _unjudged(self) -> BestWeights | None:
         """The whole epoch with the lowest validation loss; without validation the newest; without
         an epoch, best.pt."""
-        if found := self.lowest_loss():
-            return _epoch_weights(found, "the lowest validation loss; no evaluation says more")
-        if found := self.newest_verified():
-            return _epoch_weights(found, "the newest epoch; nothing was validated or evaluated")
-        if found := self.whole_blend():
-            told = "the only weights that are whole; no evaluation says more"
-            share = float(found.manifest.blend["share"])
-            return BestWeights("blend", found.epoch, share, found.checkpoint, found.sha256, told)
+        for find, reason in (
+            (self.lowest_loss, "the lowest validation loss; no evaluation says more"),
+            (self.newest_verified, "the newest epoch; nothing was validated or evaluated"),
+            (self.whole_blend, "the only weights that are whole; no evaluation says more"),
+        ):
+            if found := find():
+                return _best_weights(found, reason)
         return None
 
     def lowest_loss(self) -> Verified | None:
@@ -370,18 +359,18 @@ class RunFolder:
             return f"{self.manifest_path(epoch)} is the manifest of another epoch."
         if fault := fault_of(manifest, self.checkpoints, fresh=fresh):
             return fault
-        return Verified(
-            epoch=epoch,
-            step=manifest.step,
-            checkpoint=checkpoint,
-            sha256=manifest.files[checkpoint.name].sha256,
-            state=state if state.name in manifest.files else None,
-            manifest=manifest,
-        )
+        return _verified(manifest, checkpoint, state if state.name in manifest.files else None)
 
 
-def _epoch_weights(epoch: Verified, reason: str) -> BestWeights:
-    return BestWeights("epoch", epoch.epoch, 1.0, epoch.checkpoint, epoch.sha256, reason)
+def _verified(manifest: Manifest, checkpoint: Path, state: Path | None = None) -> Verified:
+    sha256 = manifest.files[checkpoint.name].sha256
+    return Verified(manifest.epoch, manifest.step, checkpoint, sha256, state, manifest)
+
+
+def _best_weights(found: Verified, reason: str) -> BestWeights:
+    kind: CandidateKind = "blend" if found.manifest.blend else "epoch"
+    share = float(found.manifest.blend.get("share", 1.0))
+    return BestWeights(kind, found.epoch, share, found.checkpoint, found.sha256, reason)
 
 
 def manifest_beside(checkpoint: Path) -> Path:

@@ -9,7 +9,7 @@ import numpy as np
 
 from machine.devices.selection import cpu_count
 from machine.onnxruntime import sessions
-from machine.onnxruntime.sessions import OnnxSessionOptions, Optimisation, SessionStatus
+from machine.onnxruntime.sessions import OnnxSessionOptions, SessionStatus
 from xtts.model.config import ModelConfig
 from xtts.model.shapes import SMALLEST_ROUNDED_WIDTH
 from xtts.onnx import folder as folders
@@ -76,7 +76,7 @@ def gpt_kind(
 def low_memory_config(threads: int = 1) -> OnnxComputeConfig:
     """What LOW_MEMORY=on means here; docs/onnx.md says what each part saves and costs."""
     options = OnnxSessionOptions(
-        threads=threads, arena=False, pattern=False, optimisation=Optimisation.BASIC
+        threads=threads, arena=False, pattern=False, optimisation="ORT_ENABLE_BASIC"
     )
     return OnnxComputeConfig("int8", "cpu", options, SHORT_SAMPLES)
 
