@@ -496,14 +496,11 @@ def _evaluator(
     epochs = logs.num_epochs
     plan = plan_of(settings, context.data, sampler.reference, dict(provenance["base"]))
     budget = JudgingBudget(
-        texts=[one.request.text for one in plan.sentences],
-        clips=plan.clips,
+        plan,
         num_epochs=epochs,
         saved=[one for one in range(1, epochs + 1) if checkpoints.due(one, epochs)],
-        shares=tuple(share for share in shares_of(settings.blend) if share < 1),
+        shares=shares_of(settings.blend),
         learns_decoder=settings.learn_decoder != "off",
-        sounded_every=plan.sounded_every,
-        heard=bool(plan.recognition.name),
     )
     evaluator = Evaluator(plan, sampler, checkpoints, logs.evaluation, budget=budget)
     if evaluator.working:

@@ -32,7 +32,7 @@ def conclude(
     """
     if not evaluator.working:
         return
-    shares = [share for share in shares_of(blend_setting) if share < 1]
+    shares = shares_of(blend_setting)
     # A run says what is left by its budget.
     count = 0 if evaluator.budget else evaluator.num_left(shares)
     with Progress("Judging", count, "candidates") if count else nullcontext() as progress:

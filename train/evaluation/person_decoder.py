@@ -16,10 +16,10 @@ from machine.storage.atomic import Written, crash_point
 from machine.storage.hashes import sha256_of
 from train.evaluation.budget import MOST_LEARNING_SECONDS
 from train.evaluation.evaluator import Evaluator
-from train.sampling.sampler import MeasuringFailed
 from xtts.voices import learned_decoder
 from xtts.voices.evaluation_file import Verdict
 from xtts.voices.learned_decoder import LearnedDecoder
+from xtts.voices.run_folder import RunError
 from xtts.workers.requests import LearnDecoderRequest, TranscribedClip
 
 log = logging.getLogger("train")
@@ -52,7 +52,7 @@ def keep_best_decoder(evaluator: Evaluator, verdict: Verdict, *, how: str) -> No
 
 
 def _learn(evaluator: Evaluator, verdict: Verdict, *, within_budget: bool) -> None:
-    """Raises MeasuringFailed, GpuLost, DiskFull, WriteError."""
+    """Raises WorkerFailed, RunError, GpuLost, DiskFull, WriteError."""
     seconds, budget = MOST_LEARNING_SECONDS, evaluator.budget
     if budget and within_budget:
         seconds = min(seconds, budget.learning_room())
@@ -99,7 +99,7 @@ def _told(learned: LearnedDecoder, seconds: float) -> str:
 def _request(evaluator: Evaluator, verdict: Verdict, seconds: float) -> LearnDecoderRequest:
     found = evaluator.weights_of(verdict)
     if found is None:
-        raise MeasuringFailed("The weights that it is for are gone.")
+        raise RunError("The weights that it is for are gone.")
     weights, share = found
     # By content, so that the same clips are taken whatever they are called and however they stand.
     clips = sorted(evaluator.plan.clips, key=lambda clip: clip.sha256)[:MOST_CLIPS]

@@ -8,11 +8,10 @@ import pytest
 from tests.forked import in_child
 from tests.train.evaluation.test_evaluator import BAD, SOUNDS, Ground
 from train.evaluation.blending import conclude
-from train.evaluation.plan import Recognition
-from train.sampling.sampler import MeasuringFailed
 from xtts.voices import learned_decoder, voice_files
 from xtts.voices.learned_decoder import LearnedDecoder, decoder_beside, learned_for
 from xtts.voices.voice_files import VoiceSpec, find_voice
+from xtts.workers.failures import WorkerFailed
 
 
 @pytest.fixture
@@ -64,7 +63,7 @@ def test_one_that_is_measurably_harder_to_understand_speaks_nowhere(
     sound = {"voice": 0.4, "errors": 0.1}
     good = {**BAD, "errors": 0.9} if of_base else {"voice": 0.7, "errors": 0.1}
     ground = Ground(tmp_path, base_folder, {(0, 0.0): sound, (1, 1.0): good})
-    ground.recognition = Recognition("pocketsphinx", "", "")
+    ground.recogniser = ("pocketsphinx", None)
     ground.evaluator = ground.another()
     ground.speaking.errors_with_learned = errors
     ground.evaluator.judge(ground.save(1))
@@ -140,7 +139,7 @@ def test_a_fault_costs_the_decoder_and_not_the_best(
     ground: Ground, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(_: object) -> None:
-        raise MeasuringFailed("Too few clips.")
+        raise WorkerFailed("refused", "Too few clips.")
 
     monkeypatch.setattr(ground.speaking, "learn_decoder", refuse)
     ground.conclude()
