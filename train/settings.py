@@ -159,14 +159,6 @@ class TrainSettings(SharedSettings):
     cache: Switch = True
     """Keeps the features of every clip in CACHE_DIR. off computes them for each batch again, which
     gives the same losses and takes many times longer: for finding faults."""
-    prefetch: Switch = True
-    """Prepares the next batch while the current one is learned; gives the same losses."""
-    overlap: Switch = True
-    """Copies the next batch to the GPU while the current one is learned; gives the same losses."""
-    bucketing: Switch = True
-    """Puts clips of like length into a batch. off takes the same clips in another order."""
-    fused_optimizer: Switch = True
-    """Moves all weights in one kernel. off changes numbers by rounding only."""
     compile: Switch = False
     """Compiles the feed-forward half of each block (torch.compile; needs a C++ compiler). Changes
     numbers by rounding only."""

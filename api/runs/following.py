@@ -13,7 +13,6 @@ from api.events import Events
 from api.response_schemas import RunList, RunRow, Served
 from api.runs import evaluations, promotion, targets
 from api.runs import listing as runs
-from api.runs.evaluations import EvaluationReader
 from api.runs.listing import CURRENT, EpochSummary, LossCurves, RunSummary
 from api.runs.promotion import Promotion
 from api.runs.targets import FollowTarget
@@ -35,7 +34,6 @@ class VoiceFollower:
         self.runs: dict[str, RunSummary] = {}
         self.promotion: Promotion | None = None
         self.curves = LossCurves()
-        self._evaluation_of = EvaluationReader()
         self._verified: dict[str, bool] = {}
         self._refused: set[str] = set()
         self._changing = asyncio.Lock()
@@ -135,9 +133,7 @@ class VoiceFollower:
     async def look(self) -> None:
         """Reads what is on disk, without turning to anything: before the first child."""
         self.promotion = await asyncio.to_thread(promotion.read, self.settings.voices_dir)
-        self.runs = await asyncio.to_thread(
-            runs.scan, self.settings.output_dir, self._evaluation_of
-        )
+        self.runs = await asyncio.to_thread(runs.scan, self.settings.output_dir)
         for run in self.runs.values():
             await asyncio.to_thread(self.curves.read, run.folder.metrics)
 

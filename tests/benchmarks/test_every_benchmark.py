@@ -140,6 +140,10 @@ def test_it_ends_and_every_row_has_figures(
     check_rows(found, name)
     if name == "low_memory":
         assert list(found) == list(ROWS)
+    if name == "loading":
+        for side in ("coqui", "ours auto"):
+            row = found[side]
+            assert row["imported"] < row["loaded"] < row["first_audio"]
 
 
 def check_rows(found: Any, place: str) -> bool:

@@ -152,10 +152,8 @@ class Ground:
     def save(self, epoch: int, loss: float = 2.0) -> Verified:
         """An epoch's checkpoint."""
         shifted = {name: tensor + 0.01 * epoch for name, tensor in self.state.items()}
-        provenance = {"base": {"name": "tiny", "sha256": "b"}, "fingerprint": {}}
-        self.checkpoints.save_epoch(
-            epoch, epoch, shifted, None, {"validation_audio_loss": loss}, provenance
-        )
+        self.checkpoints.provenance = {"base": {"name": "tiny", "sha256": "b"}, "fingerprint": {}}
+        self.checkpoints.save_epoch(epoch, epoch, shifted, None, {"validation_audio_loss": loss})
         found = self.run.verified(epoch)
         assert found is not None
         return found

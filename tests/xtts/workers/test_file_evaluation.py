@@ -66,7 +66,7 @@ def checkpoint(folder: Path, base: Path, shift: float = 0.0) -> Path:
         if name.startswith(PREFIX)
     }
     run = RunFolder(folder)
-    Checkpoints(run, None).save_epoch(1, 1, state, None, {}, {"base": {}, "fingerprint": {}})
+    Checkpoints(run, None).save_epoch(1, 1, state, None, {})
     return run.checkpoint_path(1)
 
 
